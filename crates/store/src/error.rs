@@ -1,0 +1,304 @@
+//! What can go wrong, as one closed set of kinds, and the one table that says
+//! how each kind is spelled at every border of the system.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The kinds of failure a file system reports.
+///
+/// The set is closed: an adapter maps whatever its file system says onto one
+/// of these, and every border (errno, Thrift, HTTP, exit code) maps from them
+/// by [`TABLE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// No file or directory at the path.
+    NotFound,
+    /// The path is taken, and the operation may not replace it.
+    AlreadyExists,
+    /// A directory was needed; the path (or a parent of it) is a file.
+    NotADirectory,
+    /// A file was needed; the path is a directory.
+    IsADirectory,
+    /// The directory still has entries, and removal wasn't recursive.
+    NotEmpty,
+    /// The principal may not do this.
+    PermissionDenied,
+    /// Nobody is logged in, or the credentials are wrong.
+    Unauthenticated,
+    /// The request itself is wrong: path, offset, length, state of a handle.
+    InvalidArgument,
+    /// The store has no such operation.
+    Unsupported,
+    /// Somebody else holds what is needed (a writer's lease), or a limit is
+    /// reached; later may go.
+    Busy,
+    /// The store, or the principal's quota, is full.
+    NoSpace,
+    /// No answer within the time allowed.
+    TimedOut,
+    /// The store can't be reached.
+    Unavailable,
+    /// Stored bytes don't match their checksum, on every replica.
+    Corrupt,
+    /// The connection broke after a mutation was sent: it may or may not have
+    /// been executed.
+    OutcomeUnknown,
+    /// A defect, or an answer that makes no sense.
+    Internal,
+}
+
+/// One row of the table of errors: the spelling of a kind at each border.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The kind.
+    pub kind: ErrorKind,
+    /// Its name, as it stands in messages, JSON output and the Thrift
+    /// exception's `kind`.
+    pub name: &'static str,
+    /// Linux errno (errno(3)).
+    pub errno: i32,
+    /// `DfsError.code` in `idl/dfs.thrift`; never reused.
+    pub thrift: i32,
+    /// HTTP status (RFC 9110).
+    pub http: u16,
+    /// `RemoteException.exception` of WebHDFS.
+    pub remote_exception: &'static str,
+    /// Exit code of the `strait` command (1 is any other failure, 2 usage).
+    pub exit: u8,
+    /// Whether repeating the same request can help and can't do harm.
+    pub retry_safe: bool,
+}
+
+macro_rules! table {
+    ($($kind:ident $errno:literal $thrift:literal $http:literal $remote:literal $exit:literal $retry:literal;)*) => {
+        /// The one table of errors. Every column but `http` and `retry_safe`
+        /// is without repeats, so each border maps back to the kind.
+        pub const TABLE: &[Row] = &[$(Row {
+            kind: ErrorKind::$kind,
+            name: stringify!($kind),
+            errno: $errno,
+            thrift: $thrift,
+            http: $http,
+            remote_exception: $remote,
+            exit: $exit,
+            retry_safe: $retry,
+        }),*];
+    };
+}
+
+// kind            errno thrift http RemoteException                   exit retry
+table! {
+    NotFound           2  1  404 "FileNotFoundException"                10 false;
+    AlreadyExists     17  2  409 "FileAlreadyExistsException"           11 false;
+    NotADirectory     20  3  403 "ParentNotDirectoryException"          12 false;
+    IsADirectory      21  4  403 "PathIsDirectoryException"             13 false;
+    NotEmpty          39  5  403 "PathIsNotEmptyDirectoryException"     14 false;
+    PermissionDenied  13  6  403 "AccessControlException"               15 false;
+    Unauthenticated  126  7  401 "SecurityException"                    16 false;
+    InvalidArgument   22  8  400 "IllegalArgumentException"             17 false;
+    Unsupported       95  9  400 "UnsupportedOperationException"        18 false;
+    Busy              16 10  403 "AlreadyBeingCreatedException"         19 true;
+    NoSpace           28 11  403 "DSQuotaExceededException"             20 false;
+    TimedOut         110 12  504 "SocketTimeoutException"               21 true;
+    Unavailable      113 13  503 "RetriableException"                   22 true;
+    Corrupt           74 14  500 "ChecksumException"                    23 false;
+    OutcomeUnknown   103 15  500 "InterruptedIOException"               24 false;
+    Internal           5 16  500 "IOException"                          25 false;
+}
+
+impl ErrorKind {
+    /// This kind's row of [`TABLE`].
+    pub fn row(self) -> &'static Row {
+        // The rows stand in the order of the enum (checked by a test).
+        &TABLE[self as usize]
+    }
+
+    /// The kind with this name in [`TABLE`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.name == name).map(|row| row.kind)
+    }
+
+    /// The kind behind a Thrift exception's code.
+    pub fn from_thrift(code: i32) -> Option<Self> {
+        TABLE.iter().find(|row| row.thrift == code).map(|row| row.kind)
+    }
+
+    /// The kind behind an HTTP status and a WebHDFS `RemoteException`. The
+    /// exception's name decides; the status only where the name is unknown.
+    pub fn from_http(status: u16, remote_exception: &str) -> Self {
+        let by_name = TABLE.iter().find(|row| row.remote_exception == remote_exception);
+        let by_status = || TABLE.iter().find(|row| row.http == status);
+        by_name.or_else(by_status).map_or(Self::Internal, |row| row.kind)
+    }
+
+    /// The kind behind an exit code of the `strait` command.
+    pub fn from_exit(code: u8) -> Option<Self> {
+        TABLE.iter().find(|row| row.exit == code).map(|row| row.kind)
+    }
+
+    /// The kind for a Linux errno: the table's own, and the other numbers
+    /// that mean the same to a file system.
+    pub fn from_errno(errno: i32) -> Self {
+        match errno {
+            1 | 30 => Self::PermissionDenied, // EPERM, EROFS
+            9 | 36 => Self::InvalidArgument,  // EBADF, ENAMETOOLONG
+            // EXDEV and ELOOP: openat2's words for a link that leads out of the root.
+            18 | 40 => Self::PermissionDenied,
+            11 | 26 | 23 | 24 => Self::Busy, // EAGAIN, ETXTBSY, ENFILE, EMFILE
+            27 | 122 => Self::NoSpace,       // EFBIG, EDQUOT
+            38 => Self::Unsupported,         // ENOSYS
+            84 => Self::Corrupt,             // EILSEQ
+            100 | 101 | 104 | 107 | 111 | 112 | 32 => Self::Unavailable, // the network's ways to be away
+            _ => TABLE.iter().find(|row| row.errno == errno).map_or(Self::Internal, |row| row.kind),
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row().name)
+    }
+}
+
+/// A failed operation: what was tried, on which path, what went wrong, and
+/// whether trying again is safe.
+#[derive(Debug, thiserror::Error)]
+pub struct Error {
+    kind: ErrorKind,
+    operation: &'static str,
+    path: String,
+    message: Cow<'static, str>,
+    retry_safe: bool,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What file-system operations return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of `kind` with a message for people: what happened, and where
+    /// it isn't obvious, what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind,
+            operation: "",
+            path: String::new(),
+            message: message.into(),
+            retry_safe: kind.row().retry_safe,
+            source: None,
+        }
+    }
+
+    /// Names the operation and the path, where they aren't named yet: the
+    /// innermost, most exact names stay.
+    pub fn at(mut self, operation: &'static str, path: impl AsRef<str>) -> Self {
+        if self.operation.is_empty() {
+            self.operation = operation;
+        }
+        if self.path.is_empty() {
+            self.path = path.as_ref().to_owned();
+        }
+        self
+    }
+
+    /// Keeps the underlying error for logs and [`std::error::Error::source`].
+    pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Overrides the table's word on whether a retry is safe.
+    pub fn with_retry_safe(mut self, safe: bool) -> Self {
+        self.retry_safe = safe;
+        self
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The operation that failed, for example `"rename"`; empty if unnamed.
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The path it failed on; empty where there is none.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What happened, without operation and path.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether repeating the same request can help and can't do harm.
+    pub fn retry_safe(&self) -> bool {
+        self.retry_safe
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.operation.is_empty() {
+            write!(f, "{} ", self.operation)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        } else if !self.operation.is_empty() {
+            f.write_str("failed: ")?;
+        }
+        write!(f, "{} ({})", self.message, self.kind)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        let kind = match error.raw_os_error() {
+            Some(errno) => ErrorKind::from_errno(errno),
+            None => match error.kind() {
+                Io::NotFound => ErrorKind::NotFound,
+                Io::AlreadyExists => ErrorKind::AlreadyExists,
+                Io::PermissionDenied => ErrorKind::PermissionDenied,
+                Io::TimedOut => ErrorKind::TimedOut,
+                Io::ConnectionRefused | Io::ConnectionReset | Io::UnexpectedEof => ErrorKind::Unavailable,
+                Io::InvalidInput => ErrorKind::InvalidArgument,
+                _ => ErrorKind::Internal,
+            },
+        };
+        Self::new(kind, error.to_string()).caused_by(error)
+    }
+}
+
+/// `Err` with an error of `kind`.
+pub fn fail<T>(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Result<T> {
+    Err(Error::new(kind, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_survives_every_border_and_back() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.kind as usize, index, "rows stand in the order of the enum");
+            assert_eq!(row.kind.row().kind, row.kind);
+            assert_eq!(ErrorKind::from_name(row.name), Some(row.kind));
+            assert_eq!(ErrorKind::from_errno(row.errno), row.kind);
+            assert_eq!(ErrorKind::from_thrift(row.thrift), Some(row.kind));
+            assert_eq!(ErrorKind::from_http(row.http, row.remote_exception), row.kind);
+            assert_eq!(ErrorKind::from_exit(row.exit), Some(row.kind));
+        }
+        assert_eq!(TABLE.last().map(|row| row.kind), Some(ErrorKind::Internal), "no kind without a row");
+    }
+
+    #[test]
+    fn the_message_names_operation_path_and_kind() {
+        let error = Error::new(ErrorKind::NotFound, "no such file").at("stat", "/a").at("open", "/b");
+        assert_eq!(error.to_string(), "stat /a: no such file (NotFound)");
+    }
+}

@@ -1,0 +1,190 @@
+//! The values that cross the trait.
+
+use std::sync::Arc;
+
+/// For whom an operation acts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Principal {
+    /// User name, as the stores know it.
+    pub user: Arc<str>,
+    /// Group names; empty where the store looks them up itself.
+    pub groups: Arc<[String]>,
+}
+
+impl Principal {
+    /// A user without groups of its own.
+    pub fn new(user: &str) -> Self {
+        Self { user: user.into(), groups: Arc::new([]) }
+    }
+}
+
+/// File or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileType {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// What a store says of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStatus {
+    /// Absolute path in the store. Text, not [`crate::StorePath`]: a store may
+    /// hold names that can't be asked for.
+    pub path: String,
+    /// File or directory.
+    pub file_type: FileType,
+    /// Bytes; 0 for a directory.
+    pub length: u64,
+    /// Replicas asked for; 0 for a directory, 1 where the store has no notion.
+    pub replication: u16,
+    /// Bytes a block; 0 for a directory.
+    pub block_size: u64,
+    /// Last modification, milliseconds since 1970-01-01 UTC.
+    pub modified_ms: i64,
+    /// Last access, milliseconds since 1970-01-01 UTC; 0 where not kept.
+    pub accessed_ms: i64,
+    /// Permission bits, `0o7777` at most.
+    pub permission: u32,
+    /// Owner's name.
+    pub owner: String,
+    /// Group's name.
+    pub group: String,
+}
+
+impl FileStatus {
+    /// Whether this is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.file_type == FileType::Directory
+    }
+
+    /// The last component of the path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// How to create a file. What is `None` is the store's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Replace an existing file.
+    pub overwrite: bool,
+    /// Permission bits, `0o7777` at most, exactly as the file gets them (no
+    /// umask).
+    pub permission: Option<u32>,
+    /// Replicas.
+    pub replication: Option<u16>,
+    /// Bytes a block.
+    pub block_size: Option<u64>,
+}
+
+/// Attributes to set; `None` leaves one as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// Permission bits, `0o7777` at most.
+    pub permission: Option<u32>,
+    /// Owner's name.
+    pub owner: Option<String>,
+    /// Group's name.
+    pub group: Option<String>,
+    /// Modification time, milliseconds since 1970-01-01 UTC.
+    pub modified_ms: Option<i64>,
+    /// Access time, milliseconds since 1970-01-01 UTC.
+    pub accessed_ms: Option<i64>,
+    /// Replicas.
+    pub replication: Option<u16>,
+}
+
+/// One block (or chunk) of a file and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockLocation {
+    /// First byte's offset in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Host names, nearest first where the store sorts them.
+    pub hosts: Vec<String>,
+    /// `host:port` of the data service on each host; empty where there is none.
+    pub addresses: Vec<String>,
+    /// No good replica is known.
+    pub corrupt: bool,
+}
+
+/// A store's checksum of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checksum {
+    /// The store's name for it, for example `MD5-of-0MD5-of-512CRC32C`.
+    /// Checksums compare only under the same name.
+    pub algorithm: String,
+    /// The bytes.
+    pub value: Vec<u8>,
+}
+
+/// Capacity of a whole store, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// In all.
+    pub capacity: u64,
+    /// Taken.
+    pub used: u64,
+    /// To be had.
+    pub remaining: u64,
+}
+
+/// What a store can do, as data: picks which contract tests run, and tells
+/// users before they try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// [`crate::FileSystem::append`].
+    pub append: bool,
+    /// [`crate::FileSystem::truncate`].
+    pub truncate: bool,
+    /// [`crate::FileSystem::rename`] with `replace` in one step.
+    pub rename_replace: bool,
+    /// Permission bits are kept.
+    pub permissions: bool,
+    /// Owner and group can be set.
+    pub ownership: bool,
+    /// Modification and access times can be set.
+    pub times: bool,
+    /// Replication can be set.
+    pub replication: bool,
+    /// [`crate::FileSystem::block_locations`].
+    pub block_locations: bool,
+    /// [`crate::FileSystem::checksum`].
+    pub checksum: bool,
+    /// [`crate::FileSystem::status`].
+    pub status: bool,
+    /// A file being written is visible to readers under its name, with all
+    /// that was flushed.
+    pub visible_while_written: bool,
+    /// A second writer is refused (`Busy`) while the first is open.
+    pub exclusive_writer: bool,
+    /// Acts as each call's principal; false: single-identity, everything
+    /// happens as the user that runs this process.
+    pub per_user: bool,
+    /// Milliseconds within which an abandoned file is writable again.
+    pub recovery_ms: u32,
+}
+
+impl Capabilities {
+    /// The flags by name, in one order, for listings.
+    pub fn flags(&self) -> [(&'static str, bool); 13] {
+        [
+            ("append", self.append),
+            ("truncate", self.truncate),
+            ("rename_replace", self.rename_replace),
+            ("permissions", self.permissions),
+            ("ownership", self.ownership),
+            ("times", self.times),
+            ("replication", self.replication),
+            ("block_locations", self.block_locations),
+            ("checksum", self.checksum),
+            ("status", self.status),
+            ("visible_while_written", self.visible_while_written),
+            ("exclusive_writer", self.exclusive_writer),
+            ("per_user", self.per_user),
+        ]
+    }
+}
