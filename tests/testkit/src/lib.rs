@@ -1,1 +1,24 @@
-//! Test kit.
+//! What tests start and stop: processes that never outlive their test, free
+//! ports, waits with a deadline, and a real HDFS.
+//!
+//! ```no_run
+//! let hdfs = strait_testkit::MiniHdfs::start().unwrap();
+//! println!("{}", hdfs.uri());
+//! ```
+//!
+//! Plain blocking Rust, so that every crate's tests can use it, whatever
+//! runtime they have. Test code only: nothing here belongs in the product.
+
+mod failure;
+mod hdfs;
+mod http;
+mod port;
+mod process;
+mod wait;
+
+pub use failure::{Failure, Result};
+pub use hdfs::{MiniHdfs, Options};
+pub use http::{HttpAnswer, http_request};
+pub use port::free_port;
+pub use process::{Process, spawn_bound};
+pub use wait::{eventually, wait_until};

@@ -1,0 +1,66 @@
+//! Runs a command beside a real HDFS that all its tests share:
+//!
+//! ```text
+//! cargo run -p strait-testkit --bin with-hdfs -- [--datanodes N] COMMAND [ARGUMENT…]
+//! ```
+//!
+//! `MiniHdfs::start` in the command's processes finds it by the environment.
+//! Everything is stopped at the end, the exit code is the command's.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::env;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use strait_testkit::{Failure, MiniHdfs, Options, Result, spawn_bound};
+
+/// How soon the end of the command, or a signal, is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Exit code for wrong usage or a cluster that doesn't start.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("with-hdfs: {failure}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run() -> Result<u8> {
+    let mut arguments = env::args().skip(1).peekable();
+    let mut options = Options::default();
+    if arguments.next_if(|argument| argument == "--datanodes").is_some() {
+        let count = arguments.next().and_then(|count| count.parse().ok()).filter(|count| *count > 0);
+        options.datanodes = count.ok_or_else(|| Failure::new("--datanodes wants a number from 1"))?;
+    }
+    let program =
+        arguments.next().ok_or_else(|| Failure::new("usage: with-hdfs [--datanodes N] COMMAND…"))?;
+
+    // Signals end the command first, then the cluster, and its directory goes.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let hdfs = MiniHdfs::start_own(&options)?;
+    let mut command = Command::new(&program);
+    command.args(arguments).envs(hdfs.environment());
+    let mut child = spawn_bound(command).map_err(|error| Failure::new(format!("{program}: {error}")))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            // As a shell says it: 128 + the signal that ended the command.
+            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+            return Ok(code as u8);
+        }
+        if stop.load(Ordering::Relaxed) {
+            child.kill()?;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}

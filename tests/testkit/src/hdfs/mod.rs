@@ -1,0 +1,317 @@
+//! A real HDFS: namenode and datanodes as processes of their own.
+
+mod classpath;
+mod config;
+
+use crate::failure::{Failure, Result};
+use crate::http::http_request;
+use crate::port::free_port;
+use crate::process::Process;
+use crate::wait::wait_until;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Names the shared cluster, `hdfs://127.0.0.1:PORT` (set by `with-hdfs`).
+const ENV_URI: &str = "STRAIT_TEST_HDFS";
+/// The shared cluster's HTTP address, `127.0.0.1:PORT`.
+const ENV_HTTP: &str = "STRAIT_TEST_HDFS_HTTP";
+/// Classpath for Java programs beside the shared cluster: its configuration
+/// and Hadoop's jars.
+const ENV_CLASSPATH: &str = "STRAIT_TEST_HDFS_CLASSPATH";
+
+/// A daemon starts within 5 s on an idle machine; the deadline allows for a
+/// busy one.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+/// A port is looked for, released and then bound by the daemon: another
+/// process may come between, so a start is tried again with new ports.
+const START_TRIES: u32 = 3;
+/// 256 MB does for thousands of files and keeps four daemons under 1 GB.
+const JVM_FLAGS: [&str; 3] = ["-Xmx256m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"];
+
+const NAMENODE: &str = "org.apache.hadoop.hdfs.server.namenode.NameNode";
+const DATANODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
+const SHELL: &str = "org.apache.hadoop.fs.FsShell";
+const FSCK: &str = "org.apache.hadoop.hdfs.tools.DFSck";
+
+/// The shape of a cluster.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Datanodes, at least one.
+    pub datanodes: usize,
+    /// Default replication of files; as many as there are datanodes or fewer.
+    pub replication: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { datanodes: 1, replication: 1 }
+    }
+}
+
+/// A running HDFS, or a handle on one that is shared by the whole test run.
+///
+/// The user that runs the tests is its superuser and may act for any other
+/// (`hadoop.proxyuser`); `alice` and `bob` are in group `staff`, `carol` in
+/// `guests`; permissions are on, and everybody may write into the root.
+pub struct MiniHdfs {
+    uri: String,
+    http: String,
+    classpath: String,
+    own: Option<Daemons>,
+}
+
+impl MiniHdfs {
+    /// The cluster that `with-hdfs` started for the whole run, else one of its
+    /// own with the default [`Options`].
+    ///
+    /// A value that is never dropped (in a static) is stopped with the
+    /// process, but leaves its directory: share a cluster by `with-hdfs`.
+    pub fn start() -> Result<Self> {
+        match env::var(ENV_URI) {
+            Ok(uri) => {
+                Ok(Self { uri, http: shared(ENV_HTTP)?, classpath: shared(ENV_CLASSPATH)?, own: None })
+            }
+            Err(_) => Self::start_own(&Options::default()),
+        }
+    }
+
+    /// A cluster of its own, which the test may break.
+    pub fn start_own(options: &Options) -> Result<Self> {
+        classpath::check_java()?;
+        let jars = classpath::jars()?;
+        let mut tries = 1;
+        let daemons = loop {
+            match Daemons::start(options, &jars) {
+                Ok(daemons) => break daemons,
+                Err(failure) if tries == START_TRIES || !failure.to_string().contains("BindException") => {
+                    return Err(failure);
+                }
+                Err(_) => tries += 1,
+            }
+        };
+        Ok(Self {
+            uri: format!("hdfs://127.0.0.1:{}", daemons.rpc_port),
+            http: daemons.http_address(),
+            classpath: daemons.classpath.clone(),
+            own: Some(daemons),
+        })
+    }
+
+    /// `hdfs://127.0.0.1:PORT`.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The namenode's HTTP address, `127.0.0.1:PORT` (WebHDFS, JMX).
+    pub fn http_address(&self) -> &str {
+        &self.http
+    }
+
+    /// Classpath for Java programs beside it: configuration and jars.
+    pub fn classpath(&self) -> &str {
+        &self.classpath
+    }
+
+    /// The variables by which [`MiniHdfs::start`] in other processes finds
+    /// this cluster.
+    pub fn environment(&self) -> [(&'static str, &str); 3] {
+        [(ENV_URI, &self.uri), (ENV_HTTP, &self.http), (ENV_CLASSPATH, &self.classpath)]
+    }
+
+    /// A path that no other test has, for example `/list-1234-0`; nothing is
+    /// there yet.
+    pub fn scratch(&self, name: &str) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        format!("/{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Runs Hadoop's own shell: `hdfs.shell(&["-cat", "/a"])`. Takes 2–3 s.
+    pub fn shell(&self, arguments: &[&str]) -> Result<Output> {
+        self.java(SHELL, arguments)
+    }
+
+    /// Runs `hdfs fsck`: `hdfs.fsck(&["/a", "-files", "-blocks", "-locations"])`.
+    pub fn fsck(&self, arguments: &[&str]) -> Result<Output> {
+        self.java(FSCK, arguments)
+    }
+
+    fn java(&self, class: &str, arguments: &[&str]) -> Result<Output> {
+        Ok(classpath::java().args(["-cp", &self.classpath, class]).args(arguments).output()?)
+    }
+
+    /// Kills the namenode (SIGKILL).
+    ///
+    /// # Panics
+    /// On a shared cluster, as do the three below.
+    pub fn stop_namenode(&mut self) {
+        self.own().namenode.kill();
+    }
+
+    /// Starts the namenode again, at its old address, with its data; returns
+    /// when it serves and has its datanodes back.
+    pub fn restart_namenode(&mut self) -> Result<()> {
+        self.own().start_namenode_again()
+    }
+
+    /// Kills datanode `index` (SIGKILL).
+    pub fn stop_datanode(&mut self, index: usize) {
+        self.own().datanodes[index].kill();
+    }
+
+    /// Starts datanode `index` again, at its old address, with its data;
+    /// returns when it has registered.
+    pub fn restart_datanode(&mut self, index: usize) -> Result<()> {
+        self.own().start_datanode_again(index)
+    }
+
+    fn own(&mut self) -> &mut Daemons {
+        self.own.as_mut().expect("a shared HDFS isn't stopped by one test: use MiniHdfs::start_own")
+    }
+}
+
+fn shared(variable: &str) -> Result<String> {
+    env::var(variable).map_err(|_| Failure::new(format!("{ENV_URI} is set, {variable} isn't")))
+}
+
+/// The processes of one cluster and their data. The order of the fields is the
+/// order of the end: processes, then the directory.
+struct Daemons {
+    datanodes: Vec<Process>,
+    namenode: Process,
+    datanode_ports: Vec<[u16; 3]>,
+    rpc_port: u16,
+    http_port: u16,
+    classpath: String,
+    dir: TempDir,
+}
+
+impl Daemons {
+    fn start(options: &Options, jars: &str) -> Result<Self> {
+        let dir = TempDir::with_prefix("strait-hdfs-")?;
+        let (rpc_port, http_port) = (free_port(), free_port());
+        let user = current_user()?;
+        let settings =
+            config::Settings { rpc_port, http_port, user: &user, replication: options.replication };
+        config::write(dir.path(), &settings)?;
+        let classpath = format!("{}:{jars}", dir.path().join("conf").display());
+
+        format_namenode(&classpath, dir.path())?;
+        let namenode = Process::spawn("namenode", daemon(&classpath, NAMENODE), dir.path())?;
+        let datanode_ports =
+            (0..options.datanodes).map(|_| [free_port(), free_port(), free_port()]).collect();
+        let mut daemons =
+            Self { datanodes: Vec::new(), namenode, datanode_ports, rpc_port, http_port, classpath, dir };
+        for index in 0..options.datanodes {
+            let datanode = daemons.spawn_datanode(index)?;
+            daemons.datanodes.push(datanode);
+        }
+        daemons.wait_until_whole()?;
+        daemons.open_root(&user)?;
+        Ok(daemons)
+    }
+
+    fn http_address(&self) -> String {
+        format!("127.0.0.1:{}", self.http_port)
+    }
+
+    fn spawn_datanode(&self, index: usize) -> Result<Process> {
+        let [data, ipc, http] = self.datanode_ports[index];
+        let dir = self.dir.path().join(format!("data-{index}"));
+        let mut command = daemon(&self.classpath, DATANODE);
+        command
+            .arg(format!("-Ddfs.datanode.data.dir=file://{}", dir.display()))
+            .arg(format!("-Ddfs.datanode.address=127.0.0.1:{data}"))
+            .arg(format!("-Ddfs.datanode.ipc.address=127.0.0.1:{ipc}"))
+            .arg(format!("-Ddfs.datanode.http.address=127.0.0.1:{http}"))
+            .arg("-Ddfs.datanode.hostname=127.0.0.1");
+        Process::spawn(&format!("datanode-{index}"), command, self.dir.path())
+    }
+
+    /// Waits until the namenode serves, counts every datanode that runs, and
+    /// is out of safe mode.
+    fn wait_until_whole(&mut self) -> Result<()> {
+        let http = self.http_address();
+        self.namenode.wait_ready(START_DEADLINE, || jmx(&http, "NameNode", "FSNamesystemState").is_some())?;
+        let running =
+            self.datanodes.iter_mut().filter_map(|node| node.try_wait().is_none().then_some(())).count();
+        let live = format!("\"NumLiveDataNodes\" : {running}");
+        let whole = || {
+            jmx(&http, "NameNode", "FSNamesystemState")
+                .is_some_and(|state| state.contains(&live) && state.contains("\"FSState\" : \"Operational\""))
+        };
+        match self.datanodes.first_mut() {
+            Some(datanode) => datanode.wait_ready(START_DEADLINE, whole),
+            None => Ok(()),
+        }
+    }
+
+    fn open_root(&self, user: &str) -> Result<()> {
+        let target = format!("/webhdfs/v1/?op=SETPERMISSION&permission=777&user.name={user}");
+        let answer = http_request("PUT", &self.http_address(), &target)?;
+        match answer.status {
+            200 => Ok(()),
+            status => Err(Failure::new(format!("chmod 777 / by WebHDFS: {status} {}", answer.body))),
+        }
+    }
+
+    fn start_namenode_again(&mut self) -> Result<()> {
+        self.namenode.kill();
+        self.namenode = Process::spawn("namenode", daemon(&self.classpath, NAMENODE), self.dir.path())?;
+        self.wait_until_whole()
+    }
+
+    fn start_datanode_again(&mut self, index: usize) -> Result<()> {
+        self.datanodes[index].kill();
+        self.datanodes[index] = self.spawn_datanode(index)?;
+        // The namenode counts a killed one until heartbeats are missed: the
+        // new process itself tells when it has registered.
+        let http = format!("127.0.0.1:{}", self.datanode_ports[index][2]);
+        let registered =
+            || jmx(&http, "DataNode", "DataNodeInfo").is_some_and(|info| info.contains("RUNNING"));
+        self.datanodes[index].wait_ready(START_DEADLINE, registered)
+    }
+}
+
+fn daemon(classpath: &str, class: &str) -> Command {
+    let mut command = classpath::java();
+    command.args(JVM_FLAGS).args(["-cp", classpath, class]);
+    command
+}
+
+fn format_namenode(classpath: &str, dir: &Path) -> Result<()> {
+    let mut command = daemon(classpath, NAMENODE);
+    command.args(["-format", "-force", "-nonInteractive"]);
+    let mut format = Process::spawn("format", command, dir)?;
+    let mut status = None;
+    wait_until(START_DEADLINE, || {
+        status = format.try_wait();
+        status.is_some()
+    });
+    match status {
+        Some(status) if status.success() => Ok(()),
+        _ => Err(Failure::new(format!("the namenode can't be formatted:\n{}", format.log_tail()))),
+    }
+}
+
+/// A bean of a daemon, as JSON, once it answers.
+fn jmx(http_address: &str, service: &str, bean: &str) -> Option<String> {
+    let target = format!("/jmx?qry=Hadoop:service={service},name={bean}");
+    let answer = http_request("GET", http_address, &target).ok()?;
+    (answer.status == 200 && answer.body.contains(bean)).then_some(answer.body)
+}
+
+fn current_user() -> Result<String> {
+    let output = Command::new("id").arg("-un").output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+impl std::fmt::Debug for MiniHdfs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dir: Option<PathBuf> = self.own.as_ref().map(|own| own.dir.path().to_owned());
+        f.debug_struct("MiniHdfs").field("uri", &self.uri).field("dir", &dir).finish_non_exhaustive()
+    }
+}

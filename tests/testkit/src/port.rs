@@ -1,0 +1,42 @@
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Below Linux's range of ephemeral ports (32768 and up): a port from that
+/// range may be taken by anybody's outgoing connection before a server binds
+/// it, or while the server is being restarted.
+const PORTS: Range<u16> = 10_000..32_768;
+
+/// A TCP port on 127.0.0.1 that is free now, never twice in one process.
+///
+/// # Panics
+/// Where no port is free.
+pub fn free_port() -> u16 {
+    static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+    let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let given = given.get_or_insert_default();
+    for _ in 0..10_000 {
+        // Each RandomState hashes with keys of its own: random enough here.
+        let random = RandomState::new().hash_one(()) % u64::from(PORTS.end - PORTS.start);
+        let port = PORTS.start + random as u16;
+        if !given.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            given.insert(port);
+            return port;
+        }
+    }
+    panic!("no free port between {} and {}", PORTS.start, PORTS.end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_differ_and_can_be_bound() {
+        let (first, second) = (free_port(), free_port());
+        assert_ne!(first, second);
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, first)).is_ok());
+    }
+}
