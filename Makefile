@@ -1,0 +1,24 @@
+# The commands of daily work; each sets up what it needs by itself.
+.PHONY: run test bench lint fmt clean
+
+# Builds, starts a gateway over ./strait-data, proves it with a round trip from
+# Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
+run:
+	@scripts/run.sh
+
+test:
+	@scripts/test.sh
+
+# SUITE=NAME picks one suite; results land in bench/results.
+bench:
+	@scripts/bench.sh $(SUITE)
+
+lint:
+	@scripts/lint.sh
+
+fmt:
+	@scripts/fmt.sh
+
+clean:
+	cargo clean
+	rm -rf .venv .cache

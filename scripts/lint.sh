@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Formatting, lints, licences and advisories; the first finding ends the run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh lint
+
+cargo fmt --all --check
+cargo clippy --workspace --all-targets --locked -- -D warnings
+cargo deny --locked check bans licenses sources
+# Advisories come from a database on the network; without it the rest still counts.
+if cargo deny fetch db; then
+    cargo deny --locked check advisories
+else
+    echo "lint: SKIPPED the security advisories: their database can't be reached" >&2
+fi
+
+if [[ -f clients/python/pyproject.toml ]]; then
+    cd clients/python
+    ../../.venv/bin/ruff check .
+    ../../.venv/bin/ruff format --check .
+    ../../.venv/bin/mypy .
+fi

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Installs what is missing, and nothing else: scripts/setup.sh GROUP...
+#
+#   build   a C linker for Rust; checks the Rust toolchain itself
+#   run     build + Python and the client's requirements in .venv
+#   test    run + Java, Maven, the 2009 Thrift compiler and C++ runtime, pytest
+#   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy
+#   bench   test
+#
+# Safe to repeat: a second run only looks, in well under a second. Debian
+# packages need root or sudo; elsewhere it says what to install by hand.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The oldest versions that the project is built and tested with.
+readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17
+readonly CARGO_DENY_VERSION=0.20.2
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+at_least() { printf '%s\n%s\n' "$1" "$2" | sort -C -V; } # at_least MINIMUM ACTUAL
+
+# ------------------------------------------------------------ Debian packages
+
+missing_packages=()
+
+# need PACKAGE TEST...: notes the package where the test fails.
+need() {
+    local package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing_packages+=("$package")
+}
+
+install_packages() {
+    ((${#missing_packages[@]})) || return 0
+    local as_root=()
+    if ((EUID != 0)); then
+        have sudo && as_root=(sudo)
+    fi
+    if ! have apt-get || { ((EUID != 0)) && ((!${#as_root[@]})); }; then
+        die "please install by hand (Debian's names): ${missing_packages[*]}"
+    fi
+    say "installing ${missing_packages[*]}"
+    "${as_root[@]}" apt-get -qq update ||
+        say "the package lists could not be refreshed; trying with the old ones"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq install -y --no-install-recommends "${missing_packages[@]}" >&2 ||
+        die "apt-get failed; please install by hand: ${missing_packages[*]}"
+    missing_packages=()
+}
+
+# ------------------------------------------------------------------ the groups
+
+setup_build() {
+    need gcc have cc
+    need libc6-dev test -e /usr/include/stdlib.h
+    install_packages
+    have cargo || die "please install Rust $MIN_RUST or newer from https://rustup.rs"
+    local version
+    version=$(rustc --version | cut -d' ' -f2)
+    at_least "$MIN_RUST" "$version" ||
+        die "Rust is $version, $MIN_RUST or newer is needed: rustup update stable"
+}
+
+setup_run() {
+    setup_build
+    [[ -x .venv/bin/pip ]] || setup_venv
+    python_requirements run
+}
+
+setup_venv() {
+    need python3 have python3
+    install_packages
+    local version
+    version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    at_least "$MIN_PYTHON" "$version" ||
+        die "Python is $version, $MIN_PYTHON or newer is needed"
+    need python3-venv python3 -c 'import venv, ensurepip'
+    install_packages
+    python3 -m venv .venv
+    # The client straight from the tree: `import strait` in .venv/bin/python.
+    realpath -m clients/python/src > "$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/strait.pth"
+}
+
+setup_test() {
+    need g++ have g++
+    need thrift-compiler have thrift
+    need libthrift-dev test -e /usr/include/thrift/Thrift.h
+    need default-jdk-headless have javac
+    need maven have mvn
+    install_packages
+    setup_run
+    local version
+    # From its release file: starting a JVM to ask takes half a second.
+    version=$(sed -n 's/^JAVA_VERSION="\(.*\)"/\1/p' "$(dirname "$(readlink -f "$(command -v javac)")")/../release")
+    at_least "$MIN_JAVA" "$version" || die "Java is $version, $MIN_JAVA or newer is needed"
+    python_requirements test
+}
+
+setup_lint() {
+    setup_run
+    have cargo-fmt && have cargo-clippy ||
+        rustup component add rustfmt clippy >&2 ||
+        die "please install rustfmt and clippy beside your Rust"
+    if ! have cargo-deny; then
+        say "installing cargo-deny $CARGO_DENY_VERSION (some minutes, once)"
+        cargo install --quiet --locked "cargo-deny@$CARGO_DENY_VERSION" >&2
+    fi
+    python_requirements test
+    python_requirements lint
+}
+
+setup_bench() { setup_test; }
+
+# python_requirements GROUP: scripts/requirements-GROUP.txt into .venv. The
+# stamp holds the file last installed, so that an edit of it is noticed.
+python_requirements() {
+    local wanted=scripts/requirements-$1.txt stamp=.venv/requirements-$1.txt
+    cmp -s "$wanted" "$stamp" && return 0
+    say "installing $wanted into .venv"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$wanted" >&2
+    cp "$wanted" "$stamp"
+}
+
+(($#)) || set -- build
+for group in "$@"; do
+    case $group in
+    build | run | test | lint | bench) "setup_$group" ;;
+    *) die "no group $group; there are build, run, test, lint, bench" ;;
+    esac
+done

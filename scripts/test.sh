@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Every test: Rust with a real HDFS beside it, Python, the 2009 programs (they
+# run under cargo test), the README's tour, a short fuzz run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Seconds a fuzz target: enough to run the seeds and notice a target that rots.
+readonly FUZZ_SECONDS=20
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+step() {
+    printf '\n== %s\n' "$*"
+    "$@" 2>&1 | tee -a "$log"
+}
+
+# with_hdfs COMMAND...: with one real HDFS running, named to the tests by the
+# environment (STRAIT_TEST_HDFS and others).
+with_hdfs() {
+    if [[ -f tests/testkit/src/bin/with-hdfs.rs ]]; then
+        cargo run --quiet --locked -p strait-testkit --bin with-hdfs -- "$@"
+    else
+        "$@"
+    fi
+}
+
+rust_and_python() {
+    cargo test --workspace --locked
+    if [[ -f clients/python/pyproject.toml ]]; then
+        .venv/bin/python -m pytest clients/python
+    fi
+}
+
+# Sums up what cargo and pytest said; the exit code has decided already.
+summary() {
+    awk '
+        / passed[;,]| passed in / {
+            for (i = 2; i <= NF; i++) {
+                if ($i ~ /^passed/) passed += $(i - 1)
+                if ($i ~ /^failed/) failed += $(i - 1)
+                if ($i ~ /^(ignored|skipped)/) skipped += $(i - 1)
+            }
+        }
+        END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
+}
+
+scripts/setup.sh test
+if [[ ${1:-} == inside ]]; then
+    rust_and_python
+    exit
+fi
+step with_hdfs "$0" inside
+[[ ! -f scripts/docs.sh ]] || step scripts/docs.sh
+[[ ! -f scripts/fuzz.sh ]] || step scripts/fuzz.sh "$FUZZ_SECONDS"
+summary
