@@ -7,8 +7,6 @@ cd "$(dirname "$0")/.."
 # Seconds a fuzz target: enough to run the seeds and notice a target that rots.
 readonly FUZZ_SECONDS=20
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 step() {
     printf '\n== %s\n' "$*"
     "$@" 2>&1 | tee -a "$log"
@@ -17,11 +15,7 @@ step() {
 # with_hdfs COMMAND...: with one real HDFS running, named to the tests by the
 # environment (STRAIT_TEST_HDFS and others).
 with_hdfs() {
-    if [[ -f tests/testkit/src/bin/with-hdfs.rs ]]; then
-        cargo run --quiet --locked -p strait-testkit --bin with-hdfs -- "$@"
-    else
-        "$@"
-    fi
+    cargo run --quiet --locked -p strait-testkit --bin with-hdfs -- "$@"
 }
 
 rust_and_python() {
@@ -49,7 +43,8 @@ if [[ ${1:-} == inside ]]; then
     rust_and_python
     exit
 fi
+log=$(mktemp)
+trap 'summary; rm -f "$log"' EXIT
 step with_hdfs "$0" inside
 [[ ! -f scripts/docs.sh ]] || step scripts/docs.sh
 [[ ! -f scripts/fuzz.sh ]] || step scripts/fuzz.sh "$FUZZ_SECONDS"
-summary
