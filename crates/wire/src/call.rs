@@ -1,0 +1,361 @@
+//! Whole messages: calls, replies, and Thrift's own exceptions.
+
+use crate::sniff::{BINARY_FIRST, COMPACT_FIRST};
+use crate::value::{Struct, Text, Value};
+use crate::wire_structs;
+use crate::{DecodeError, Decoder, Encoded, Encoder, Protocol, Wire};
+use crate::{dfs::*, legacy::*};
+use bytes::Bytes;
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Longest method name; the longest of the interface has 17 bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // the names say it
+pub enum MessageKind {
+    Call = 1,
+    Reply = 2,
+    Exception = 3,
+    Oneway = 4,
+}
+
+/// The head of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Method.
+    pub name: String,
+    /// What the message is.
+    pub kind: MessageKind,
+    /// The caller's number, which the reply repeats.
+    pub sequence: i32,
+}
+
+impl Envelope {
+    /// Reads the head; the arguments or the result follow.
+    ///
+    /// # Errors
+    /// Whatever isn't a message of this protocol's version.
+    pub fn read(from: &mut Decoder) -> Result<Self> {
+        let (kind, name, sequence) = match from.protocol() {
+            Protocol::Binary => {
+                let word = from.i32()? as u32;
+                if word & 0xffff_0000 != 0x8001_0000 {
+                    return Err(DecodeError::Malformed("not binary protocol version 1"));
+                }
+                let name = from.binary()?;
+                ((word & 0xff) as u8, name, from.i32()?)
+            }
+            Protocol::Compact => {
+                let (first, second) = (from.byte()?, from.byte()?);
+                if first != COMPACT_FIRST || second & 0x1f != 1 {
+                    return Err(DecodeError::Malformed("not compact protocol version 1"));
+                }
+                let sequence = from.varint()? as u32 as i32;
+                (second >> 5, from.binary()?, sequence)
+            }
+        };
+        use MessageKind::*;
+        let kind = [Call, Reply, Exception, Oneway]
+            .into_iter()
+            .find(|known| *known as u8 == kind)
+            .ok_or(DecodeError::Malformed("unknown message type"))?;
+        if name.len() > MAX_NAME_BYTES {
+            return Err(DecodeError::Malformed("a method name of more than 64 bytes"));
+        }
+        let name = std::str::from_utf8(&name).map_err(|_| DecodeError::NotUtf8)?.to_owned();
+        Ok(Self { name, kind, sequence })
+    }
+
+    fn write(&self, to: &mut Encoder) {
+        match to.protocol() {
+            Protocol::Binary => {
+                to.raw(&[BINARY_FIRST, 1, 0, self.kind as u8]);
+                to.slice(self.name.as_bytes());
+                to.i32(self.sequence);
+            }
+            Protocol::Compact => {
+                to.raw(&[COMPACT_FIRST, (self.kind as u8) << 5 | 1]);
+                to.varint(u64::from(self.sequence as u32));
+                to.slice(self.name.as_bytes());
+            }
+        }
+    }
+}
+
+/// A method of the interface: its name, and what goes over and comes back.
+pub trait Method {
+    /// Name on the wire.
+    const NAME: &'static str;
+    /// The arguments, as one struct.
+    type Args: Struct;
+    /// What success carries.
+    type Success: Value;
+    /// The declared exception; [`NoException`] where there is none.
+    type Exception: Struct;
+
+    /// Encodes a call.
+    fn call(wire: Wire, sequence: i32, args: &Self::Args) -> Encoded {
+        let mut to = Encoder::new(wire);
+        Envelope { name: Self::NAME.to_owned(), kind: MessageKind::Call, sequence }.write(&mut to);
+        args.write(&mut to);
+        to.finish()
+    }
+
+    /// Encodes the answer to a call.
+    fn reply(
+        wire: Wire,
+        sequence: i32,
+        result: &std::result::Result<Self::Success, Self::Exception>,
+    ) -> Encoded {
+        let mut to = Encoder::new(wire);
+        Envelope { name: Self::NAME.to_owned(), kind: MessageKind::Reply, sequence }.write(&mut to);
+        to.struct_begin();
+        match result {
+            Ok(success) => {
+                to.field_begin(0, Self::Success::TYPE);
+                success.write(&mut to);
+            }
+            Err(exception) => {
+                to.field_begin(1, Self::Exception::TYPE);
+                exception.write(&mut to);
+            }
+        }
+        to.struct_end();
+        to.finish()
+    }
+
+    /// Decodes the answer to a call, one whole message.
+    ///
+    /// # Errors
+    /// What isn't an answer to this method.
+    fn decode_reply(protocol: Protocol, message: Bytes) -> Result<(i32, Reply<Self>)>
+    where
+        Self: Sized,
+    {
+        let mut from = Decoder::new(protocol, message);
+        let envelope = Envelope::read(&mut from)?;
+        if envelope.kind == MessageKind::Exception {
+            return Ok((envelope.sequence, Reply::Application(ApplicationError::read(&mut from)?)));
+        }
+        if envelope.kind != MessageKind::Reply || envelope.name != Self::NAME {
+            return Err(DecodeError::Malformed("not the answer to this call"));
+        }
+        let mut result = None;
+        from.struct_begin()?;
+        while let Some((id, found)) = from.field_begin()? {
+            match id {
+                0 if found == Self::Success::TYPE => result = Some(Reply::Success(Value::read(&mut from)?)),
+                1 if found == Self::Exception::TYPE => {
+                    result = Some(Reply::Exception(Value::read(&mut from)?))
+                }
+                _ => from.skip(found)?,
+            }
+        }
+        let missing = DecodeError::MissingField { name: Self::NAME, field: "success" };
+        Ok((envelope.sequence, result.ok_or(missing)?))
+    }
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+pub enum Reply<M: Method> {
+    /// What the method returns.
+    Success(M::Success),
+    /// Its declared exception.
+    Exception(M::Exception),
+    /// Thrift's own: the call didn't reach the method.
+    Application(ApplicationError),
+}
+
+wire_structs! {
+    /// Stands for the exception of methods that declare none.
+    NoException {}
+    /// TApplicationException on the wire.
+    ApplicationException {
+        1 message: String,
+        2 code as "type": i32,
+    }
+}
+
+/// Why a call didn't reach its method: TApplicationException's types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs)] // the names are Thrift's
+pub enum ApplicationErrorKind {
+    Unknown = 0,
+    UnknownMethod = 1,
+    InvalidMessageType = 2,
+    InternalError = 6,
+    ProtocolError = 7,
+}
+
+/// A TApplicationException.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplicationError {
+    /// Its type.
+    pub kind: ApplicationErrorKind,
+    /// For people.
+    pub message: String,
+}
+
+impl ApplicationError {
+    /// Encodes it as the answer to a call (empty name and 0 where the call
+    /// couldn't be read that far).
+    pub fn reply(&self, wire: Wire, name: &str, sequence: i32) -> Encoded {
+        let mut to = Encoder::new(wire);
+        Envelope { name: name.to_owned(), kind: MessageKind::Exception, sequence }.write(&mut to);
+        let exception =
+            ApplicationException { message: Some(self.message.clone()), code: Some(self.kind as i32) };
+        exception.write(&mut to);
+        to.finish()
+    }
+
+    fn read(from: &mut Decoder) -> Result<Self> {
+        use ApplicationErrorKind::*;
+        let exception = ApplicationException::read(from)?;
+        let kind = [UnknownMethod, InvalidMessageType, InternalError, ProtocolError]
+            .into_iter()
+            .find(|known| Some(*known as i32) == exception.code)
+            .unwrap_or(Unknown);
+        Ok(Self { kind, message: exception.message.unwrap_or_default() })
+    }
+}
+
+/// DfsV2's methods take one struct each, as field 1.
+macro_rules! v2_args {
+    ($($args:ident($request:ident);)*) => {
+        wire_structs! {$(
+            /// The argument list around the request.
+            $args { 1 request: $request, }
+        )*}
+    };
+}
+
+macro_rules! interface {
+    (
+        legacy { $($l_name:literal $l_variant:ident($l_args:ident) -> $l_success:ty, $l_exception:ident;)* }
+        v2 { $($name:literal $variant:ident($args:ident: $request:ident) -> $success:ident;)* }
+    ) => {
+        v2_args! { $($args($request);)* }
+
+        /// One type for each method of the interface.
+        pub mod methods {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[doc = concat!("`DfsService.", $l_name, "`")]
+                #[derive(Debug)]
+                pub enum $l_variant {}
+                impl Method for $l_variant {
+                    const NAME: &'static str = $l_name;
+                    type Args = $l_args;
+                    type Success = $l_success;
+                    type Exception = $l_exception;
+                }
+            )*
+            $(
+                #[doc = concat!("`DfsV2.", $name, "`")]
+                #[derive(Debug)]
+                pub enum $variant {}
+                impl Method for $variant {
+                    const NAME: &'static str = $name;
+                    type Args = $args;
+                    type Success = $success;
+                    type Exception = DfsError;
+                }
+            )*
+        }
+
+        $(impl From<$request> for $args {
+            fn from(request: $request) -> Self {
+                Self { request: Some(request) }
+            }
+        })*
+
+        /// A decoded call, as a server gets it.
+        #[derive(Debug)]
+        #[allow(missing_docs)] // one variant a method
+        pub enum Call {
+            $($l_variant($l_args),)*
+            $($variant($request),)*
+        }
+
+        impl Call {
+            /// Names of all methods.
+            pub const METHODS: &'static [&'static str] = &[$($l_name,)* $($name,)*];
+
+            /// Reads the arguments of the method that the envelope names; none
+            /// if there is no such method.
+            ///
+            /// # Errors
+            /// Arguments that don't fit the method.
+            pub fn read(method: &str, from: &mut Decoder) -> Result<Option<Self>> {
+                Ok(Some(match method {
+                    $($l_name => Self::$l_variant($l_args::read(from)?),)*
+                    $($name => Self::$variant(
+                        // No request at all is a request without fields.
+                        $args::read(from)?.request.unwrap_or_default(),
+                    ),)*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+
+        /// Name, arguments, success and exception of each method, as the IDL
+        /// spells them; for the test that compares the two.
+        #[doc(hidden)]
+        pub fn schema() -> Vec<(&'static str, Vec<crate::FieldSchema>, String, &'static str)> {
+            vec![
+                $(($l_name, $l_args::schema(), <$l_success as Value>::idl(), $l_exception::NAME),)*
+                $(($name, $args::schema(), <$success as Value>::idl(), DfsError::NAME),)*
+            ]
+        }
+    };
+}
+
+interface! {
+    legacy {
+        "init" Init(InitArgs) -> ClientHandle, NoException;
+        "login" Login(LoginArgs) -> bool, NoException;
+        "logout" Logout(ClientArgs) -> bool, NoException;
+        "closeClient" CloseClient(ClientArgs) -> bool, NoException;
+        "closeDfs" CloseDfs(CloseDfsArgs) -> bool, NoException;
+        "listFiles" ListFiles(PathArgs) -> Vec<FileStatus>, DfsServiceIOException;
+        "stat" Stat(PathArgs) -> FileStatus, DfsServiceIOException;
+        "mkdir" Mkdir(PathArgs) -> bool, DfsServiceIOException;
+        "move" Move(MoveArgs) -> bool, DfsServiceIOException;
+        "remove" Remove(RemoveArgs) -> bool, DfsServiceIOException;
+        "open" Open(OpenArgs) -> DfsHandle, DfsServiceIOException;
+        "close" Close(CloseArgs) -> bool, DfsServiceIOException;
+        "read" Read(ReadArgs) -> Text, DfsServiceIOException;
+        "write" Write(WriteArgs) -> bool, DfsServiceIOException;
+        "copyToLocalFile" CopyToLocalFile(CopyArgs) -> bool, DfsServiceIOException;
+        "copyFromLocalFile" CopyFromLocalFile(CopyArgs) -> bool, DfsServiceIOException;
+    }
+    v2 {
+        "serverInfo" ServerInfo(ServerInfoArgs: ServerInfoRequest) -> ServerInfoReply;
+        "openSession" OpenSession(OpenSessionArgs: OpenSessionRequest) -> OpenSessionReply;
+        "closeSession" CloseSession(CloseSessionArgs: CloseSessionRequest) -> CloseSessionReply;
+        "getFileInfo" GetFileInfo(GetFileInfoArgs: GetFileInfoRequest) -> GetFileInfoReply;
+        "listDirectory" ListDirectory(ListDirectoryArgs: ListDirectoryRequest) -> ListDirectoryReply;
+        "getBlockLocations" GetBlockLocations(GetBlockLocationsArgs: GetBlockLocationsRequest) -> GetBlockLocationsReply;
+        "getChecksum" GetChecksum(GetChecksumArgs: GetChecksumRequest) -> GetChecksumReply;
+        "getStoreStatus" GetStoreStatus(GetStoreStatusArgs: GetStoreStatusRequest) -> GetStoreStatusReply;
+        "openFile" OpenFile(OpenFileArgs: OpenFileRequest) -> OpenFileReply;
+        "readRange" ReadRange(ReadRangeArgs: ReadRangeRequest) -> ReadRangeReply;
+        "createFile" CreateFile(CreateFileArgs: CreateFileRequest) -> OpenWriterReply;
+        "appendFile" AppendFile(AppendFileArgs: AppendFileRequest) -> OpenWriterReply;
+        "appendData" AppendData(AppendDataArgs: AppendDataRequest) -> AppendDataReply;
+        "flushFile" FlushFile(FlushFileArgs: FlushFileRequest) -> FlushFileReply;
+        "closeFile" CloseFile(CloseFileArgs: CloseFileRequest) -> CloseFileReply;
+        "truncateFile" TruncateFile(TruncateFileArgs: TruncateFileRequest) -> MutationReply;
+        "makeDirectories" MakeDirectories(MakeDirectoriesArgs: MakeDirectoriesRequest) -> MutationReply;
+        "renamePath" RenamePath(RenamePathArgs: RenamePathRequest) -> MutationReply;
+        "removePath" RemovePath(RemovePathArgs: RemovePathRequest) -> MutationReply;
+        "setAttributes" SetAttributes(SetAttributesArgs: SetAttributesRequest) -> MutationReply;
+    }
+}

@@ -1,0 +1,310 @@
+//! Values out of one whole message.
+
+use crate::{MAX_DEPTH, Protocol, TType};
+use bytes::{Buf, Bytes};
+
+/// Why bytes aren't a message of the interface.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end inside a value.
+    #[error("the message ends too early")]
+    Truncated,
+    /// More than the limit is claimed.
+    #[error("a length of {claimed} is claimed where {limit} bytes are the limit")]
+    TooLong {
+        /// What the message claims, in bytes or elements.
+        claimed: u64,
+        /// The limit in force, in bytes.
+        limit: usize,
+    },
+    /// A negative length or count.
+    #[error("a negative length")]
+    NegativeSize,
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("the message is nested too deeply")]
+    TooDeep,
+    /// No such type.
+    #[error("unknown type code {0}")]
+    UnknownType(u8),
+    /// A known field has another type than the interface says.
+    #[error("field {field} of {name} has type {found:?} where {expected:?} is expected")]
+    WrongFieldType {
+        /// The struct.
+        name: &'static str,
+        /// The field's id.
+        field: i16,
+        /// As the interface has it.
+        expected: TType,
+        /// As the message has it.
+        found: TType,
+    },
+    /// A list's elements have another type than the interface says.
+    #[error("a list of {found:?} where {expected:?} is expected")]
+    WrongElementType {
+        /// As the interface has it.
+        expected: TType,
+        /// As the message has it.
+        found: TType,
+    },
+    /// A field that can't be done without is missing.
+    #[error("field {field} of {name} is missing")]
+    MissingField {
+        /// The struct.
+        name: &'static str,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// Text that isn't UTF-8.
+    #[error("a string isn't UTF-8")]
+    NotUtf8,
+    /// Anything else that isn't Thrift.
+    #[error("not a Thrift message: {0}")]
+    Malformed(&'static str),
+}
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Reads the values of one message. Payloads are slices of the message's own
+/// buffer: nothing is copied but text.
+#[derive(Debug)]
+pub struct Decoder {
+    protocol: Protocol,
+    bytes: Bytes,
+    /// Compact: the last field's id in each open struct.
+    last_ids: Vec<i16>,
+    /// Compact: a bool that came with its field's header.
+    pending_bool: Option<bool>,
+}
+
+/// A varint (unsigned LEB128, ten bytes at most) at the start of `bytes`, and
+/// its length; none if the bytes end inside it.
+pub(crate) fn varint_at(bytes: &[u8]) -> Result<Option<(u64, usize)>> {
+    let mut value = 0u64;
+    for (index, byte) in bytes.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Ok(Some((value, index + 1)));
+        }
+    }
+    if bytes.len() >= 10 { Err(DecodeError::Malformed("a varint of more than ten bytes")) } else { Ok(None) }
+}
+
+fn zigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+impl Decoder {
+    /// Reads `bytes`, one message without its frame's length.
+    pub fn new(protocol: Protocol, bytes: Bytes) -> Self {
+        Self { protocol, bytes, last_ids: Vec::new(), pending_bool: None }
+    }
+
+    /// Bytes not read yet.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub(crate) fn take(&mut self, length: usize) -> Result<Bytes> {
+        if length > self.bytes.len() {
+            return Err(DecodeError::Truncated);
+        }
+        Ok(self.bytes.split_to(length))
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8> {
+        let byte = *self.bytes.first().ok_or(DecodeError::Truncated)?;
+        self.bytes.advance(1);
+        Ok(byte)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let array = *self.bytes.first_chunk::<N>().ok_or(DecodeError::Truncated)?;
+        self.bytes.advance(N);
+        Ok(array)
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64> {
+        let (value, length) = varint_at(&self.bytes)?.ok_or(DecodeError::Truncated)?;
+        self.bytes.advance(length);
+        Ok(value)
+    }
+
+    /// A bool, in a field or in a list.
+    pub(crate) fn bool(&mut self) -> Result<bool> {
+        if let Some(value) = self.pending_bool.take() {
+            return Ok(value);
+        }
+        // A list's bools are bytes: 1 is true on both wires.
+        Ok(self.byte()? == 1)
+    }
+
+    pub(crate) fn i16(&mut self) -> Result<i16> {
+        match self.protocol {
+            Protocol::Binary => Ok(i16::from_be_bytes(self.array()?)),
+            Protocol::Compact => i16::try_from(zigzag(self.varint()?))
+                .map_err(|_| DecodeError::Malformed("an i16 out of range")),
+        }
+    }
+
+    pub(crate) fn i32(&mut self) -> Result<i32> {
+        match self.protocol {
+            Protocol::Binary => Ok(i32::from_be_bytes(self.array()?)),
+            Protocol::Compact => i32::try_from(zigzag(self.varint()?))
+                .map_err(|_| DecodeError::Malformed("an i32 out of range")),
+        }
+    }
+
+    pub(crate) fn i64(&mut self) -> Result<i64> {
+        match self.protocol {
+            Protocol::Binary => Ok(i64::from_be_bytes(self.array()?)),
+            Protocol::Compact => Ok(zigzag(self.varint()?)),
+        }
+    }
+
+    /// A string's or binary's bytes, shared with the message.
+    pub(crate) fn binary(&mut self) -> Result<Bytes> {
+        let length = match self.protocol {
+            Protocol::Binary => usize::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?,
+            Protocol::Compact => usize::try_from(self.varint()?).map_err(|_| DecodeError::Truncated)?,
+        };
+        self.take(length)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String> {
+        let bytes = self.binary()?;
+        std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| DecodeError::NotUtf8)
+    }
+
+    pub(crate) fn struct_begin(&mut self) -> Result<()> {
+        if self.last_ids.len() >= MAX_DEPTH {
+            return Err(DecodeError::TooDeep);
+        }
+        self.last_ids.push(0);
+        Ok(())
+    }
+
+    /// The next field's id and type; none at the end of the struct.
+    pub(crate) fn field_begin(&mut self) -> Result<Option<(i16, TType)>> {
+        let first = self.byte()?;
+        if first == 0 {
+            self.last_ids.pop();
+            return Ok(None);
+        }
+        if self.protocol == Protocol::Binary {
+            let kind = TType::from_binary(first).ok_or(DecodeError::UnknownType(first))?;
+            return Ok(Some((i16::from_be_bytes(self.array()?), kind)));
+        }
+        let kind = TType::from_compact(first & 0x0f).ok_or(DecodeError::UnknownType(first))?;
+        let delta = i16::from(first >> 4);
+        let last = self.last_ids.last().copied().unwrap_or(0);
+        let id = match delta {
+            0 => self.i16()?,
+            _ => last.checked_add(delta).ok_or(DecodeError::Malformed("a field id out of range"))?,
+        };
+        if let Some(last) = self.last_ids.last_mut() {
+            *last = id;
+        }
+        if kind == TType::Bool {
+            self.pending_bool = Some(first & 0x0f == 1);
+        }
+        Ok(Some((id, kind)))
+    }
+
+    /// A list's (or set's) element type and count. The count is held against
+    /// the bytes that are there, so that it may size an allocation.
+    pub(crate) fn list_begin(&mut self) -> Result<(TType, usize)> {
+        let (code, count) = match self.protocol {
+            Protocol::Binary => {
+                let code = self.byte()?;
+                (code, u64::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?)
+            }
+            Protocol::Compact => {
+                let first = self.byte()?;
+                let count = if first >> 4 < 15 { u64::from(first >> 4) } else { self.varint()? };
+                (first & 0x0f, count)
+            }
+        };
+        let count = self.count(count)?;
+        Ok((self.kind(code)?, count))
+    }
+
+    /// Skips a value of an unknown field.
+    pub(crate) fn skip(&mut self, kind: TType) -> Result<()> {
+        self.skip_at(kind, self.last_ids.len())
+    }
+
+    fn skip_at(&mut self, kind: TType, depth: usize) -> Result<()> {
+        if depth >= MAX_DEPTH {
+            return Err(DecodeError::TooDeep);
+        }
+        match kind {
+            TType::Bool => self.bool().map(drop),
+            TType::I8 => self.byte().map(drop),
+            TType::Double => self.take(8).map(drop),
+            TType::I16 => self.i16().map(drop),
+            TType::I32 => self.i32().map(drop),
+            TType::I64 => self.i64().map(drop),
+            TType::String => self.binary().map(drop),
+            TType::Struct => {
+                self.struct_begin()?;
+                while let Some((_, kind)) = self.field_begin()? {
+                    self.skip_at(kind, depth + 1)?;
+                }
+                Ok(())
+            }
+            TType::List | TType::Set => {
+                let (kind, count) = self.list_begin()?;
+                for _ in 0..count {
+                    self.skip_at(kind, depth + 1)?;
+                }
+                Ok(())
+            }
+            TType::Map => {
+                let Some((key, value, count)) = self.map_begin()? else { return Ok(()) };
+                for _ in 0..count {
+                    self.skip_at(key, depth + 1)?;
+                    self.skip_at(value, depth + 1)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Types and count of a map; none if it is empty.
+    fn map_begin(&mut self) -> Result<Option<(TType, TType, usize)>> {
+        let (key, value, count) = match self.protocol {
+            Protocol::Binary => {
+                let (key, value) = (self.byte()?, self.byte()?);
+                (key, value, u64::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?)
+            }
+            Protocol::Compact => {
+                let count = self.varint()?;
+                let kinds = if count == 0 { 0 } else { self.byte()? };
+                (kinds >> 4, kinds & 0x0f, count)
+            }
+        };
+        if count == 0 {
+            return Ok(None);
+        }
+        Ok(Some((self.kind(key)?, self.kind(value)?, self.count(count)?)))
+    }
+
+    fn kind(&self, code: u8) -> Result<TType> {
+        let kind = match self.protocol {
+            Protocol::Binary => TType::from_binary(code),
+            Protocol::Compact => TType::from_compact(code),
+        };
+        kind.ok_or(DecodeError::UnknownType(code))
+    }
+
+    fn count(&self, count: u64) -> Result<usize> {
+        if count > self.bytes.len() as u64 {
+            return Err(DecodeError::TooLong { claimed: count, limit: self.bytes.len() });
+        }
+        Ok(count as usize)
+    }
+}

@@ -1,0 +1,304 @@
+//! The messages of `DfsV2`. What each field means stands in `idl/dfs.thrift`.
+
+use crate::Secret;
+use crate::value::wire_enums;
+use crate::wire_structs;
+use bytes::Bytes;
+
+wire_enums! {
+    /// Version of the interface; only grows.
+    ProtocolVersion {
+        V1 = 1,
+    }
+    /// File or directory.
+    FileType {
+        File = 1,
+        Directory = 2,
+    }
+    /// The kinds of failure.
+    ErrorCode {
+        NotFound = 1,
+        AlreadyExists = 2,
+        NotADirectory = 3,
+        IsADirectory = 4,
+        NotEmpty = 5,
+        PermissionDenied = 6,
+        Unauthenticated = 7,
+        InvalidArgument = 8,
+        Unsupported = 9,
+        Busy = 10,
+        NoSpace = 11,
+        TimedOut = 12,
+        Unavailable = 13,
+        Corrupt = 14,
+        OutcomeUnknown = 15,
+        Internal = 16,
+    }
+    /// How far a flush goes.
+    FlushMode {
+        Flush = 1,
+        Sync = 2,
+    }
+}
+
+wire_structs! {
+    /// What went wrong, typed.
+    DfsError {
+        1 code: i32,
+        2 kind: String,
+        3 message: String,
+        4 path: String,
+        5 retry_safe: bool,
+    }
+    /// What a store says of one path.
+    FileInfo {
+        1 path: String,
+        2 file_type as "type": FileType,
+        3 length: i64,
+        4 block_size: i64,
+        5 replication: i16,
+        6 modified_ms: i64,
+        7 accessed_ms: i64,
+        8 permission: i32,
+        9 owner: String,
+        10 group: String,
+    }
+    /// One block of a file and where it lies.
+    BlockLocation {
+        1 offset: i64,
+        2 length: i64,
+        3 hosts: Vec<String>,
+        4 addresses: Vec<String>,
+        5 corrupt: bool,
+    }
+    /// The limits a server keeps.
+    Limits {
+        1 max_chunk_bytes: i32,
+        2 max_message_bytes: i32,
+        3 max_path_bytes: i32,
+        4 max_list_page: i32,
+        5 max_handles_per_session: i32,
+        6 session_idle_ms: i64,
+    }
+    /// A configured store.
+    StoreInfo {
+        1 name: String,
+        2 uri: String,
+        3 capabilities: Vec<String>,
+        4 recovery_ms: i32,
+    }
+    /// Request of `serverInfo`.
+    ServerInfoRequest {
+    }
+    /// Reply of `serverInfo`.
+    ServerInfoReply {
+        1 version: ProtocolVersion,
+        2 server: String,
+        3 stores: Vec<StoreInfo>,
+        4 limits: Limits,
+    }
+    /// Request of `openSession`.
+    OpenSessionRequest {
+        1 version: ProtocolVersion,
+        2 store: String,
+        3 user: String,
+        4 password: Secret,
+        5 token: Secret,
+    }
+    /// Reply of `openSession`.
+    OpenSessionReply {
+        1 token: Secret,
+        2 expires_ms: i64,
+        3 user: String,
+        4 store: StoreInfo,
+        5 version: ProtocolVersion,
+        6 limits: Limits,
+    }
+    /// Request of `closeSession`.
+    CloseSessionRequest {
+        1 session: Secret,
+    }
+    /// Reply of `closeSession`.
+    CloseSessionReply {
+    }
+    /// Request of `getFileInfo`.
+    GetFileInfoRequest {
+        1 session: Secret,
+        2 path: String,
+    }
+    /// Reply of `getFileInfo`.
+    GetFileInfoReply {
+        1 info: FileInfo,
+    }
+    /// Request of `listDirectory`.
+    ListDirectoryRequest {
+        1 session: Secret,
+        2 path: String,
+        3 cursor: i64,
+        4 max_entries: i32,
+    }
+    /// Reply of `listDirectory`.
+    ListDirectoryReply {
+        1 entries: Vec<FileInfo>,
+        2 cursor: i64,
+    }
+    /// Request of `openFile`.
+    OpenFileRequest {
+        1 session: Secret,
+        2 path: String,
+    }
+    /// Reply of `openFile`.
+    OpenFileReply {
+        1 handle: i64,
+        2 length: i64,
+    }
+    /// Request of `readRange`.
+    ReadRangeRequest {
+        1 session: Secret,
+        2 handle: i64,
+        3 offset: i64,
+        4 length: i32,
+    }
+    /// Reply of `readRange`.
+    ReadRangeReply {
+        1 data: Bytes,
+    }
+    /// Request of `createFile`.
+    CreateFileRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+        5 overwrite: bool,
+        6 permission: i32,
+        7 replication: i16,
+        8 block_size: i64,
+    }
+    /// Request of `appendFile`.
+    AppendFileRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+    }
+    /// Reply of `createFile` and `appendFile`.
+    OpenWriterReply {
+        1 handle: i64,
+        2 position: i64,
+    }
+    /// Request of `appendData`.
+    AppendDataRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 handle: i64,
+        5 expected_offset: i64,
+        6 data: Bytes,
+    }
+    /// Reply of `appendData`.
+    AppendDataReply {
+        1 position: i64,
+    }
+    /// Request of `flushFile`.
+    FlushFileRequest {
+        1 session: Secret,
+        2 handle: i64,
+        3 mode: FlushMode,
+    }
+    /// Reply of `flushFile`.
+    FlushFileReply {
+        1 position: i64,
+    }
+    /// Request of `closeFile`.
+    CloseFileRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 handle: i64,
+    }
+    /// Reply of `closeFile`.
+    CloseFileReply {
+        1 length: i64,
+    }
+    /// Request of `truncateFile`.
+    TruncateFileRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+        5 length: i64,
+    }
+    /// Request of `makeDirectories`.
+    MakeDirectoriesRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+        5 permission: i32,
+    }
+    /// Request of `renamePath`.
+    RenamePathRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 source: String,
+        5 target: String,
+        6 replace: bool,
+    }
+    /// Request of `removePath`.
+    RemovePathRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+        5 recursive: bool,
+    }
+    /// Request of `setAttributes`.
+    SetAttributesRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+        5 permission: i32,
+        6 owner: String,
+        7 group: String,
+        8 modified_ms: i64,
+        9 accessed_ms: i64,
+        10 replication: i16,
+    }
+    /// What a mutation without a result of its own answers.
+    MutationReply {
+    }
+    /// Request of `getBlockLocations`.
+    GetBlockLocationsRequest {
+        1 session: Secret,
+        2 path: String,
+        3 offset: i64,
+        4 length: i64,
+    }
+    /// Reply of `getBlockLocations`.
+    GetBlockLocationsReply {
+        1 blocks: Vec<BlockLocation>,
+    }
+    /// Request of `getChecksum`.
+    GetChecksumRequest {
+        1 session: Secret,
+        2 path: String,
+    }
+    /// Reply of `getChecksum`.
+    GetChecksumReply {
+        1 algorithm: String,
+        2 value: Bytes,
+    }
+    /// Request of `getStoreStatus`.
+    GetStoreStatusRequest {
+        1 session: Secret,
+    }
+    /// Reply of `getStoreStatus`.
+    GetStoreStatusReply {
+        1 store: StoreInfo,
+        2 capacity: i64,
+        3 used: i64,
+        4 remaining: i64,
+    }
+}

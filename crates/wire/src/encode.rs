@@ -1,0 +1,198 @@
+//! Values into one message, payloads by reference.
+
+use crate::{Protocol, TType, Wire};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Payloads of at least this many bytes become a segment of their own; below,
+/// copying is cheaper than one more entry for writev.
+const SEGMENT_BYTES: usize = 4 << 10;
+
+/// One encoded message: what to write to the socket, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Encoded {
+    /// The pieces, none empty.
+    pub segments: Vec<Bytes>,
+}
+
+impl Encoded {
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.segments.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// All pieces in one; copies.
+    pub fn to_bytes(&self) -> Bytes {
+        self.segments.concat().into()
+    }
+}
+
+/// Writes the values of one message.
+#[derive(Debug)]
+pub struct Encoder {
+    wire: Wire,
+    /// The first segment, kept open for the frame's length.
+    first: Option<BytesMut>,
+    /// The others that are done.
+    segments: Vec<Bytes>,
+    head: BytesMut,
+    last_ids: Vec<i16>,
+    /// Compact: the id of a bool field whose header waits for its value.
+    pending_bool: Option<i16>,
+}
+
+impl Encoder {
+    /// Begins a message for `wire`.
+    pub fn new(wire: Wire) -> Self {
+        let mut head = BytesMut::with_capacity(256);
+        if wire.framed {
+            head.put_u32(0); // the length, known at the end
+        }
+        Self { wire, first: None, segments: Vec::new(), head, last_ids: Vec::new(), pending_bool: None }
+    }
+
+    /// Ends the message.
+    pub fn finish(mut self) -> Encoded {
+        let length = self.first.as_ref().map_or(0, BytesMut::len)
+            + self.segments.iter().map(Bytes::len).sum::<usize>()
+            + self.head.len();
+        let (mut first, last) = match self.first {
+            Some(first) => (first, self.head),
+            None => (self.head, BytesMut::new()),
+        };
+        if self.wire.framed {
+            first[..4].copy_from_slice(&((length - 4) as u32).to_be_bytes());
+        }
+        self.segments.insert(0, first.freeze());
+        if !last.is_empty() {
+            self.segments.push(last.freeze());
+        }
+        Encoded { segments: self.segments }
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.wire.protocol
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.head.put_slice(bytes);
+    }
+
+    pub(crate) fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.head.put_u8(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.head.put_u8(value as u8);
+    }
+
+    fn zigzag(&mut self, value: i64) {
+        self.varint(((value << 1) ^ (value >> 63)) as u64);
+    }
+
+    pub(crate) fn bool(&mut self, value: bool) {
+        match (self.pending_bool.take(), self.wire.protocol) {
+            (Some(id), _) => self.compact_field(id, if value { 1 } else { 2 }),
+            (None, Protocol::Binary) => self.head.put_u8(u8::from(value)),
+            (None, Protocol::Compact) => self.head.put_u8(if value { 1 } else { 2 }),
+        }
+    }
+
+    pub(crate) fn i16(&mut self, value: i16) {
+        match self.wire.protocol {
+            Protocol::Binary => self.head.put_i16(value),
+            Protocol::Compact => self.zigzag(value.into()),
+        }
+    }
+
+    pub(crate) fn i32(&mut self, value: i32) {
+        match self.wire.protocol {
+            Protocol::Binary => self.head.put_i32(value),
+            Protocol::Compact => self.zigzag(value.into()),
+        }
+    }
+
+    pub(crate) fn i64(&mut self, value: i64) {
+        match self.wire.protocol {
+            Protocol::Binary => self.head.put_i64(value),
+            Protocol::Compact => self.zigzag(value),
+        }
+    }
+
+    fn length(&mut self, length: usize) {
+        match self.wire.protocol {
+            Protocol::Binary => self.head.put_u32(length as u32),
+            Protocol::Compact => self.varint(length as u64),
+        }
+    }
+
+    pub(crate) fn slice(&mut self, bytes: &[u8]) {
+        self.length(bytes.len());
+        self.head.put_slice(bytes);
+    }
+
+    /// A payload, which isn't copied if it is large.
+    pub(crate) fn binary(&mut self, bytes: &Bytes) {
+        if bytes.len() < SEGMENT_BYTES {
+            return self.slice(bytes);
+        }
+        self.length(bytes.len());
+        let head = self.head.split();
+        match self.first {
+            None => self.first = Some(head),
+            Some(_) if head.is_empty() => {}
+            Some(_) => self.segments.push(head.freeze()),
+        }
+        self.segments.push(bytes.clone());
+    }
+
+    pub(crate) fn struct_begin(&mut self) {
+        self.last_ids.push(0);
+    }
+
+    pub(crate) fn struct_end(&mut self) {
+        self.last_ids.pop();
+        self.head.put_u8(0);
+    }
+
+    #[doc(hidden)]
+    pub fn field_begin(&mut self, id: i16, kind: TType) {
+        match self.wire.protocol {
+            Protocol::Binary => {
+                self.head.put_u8(kind as u8);
+                self.head.put_i16(id);
+            }
+            Protocol::Compact if kind == TType::Bool => self.pending_bool = Some(id),
+            Protocol::Compact => self.compact_field(id, kind.compact()),
+        }
+    }
+
+    fn compact_field(&mut self, id: i16, code: u8) {
+        let last = self.last_ids.last_mut().map_or(0, |last| std::mem::replace(last, id));
+        match i32::from(id) - i32::from(last) {
+            delta @ 1..=15 => self.head.put_u8((delta as u8) << 4 | code),
+            _ => {
+                self.head.put_u8(code);
+                self.zigzag(id.into());
+            }
+        }
+    }
+
+    pub(crate) fn list_begin(&mut self, kind: TType, count: usize) {
+        match self.wire.protocol {
+            Protocol::Binary => {
+                self.head.put_u8(kind as u8);
+                self.head.put_u32(count as u32);
+            }
+            Protocol::Compact if count < 15 => self.head.put_u8((count as u8) << 4 | kind.compact()),
+            Protocol::Compact => {
+                self.head.put_u8(0xf0 | kind.compact());
+                self.varint(count as u64);
+            }
+        }
+    }
+}

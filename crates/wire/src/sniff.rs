@@ -1,0 +1,64 @@
+//! Which wire a connection speaks, by its first bytes.
+
+use crate::{Protocol, Wire};
+
+/// What the first bytes of a connection say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sniff {
+    /// Not enough bytes yet (at most five are needed).
+    NeedMore,
+    /// Thrift, on this wire.
+    Thrift(Wire),
+    /// A TLS handshake record (RFC 8446, section 5.1).
+    Tls,
+    /// An HTTP method's first letter: GET, POST or PUT, OPTIONS, HEAD, DELETE.
+    Http,
+    /// Thrift's JSON protocol.
+    Json,
+    /// Nothing known.
+    Unknown,
+}
+
+/// First byte of a strict binary message: the version word's sign bit.
+pub(crate) const BINARY_FIRST: u8 = 0x80;
+/// First byte of a compact message: the protocol id.
+pub(crate) const COMPACT_FIRST: u8 = 0x82;
+
+/// Tells the wires apart. A frame's length stands first on a framed wire; as
+/// messages are far below 16 MiB × 256, its first byte never looks like one of
+/// the others', and byte five says which encoding is inside.
+pub fn sniff(first: &[u8]) -> Sniff {
+    let thrift = |protocol, framed| Sniff::Thrift(Wire { protocol, framed });
+    match first {
+        [] => Sniff::NeedMore,
+        [BINARY_FIRST, ..] => thrift(Protocol::Binary, false),
+        [COMPACT_FIRST, ..] => thrift(Protocol::Compact, false),
+        [0x16, ..] => Sniff::Tls,
+        [b'G' | b'P' | b'O' | b'H' | b'D', ..] => Sniff::Http,
+        [b'[', ..] => Sniff::Json,
+        [_, _, _, _, BINARY_FIRST, ..] => thrift(Protocol::Binary, true),
+        [_, _, _, _, COMPACT_FIRST, ..] => thrift(Protocol::Compact, true),
+        [_, _, _, _, _, ..] => Sniff::Unknown,
+        _ => Sniff::NeedMore,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wire_is_known_by_its_first_bytes() {
+        let wire = |protocol, framed| Sniff::Thrift(Wire { protocol, framed });
+        assert_eq!(sniff(&[]), Sniff::NeedMore);
+        assert_eq!(sniff(&[0x80]), wire(Protocol::Binary, false));
+        assert_eq!(sniff(&[0x82]), wire(Protocol::Compact, false));
+        assert_eq!(sniff(&[0, 0, 0, 9]), Sniff::NeedMore);
+        assert_eq!(sniff(&[0, 0, 0, 9, 0x80]), wire(Protocol::Binary, true));
+        assert_eq!(sniff(&[0, 0, 0, 9, 0x82]), wire(Protocol::Compact, true));
+        assert_eq!(sniff(&[0x16, 3, 1]), Sniff::Tls);
+        assert_eq!(sniff(b"GET / HTTP/1.1"), Sniff::Http);
+        assert_eq!(sniff(b"[1,\"stat\""), Sniff::Json);
+        assert_eq!(sniff(b"hello"), Sniff::Unknown);
+    }
+}
