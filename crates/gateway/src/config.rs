@@ -1,0 +1,111 @@
+//! What an operator decides, and the limits the gateway keeps.
+
+use crate::passwords::PasswordFile;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::{FileSystem, MAX_CHUNK_BYTES, Principal};
+
+/// A gateway's configuration; `crates/strait` makes it from its flags.
+pub struct Config {
+    /// The stores that clients may pick from; the first is the default. Never
+    /// empty.
+    pub stores: Vec<ConfiguredStore>,
+    /// Who may come in.
+    pub access: Access,
+    /// Where `copyToLocalFile` and `copyFromLocalFile` may touch this host's
+    /// own files; without it they are refused.
+    pub local_root: Option<PathBuf>,
+    /// Signs session tokens. Gateways that share it take each other's.
+    pub token_key: [u8; 32],
+    /// The limits in force.
+    pub limits: Limits,
+}
+
+/// A store under the name by which clients ask for it.
+#[derive(Clone)]
+pub struct ConfiguredStore {
+    /// Short name.
+    pub name: String,
+    /// URI, as the operator gave it; clients may ask by it too.
+    pub uri: String,
+    /// The store.
+    pub fs: Arc<dyn FileSystem>,
+}
+
+/// Who may come in.
+#[derive(Default)]
+pub struct Access {
+    /// Users and their passwords.
+    pub passwords: Option<PasswordFile>,
+    /// As whom a client acts that hasn't logged in; none: it must log in.
+    pub anonymous: Option<Principal>,
+}
+
+/// The limits in force, each with its default's reason.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at once. With [`Limits::reserved_bytes`] each they bound
+    /// the memory of unsent answers to 256 MiB more.
+    pub connections: usize,
+    /// Sessions at once: several a connection are unusual.
+    pub sessions: usize,
+    /// Open files and listings a session.
+    pub handles_per_session: usize,
+    /// Bytes of one request. Four chunks, as 2009 clients may write more than
+    /// one at a time.
+    pub message_bytes: usize,
+    /// Bytes that requests being received and answers being sent may take in
+    /// all connections together, beyond each one's reserve.
+    pub buffered_bytes: usize,
+    /// Bytes that each connection can always have for a request or an answer,
+    /// however much others hold.
+    pub reserved_bytes: usize,
+    /// Reads of one connection that run at once; enough to keep a distant
+    /// store busy.
+    pub reads_in_flight: usize,
+    /// Entries of one page of a listing.
+    pub list_page: usize,
+    /// Entries of `listFiles`, which has no pages.
+    pub list_files: usize,
+    /// A session without requests for so long ends, and its files with it.
+    pub session_idle: Duration,
+    /// After its last connection is lost a session waits so long for the
+    /// client to come back.
+    pub session_linger: Duration,
+    /// A connection in mid-request, or whose client doesn't take its answers,
+    /// is cut after so long without progress.
+    pub stall: Duration,
+    /// How long requests in flight may take to end at shutdown.
+    pub drain: Duration,
+    /// Password checks at once. One takes 19 MiB and some 20 ms of a core
+    /// (argon2id, OWASP's parameters), so more would be a way to exhaust both.
+    pub password_checks: usize,
+    /// Answers to mutations remembered a session, for retries.
+    pub remembered_mutations: usize,
+    /// How long a token stands for its login.
+    pub token_lifetime: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            sessions: 8_192,
+            handles_per_session: 1_024,
+            message_bytes: 4 * MAX_CHUNK_BYTES + (64 << 10),
+            buffered_bytes: 64 << 20,
+            reserved_bytes: 64 << 10,
+            reads_in_flight: 8,
+            list_page: 1_000,
+            list_files: 100_000,
+            session_idle: Duration::from_secs(15 * 60),
+            session_linger: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+            drain: Duration::from_secs(20),
+            password_checks: 2,
+            remembered_mutations: 1_024,
+            token_lifetime: Duration::from_secs(12 * 3_600),
+        }
+    }
+}
