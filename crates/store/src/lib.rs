@@ -17,11 +17,18 @@
 //! than the [`Principal`] of the call has, unless the store declares itself
 //! single-identity.
 
+#[cfg(feature = "contract")]
+pub mod contract;
+mod crc;
 mod error;
+mod ext;
+mod memory;
 mod path;
 mod types;
 
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
+pub use ext::{FileSystemExt, append_all};
+pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;
 
@@ -51,7 +58,8 @@ pub trait FileSystem: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// What lies at `path`. Links are followed as far as they stay within the
-    /// store.
+    /// store. Beneath a file there is nothing: `NotADirectory` or `NotFound`.
+    /// The length of a file being written may lag behind.
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus>;
 
     /// A directory's entries as a stream, in the store's own order, each once;
@@ -59,12 +67,16 @@ pub trait FileSystem: Send + Sync + 'static {
     /// `NotFound` comes as the stream's first item.
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>>;
 
-    /// Opens a file for positional reading. A reader sees at least what was
-    /// flushed before it was opened.
+    /// Opens a file for positional reading; a directory is `IsADirectory`. A
+    /// reader sees at least what was flushed before it was opened.
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>>;
 
     /// Creates a file, visible under its name from now on, and its missing
-    /// parents; `AlreadyExists` unless `options.overwrite`.
+    /// parents; `AlreadyExists` unless `options.overwrite`, and always where a
+    /// directory has the name (both as HDFS). A name that a writer holds may
+    /// answer `Busy` instead; a store that overwrites it all the same lets the
+    /// first writer fail. Options that the store has no notion of are ignored.
+    /// A parent that is a file: `NotADirectory`.
     async fn create(
         &self,
         who: &Principal,
@@ -73,13 +85,14 @@ pub trait FileSystem: Send + Sync + 'static {
     ) -> Result<Box<dyn FileWriter>>;
 
     /// Opens an existing file to append at its end; `Busy` while another
-    /// writer holds it.
+    /// writer holds it, `NotFound` where there is none, `IsADirectory`.
     async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         unsupported("append", path)
     }
 
     /// Cuts a closed file to `length` bytes; longer than it is:
-    /// `InvalidArgument`.
+    /// `InvalidArgument`. `Busy` while a writer holds it (where writers are
+    /// exclusive).
     async fn truncate(&self, _who: &Principal, path: &StorePath, _length: u64) -> Result<()> {
         unsupported("truncate", path)
     }
@@ -87,8 +100,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Renames a file or directory. `to` is the new name itself, never a
     /// directory to move into. With `replace` an existing file (or empty
     /// directory, by a directory) gives way in one step; without it,
-    /// `AlreadyExists`. A directory can't be moved into itself
-    /// (`InvalidArgument`); the parent of `to` must exist.
+    /// `AlreadyExists`, as does, with or without it, the name itself as its
+    /// own target (as HDFS). A file can't replace a directory (`IsADirectory`),
+    /// a directory neither a file (`NotADirectory`) nor a directory with
+    /// entries (`NotEmpty`), nor be moved into itself (`InvalidArgument`). The
+    /// parent of `to` must exist (`NotFound`). The root can't be renamed
+    /// (`InvalidArgument`).
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()>;
 
     /// Removes a file or directory; a directory with entries needs
@@ -98,16 +115,18 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Makes a directory and its missing parents; an existing directory is
     /// success, a file in the way `AlreadyExists` (at the path itself) or
-    /// `NotADirectory` (above it). `permission` as for [`CreateOptions`].
+    /// `NotADirectory` (above it). `permission` as for [`CreateOptions`], of
+    /// the directory itself; parents made on the way get the store's default.
     async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()>;
 
-    /// Sets the attributes that are given, leaves the others.
+    /// Sets the attributes that are given, leaves the others. One that the
+    /// store's capabilities lack: `Unsupported`, and none is set.
     async fn set_attributes(&self, _who: &Principal, path: &StorePath, _set: &SetAttributes) -> Result<()> {
         unsupported("set attributes of", path)
     }
 
-    /// Where the bytes of `range` lie, block by block in order; an empty list
-    /// past the end of the file.
+    /// Where the bytes of `range` lie: the whole blocks that it touches, in
+    /// order; an empty list past the end of the file.
     async fn block_locations(
         &self,
         _who: &Principal,

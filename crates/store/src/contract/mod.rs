@@ -1,0 +1,206 @@
+//! The published contract suite: every sentence of [`FileSystem`]'s
+//! documentation as a case that runs on every adapter and every wrapper.
+//!
+//! ```no_run
+//! # async fn example(store: std::sync::Arc<dyn strait_store::FileSystem>) {
+//! use strait_store::{Principal, StorePath, contract};
+//! let root = StorePath::parse("/tmp/contract").expect("a plain path");
+//! let fixture = contract::Fixture::new(store, root, Principal::new("hdfs"));
+//! let report = contract::run("hdfs", &fixture).await;
+//! eprintln!("{report}");
+//! assert!(report.failed.is_empty());
+//! # }
+//! ```
+//!
+//! A case is skipped only because of a capability that the store declares
+//! absent, and for such a capability the inverse runs: the operation must
+//! answer `Unsupported`. A skip is counted and named, and is never a pass.
+
+mod support;
+
+mod attributes;
+mod concurrency;
+mod creating;
+mod declared;
+mod directories;
+mod listing;
+mod locating;
+mod names;
+mod permissions;
+mod reading;
+mod removing;
+mod renaming;
+mod writing;
+
+use crate::{Capabilities, FileSystem, FileSystemExt, Principal, StorePath};
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Outcome, Scene};
+
+/// Cases that run at a time: a store whose every create takes half a second
+/// (HDFS) is done in a minute all the same.
+const CASES_AT_ONCE: usize = 8;
+/// Until a case counts as hanging. The slowest, on a loaded machine, writes
+/// some megabytes in hundreds of pieces.
+const CASE_DEADLINE: Duration = Duration::from_secs(120);
+
+/// What the cases run on.
+#[derive(Clone)]
+pub struct Fixture {
+    /// The store under test.
+    pub fs: Arc<dyn FileSystem>,
+    /// A directory of the suite's own. It is made, and must be traversable by
+    /// everybody; whoever made the store removes it.
+    pub root: StorePath,
+    /// For whom the cases act: one who may do everything there, and change
+    /// owners where the store can.
+    pub who: Principal,
+    /// How much data the larger cases use.
+    pub scale: Scale,
+}
+
+/// How much data the larger cases use, for stores of different speeds.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// Entries of the large directory: more than one page of a listing.
+    pub entries: usize,
+    /// Bytes of the large file.
+    pub file_bytes: usize,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        // HDFS and WebHDFS list in pages of 1,000 (dfs.ls.limit); the file is
+        // longer than one chunk.
+        Self { entries: 1_500, file_bytes: 6_000_000 }
+    }
+}
+
+impl Fixture {
+    /// A fixture of the usual scale.
+    pub fn new(fs: Arc<dyn FileSystem>, root: StorePath, who: Principal) -> Self {
+        Self { fs, root, who, scale: Scale::default() }
+    }
+}
+
+/// What came of a run. Prints as one line of counts, then one line a failure.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was tested.
+    pub subject: String,
+    /// Cases that ran, passed or not.
+    pub run: usize,
+    /// Cases that didn't, each with the capability that the store lacks.
+    pub skipped: Vec<(&'static str, &'static str)>,
+    /// Cases that failed, each with the reason.
+    pub failed: Vec<(&'static str, String)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "contract {}: {} run, {} skipped", self.subject, self.run, self.skipped.len())?;
+        let mut by_capability = BTreeMap::new();
+        for (_, capability) in &self.skipped {
+            *by_capability.entry(capability).or_insert(0) += 1;
+        }
+        for (index, (capability, count)) in by_capability.iter().enumerate() {
+            write!(f, "{}{capability}: {count}", if index == 0 { " (" } else { ", " })?;
+        }
+        let close = if by_capability.is_empty() { "" } else { ")" };
+        write!(f, "{close}, {} failed", self.failed.len())?;
+        for (case, message) in &self.failed {
+            write!(f, "\n  {case}: {message}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One case: a claim, and what the store must have for it.
+struct Case {
+    name: &'static str,
+    needs: &'static [Need],
+    run: fn(Scene) -> BoxFuture<'static, Outcome>,
+}
+
+/// A capability by name, or (for the inverse cases) its absence.
+struct Need {
+    name: &'static str,
+    met: fn(&Capabilities) -> bool,
+}
+
+/// A table of cases: `name;` or `name needs capability, …;` or
+/// `name lacks capability;`.
+macro_rules! cases {
+    ($($name:ident $(needs $($has:ident),+)? $(lacks $lacks:ident)?;)*) => {
+        pub(super) const CASES: &[crate::contract::Case] = &[$(crate::contract::Case {
+            name: stringify!($name),
+            needs: &[
+                $($(crate::contract::Need { name: stringify!($has), met: |store| store.$has },)+)?
+                $(crate::contract::Need { name: concat!("no ", stringify!($lacks)), met: |store| !store.$lacks },)?
+            ],
+            run: |scene| Box::pin($name(scene)),
+        }),*];
+    };
+}
+use cases;
+
+const SUITE: &[&[Case]] = &[
+    listing::CASES,
+    creating::CASES,
+    reading::CASES,
+    writing::CASES,
+    concurrency::CASES,
+    renaming::CASES,
+    removing::CASES,
+    directories::CASES,
+    attributes::CASES,
+    permissions::CASES,
+    locating::CASES,
+    names::CASES,
+];
+
+/// Runs the whole suite; `subject` names the store in the report.
+pub async fn run(subject: &str, fixture: &Fixture) -> Report {
+    let capabilities = fixture.fs.capabilities();
+    let mut report = Report { subject: subject.to_owned(), run: 0, skipped: Vec::new(), failed: Vec::new() };
+    let mut due = Vec::new();
+    for case in SUITE.iter().copied().flatten() {
+        match case.needs.iter().find(|need| !(need.met)(&capabilities)) {
+            Some(need) => report.skipped.push((case.name, need.name)),
+            None => due.push(case),
+        }
+    }
+    // An inverse that doesn't apply isn't a skip: the capability itself is tested.
+    due.extend(declared::CASES.iter().filter(|case| case.needs.iter().all(|need| (need.met)(&capabilities))));
+
+    report.run = due.len();
+    let mut outcomes = stream::iter(due)
+        .map(|case| async move { (case.name, run_case(case, fixture).await) })
+        .buffer_unordered(CASES_AT_ONCE);
+    while let Some((name, outcome)) = outcomes.next().await {
+        if let Err(failure) = outcome {
+            report.failed.push((name, failure.to_string()));
+        }
+    }
+    report.failed.sort();
+    report
+}
+
+/// Runs one case in a directory of its own.
+async fn run_case(case: &Case, fixture: &Fixture) -> Outcome {
+    let dir = fixture.root.join(case.name)?;
+    fixture.fs.mkdirs(&fixture.who, &dir, None).await?;
+    support::ensure!(
+        fixture.fs.list_all(&fixture.who, &dir, 0).await.is_ok(),
+        "{dir} isn't empty: the fixture's root is used already"
+    );
+    let scene = Scene { fs: fixture.fs.clone(), dir, who: fixture.who.clone(), scale: fixture.scale };
+    match tokio::time::timeout(CASE_DEADLINE, (case.run)(scene)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(support::Failure::new(format!("not done after {} s", CASE_DEADLINE.as_secs()))),
+    }
+}

@@ -1,0 +1,117 @@
+//! What can be said in terms of [`FileSystem`]: convenience for every store.
+
+use crate::{CreateOptions, FileWriter};
+use crate::{ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath, fail};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+
+/// Convenience on top of [`FileSystem`]; every store has it.
+#[async_trait]
+pub trait FileSystemExt: FileSystem {
+    /// Whether something lies at `path`; only `NotFound` means no.
+    async fn exists(&self, who: &Principal, path: &StorePath) -> Result<bool> {
+        match self.stat(who, path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A whole file in memory; `InvalidArgument` where it is longer than
+    /// `max_bytes`.
+    async fn read_all(&self, who: &Principal, path: &StorePath, max_bytes: usize) -> Result<Vec<u8>> {
+        let reader = self.open(who, path).await?;
+        let mut content = Vec::new();
+        loop {
+            // One byte more than allowed is asked for, to see that it's there.
+            let wanted = (max_bytes.saturating_add(1) - content.len()).min(MAX_CHUNK_BYTES);
+            let chunk = reader.read_at(content.len() as u64, wanted).await?;
+            if chunk.is_empty() {
+                return Ok(content);
+            }
+            content.extend_from_slice(&chunk);
+            if content.len() > max_bytes {
+                return fail(ErrorKind::InvalidArgument, "the file is longer than the caller's limit")
+                    .map_err(|error: crate::Error| error.at("read", path));
+            }
+        }
+    }
+
+    /// Creates a file with `content` and closes it.
+    async fn write_all(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+        content: Bytes,
+    ) -> Result<()> {
+        let mut writer = self.create(who, path, options).await?;
+        append_all(writer.as_mut(), content).await?;
+        writer.close().await
+    }
+
+    /// A directory's entries in memory; `InvalidArgument` where there are more
+    /// than `max_entries`.
+    async fn list_all(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        max_entries: usize,
+    ) -> Result<Vec<FileStatus>> {
+        let mut entries = Vec::new();
+        let mut listing = self.list(who, path);
+        while let Some(entry) = listing.next().await {
+            if entries.len() == max_entries {
+                return fail(
+                    ErrorKind::InvalidArgument,
+                    "the directory has more entries than the caller's limit",
+                )
+                .map_err(|error: crate::Error| error.at("list", path));
+            }
+            entries.push(entry?);
+        }
+        Ok(entries)
+    }
+
+    /// Everything beneath `path`, depth first, a directory before its entries,
+    /// `path` itself not among them (unless it is a file). Holds one listing a
+    /// level, so memory is bounded by the depth. An error ends the walk of the
+    /// directory that it came from; the walk itself goes on.
+    fn walk<'a>(&'a self, who: &Principal, path: &StorePath) -> BoxStream<'a, Result<FileStatus>> {
+        let who = who.clone();
+        let levels = vec![self.list(&who, path)];
+        let steps = stream::unfold((levels, who), move |(mut levels, who)| async move {
+            loop {
+                match levels.last_mut()?.next().await {
+                    None => drop(levels.pop()),
+                    Some(Err(error)) => {
+                        levels.pop();
+                        return Some((Err(error), (levels, who)));
+                    }
+                    Some(Ok(entry)) => {
+                        if entry.is_directory() {
+                            match StorePath::parse(&entry.path) {
+                                Ok(directory) => levels.push(self.list(&who, &directory)),
+                                Err(error) => return Some((Err(error), (levels, who))),
+                            }
+                        }
+                        return Some((Ok(entry), (levels, who)));
+                    }
+                }
+            }
+        });
+        steps.boxed()
+    }
+}
+
+impl<T: FileSystem + ?Sized> FileSystemExt for T {}
+
+/// Appends `content`, however long, in chunks that a writer takes.
+pub async fn append_all(writer: &mut dyn FileWriter, mut content: Bytes) -> Result<()> {
+    while !content.is_empty() {
+        let chunk = content.split_to(content.len().min(MAX_CHUNK_BYTES));
+        writer.append(chunk).await?;
+    }
+    Ok(())
+}

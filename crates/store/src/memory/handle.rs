@@ -1,0 +1,92 @@
+//! Readers and writers of the store in memory.
+
+use super::lock;
+use super::tree::{Content, NodeId, Tree};
+use crate::{ErrorKind, FileReader, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::sync::{Arc, Mutex};
+
+/// Reads what is flushed, also after the file was removed.
+pub(super) struct MemoryReader {
+    content: Content,
+}
+
+impl MemoryReader {
+    pub(super) fn new(content: Content) -> Self {
+        Self { content }
+    }
+}
+
+#[async_trait]
+impl FileReader for MemoryReader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        if length > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "a read is at most 4 MiB");
+        }
+        let content = lock(&self.content);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+        let end = start.saturating_add(length).min(content.len());
+        Ok(Bytes::copy_from_slice(&content[start..end]))
+    }
+
+    fn length(&self) -> u64 {
+        lock(&self.content).len() as u64
+    }
+}
+
+/// Keeps what is appended to itself until it is flushed.
+pub(super) struct MemoryWriter {
+    tree: Arc<Mutex<Tree>>,
+    node: NodeId,
+    path: StorePath,
+    unflushed: Vec<u8>,
+    position: u64,
+}
+
+impl MemoryWriter {
+    pub(super) fn new(tree: &Arc<Mutex<Tree>>, node: NodeId, path: &StorePath, position: u64) -> Self {
+        Self { tree: tree.clone(), node, path: path.clone(), unflushed: Vec::new(), position }
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let published = lock(&self.tree).publish(self.node, &self.unflushed);
+        published.map_err(|error| error.at("flush", &self.path))?;
+        self.unflushed.clear();
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl FileWriter for MemoryWriter {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append is at most 4 MiB");
+        }
+        self.unflushed.extend_from_slice(&data);
+        self.position += data.len() as u64;
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.publish()
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.publish()
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<()> {
+        self.publish()
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl Drop for MemoryWriter {
+    fn drop(&mut self) {
+        lock(&self.tree).release(self.node);
+    }
+}

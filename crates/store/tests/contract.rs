@@ -1,0 +1,20 @@
+//! The published contract suite on the stores that need no server.
+
+use std::io::Write;
+use std::sync::Arc;
+use strait_store::contract::{self, Fixture};
+use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
+
+/// Runs the suite; the counts go straight to standard error, which the test
+/// harness doesn't capture, so that every log has them.
+async fn assert_contract(subject: &str, store: Arc<dyn FileSystem>) {
+    let root = StorePath::parse("/contract").unwrap();
+    let report = contract::run(subject, &Fixture::new(store, root, Principal::new("root"))).await;
+    std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
+    assert!(report.failed.is_empty(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_store_keeps_the_contract() {
+    assert_contract("memory", Arc::new(MemoryStore::new("root"))).await;
+}
