@@ -87,6 +87,7 @@ setup_test() {
     need g++ have g++
     need thrift-compiler have thrift
     need libthrift-dev test -e /usr/include/thrift/Thrift.h
+    need libboost-dev test -e /usr/include/boost/version.hpp # its headers include it
     need default-jdk-headless have javac
     need maven have mvn
     install_packages
