@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run test bench lint fmt clean
+.PHONY: run test bench lint fmt fuzz clean
 
 # Builds, starts a gateway over ./strait-data, proves it with a round trip from
 # Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -18,6 +18,11 @@ lint:
 
 fmt:
 	@scripts/fmt.sh
+
+# TIME: seconds a target. TARGET=NAME picks one.
+TIME ?= 60
+fuzz:
+	@scripts/fuzz.sh $(TIME) $(TARGET)
 
 clean:
 	cargo clean

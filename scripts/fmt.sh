@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh lint
 cargo fmt --all
+cargo fmt --all --manifest-path fuzz/Cargo.toml
 if [[ -f clients/python/pyproject.toml ]]; then
     cd clients/python
     ../../.venv/bin/ruff format .

@@ -6,6 +6,10 @@ scripts/setup.sh lint
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
+# A workspace of its own; its target directory is that of scripts/fuzz.sh.
+cargo fmt --manifest-path fuzz/Cargo.toml --all --check
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz \
+    cargo clippy --manifest-path fuzz/Cargo.toml --workspace --bins --locked -- -D warnings
 cargo deny --locked check bans licenses sources
 # Advisories come from a database on the network; without it the rest still counts.
 if cargo deny fetch db; then

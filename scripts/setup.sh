@@ -5,6 +5,7 @@
 #   run     build + Python and the client's requirements in .venv
 #   test    run + Java, Maven, the 2009 Thrift compiler and C++ runtime, pytest
 #   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy
+#   fuzz    build + a C++ compiler for libFuzzer
 #   bench   test
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
@@ -45,7 +46,7 @@ install_packages() {
     "${as_root[@]}" apt-get -qq update ||
         say "the package lists could not be refreshed; trying with the old ones"
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -qq install -y --no-install-recommends "${missing_packages[@]}" >&2 ||
+        apt-get -qq install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${missing_packages[@]}" >/dev/null ||
         die "apt-get failed; please install by hand: ${missing_packages[*]}"
     missing_packages=()
 }
@@ -112,6 +113,12 @@ setup_lint() {
     python_requirements lint
 }
 
+setup_fuzz() {
+    need g++ have g++
+    install_packages
+    setup_build
+}
+
 setup_bench() { setup_test; }
 
 # python_requirements GROUP: scripts/requirements-GROUP.txt into .venv. The
@@ -127,7 +134,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | test | lint | bench) "setup_$group" ;;
-    *) die "no group $group; there are build, run, test, lint, bench" ;;
+    build | run | test | lint | fuzz | bench) "setup_$group" ;;
+    *) die "no group $group; there are build, run, test, lint, fuzz, bench" ;;
     esac
 done

@@ -47,4 +47,4 @@ log=$(mktemp)
 trap 'summary; rm -f "$log"' EXIT
 step with_hdfs "$0" inside
 [[ ! -f scripts/docs.sh ]] || step scripts/docs.sh
-[[ ! -f scripts/fuzz.sh ]] || step scripts/fuzz.sh "$FUZZ_SECONDS"
+step scripts/fuzz.sh "$FUZZ_SECONDS"

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# scripts/fuzz.sh SECONDS [TARGET]: fuzzes each target of fuzz/ for so long.
+#
+# On the stable toolchain: LLVM's coverage counters are ordinary code-generation
+# flags. What stays away is AddressSanitizer, which is nightly's; the crate
+# fuzzed here has no unsafe code for it to watch.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh fuzz
+
+readonly SECONDS_EACH=${1:-60}
+# A message can't make the decoder take more than this; libFuzzer itself needs most of it.
+readonly MEMORY_MB=512
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz
+
+coverage=(-Cpasses=sancov-module)
+for option in level=4 inline-8bit-counters pc-table trace-compares; do
+    coverage+=("-Cllvm-args=-sanitizer-coverage-$option")
+done
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+cargo run --quiet --locked --manifest-path fuzz/seeds/Cargo.toml -- fuzz/corpus
+# With --target the flags reach only what runs, not build scripts and macros.
+RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 ${coverage[*]}" \
+    cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --bins --target "$host"
+
+targets=(sniff decode)
+(($# < 2)) || targets=("$2")
+for target in "${targets[@]}"; do
+    mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
+    log=fuzz/artifacts/$target.log
+    # A finding's message and input are at the end of the log.
+    "$CARGO_TARGET_DIR/$host/release/$target" "fuzz/corpus/$target" \
+        -artifact_prefix="fuzz/artifacts/$target/" -max_total_time="$SECONDS_EACH" \
+        -rss_limit_mb=$MEMORY_MB -max_len=4096 -timeout=10 -print_final_stats=1 >"$log" 2>&1 || {
+        tail -n 40 "$log"
+        printf 'fuzz: %s: FOUND something; its input is in fuzz/artifacts/%s\n' "$target" "$target"
+        exit 1
+    }
+    printf 'fuzz: %s: %s inputs in %s s, no finding\n' "$target" \
+        "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" "$SECONDS_EACH"
+done
