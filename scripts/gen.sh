@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Rewrites the committed code that Thrift's compiler makes from idl/dfs.thrift.
+# (The Rust messages are written by hand; crates/wire/tests/schema.rs holds them
+# against the IDL.)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh test
+.venv/bin/python clients/python/generate.py

@@ -1,0 +1,173 @@
+"""Runs the ```console blocks of README.md against a fresh gateway.
+
+tour.py [--update]
+
+Each `$ ` line is a command, `> ` goes on with it, and what follows is its
+output, both streams; `…` in a line stands for anything. --update writes the
+output found in place of the one there, except where that matches.
+
+The README says 127.0.0.1:9090; the gateway here takes a free port.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+WRITTEN_ADDRESS = "127.0.0.1:9090"
+READY_SECONDS = 30
+COMMAND_SECONDS = 60
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def build() -> Path:
+    """Builds the command; its directory."""
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "strait"], cwd=ROOT, check=True)
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
+
+
+@contextmanager
+def gateway(programs: Path, scratch: Path) -> Iterator[str]:
+    """A gateway over an empty store; its address."""
+    address = f"127.0.0.1:{free_port()}"
+    log = scratch / "gateway.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [programs / "strait", "up", "--data", scratch / "data", "--listen", address],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        deadline = time.monotonic() + READY_SECONDS
+        while not answers(address):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"the gateway didn't start:\n{log.read_text()}")
+            time.sleep(0.02)
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(READY_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def answers(address: str) -> bool:
+    """Whether somebody listens there."""
+    host, port = address.split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def commands(block: str) -> Iterator[tuple[list[str], list[str]]]:
+    """The lines of each command of a block, and of its expected output."""
+    command: list[str] = []
+    output: list[str] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            if command:
+                yield command, output
+            command, output = [line], []
+        elif line.startswith("> ") and not output:
+            command.append(line)
+        else:
+            output.append(line)
+    if command:
+        yield command, output
+
+
+def matches(expected: list[str], found: list[str]) -> bool:
+    """Line by line, `…` for anything."""
+    if len(expected) != len(found):
+        return False
+    pairs = zip(expected, found, strict=True)
+    return all(
+        re.fullmatch(".*".join(map(re.escape, line.split("…"))), seen.rstrip()) for line, seen in pairs
+    )
+
+
+class Tour:
+    """Runs blocks; counts the commands that ran and those that differ."""
+
+    def __init__(self, address: str, programs: Path, scratch: Path) -> None:
+        """A tour against the gateway at `address`."""
+        self.address = address
+        self.ran = self.wrong = 0
+        self.home = scratch / "home"
+        self.home.mkdir()
+        path = f"{programs}:{ROOT / '.venv/bin'}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "HOME": str(self.home)}
+
+    def run(self, block: str) -> str:
+        """Runs a block's commands; the block with the output found."""
+        lines: list[str] = []
+        for command, expected in commands(block):
+            found = self.output(command)
+            self.ran += 1
+            if not matches(expected, found):
+                self.wrong += 1
+                print("README.md:", *command, sep="\n  ")
+                print("expected:", *expected, "found:", *found, sep="\n  ")
+                expected = found
+            lines += command + expected
+        return "".join(f"{line}\n" for line in lines)
+
+    def output(self, command: list[str]) -> list[str]:
+        """What a command prints."""
+        script = "\n".join(line[2:] for line in command).replace(WRITTEN_ADDRESS, self.address)
+        found = subprocess.run(
+            ["bash", "-c", f"cd {shlex.quote(str(self.home))}\n{script}"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=COMMAND_SECONDS,
+            check=False,
+            text=True,
+        )
+        return found.stdout.replace(self.address, WRITTEN_ADDRESS).splitlines()
+
+
+def main() -> None:
+    """Runs the tour; exit code 1 where README.md isn't true."""
+    parser = argparse.ArgumentParser(description="Runs the console blocks of README.md.")
+    parser.add_argument("--update", action="store_true", help="write the output found")
+    update = parser.parse_args().update
+    programs = build()
+    text = README.read_text()
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        with gateway(programs, scratch) as address:
+            tour = Tour(address, programs, scratch)
+            written = BLOCK.sub(lambda block: tour.run(block[0]), text)
+    if update:
+        README.write_text(written)
+    elif tour.wrong or not tour.ran:
+        sys.exit(f"tour: {tour.wrong} of {tour.ran} commands of README.md differ; make docs UPDATE=1")
+    print(f"tour: {tour.ran} commands of README.md ran as written")
+
+
+if __name__ == "__main__":
+    main()
