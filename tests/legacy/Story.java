@@ -11,14 +11,14 @@ import org.apache.thrift.transport.TSocket;
  * A program of 2009: what the report's users did, step by step. It prints a line a step and stops
  * at the first wrong answer.
  *
- * <p>Story HOST PORT USER PASSWORD LOCAL_DIR. LOCAL_DIR lies on the gateway's host, below the
- * directory its operator named. What `read` gives is a Java String, so the data is text here.
+ * <p>Story HOST PORT USER PASSWORD DIR LOCAL_DIR. DIR is a directory to make in the store; LOCAL_DIR
+ * lies on the gateway's host, below the directory that its operator named. What `read` gives is a
+ * Java String, so the data is text here.
  */
 class Story {
     static final long NEXT = -1; // offset: go on where the last call ended
     static final int BUFFER = 4096; // the report's buffers
     static final int TIMEOUT_MS = 30_000; // a silent server fails the run
-    static final String DIR = "/story-java";
 
     interface Call {
         void run() throws TException;
@@ -98,47 +98,48 @@ class Story {
         step("remove", dfs.client.remove(dfs.session, path + ".small", false));
     }
 
-    static void names(Api dfs) throws TException {
-        String before = DIR + "/before.dat", after = DIR + "/after.dat";
+    static void names(Api dfs, String dir) throws TException {
+        String before = dir + "/before.dat", after = dir + "/after.dat";
         step("move", dfs.client.move(dfs.session, before, after));
         step("stat of the old name is refused", refused(() -> dfs.client.stat(dfs.session, before)));
         FileStatus status = dfs.client.stat(dfs.session, after);
         step("stat", status.path.equals(after) && !status.isdir && status.length == text().length()
                 && status.permission.length() == 9 && !status.owner.isEmpty() && status.modification_time > 0);
-        List<FileStatus> listing = dfs.client.listFiles(dfs.session, DIR);
+        List<FileStatus> listing = dfs.client.listFiles(dfs.session, dir);
         step("listFiles", listing.equals(Arrays.asList(status)));
     }
 
-    static void localCopies(Api dfs, Path local) throws Exception {
+    static void localCopies(Api dfs, String dir, Path local) throws Exception {
         Files.write(local.resolve("in.dat"), bytes(text()));
-        step("copyFromLocalFile", dfs.client.copyFromLocalFile(local + "/in.dat", DIR + "/copy.dat"));
-        step("copyToLocalFile", dfs.client.copyToLocalFile(DIR + "/copy.dat", local + "/out.dat"));
+        step("copyFromLocalFile", dfs.client.copyFromLocalFile(local + "/in.dat", dir + "/copy.dat"));
+        step("copyToLocalFile", dfs.client.copyToLocalFile(dir + "/copy.dat", local + "/out.dat"));
         step("both copies have every byte",
                 Arrays.equals(Files.readAllBytes(local.resolve("out.dat")), bytes(text())));
         step("a path outside the operator's directory is refused",
-                refused(() -> dfs.client.copyFromLocalFile("/etc/passwd", DIR + "/secret")));
+                refused(() -> dfs.client.copyFromLocalFile("/etc/passwd", dir + "/secret")));
     }
 
     public static void main(String[] args) throws Exception {
+        String dir = args[4];
         step("init of an unknown store answers a negative id",
                 connect(args).init("sector://nowhere.invalid:6000").id < 0);
         Api dfs = logIn(args);
-        step("mkdir", dfs.client.mkdir(dfs.session, DIR));
-        FileStatus status = dfs.client.stat(dfs.session, DIR);
-        step("stat of a directory", status.isdir && status.path.equals(DIR));
-        writeAndRead(dfs, DIR + "/before.dat");
-        names(dfs);
-        localCopies(dfs, Paths.get(args[4]));
+        step("mkdir", dfs.client.mkdir(dfs.session, dir));
+        FileStatus status = dfs.client.stat(dfs.session, dir);
+        step("stat of a directory", status.isdir && status.path.equals(dir));
+        writeAndRead(dfs, dir + "/before.dat");
+        names(dfs, dir);
+        localCopies(dfs, dir, Paths.get(args[5]));
 
-        DfsHandle leftOpen = dfs.open(DIR + "/left-open", dfsConstants.WRITE);
+        DfsHandle leftOpen = dfs.open(dir + "/left-open", dfsConstants.WRITE);
         dfs.write(leftOpen, bytes("tail"), NEXT, 4);
         step("closeClient", dfs.client.closeClient(dfs.session));
-        step("a closed client is refused", refused(() -> dfs.client.stat(dfs.session, DIR)));
+        step("a closed client is refused", refused(() -> dfs.client.stat(dfs.session, dir)));
 
         Api again = logIn(args);
         step("closeClient closed its files properly",
-                again.client.stat(again.session, DIR + "/left-open").length == 4);
-        step("remove, recursively", again.client.remove(again.session, DIR, true));
+                again.client.stat(again.session, dir + "/left-open").length == 4);
+        step("remove, recursively", again.client.remove(again.session, dir, true));
         step("logout", again.client.logout(again.session));
         step("closeDfs", again.closeDfs());
         logIn(args);

@@ -1,9 +1,10 @@
 // A program of 2009: what the report's users did, step by step. It prints a
 // line a step and stops at the first wrong answer.
 //
-//   story HOST PORT USER PASSWORD LOCAL_DIR [framed|buffered] [binary|compact]
+//   story HOST PORT USER PASSWORD DIR LOCAL_DIR [framed|buffered] [binary|compact]
 //
-// LOCAL_DIR lies on the gateway's host, below the directory its operator named.
+// DIR is a directory to make in the store; LOCAL_DIR lies on the gateway's host,
+// below the directory that its operator named.
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -63,10 +64,10 @@ struct Connection {
         auto socket = std::make_shared<transport::TSocket>(args[1], std::atoi(args[2].c_str()));
         socket->setConnTimeout(TIMEOUT_MS);
         socket->setRecvTimeout(TIMEOUT_MS);
-        if (args[6] == "framed") transport = std::make_shared<transport::TFramedTransport>(socket);
+        if (args[7] == "framed") transport = std::make_shared<transport::TFramedTransport>(socket);
         else transport = std::make_shared<transport::TBufferedTransport>(socket);
         std::shared_ptr<protocol::TProtocol> protocol;
-        if (args[7] == "compact") protocol = std::make_shared<protocol::TCompactProtocol>(transport);
+        if (args[8] == "compact") protocol = std::make_shared<protocol::TCompactProtocol>(transport);
         else protocol = std::make_shared<protocol::TBinaryProtocol>(transport);
         client.reset(new DfsServiceClient(protocol));
         transport->open();
@@ -140,9 +141,9 @@ void local_copies(Api &dfs, const std::string &dir, const std::string &local) {
 
 int main(int argc, char **argv) try {
     std::vector<std::string> args(argv, argv + argc);
-    if (args.size() < 6) return std::cerr << "story HOST PORT USER PASSWORD LOCAL_DIR [WIRE]\n", 2;
-    args.resize(8);
-    const std::string dir = "/story-cpp-" + args[6] + args[7];
+    if (args.size() < 7) return std::cerr << "story HOST PORT USER PASSWORD DIR LOCAL_DIR [WIRE]\n", 2;
+    args.resize(9);
+    const std::string dir = args[5], local = args[6];
 
     Connection connection(args);
     ClientHandle nowhere;
@@ -156,7 +157,7 @@ int main(int argc, char **argv) try {
     step("stat of a directory", status.isdir && status.path == dir);
     write_and_read(dfs, dir + "/before.dat");
     names(dfs, dir);
-    local_copies(dfs, dir, args[5]);
+    local_copies(dfs, dir, local);
     step("remove of a full directory wants recursive",
          refused([&] { dfs.client.remove(dfs.session, dir, false); }));
     step("remove", dfs.client.remove(dfs.session, dir + "/copy.dat", false));
