@@ -49,10 +49,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# Should this script be killed outright, the gateway ends too.
-dies_with_us=()
-! setpriv --pdeathsig TERM true 2>/dev/null || dies_with_us=(setpriv --pdeathsig TERM)
-"${dies_with_us[@]}" "$STRAIT" up --data "$DATA" --listen "$LISTEN" &
+# Out of Ctrl-C's reach, so that it is told to end once, by this script; should
+# this script be killed outright, the kernel tells it.
+apart=()
+! setpriv --pdeathsig TERM setsid true 2>/dev/null || apart=(setsid setpriv --pdeathsig TERM)
+"${apart[@]}" "$STRAIT" up --data "$DATA" --listen "$LISTEN" &
 server=$!
 
 deadline=$((SECONDS + READY_SECONDS))
@@ -68,6 +69,8 @@ say "putting $RECORDS MalGen records into $DEMO/malgen.txt"
 say "reading them back from Python through Thrift"
 .venv/bin/python scripts/roundtrip.py "$DEMO/malgen.txt" "$scratch/malgen.txt"
 
+# From here on the usual end is a signal, and that is success.
+trap 'say "ending"; exit 0' INT TERM HUP
 cat <<READY
 
 Strait is ready.
@@ -82,8 +85,6 @@ Strait is ready.
 Ctrl-C ends it.
 READY
 
-# From here on the usual end is a signal, and that is success.
-trap 'say "ending"; exit 0' INT TERM HUP
 wait "$server" && code=0 || code=$?
 server=
 # It drains and leaves with 0 when it is told to end itself.
