@@ -15,7 +15,7 @@ pub struct Config {
     pub access: Access,
     /// Where `copyToLocalFile` and `copyFromLocalFile` may touch this host's
     /// own files; without it they are refused.
-    pub local_root: Option<PathBuf>,
+    pub local_root: Option<LocalRoot>,
     /// Signs session tokens. Gateways that share it take each other's.
     pub token_key: [u8; 32],
     /// The limits in force.
@@ -30,6 +30,15 @@ pub struct ConfiguredStore {
     /// URI, as the operator gave it; clients may ask by it too.
     pub uri: String,
     /// The store.
+    pub fs: Arc<dyn FileSystem>,
+}
+
+/// A directory of the gateway's host.
+#[derive(Clone)]
+pub struct LocalRoot {
+    /// Its absolute path, as clients name files in it.
+    pub path: PathBuf,
+    /// The same directory as a store, which can't be led out of it.
     pub fs: Arc<dyn FileSystem>,
 }
 

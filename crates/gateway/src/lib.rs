@@ -1,36 +1,38 @@
 //! Floor 4: the Thrift gateway.
+//!
+//! ```text
+//!   socket ─ input ─→ Request ─ dispatch ─→ legacy (DfsService, 2009) ─┐
+//!            (scanned before                v2, mutate (DfsV2)         ─┼→ store
+//!             it is held)                     │ sessions, handles, retries
+//!   socket ←─ connection (answers in order) ←─┘ memory (one budget for all)
+//! ```
+//!
+//! One TCP port, one task a connection. [`Config`] says which stores there
+//! are, who may come in, and the limits; every limit has a name and a reason
+//! in [`Limits`].
+//!
+//! This room must never: take memory that a client only claims; let a client
+//! name a store that the operator didn't configure; execute a mutation twice
+//! because its client asked twice; lend its own rights to a principal; read
+//! flags.
 
 mod config;
+mod connection;
+mod dispatch;
+mod errors;
+mod handles;
+mod input;
+mod legacy;
+mod memory;
+mod mutate;
 mod passwords;
+mod random;
+mod retry;
+mod server;
+mod session;
+mod token;
+mod v2;
 
-pub use config::{Access, Config, ConfiguredStore, Limits};
+pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot};
 pub use passwords::PasswordFile;
-
-use std::future::Future;
-use std::net::SocketAddr;
-
-/// A gateway that listens and doesn't serve yet.
-pub struct Gateway {
-    local: SocketAddr,
-}
-
-impl Gateway {
-    /// Listens on `address`.
-    ///
-    /// # Errors
-    /// The address is in use or isn't this host's.
-    pub async fn bind(address: SocketAddr, _config: Config) -> std::io::Result<Self> {
-        Ok(Self { local: address })
-    }
-
-    /// Where it listens; the port is real even if 0 was asked for.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// Serves until `shutdown` is done, then lets requests in flight end
-    /// (within [`Limits::drain`]) and closes what is open.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        shutdown.await
-    }
-}
+pub use server::Gateway;

@@ -1,0 +1,50 @@
+//! Errors on their way to a client: each service has its own exception.
+
+use strait_store::{Error, ErrorKind};
+use strait_wire::{DfsError, DfsServiceIOException, NoException};
+
+/// A Thrift exception made of a store's error.
+pub trait Exception {
+    /// What the client is told.
+    fn of(error: &Error) -> Self;
+}
+
+impl Exception for DfsError {
+    fn of(error: &Error) -> Self {
+        let row = error.kind().row();
+        let what = match error.operation() {
+            "" => error.message().to_owned(),
+            operation => format!("{operation}: {}", error.message()),
+        };
+        Self {
+            code: Some(row.thrift),
+            kind: Some(row.name.to_owned()),
+            message: Some(what),
+            path: Some(error.path().to_owned()).filter(|path| !path.is_empty()),
+            retry_safe: Some(error.retry_safe()),
+        }
+    }
+}
+
+impl Exception for DfsServiceIOException {
+    fn of(error: &Error) -> Self {
+        Self { message: Some(error.to_string()) }
+    }
+}
+
+impl Exception for NoException {
+    fn of(_: &Error) -> Self {
+        Self {}
+    }
+}
+
+/// An argument that can't be done without.
+pub fn required<T>(value: Option<T>, name: &'static str) -> Result<T, Error> {
+    value.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, format!("{name} is missing")))
+}
+
+/// A signed integer of Thrift's as an offset or length.
+pub fn unsigned(value: i64, name: &'static str) -> Result<u64, Error> {
+    u64::try_from(value)
+        .map_err(|_| Error::new(ErrorKind::InvalidArgument, format!("{name} is negative: {value}")))
+}

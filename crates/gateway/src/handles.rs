@@ -1,0 +1,161 @@
+//! What a session has open.
+
+use crate::random::random;
+use futures::stream::BoxStream;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use strait_store::{
+    Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal, Result, StorePath, fail,
+};
+
+/// An open file or listing.
+#[derive(Clone)]
+pub enum Handle {
+    /// A file, for reading, writing or both.
+    File(Arc<OpenFile>),
+    /// A directory, read page by page.
+    Listing(Arc<tokio::sync::Mutex<Listing>>),
+}
+
+/// The rest of a directory, with an entry already taken from it that the last
+/// page had no room for.
+pub struct Listing {
+    /// Entries to come.
+    pub entries: BoxStream<'static, Result<FileStatus>>,
+    /// The entry held over.
+    pub held: Option<FileStatus>,
+}
+
+/// An open file.
+pub struct OpenFile {
+    /// Its path.
+    pub path: StorePath,
+    /// For reading, if it was opened for that.
+    pub reading: Option<Reading>,
+    /// For writing, if it was opened for that; none inside once it is closed.
+    pub writer: Option<tokio::sync::Mutex<Option<Box<dyn FileWriter>>>>,
+}
+
+/// The reading side of an open file.
+pub struct Reading {
+    /// The reader. Absent where the file is written through the same handle:
+    /// it is opened at the first read, and anew after each write.
+    pub reader: tokio::sync::Mutex<Option<Arc<dyn FileReader>>>,
+    /// Where a read without an offset goes on.
+    pub position: tokio::sync::Mutex<u64>,
+}
+
+impl OpenFile {
+    /// Opened for reading.
+    pub fn reader(path: StorePath, reader: Box<dyn FileReader>) -> Self {
+        let reading = Reading { reader: Some(reader.into()).into(), position: 0.into() };
+        Self { path, reading: Some(reading), writer: None }
+    }
+
+    /// Opened for writing, and for reading too if `readable`.
+    pub fn writer(path: StorePath, writer: Box<dyn FileWriter>, readable: bool) -> Self {
+        let reading = readable.then(|| Reading { reader: None.into(), position: 0.into() });
+        Self { path, reading, writer: Some(Some(writer).into()) }
+    }
+
+    /// The reader, up to date with what was written through this handle.
+    pub async fn current_reader(&self, fs: &dyn FileSystem, who: &Principal) -> Result<Arc<dyn FileReader>> {
+        let Some(reading) = &self.reading else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the handle isn't open for reading")
+                .at("read", &self.path));
+        };
+        let mut reader = reading.reader.lock().await;
+        if let Some(reader) = &*reader {
+            return Ok(reader.clone());
+        }
+        if let Some(writer) = &self.writer
+            && let Some(writer) = writer.lock().await.as_mut()
+        {
+            writer.flush().await?;
+        }
+        let fresh: Arc<dyn FileReader> = fs.open(who, &self.path).await?.into();
+        *reader = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    /// Forgets the reader: what it saw is out of date.
+    pub async fn written(&self) {
+        if let (Some(reading), Some(_)) = (&self.reading, &self.writer) {
+            *reading.reader.lock().await = None;
+        }
+    }
+
+    /// Closes the writer, if there is one, and gives the length.
+    pub async fn close(&self) -> Result<Option<u64>> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        let Some(writer) = writer.lock().await.take() else { return Ok(None) };
+        let length = writer.position();
+        writer.close().await.map_err(|e| e.at("close", &self.path))?;
+        Ok(Some(length))
+    }
+}
+
+/// A session's handles, by unguessable number.
+pub struct Handles {
+    open: Mutex<HashMap<i64, Handle>>,
+    limit: usize,
+}
+
+impl Handles {
+    /// At most `limit` at once.
+    pub fn new(limit: usize) -> Self {
+        Self { open: Mutex::default(), limit }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Handle>> {
+        // Every critical section here leaves the map whole.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Busy if no more may be opened: asked before a store is.
+    pub fn check_room(&self) -> Result<()> {
+        if self.lock().len() < self.limit {
+            return Ok(());
+        }
+        let limit = self.limit;
+        fail(ErrorKind::Busy, format!("the session has {limit} files open, the most it may; close some"))
+    }
+
+    /// Adds a handle and gives its number, positive.
+    pub fn add(&self, handle: Handle) -> Result<i64> {
+        self.check_room()?;
+        let number = i64::from_be_bytes(random()) & i64::MAX | 1;
+        self.lock().insert(number, handle);
+        Ok(number)
+    }
+
+    /// The handle with this number.
+    pub fn get(&self, number: i64) -> Result<Handle> {
+        self.lock().get(&number).cloned().ok_or_else(unknown)
+    }
+
+    /// The file with this number.
+    pub fn file(&self, number: i64) -> Result<Arc<OpenFile>> {
+        match self.get(number)? {
+            Handle::File(file) => Ok(file),
+            Handle::Listing(_) => fail(ErrorKind::InvalidArgument, "the handle is a listing's, not a file's"),
+        }
+    }
+
+    /// Takes a handle out.
+    pub fn remove(&self, number: i64) -> Result<Handle> {
+        self.lock().remove(&number).ok_or_else(unknown)
+    }
+
+    /// Takes all out.
+    pub fn drain(&self) -> Vec<Handle> {
+        self.lock().drain().map(|(_, handle)| handle).collect()
+    }
+}
+
+fn unknown() -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        "no such open handle in this session: it was closed, or is another session's",
+    )
+}

@@ -1,0 +1,376 @@
+//! DfsService, the frozen interface of 2009, both generations.
+//!
+//! A call without a client handle (generation 0.5, and the two copy methods)
+//! is served by the connection's own session, the last that `init` opened on
+//! it. Such a session ends with its connection: its open writers are abandoned.
+
+use crate::config::LocalRoot;
+use crate::dispatch::Context;
+use crate::errors::{required, unsigned};
+use crate::handles::{Handle, OpenFile};
+use crate::random::random;
+use crate::session::Session;
+use futures::StreamExt;
+use std::sync::Arc;
+use strait_store::{
+    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, MAX_CHUNK_BYTES, Principal, Result,
+    StorePath, fail,
+};
+use strait_wire::{
+    ClientArgs, ClientHandle, CloseArgs, CloseDfsArgs, CopyArgs, DfsHandle, FileStatus, InitArgs, LoginArgs,
+    MoveArgs, OpenArgs, PathArgs, ReadArgs, RemoveArgs, Text, WriteArgs,
+};
+
+/// The offset that means: where the handle stands.
+const HERE: i64 = -1;
+const MODE_READ: i16 = 1;
+const MODE_WRITE: i16 = 2;
+const MODE_READ_WRITE: i16 = 3;
+/// What a FileStatus takes in memory and on the wire, beside its path.
+const STATUS_BYTES: usize = 256;
+
+/// What `init` answers where it failed: it declares no exception.
+const FAILED: i64 = -1;
+
+pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
+    let uri = args.uri.unwrap_or_default();
+    let sessions = &context.shared.sessions;
+    let opened = std::str::from_utf8(&uri.0)
+        .map_err(|_| Error::new(ErrorKind::InvalidArgument, "the URI isn't UTF-8"))
+        .and_then(|uri| sessions.store(uri))
+        .and_then(|store| {
+            let number = i64::from_be_bytes(random()) & i64::MAX | 1;
+            sessions.open_numbered(number, store, sessions.anonymous())
+        });
+    match opened {
+        Ok(session) => {
+            let id = session.id as i64;
+            context.set_legacy(Some(session));
+            Ok(ClientHandle { id: Some(id) })
+        }
+        Err(error) => {
+            tracing::info!(peer = %context.peer, %error, "init failed");
+            Ok(ClientHandle { id: Some(FAILED) })
+        }
+    }
+}
+
+/// The session a handle names; without one the connection's own.
+fn session(context: &Context, handle: Option<i64>) -> Result<Arc<Session>> {
+    let found = match handle {
+        None => context.legacy(),
+        Some(id) => u128::try_from(id).ok().and_then(|id| context.shared.sessions.by_id(id)),
+    };
+    found.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "no such client handle; call init first"))
+}
+
+fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Arc<Session>> {
+    session(context, handle.as_ref().and_then(|handle| handle.id))
+}
+
+/// Without a password file everybody is let in and stays who they are: the
+/// anonymous principal, if there is one.
+pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
+    let Ok(session) = client(context, &args.ch) else { return Ok(false) };
+    let sessions = &context.shared.sessions;
+    if !sessions.has_passwords() {
+        return Ok(session.principal().is_ok());
+    }
+    if !context.may_send_password() {
+        tracing::warn!(peer = %context.peer, "a password in clear text was refused: not from loopback");
+        return Ok(false);
+    }
+    let user = args.user.unwrap_or_default();
+    let Ok(user) = std::str::from_utf8(&user.0) else { return Ok(false) };
+    let password = args.password.unwrap_or_default();
+    match sessions.check_password(user, &password.0).await {
+        Ok(principal) => {
+            session.set_principal(Some(principal));
+            Ok(true)
+        }
+        Err(_) => {
+            tracing::warn!(peer = %context.peer, "login failed");
+            Ok(false)
+        }
+    }
+}
+
+pub fn logout(context: &Context, args: ClientArgs) -> Result<bool> {
+    let Ok(session) = client(context, &args.ch) else { return Ok(false) };
+    session.set_principal(context.shared.sessions.anonymous());
+    Ok(true)
+}
+
+pub async fn close_client(context: &Context, args: ClientArgs) -> Result<bool> {
+    end(context, client(context, &args.ch)).await
+}
+
+/// Ends only the caller's session. The report's clients name it, later ones
+/// don't.
+pub async fn close_dfs(context: &Context, args: CloseDfsArgs) -> Result<bool> {
+    end(context, client(context, &args.ch)).await
+}
+
+async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
+    let Ok(session) = session else { return Ok(false) };
+    let closed = session.close_files().await;
+    context.shared.sessions.end(session.id);
+    if context.legacy().is_some_and(|own| own.id == session.id) {
+        context.set_legacy(None);
+    }
+    if let Err(error) = &closed {
+        tracing::warn!(%error, "a file couldn't be closed with its client");
+    }
+    Ok(closed.is_ok())
+}
+
+/// A session at work: for whom, on which store.
+struct Caller {
+    session: Arc<Session>,
+    who: Principal,
+}
+
+impl Caller {
+    fn of(session: Arc<Session>) -> Result<Self> {
+        Ok(Self { who: session.principal()?, session })
+    }
+
+    fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Self> {
+        Self::of(client(context, handle)?)
+    }
+
+    fn fs(&self) -> &dyn FileSystem {
+        self.session.store.fs.as_ref()
+    }
+}
+
+fn path(text: Option<Text>) -> Result<StorePath> {
+    StorePath::from_bytes(&required(text, "the path")?.0)
+}
+
+pub async fn list_files(context: &Context, args: PathArgs, allowed_bytes: usize) -> Result<Vec<FileStatus>> {
+    let caller = Caller::client(context, &args.ch)?;
+    let path = path(args.path)?;
+    let mut entries = caller.fs().list(&caller.who, &path);
+    let mut list = Vec::new();
+    let mut bytes = 0;
+    while let Some(entry) = entries.next().await {
+        let status = status(entry?);
+        bytes += STATUS_BYTES + status.path.as_ref().map_or(0, String::len);
+        if list.len() == context.shared.limits.list_files || bytes > allowed_bytes {
+            let message = "the directory has too many entries for listFiles; use DfsV2.listDirectory";
+            return fail(ErrorKind::Unsupported, message).map_err(|e: Error| e.at("list", &path));
+        }
+        list.push(status);
+    }
+    Ok(list)
+}
+
+pub async fn stat(context: &Context, args: PathArgs) -> Result<FileStatus> {
+    let caller = Caller::client(context, &args.ch)?;
+    caller.fs().stat(&caller.who, &path(args.path)?).await.map(status)
+}
+
+fn status(from: strait_store::FileStatus) -> FileStatus {
+    FileStatus {
+        length: Some(i64::try_from(from.length).unwrap_or(i64::MAX)),
+        isdir: Some(from.is_directory()),
+        block_replication: Some(i16::try_from(from.replication).unwrap_or(i16::MAX)),
+        blocksize: Some(i64::try_from(from.block_size).unwrap_or(i64::MAX)),
+        modification_time: Some(from.modified_ms),
+        permission: Some(symbolic(from.permission)),
+        owner: Some(from.owner),
+        group: Some(from.group),
+        path: Some(from.path),
+    }
+}
+
+/// Permission bits as `rwxr-x--x`.
+fn symbolic(bits: u32) -> String {
+    let letter = |(index, letter)| if bits >> (8 - index) & 1 == 1 { letter } else { '-' };
+    "rwxrwxrwx".chars().enumerate().map(letter).collect()
+}
+
+pub async fn mkdir(context: &Context, args: PathArgs) -> Result<bool> {
+    let caller = Caller::client(context, &args.ch)?;
+    caller.fs().mkdirs(&caller.who, &path(args.path)?, None).await.map(|()| true)
+}
+
+pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
+    let caller = Caller::client(context, &args.ch)?;
+    let (from, to) = (path(args.old_path)?, path(args.new_path)?);
+    caller.fs().rename(&caller.who, &from, &to, false).await.map(|()| true)
+}
+
+/// False where there was nothing, as Hadoop's `delete` of that time.
+pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
+    let caller = Caller::client(context, &args.ch)?;
+    let removed = caller.fs().remove(&caller.who, &path(args.path)?, args.recursive.unwrap_or(false)).await;
+    match removed {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
+    let caller = Caller::client(context, &args.ch)?;
+    let path = path(args.filename)?;
+    caller.session.handles.check_room()?;
+    let (fs, who) = (caller.fs(), &caller.who);
+    let file = match args.mode {
+        Some(MODE_READ) => OpenFile::reader(path.clone(), fs.open(who, &path).await?),
+        Some(MODE_WRITE) => {
+            OpenFile::writer(path.clone(), fs.create(who, &path, &CreateOptions::default()).await?, false)
+        }
+        Some(MODE_READ_WRITE) => {
+            let writer = match fs.append(who, &path).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    fs.create(who, &path, &CreateOptions::default()).await?
+                }
+                writer => writer?,
+            };
+            OpenFile::writer(path, writer, true)
+        }
+        _ => return fail(ErrorKind::InvalidArgument, "the mode is 1 READ, 2 WRITE or 3 READ_WRITE"),
+    };
+    let id = caller.session.handles.add(Handle::File(Arc::new(file)))?;
+    Ok(DfsHandle { id: Some(id) })
+}
+
+pub async fn close(context: &Context, args: CloseArgs) -> Result<bool> {
+    let (client, handle) = args.handles();
+    let session = session(context, client)?;
+    match session.handles.remove(required(handle, "the file's handle")?)? {
+        Handle::File(file) => file.close().await.map(|_| true),
+        Handle::Listing(_) => Ok(true),
+    }
+}
+
+pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Result<Text> {
+    let (client, handle) = args.handles();
+    let caller = Caller::of(session(context, client)?)?;
+    let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
+    let wanted = unsigned(required(args.len, "len")?, "len")?;
+    let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(MAX_CHUNK_BYTES).min(allowed_bytes);
+    let reader = file.current_reader(caller.fs(), &caller.who).await?;
+    let bytes = match required(args.offset, "offset")? {
+        HERE => {
+            // current_reader has made sure that the file is open for reading.
+            let Some(reading) = &file.reading else { return Ok(Text::default()) };
+            let mut position = reading.position.lock().await;
+            let bytes = reader.read_at(*position, length).await?;
+            *position += bytes.len() as u64;
+            bytes
+        }
+        offset => reader.read_at(unsigned(offset, "offset")?, length).await?,
+    };
+    Ok(Text(bytes))
+}
+
+pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
+    let (client, handle) = args.handles();
+    let caller = Caller::of(session(context, client)?)?;
+    let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
+    let refuse =
+        |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("write", &file.path));
+    let mut data = args.buf.unwrap_or_default();
+    let length = match args.len {
+        Some(length) => unsigned(length, "len")?,
+        None => data.len() as u64,
+    };
+    if length > data.len() as u64 {
+        return refuse(format!("len is {length}, the buffer has {} bytes", data.len()));
+    }
+    data.truncate(length as usize);
+    let Some(writer) = &file.writer else {
+        return refuse("the handle isn't open for writing".to_owned());
+    };
+    let mut writer = writer.lock().await;
+    let Some(writer) = writer.as_mut() else { return refuse("the file is closed".to_owned()) };
+    let position = writer.position();
+    match args.offset.unwrap_or(HERE) {
+        HERE => {}
+        offset if u64::try_from(offset) == Ok(position) => {}
+        offset => {
+            return refuse(format!(
+                "offset {offset}, but the file is at {position}: files are written at their end"
+            ));
+        }
+    }
+    strait_store::append_all(writer.as_mut(), data).await.map_err(|e| e.at("write", &file.path))?;
+    file.written().await;
+    Ok(true)
+}
+
+pub async fn copy_to_local(context: &Context, args: CopyArgs) -> Result<bool> {
+    let caller = Caller::client(context, &None)?;
+    let (root, local) = local_path(context, args.dest)?;
+    let source = path(args.src)?;
+    copy((caller.fs(), &caller.who, &source), (root.fs.as_ref(), &caller.who, &local)).await
+}
+
+pub async fn copy_from_local(context: &Context, args: CopyArgs) -> Result<bool> {
+    let caller = Caller::client(context, &None)?;
+    let (root, local) = local_path(context, args.src)?;
+    let target = path(args.dest)?;
+    copy((root.fs.as_ref(), &caller.who, &local), (caller.fs(), &caller.who, &target)).await
+}
+
+/// A path on the gateway's host, within the directory its operator named.
+fn local_path(context: &Context, text: Option<Text>) -> Result<(LocalRoot, StorePath)> {
+    let Some(root) = context.shared.local_root.clone() else {
+        let message = "copies to and from the gateway's own disk are off; its operator can allow a directory with \
+                       --local-root";
+        return fail(ErrorKind::PermissionDenied, message);
+    };
+    let asked = path(text)?;
+    let Ok(inside) = std::path::Path::new(asked.as_str()).strip_prefix(&root.path) else {
+        let message = format!("only files below {} may be copied to and from", root.path.display());
+        return Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", &asked));
+    };
+    let inside = StorePath::parse(&format!("/{}", inside.display()))?;
+    Ok((root, inside))
+}
+
+/// One end of a copy.
+type End<'a> = (&'a dyn FileSystem, &'a Principal, &'a StorePath);
+
+/// Copies one file; what there was gives way, as with Hadoop's
+/// `copyFromLocalFile`. A copy that fails leaves nothing behind.
+async fn copy((from, reader_is, source): End<'_>, (to, writer_is, target): End<'_>) -> Result<bool> {
+    let reader = from.open(reader_is, source).await?;
+    let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+    let mut writer = to.create(writer_is, target, &options).await?;
+    let copied = async {
+        let mut offset = 0;
+        loop {
+            let bytes = reader.read_at(offset, MAX_CHUNK_BYTES).await?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            offset += bytes.len() as u64;
+            writer.append(bytes).await?;
+        }
+    };
+    let result: Result<()> = copied.await;
+    let result = match result {
+        Ok(()) => writer.close().await,
+        Err(error) => Err(error),
+    };
+    if result.is_err() && to.exists(writer_is, target).await.unwrap_or(false) {
+        let _ = to.remove(writer_is, target, false).await;
+    }
+    result.map(|()| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permission_bits_are_spelled_as_ls_does() {
+        assert_eq!(symbolic(0o644), "rw-r--r--");
+        assert_eq!(symbolic(0o1751), "rwxr-x--x");
+    }
+}

@@ -1,0 +1,152 @@
+//! The memory that requests and answers may take, shared fairly.
+//!
+//! All connections draw on one budget, and each has a small reserve of its
+//! own. A request waits for the budget before its bytes are received; a read
+//! never waits: if the budget is out, the answer is cut to the reserve, which
+//! a read may be (only an empty answer means the end of the file). So clients
+//! that ask and never take their answers can slow others, not stop them, and
+//! memory stays bounded whatever they do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Permits are counted in KiB, as a semaphore counts in u32.
+const UNIT_BYTES: usize = 1 << 10;
+
+/// The budget of all connections.
+#[derive(Clone)]
+pub struct Budget {
+    units: Arc<Semaphore>,
+    total: u32,
+    reserve_bytes: usize,
+}
+
+/// One connection's part of it.
+pub struct Account {
+    budget: Budget,
+    reserve_taken: Arc<AtomicBool>,
+}
+
+/// Memory held until dropped.
+pub struct Permit {
+    bytes: usize,
+    source: Source,
+}
+
+enum Source {
+    Budget(OwnedSemaphorePermit),
+    Reserve(Arc<AtomicBool>),
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
+}
+
+impl Budget {
+    /// A budget of `total_bytes`, and `reserve_bytes` more for each account.
+    pub fn new(total_bytes: usize, reserve_bytes: usize) -> Self {
+        let total = units(total_bytes);
+        Self { units: Arc::new(Semaphore::new(total as usize)), total, reserve_bytes }
+    }
+
+    /// Waits for `bytes` of the budget (all of it, if more is asked).
+    pub async fn wait(&self, bytes: usize) -> Permit {
+        let units = units(bytes).min(self.total);
+        match self.units.clone().acquire_many_owned(units).await {
+            Ok(permit) => Permit { bytes, source: Source::Budget(permit) },
+            // The semaphore is never closed.
+            Err(_) => Permit { bytes: 0, source: Source::Reserve(Arc::default()) },
+        }
+    }
+
+    /// A new connection's account.
+    pub fn account(&self) -> Account {
+        Account { budget: self.clone(), reserve_taken: Arc::default() }
+    }
+}
+
+impl Account {
+    /// The budget of all.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What is always to be had.
+    pub fn reserve_bytes(&self) -> usize {
+        self.budget.reserve_bytes
+    }
+
+    /// At most `bytes` at once: all from the budget, or what the reserve has;
+    /// none if that is in use too.
+    pub fn now(&self, bytes: usize) -> Option<Permit> {
+        if bytes <= self.budget.reserve_bytes
+            && let Some(permit) = self.reserve(bytes)
+        {
+            return Some(permit);
+        }
+        match self.budget.units.clone().try_acquire_many_owned(units(bytes)) {
+            Ok(permit) => Some(Permit { bytes, source: Source::Budget(permit) }),
+            Err(_) => self.reserve(self.budget.reserve_bytes),
+        }
+    }
+
+    fn reserve(&self, bytes: usize) -> Option<Permit> {
+        let free = !self.reserve_taken.swap(true, Ordering::AcqRel);
+        free.then(|| Permit { bytes, source: Source::Reserve(self.reserve_taken.clone()) })
+    }
+}
+
+impl Permit {
+    /// How much is held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives back what is above `bytes`.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+        if let Source::Budget(permit) = &mut self.source {
+            let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
+            drop(permit.split(surplus));
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Source::Reserve(taken) = &self.source {
+            taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_the_budget_leaves_others_their_reserve() {
+        let budget = Budget::new(100 << 10, 10 << 10);
+        let (greedy, modest) = (budget.account(), budget.account());
+        let large = greedy.now(100 << 10).unwrap();
+        assert_eq!(large.bytes(), 100 << 10);
+        let cut = modest.now(50 << 10).unwrap();
+        assert_eq!(cut.bytes(), 10 << 10, "cut to the reserve");
+        assert!(modest.now(50 << 10).is_none(), "which is there once");
+        drop(cut);
+        assert!(modest.now(1).is_some());
+        drop(large);
+        assert_eq!(modest.now(50 << 10).unwrap().bytes(), 50 << 10);
+    }
+
+    #[test]
+    fn shrinking_gives_the_rest_back() {
+        let budget = Budget::new(100 << 10, 1 << 10);
+        let account = budget.account();
+        let mut permit = account.now(100 << 10).unwrap();
+        permit.shrink(5 << 10);
+        assert_eq!(account.now(95 << 10).unwrap().bytes(), 95 << 10);
+        assert_eq!(permit.bytes(), 5 << 10);
+    }
+}

@@ -1,0 +1,340 @@
+//! DfsV2's mutations: each runs to its end even if its client is cut off, and
+//! a repetition is answered from what is remembered of the first.
+//!
+//! A retry that isn't remembered (another gateway had the first attempt, or it
+//! is too long ago) is judged by what the store looks like: where that tells
+//! that the first attempt was executed it is success, where it can't tell it
+//! is OutcomeUnknown, never a blind second execution of something that isn't
+//! idempotent.
+
+use crate::dispatch::Context;
+use crate::errors::{Exception, required, unsigned};
+use crate::handles::{Handle, OpenFile};
+use crate::retry::{Outcome, RequestId};
+use crate::v2::{Caller, path};
+use bytes::Bytes;
+use std::future::Future;
+use std::sync::Arc;
+use strait_store::{
+    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, Result, SetAttributes, StorePath, fail,
+};
+use strait_wire as wire;
+use strait_wire::DfsError;
+
+/// An answer whose exception may be remembered.
+type Answer<T> = std::result::Result<T, DfsError>;
+
+/// What every mutation carries.
+struct Asked {
+    caller: Arc<Caller>,
+    id: Option<RequestId>,
+    /// A retry of something that isn't remembered here.
+    lost_track: bool,
+}
+
+impl Asked {
+    fn new(
+        context: &Context,
+        session: &Option<wire::Secret>,
+        id: &Option<Bytes>,
+        is_retry: Option<bool>,
+    ) -> Answer<Self> {
+        let read = || {
+            let caller = Arc::new(Caller::new(context, session)?);
+            let id = match id {
+                Some(bytes) => Some(RequestId::try_from(&bytes[..]).map_err(|_| {
+                    Error::new(ErrorKind::InvalidArgument, "a request id has 16 bytes, chosen at random")
+                })?),
+                None => None,
+            };
+            let known = id.is_some_and(|id| caller.session.mutations.knows(&id));
+            Ok(Self { caller, id, lost_track: is_retry.unwrap_or(false) && !known })
+        };
+        read().map_err(|error: Error| DfsError::of(&error))
+    }
+
+    /// Runs a mutation once for its request id, as a task of its own.
+    async fn once(
+        self,
+        method: &'static str,
+        mutation: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Answer<Outcome> {
+        let run = async move {
+            let mutation = async { mutation.await.map_err(|error| DfsError::of(&error)) };
+            match self.id {
+                None => mutation.await,
+                Some(id) => match self.caller.session.mutations.once(id, method, mutation).await {
+                    Ok(outcome) => outcome,
+                    Err(error) => Err(DfsError::of(&error)),
+                },
+            }
+        };
+        tokio::spawn(run).await.unwrap_or_else(|failure| {
+            tracing::error!(%failure, method, "a mutation didn't run to its end");
+            Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation")))
+        })
+    }
+}
+
+/// Reads the arguments of a mutation, or answers with what is wrong in them.
+fn arguments<T>(read: impl FnOnce() -> Result<T>) -> Answer<T> {
+    read().map_err(|error| DfsError::of(&error))
+}
+
+/// An outcome that its own method can't have: the request id was remembered
+/// for the right method, so this is a defect.
+fn mismatch() -> DfsError {
+    DfsError::of(&Error::new(ErrorKind::Internal, "the remembered outcome is another method's"))
+}
+
+fn done(outcome: Outcome) -> Answer<wire::MutationReply> {
+    match outcome {
+        Outcome::Done => Ok(wire::MutationReply {}),
+        _ => Err(mismatch()),
+    }
+}
+
+fn opened(outcome: Outcome) -> Answer<wire::OpenWriterReply> {
+    match outcome {
+        Outcome::Opened { handle, position } => {
+            Ok(wire::OpenWriterReply { handle: Some(handle), position: Some(position) })
+        }
+        _ => Err(mismatch()),
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Permission bits out of a request.
+fn permission(bits: Option<i32>) -> Result<Option<u32>> {
+    match bits.map(u32::try_from).transpose() {
+        Ok(bits) if bits.unwrap_or(0) <= 0o7777 => Ok(bits),
+        _ => fail(ErrorKind::InvalidArgument, "permission bits are 0 to 07777"),
+    }
+}
+
+/// A replication out of a request.
+fn replication(count: Option<i16>) -> Result<Option<u16>> {
+    match count.map(u16::try_from).transpose() {
+        Ok(Some(0)) | Err(_) => fail(ErrorKind::InvalidArgument, "replication is 1 or more"),
+        Ok(count) => Ok(count),
+    }
+}
+
+fn add_writer(caller: &Caller, path: StorePath, writer: Box<dyn FileWriter>) -> Result<Outcome> {
+    let position = signed(writer.position());
+    let file = OpenFile::writer(path, writer, false);
+    let handle = caller.session.handles.add(Handle::File(Arc::new(file)))?;
+    Ok(Outcome::Opened { handle, position })
+}
+
+pub async fn create_file(
+    context: &Context,
+    request: wire::CreateFileRequest,
+) -> Answer<wire::OpenWriterReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let (path, options) = arguments(|| {
+        let block_size = request.block_size.map(|size| unsigned(size, "block_size")).transpose()?;
+        let options = CreateOptions {
+            overwrite: request.overwrite.unwrap_or(false),
+            permission: permission(request.permission)?,
+            replication: replication(request.replication)?,
+            block_size,
+        };
+        Ok((path(request.path)?, options))
+    })?;
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let create = async move {
+        caller.session.handles.check_room()?;
+        if lost_track && !options.overwrite && caller.fs().exists(&caller.who, &path).await? {
+            let message = "the file is there, and whether an earlier attempt of yours made it can't be told";
+            return fail(ErrorKind::OutcomeUnknown, message).map_err(|e: Error| e.at("create", &path));
+        }
+        let writer = caller.fs().create(&caller.who, &path, &options).await?;
+        add_writer(&caller, path, writer)
+    };
+    opened(asked.once("createFile", create).await?)
+}
+
+pub async fn append_file(
+    context: &Context,
+    request: wire::AppendFileRequest,
+) -> Answer<wire::OpenWriterReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let path = arguments(|| path(request.path))?;
+    let caller = asked.caller.clone();
+    let append = async move {
+        caller.session.handles.check_room()?;
+        let writer = caller.fs().append(&caller.who, &path).await?;
+        add_writer(&caller, path, writer)
+    };
+    opened(asked.once("appendFile", append).await?)
+}
+
+pub async fn append_data(
+    context: &Context,
+    request: wire::AppendDataRequest,
+) -> Answer<wire::AppendDataReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let (file, expected, data) = arguments(|| {
+        let file = asked.caller.session.handles.file(required(request.handle, "handle")?)?;
+        let expected =
+            request.expected_offset.map(|offset| unsigned(offset, "expected_offset")).transpose()?;
+        let data = required(request.data, "data")?;
+        if data.len() > strait_store::MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces");
+        }
+        Ok((file, expected, data))
+    })?;
+    let lost_track = asked.lost_track;
+    let append = async move {
+        let refuse =
+            |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("append", &file.path));
+        let Some(writer) = &file.writer else {
+            return refuse("the handle isn't open for writing".to_owned());
+        };
+        let mut writer = writer.lock().await;
+        let Some(writer) = writer.as_mut() else { return refuse("the file is closed".to_owned()) };
+        let position = writer.position();
+        match expected {
+            Some(expected) if expected == position => {}
+            // The last append once more: its answer was lost.
+            Some(expected) if lost_track && expected + data.len() as u64 == position => {
+                return Ok(Outcome::Position(signed(position)));
+            }
+            Some(expected) => {
+                return refuse(format!("expected_offset is {expected}, the file is at {position}"));
+            }
+            None => {}
+        }
+        writer.append(data).await.map_err(|e| e.at("append", &file.path))?;
+        Ok(Outcome::Position(signed(writer.position())))
+    };
+    match asked.once("appendData", append).await? {
+        Outcome::Position(position) => Ok(wire::AppendDataReply { position: Some(position) }),
+        _ => Err(mismatch()),
+    }
+}
+
+pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> Result<wire::FlushFileReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let file = caller.session.handles.file(required(request.handle, "handle")?)?;
+    let refuse = |message| Err(Error::new(ErrorKind::InvalidArgument, message).at("flush", &file.path));
+    let Some(writer) = &file.writer else { return refuse("the handle isn't open for writing") };
+    let mut writer = writer.lock().await;
+    let Some(writer) = writer.as_mut() else { return refuse("the file is closed") };
+    match required(request.mode, "mode")? {
+        wire::FlushMode::Flush => writer.flush().await,
+        wire::FlushMode::Sync => writer.sync().await,
+        wire::FlushMode::Unknown(_) => return refuse("the mode is 1 FLUSH or 2 SYNC"),
+    }
+    .map_err(|e| e.at("flush", &file.path))?;
+    Ok(wire::FlushFileReply { position: Some(signed(writer.position())) })
+}
+
+pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> Answer<wire::CloseFileReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let handle = arguments(|| required(request.handle, "handle"))?;
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let close = async move {
+        let handle = match caller.session.handles.remove(handle) {
+            Err(_) if lost_track => {
+                return fail(ErrorKind::OutcomeUnknown, "whether the file was closed properly can't be told");
+            }
+            handle => handle?,
+        };
+        match handle {
+            Handle::File(file) => {
+                file.close().await.map(|length| Outcome::Position(signed(length.unwrap_or(0))))
+            }
+            Handle::Listing(_) => Ok(Outcome::Position(0)),
+        }
+    };
+    match asked.once("closeFile", close).await? {
+        Outcome::Position(length) => Ok(wire::CloseFileReply { length: Some(length) }),
+        _ => Err(mismatch()),
+    }
+}
+
+pub async fn truncate_file(
+    context: &Context,
+    request: wire::TruncateFileRequest,
+) -> Answer<wire::MutationReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let (path, length) =
+        arguments(|| Ok((path(request.path)?, unsigned(required(request.length, "length")?, "length")?)))?;
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let truncate = async move {
+        // Shorter by now: somebody has written since, or cut it further.
+        if lost_track && caller.fs().stat(&caller.who, &path).await?.length == length {
+            return Ok(Outcome::Done);
+        }
+        caller.fs().truncate(&caller.who, &path, length).await.map(|()| Outcome::Done)
+    };
+    done(asked.once("truncateFile", truncate).await?)
+}
+
+pub async fn make_directories(
+    context: &Context,
+    request: wire::MakeDirectoriesRequest,
+) -> Answer<wire::MutationReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let (path, permission) = arguments(|| Ok((path(request.path)?, permission(request.permission)?)))?;
+    let caller = asked.caller.clone();
+    let make =
+        async move { caller.fs().mkdirs(&caller.who, &path, permission).await.map(|()| Outcome::Done) };
+    done(asked.once("makeDirectories", make).await?)
+}
+
+pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) -> Answer<wire::MutationReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let (from, to) = arguments(|| Ok((path(request.source)?, path(request.target)?)))?;
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let replace = request.replace.unwrap_or(false);
+    let rename = async move {
+        let (fs, who) = (caller.fs(), &caller.who);
+        if lost_track && !fs.exists(who, &from).await? && fs.exists(who, &to).await? {
+            return Ok(Outcome::Done);
+        }
+        fs.rename(who, &from, &to, replace).await.map(|()| Outcome::Done)
+    };
+    done(asked.once("renamePath", rename).await?)
+}
+
+pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) -> Answer<wire::MutationReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let path = arguments(|| path(request.path))?;
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let recursive = request.recursive.unwrap_or(false);
+    let remove = async move {
+        match caller.fs().remove(&caller.who, &path, recursive).await {
+            Err(error) if lost_track && error.kind() == ErrorKind::NotFound => Ok(Outcome::Done),
+            removed => removed.map(|()| Outcome::Done),
+        }
+    };
+    done(asked.once("removePath", remove).await?)
+}
+
+pub async fn set_attributes(
+    context: &Context,
+    request: wire::SetAttributesRequest,
+) -> Answer<wire::MutationReply> {
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let (path, set) = arguments(|| {
+        let set = SetAttributes {
+            permission: permission(request.permission)?,
+            owner: request.owner,
+            group: request.group,
+            modified_ms: request.modified_ms,
+            accessed_ms: request.accessed_ms,
+            replication: replication(request.replication)?,
+        };
+        Ok((path(request.path)?, set))
+    })?;
+    let caller = asked.caller.clone();
+    let set =
+        async move { caller.fs().set_attributes(&caller.who, &path, &set).await.map(|()| Outcome::Done) };
+    done(asked.once("setAttributes", set).await?)
+}

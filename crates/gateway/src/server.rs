@@ -1,0 +1,108 @@
+//! Listening, accepting, sweeping, and ending well.
+
+use crate::config::{Config, Limits, LocalRoot};
+use crate::connection;
+use crate::memory::Budget;
+use crate::session::Sessions;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// How often sessions are looked through for those that have idled out.
+const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+/// Pause after a failed accept, so that being out of descriptors isn't a busy
+/// loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all connections share.
+pub struct Shared {
+    /// Sessions, stores and the door.
+    pub sessions: Arc<Sessions>,
+    /// Memory for requests and answers.
+    pub budget: Budget,
+    /// The limits in force.
+    pub limits: Limits,
+    /// Where this host's own files may be copied to and from.
+    pub local_root: Option<LocalRoot>,
+}
+
+/// A gateway that listens and doesn't serve yet.
+pub struct Gateway {
+    listener: TcpListener,
+    local: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Gateway {
+    /// Listens on `address`.
+    ///
+    /// # Errors
+    /// The address is in use or isn't this host's; no store is configured.
+    pub async fn bind(address: SocketAddr, config: Config) -> io::Result<Self> {
+        if config.stores.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));
+        }
+        let listener = TcpListener::bind(address).await?;
+        let local = listener.local_addr()?;
+        let limits = config.limits.clone();
+        let shared = Shared {
+            budget: Budget::new(limits.buffered_bytes, limits.reserved_bytes),
+            local_root: config.local_root.clone(),
+            sessions: Arc::new(Sessions::new(config)),
+            limits,
+        };
+        Ok(Self { listener, local, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens; the port is real even if 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Serves until `shutdown` is done, then lets requests in flight end
+    /// (within [`Limits::drain`]) and closes what is open.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let Self { listener, shared, .. } = self;
+        let (stop, stopped) = watch::channel(false);
+        let room = Arc::new(Semaphore::new(shared.limits.connections));
+        let mut connections = JoinSet::new();
+        let mut sweep = tokio::time::interval(SWEEP_PERIOD);
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => match room.clone().try_acquire_owned() {
+                        Ok(place) => {
+                            let served = connection::serve(shared.clone(), stream, peer, stopped.clone());
+                            connections.spawn(async move {
+                                served.await;
+                                drop(place);
+                            });
+                        }
+                        Err(_) => tracing::warn!(%peer, "connection refused: the gateway has as many as it may"),
+                    },
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection couldn't be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                _ = sweep.tick() => shared.sessions.sweep(),
+            }
+        }
+        drop(listener);
+        let _ = stop.send(true);
+        let all_done = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(shared.limits.drain, all_done).await.is_err() {
+            tracing::warn!("connections that didn't end in time are cut");
+            connections.shutdown().await;
+        }
+        shared.sessions.close_all(shared.limits.drain).await;
+    }
+}

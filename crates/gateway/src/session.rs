@@ -1,0 +1,300 @@
+//! Who is there, on which store, with what open.
+
+use crate::config::{Config, ConfiguredStore, Limits};
+use crate::handles::{Handle, Handles};
+use crate::random::random;
+use crate::retry::Mutations;
+use crate::token::{Claims, Signer};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_store::{Error, ErrorKind, Principal, Result, fail};
+use tokio::sync::Semaphore;
+
+/// Milliseconds since 1970-01-01 UTC.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as i64
+}
+
+/// One client's session.
+pub struct Session {
+    /// Its number; in a token for DfsV2.
+    pub id: u128,
+    /// The store it is on.
+    pub store: ConfiguredStore,
+    /// What it has open.
+    pub handles: Handles,
+    /// What it did, for retries.
+    pub mutations: Mutations,
+    principal: Mutex<Option<Principal>>,
+    /// Connections attached; when the last is lost the session lingers.
+    connections: AtomicUsize,
+    last_used_ms: AtomicI64,
+}
+
+impl Session {
+    /// For whom it acts.
+    ///
+    /// # Errors
+    /// Unauthenticated if nobody is logged in.
+    pub fn principal(&self) -> Result<Principal> {
+        let principal = self.principal.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        principal.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "log in first"))
+    }
+
+    /// Logs in, or out with none.
+    pub fn set_principal(&self, principal: Option<Principal>) {
+        *self.principal.lock().unwrap_or_else(PoisonError::into_inner) = principal;
+    }
+
+    /// A connection uses it from now on.
+    pub fn attach(&self) {
+        self.connections.fetch_add(1, Ordering::AcqRel);
+        self.touch();
+    }
+
+    /// A connection is lost.
+    pub fn detach(&self) {
+        self.connections.fetch_sub(1, Ordering::AcqRel);
+        self.touch();
+    }
+
+    /// Notes that it is used.
+    pub fn touch(&self) {
+        self.last_used_ms.store(now_ms(), Ordering::Release);
+    }
+
+    fn expired(&self, now: i64, limits: &Limits) -> bool {
+        let idle = now.saturating_sub(self.last_used_ms.load(Ordering::Acquire));
+        let attached = self.connections.load(Ordering::Acquire) > 0;
+        let allowed = if attached { limits.session_idle } else { limits.session_linger };
+        idle > allowed.as_millis() as i64
+    }
+
+    /// Closes all files properly; the first failure is told.
+    pub async fn close_files(&self) -> Result<()> {
+        let mut result = Ok(());
+        for handle in self.handles.drain() {
+            if let Handle::File(file) = handle
+                && let Err(error) = file.close().await
+            {
+                result = result.and(Err(error));
+            }
+        }
+        result
+    }
+
+    /// Abandons all files.
+    pub fn abandon_files(&self) {
+        drop(self.handles.drain());
+    }
+}
+
+/// All sessions, and the door.
+pub struct Sessions {
+    by_id: Mutex<HashMap<u128, Arc<Session>>>,
+    stores: Vec<ConfiguredStore>,
+    access: crate::config::Access,
+    signer: Signer,
+    limits: Limits,
+    password_checks: Semaphore,
+}
+
+impl Sessions {
+    /// None yet.
+    pub fn new(config: Config) -> Self {
+        Self {
+            by_id: Mutex::default(),
+            stores: config.stores,
+            access: config.access,
+            signer: Signer::new(config.token_key),
+            password_checks: Semaphore::new(config.limits.password_checks),
+            limits: config.limits,
+        }
+    }
+
+    /// The stores that clients may pick from.
+    pub fn stores(&self) -> &[ConfiguredStore] {
+        &self.stores
+    }
+
+    /// The configured store with this name or URI; the default for none or an
+    /// empty one. Never any other: a client names, it doesn't configure.
+    pub fn store(&self, asked: &str) -> Result<ConfiguredStore> {
+        let found = match asked {
+            "" => self.stores.first(),
+            _ => self.stores.iter().find(|store| {
+                store.name == asked || store.uri.trim_end_matches('/') == asked.trim_end_matches('/')
+            }),
+        };
+        found.cloned().ok_or_else(|| {
+            let names: Vec<&str> = self.stores.iter().map(|store| store.name.as_str()).collect();
+            let asked: String = asked.chars().take(200).collect();
+            Error::new(
+                ErrorKind::NotFound,
+                format!("no store {asked:?} is configured here; there are: {}", names.join(", ")),
+            )
+        })
+    }
+
+    /// Whether a password file is there to check logins against.
+    pub fn has_passwords(&self) -> bool {
+        self.access.passwords.is_some()
+    }
+
+    /// As whom somebody acts that hasn't logged in.
+    pub fn anonymous(&self) -> Option<Principal> {
+        self.access.anonymous.clone()
+    }
+
+    /// Checks a password, a few at a time for all clients together.
+    ///
+    /// # Errors
+    /// Unauthenticated; the same words for a wrong password and an unknown user.
+    pub async fn check_password(self: &Arc<Self>, user: &str, password: &str) -> Result<Principal> {
+        if !self.has_passwords() {
+            let message = "this gateway has no password file; start it with --passwords FILE";
+            return fail(ErrorKind::Unauthenticated, message);
+        }
+        // Never closed; if it were, nobody gets in.
+        let Ok(_turn) = self.password_checks.acquire().await else {
+            return fail(ErrorKind::Unauthenticated, "the gateway is shutting down");
+        };
+        let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
+        let verified = tokio::task::spawn_blocking(move || {
+            this.access.passwords.as_ref().is_some_and(|file| file.verify(&name, &password))
+        });
+        if verified.await.unwrap_or(false) {
+            Ok(Principal::new(user))
+        } else {
+            fail(ErrorKind::Unauthenticated, "wrong user or password")
+        }
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// Busy if there are too many.
+    pub fn open(&self, store: ConfiguredStore, principal: Option<Principal>) -> Result<Arc<Session>> {
+        self.open_with_id(u128::from_be_bytes(random()), store, principal)
+    }
+
+    /// Opens a session of the 2009 service, whose handles are an i64.
+    pub fn open_numbered(
+        &self,
+        number: i64,
+        store: ConfiguredStore,
+        principal: Option<Principal>,
+    ) -> Result<Arc<Session>> {
+        self.open_with_id(u128::from(number.unsigned_abs()), store, principal)
+    }
+
+    fn open_with_id(
+        &self,
+        id: u128,
+        store: ConfiguredStore,
+        principal: Option<Principal>,
+    ) -> Result<Arc<Session>> {
+        let mut by_id = self.lock();
+        if let Some(session) = by_id.get(&id) {
+            return Ok(session.clone());
+        }
+        if by_id.len() >= self.limits.sessions {
+            return fail(ErrorKind::Busy, "the gateway has as many sessions as it may; try again later");
+        }
+        let session = Arc::new(Session {
+            id,
+            store,
+            handles: Handles::new(self.limits.handles_per_session),
+            mutations: Mutations::new(self.limits.remembered_mutations),
+            principal: Mutex::new(principal),
+            connections: AtomicUsize::new(0),
+            last_used_ms: AtomicI64::new(now_ms()),
+        });
+        by_id.insert(id, session.clone());
+        Ok(session)
+    }
+
+    /// The token that stands for a session, and when it expires.
+    pub fn token(&self, session: &Session) -> (String, i64) {
+        let expires_ms = now_ms().saturating_add(self.limits.token_lifetime.as_millis() as i64);
+        let user = session.principal().ok().map(|principal| principal.user.to_string());
+        let anonymous = self.anonymous().map(|principal| principal.user.to_string());
+        let claims = Claims {
+            session: session.id,
+            expires_ms,
+            store: session.store.name.clone(),
+            user: user.filter(|user| Some(user) != anonymous.as_ref()),
+        };
+        (self.signer.sign(&claims), expires_ms)
+    }
+
+    /// The session behind a token, made anew where another gateway (or this
+    /// one before a restart) opened it.
+    ///
+    /// # Errors
+    /// Unauthenticated for a token that is wrong or has expired.
+    pub fn by_token(&self, token: &str) -> Result<Arc<Session>> {
+        let Some(claims) = self.signer.check(token, now_ms()) else {
+            return fail(
+                ErrorKind::Unauthenticated,
+                "the session's token is wrong or has expired; log in again",
+            );
+        };
+        if let Some(session) = self.lock().get(&claims.session) {
+            session.touch();
+            return Ok(session.clone());
+        }
+        let principal = match &claims.user {
+            Some(user) => Some(Principal::new(user)),
+            None => self.anonymous(),
+        };
+        self.open_with_id(claims.session, self.store(&claims.store)?, principal)
+    }
+
+    /// The session with this number, which it is used by.
+    pub fn by_id(&self, id: u128) -> Option<Arc<Session>> {
+        let session = self.lock().get(&id).cloned();
+        session.inspect(|session| session.touch())
+    }
+
+    /// Ends a session; its files are the caller's to close or abandon.
+    pub fn end(&self, id: u128) -> Option<Arc<Session>> {
+        self.lock().remove(&id)
+    }
+
+    /// Ends and abandons what has idled out.
+    pub fn sweep(&self) {
+        let now = now_ms();
+        let mut ended = Vec::new();
+        self.lock().retain(|_, session| {
+            let expired = session.expired(now, &self.limits);
+            if expired {
+                ended.push(session.clone());
+            }
+            !expired
+        });
+        // Outside of the lock: dropping a writer may start work.
+        for session in ended {
+            session.abandon_files();
+        }
+    }
+
+    /// Ends all sessions, closing what is open, within `patience`.
+    pub async fn close_all(&self, patience: Duration) {
+        let all: Vec<_> = self.lock().drain().map(|(_, session)| session).collect();
+        let closing = all.iter().map(|session| async {
+            if let Err(error) = session.close_files().await {
+                tracing::warn!(%error, "a file couldn't be closed at shutdown");
+            }
+        });
+        let _ = tokio::time::timeout(patience, futures::future::join_all(closing)).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u128, Arc<Session>>> {
+        // Every critical section here leaves the map whole.
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,128 @@
+//! Session tokens: a signed statement of who is logged in, on which store, in
+//! which session, until when. Any gateway with the same key takes it.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Longest token accepted, in bytes; the longest made is far below.
+const MAX_TOKEN_BYTES: usize = 1_024;
+const PREFIX: &str = "s1.";
+const MAC_BYTES: usize = 32;
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claims {
+    /// The session.
+    pub session: u128,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub expires_ms: i64,
+    /// Name of the store.
+    pub store: String,
+    /// The user; none: anonymous.
+    pub user: Option<String>,
+}
+
+/// Signs and checks tokens.
+pub struct Signer {
+    keyed: Hmac<Sha256>,
+}
+
+impl Signer {
+    /// With this key.
+    pub fn new(key: [u8; 32]) -> Self {
+        // HMAC pads a key to the hash's block with zeros (RFC 2104, section 2).
+        let mut block = [0; 64];
+        block[..key.len()].copy_from_slice(&key);
+        Self { keyed: Hmac::new(&block.into()) }
+    }
+
+    /// `s1.` and hex of the claims and their HMAC-SHA256.
+    pub fn sign(&self, claims: &Claims) -> String {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend_from_slice(&claims.session.to_be_bytes());
+        bytes.extend_from_slice(&claims.expires_ms.to_be_bytes());
+        bytes.push(u8::from(claims.user.is_some()));
+        bytes.extend_from_slice(claims.store.as_bytes());
+        bytes.push(0); // no store's or user's name has a NUL
+        bytes.extend_from_slice(claims.user.as_deref().unwrap_or_default().as_bytes());
+        let mac = self.mac(&bytes).finalize().into_bytes();
+        bytes.extend_from_slice(&mac);
+        let mut token = String::with_capacity(PREFIX.len() + 2 * bytes.len());
+        token.push_str(PREFIX);
+        for byte in bytes {
+            token.push(hex_digit(byte >> 4));
+            token.push(hex_digit(byte & 15));
+        }
+        token
+    }
+
+    /// The claims of a token that this key signed and that hasn't expired.
+    pub fn check(&self, token: &str, now_ms: i64) -> Option<Claims> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return None;
+        }
+        let bytes = unhex(token.strip_prefix(PREFIX)?)?;
+        let (body, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        self.mac(body).verify_slice(mac).ok()?; // in constant time
+        let (session, rest) = body.split_first_chunk::<16>()?;
+        let (expires, rest) = rest.split_first_chunk::<8>()?;
+        let (named, names) = rest.split_first()?;
+        let (store, user) = std::str::from_utf8(names).ok()?.split_once('\0')?;
+        let claims = Claims {
+            session: u128::from_be_bytes(*session),
+            expires_ms: i64::from_be_bytes(*expires),
+            store: store.to_owned(),
+            user: (*named == 1).then(|| user.to_owned()),
+        };
+        (claims.expires_ms > now_ms).then_some(claims)
+    }
+
+    fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
+        let mut mac = self.keyed.clone();
+        mac.update(bytes);
+        mac
+    }
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from(b"0123456789abcdef"[usize::from(nibble & 15)])
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Claims {
+        Claims { session: 7, expires_ms: 1_000, store: "main".into(), user: Some("alice".into()) }
+    }
+
+    #[test]
+    fn a_token_says_what_was_signed_until_it_expires() {
+        let signer = Signer::new([1; 32]);
+        let token = signer.sign(&claims());
+        assert_eq!(signer.check(&token, 999), Some(claims()));
+        assert_eq!(signer.check(&token, 1_000), None);
+        let anonymous = Claims { user: None, ..claims() };
+        assert_eq!(signer.check(&signer.sign(&anonymous), 0), Some(anonymous));
+    }
+
+    #[test]
+    fn no_changed_token_and_no_other_key_is_taken() {
+        let signer = Signer::new([1; 32]);
+        let token = signer.sign(&claims());
+        assert_eq!(Signer::new([2; 32]).check(&token, 0), None);
+        for index in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[index] = if changed[index] == b'0' { b'1' } else { b'0' };
+            assert_eq!(signer.check(&String::from_utf8(changed).unwrap(), 0), None, "at {index}");
+            assert_eq!(signer.check(&token[..index], 0), None);
+        }
+        assert_eq!(signer.check(&"s1.é".repeat(9), 0), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! DfsV2's sessions and questions; what changes something is in
+//! [`crate::mutate`].
+
+use crate::config::ConfiguredStore;
+use crate::dispatch::{Context, PAGE_BYTES};
+use crate::errors::{required, unsigned};
+use crate::handles::{Handle, Listing, OpenFile};
+use crate::session::Session;
+use futures::StreamExt;
+use std::sync::Arc;
+use strait_store::{
+    Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_CHUNK_BYTES, MAX_PATH_BYTES, Principal, Result,
+    StorePath, fail,
+};
+use strait_wire as wire;
+use strait_wire::Secret;
+
+/// What an entry of a page takes on the wire, beside its path.
+const INFO_BYTES: usize = 128;
+/// Most blocks of one answer: as many as fit its memory with three replicas
+/// each. A file with more is asked for in ranges.
+const MAX_BLOCKS: usize = 1_024;
+
+/// A session at work: for whom, on which store.
+pub struct Caller {
+    /// The session.
+    pub session: Arc<Session>,
+    /// For whom.
+    pub who: Principal,
+}
+
+impl Caller {
+    /// The session of a token, or without one the connection's own.
+    pub fn new(context: &Context, token: &Option<Secret>) -> Result<Self> {
+        let session = match token {
+            Some(token) => context.shared.sessions.by_token(&token.0)?,
+            None => context.attached().ok_or_else(|| {
+                Error::new(ErrorKind::Unauthenticated, "no session; call openSession first")
+            })?,
+        };
+        session.touch();
+        Ok(Self { who: session.principal()?, session })
+    }
+
+    /// The session's store.
+    pub fn fs(&self) -> &dyn FileSystem {
+        self.session.store.fs.as_ref()
+    }
+}
+
+/// A path out of a request.
+pub fn path(text: Option<String>) -> Result<StorePath> {
+    StorePath::parse(&required(text, "path")?)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn limits(context: &Context) -> wire::Limits {
+    let limits = &context.shared.limits;
+    wire::Limits {
+        max_chunk_bytes: Some(MAX_CHUNK_BYTES as i32),
+        max_message_bytes: i32::try_from(limits.message_bytes).ok(),
+        max_path_bytes: Some(MAX_PATH_BYTES as i32),
+        max_list_page: i32::try_from(limits.list_page).ok(),
+        max_handles_per_session: i32::try_from(limits.handles_per_session).ok(),
+        session_idle_ms: i64::try_from(limits.session_idle.as_millis()).ok(),
+    }
+}
+
+fn store_info(store: &ConfiguredStore) -> wire::StoreInfo {
+    let capabilities = store.fs.capabilities();
+    let names = capabilities.flags().into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned());
+    wire::StoreInfo {
+        name: Some(store.name.clone()),
+        uri: Some(store.uri.clone()),
+        capabilities: Some(names.collect()),
+        recovery_ms: i32::try_from(capabilities.recovery_ms).ok(),
+    }
+}
+
+pub fn server_info(context: &Context) -> wire::ServerInfoReply {
+    wire::ServerInfoReply {
+        version: Some(wire::ProtocolVersion::V1),
+        server: Some(concat!("strait ", env!("CARGO_PKG_VERSION")).to_owned()),
+        stores: Some(context.shared.sessions.stores().iter().map(store_info).collect()),
+        limits: Some(limits(context)),
+    }
+}
+
+pub async fn open_session(
+    context: &Context,
+    request: wire::OpenSessionRequest,
+) -> Result<wire::OpenSessionReply> {
+    let sessions = &context.shared.sessions;
+    let session = match (request.token, request.user, request.password) {
+        (Some(token), _, _) => sessions.by_token(&token.0)?,
+        (None, Some(user), Some(password)) => {
+            if !context.may_send_password() {
+                return fail(ErrorKind::Unauthenticated, "passwords are taken over loopback only, or by TLS");
+            }
+            let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
+            let principal = sessions.check_password(&user, &password.0).await?;
+            sessions.open(store, Some(principal))?
+        }
+        (None, Some(_), None) => return fail(ErrorKind::Unauthenticated, "a user is given, and no password"),
+        (None, None, _) => {
+            let Some(principal) = sessions.anonymous() else {
+                return fail(ErrorKind::Unauthenticated, "this gateway lets nobody in without a login");
+            };
+            let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
+            sessions.open(store, Some(principal))?
+        }
+    };
+    let (token, expires_ms) = sessions.token(&session);
+    let reply = wire::OpenSessionReply {
+        token: Some(Secret(token)),
+        expires_ms: Some(expires_ms),
+        user: session.principal().ok().map(|principal| principal.user.to_string()),
+        store: Some(store_info(&session.store)),
+        version: Some(wire::ProtocolVersion::V1),
+        limits: Some(limits(context)),
+    };
+    context.attach(Some(session));
+    Ok(reply)
+}
+
+pub async fn close_session(
+    context: &Context,
+    request: wire::CloseSessionRequest,
+) -> Result<wire::CloseSessionReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let closed = caller.session.close_files().await;
+    context.shared.sessions.end(caller.session.id);
+    if context.attached().is_some_and(|own| own.id == caller.session.id) {
+        context.attach(None);
+    }
+    closed.map(|()| wire::CloseSessionReply {})
+}
+
+pub async fn get_file_info(
+    context: &Context,
+    request: wire::GetFileInfoRequest,
+) -> Result<wire::GetFileInfoReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let status = caller.fs().stat(&caller.who, &path(request.path)?).await?;
+    Ok(wire::GetFileInfoReply { info: Some(info(status)) })
+}
+
+fn info(status: FileStatus) -> wire::FileInfo {
+    wire::FileInfo {
+        file_type: Some(match status.file_type {
+            FileType::File => wire::FileType::File,
+            FileType::Directory => wire::FileType::Directory,
+        }),
+        path: Some(status.path),
+        length: Some(signed(status.length)),
+        block_size: Some(signed(status.block_size)),
+        replication: Some(i16::try_from(status.replication).unwrap_or(i16::MAX)),
+        modified_ms: Some(status.modified_ms),
+        accessed_ms: Some(status.accessed_ms),
+        permission: i32::try_from(status.permission).ok(),
+        owner: Some(status.owner),
+        group: Some(status.group),
+    }
+}
+
+pub async fn list_directory(
+    context: &Context,
+    request: wire::ListDirectoryRequest,
+    allowed_bytes: usize,
+) -> Result<wire::ListDirectoryReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let handles = &caller.session.handles;
+    let most = context.shared.limits.list_page;
+    let most = match request.max_entries {
+        Some(asked) => usize::try_from(unsigned(asked.into(), "max_entries")?).unwrap_or(most).clamp(1, most),
+        None => most,
+    };
+    let listing = match request.cursor {
+        None => {
+            handles.check_room()?;
+            let entries = caller.fs().list(&caller.who, &path(request.path)?);
+            Arc::new(tokio::sync::Mutex::new(Listing { entries, held: None }))
+        }
+        Some(cursor) => match handles.get(cursor)? {
+            Handle::Listing(listing) => listing,
+            Handle::File(_) => return fail(ErrorKind::InvalidArgument, "the cursor is a file's handle"),
+        },
+    };
+    let page = next_page(&mut *listing.lock().await, most, allowed_bytes.min(PAGE_BYTES)).await;
+    let (entries, more) = match page {
+        Ok((entries, more)) => (entries, more),
+        Err(error) => {
+            request.cursor.map(|cursor| handles.remove(cursor));
+            return Err(error);
+        }
+    };
+    let cursor = match (request.cursor, more) {
+        (None, true) => Some(handles.add(Handle::Listing(listing))?),
+        (Some(cursor), true) => Some(cursor),
+        (Some(cursor), false) => handles.remove(cursor).map(|_| None)?,
+        (None, false) => None,
+    };
+    Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
+}
+
+/// The next entries, and whether there are more. One entry at least, however
+/// little memory there is.
+async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(Vec<wire::FileInfo>, bool)> {
+    let mut entries = Vec::new();
+    let mut used = 0;
+    loop {
+        let next = match listing.held.take() {
+            Some(held) => Some(Ok(held)),
+            None => listing.entries.next().await,
+        };
+        let Some(status) = next.transpose()? else { return Ok((entries, false)) };
+        used += INFO_BYTES + status.path.len() + status.owner.len() + status.group.len();
+        if entries.len() == most || used > bytes && !entries.is_empty() {
+            listing.held = Some(status);
+            return Ok((entries, true));
+        }
+        entries.push(info(status));
+    }
+}
+
+pub async fn get_block_locations(
+    context: &Context,
+    request: wire::GetBlockLocationsRequest,
+) -> Result<wire::GetBlockLocationsReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let path = path(request.path)?;
+    let start = unsigned(request.offset.unwrap_or(0), "offset")?;
+    let end = match request.length {
+        Some(length) => start.saturating_add(unsigned(length, "length")?),
+        // HDFS counts in i64.
+        None => i64::MAX as u64,
+    };
+    let found = caller.fs().block_locations(&caller.who, &path, start..end).await?;
+    if found.len() > MAX_BLOCKS {
+        let message = format!("the range has {} blocks; ask for {MAX_BLOCKS} at most", found.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("locate", &path));
+    }
+    let blocks = found.into_iter().map(|block| wire::BlockLocation {
+        offset: Some(signed(block.offset)),
+        length: Some(signed(block.length)),
+        hosts: Some(block.hosts),
+        addresses: Some(block.addresses),
+        corrupt: Some(block.corrupt),
+    });
+    Ok(wire::GetBlockLocationsReply { blocks: Some(blocks.collect()) })
+}
+
+pub async fn get_checksum(
+    context: &Context,
+    request: wire::GetChecksumRequest,
+) -> Result<wire::GetChecksumReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let checksum = caller.fs().checksum(&caller.who, &path(request.path)?).await?;
+    Ok(wire::GetChecksumReply { algorithm: Some(checksum.algorithm), value: Some(checksum.value.into()) })
+}
+
+pub async fn get_store_status(
+    context: &Context,
+    request: wire::GetStoreStatusRequest,
+) -> Result<wire::GetStoreStatusReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let status = caller.fs().status(&caller.who).await?;
+    Ok(wire::GetStoreStatusReply {
+        store: Some(store_info(&caller.session.store)),
+        capacity: Some(signed(status.capacity)),
+        used: Some(signed(status.used)),
+        remaining: Some(signed(status.remaining)),
+    })
+}
+
+pub async fn open_file(context: &Context, request: wire::OpenFileRequest) -> Result<wire::OpenFileReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let path = path(request.path)?;
+    caller.session.handles.check_room()?;
+    let reader = caller.fs().open(&caller.who, &path).await?;
+    let length = signed(reader.length());
+    let handle = caller.session.handles.add(Handle::File(Arc::new(OpenFile::reader(path, reader))))?;
+    Ok(wire::OpenFileReply { handle: Some(handle), length: Some(length) })
+}
+
+pub async fn read_range(
+    context: &Context,
+    request: wire::ReadRangeRequest,
+    allowed_bytes: usize,
+) -> Result<wire::ReadRangeReply> {
+    let caller = Caller::new(context, &request.session)?;
+    let file = caller.session.handles.file(required(request.handle, "handle")?)?;
+    let offset = unsigned(required(request.offset, "offset")?, "offset")?;
+    let length = unsigned(required(request.length, "length")?.into(), "length")?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_CHUNK_BYTES).min(allowed_bytes);
+    let reader = file.current_reader(caller.fs(), &caller.who).await?;
+    let data = reader.read_at(offset, length).await.map_err(|e| e.at("read", &file.path))?;
+    Ok(wire::ReadRangeReply { data: Some(data) })
+}

@@ -1,0 +1,231 @@
+//! A gateway in this process, and clients that send it whatever a test wants.
+#![allow(dead_code, missing_docs)] // each test binary uses its part
+
+use bytes::Bytes;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_gateway::{Access, Config, ConfiguredStore, Gateway, Limits};
+use strait_store::{FileSystem, MemoryStore, Principal};
+use strait_wire::*;
+use tokio::sync::oneshot;
+
+/// The wire of tests that aren't about wires.
+pub const FRAMED: Wire = Wire { protocol: Protocol::Binary, framed: true };
+pub const UNFRAMED: Wire = Wire { protocol: Protocol::Binary, framed: false };
+
+/// A served gateway; stops when dropped.
+pub struct Served {
+    pub address: SocketAddr,
+    pub store: Arc<dyn FileSystem>,
+    runtime: Option<tokio::runtime::Runtime>,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<tokio::task::JoinHandle<()>>,
+}
+
+pub fn config(store: Arc<dyn FileSystem>) -> Config {
+    Config {
+        stores: vec![ConfiguredStore { name: "main".into(), uri: "memory:///".into(), fs: store }],
+        access: Access { passwords: None, anonymous: Some(Principal::new("tester")) },
+        local_root: None,
+        token_key: [7; 32],
+        limits: Limits::default(),
+    }
+}
+
+/// Serves a fresh store in memory.
+pub fn serve() -> Served {
+    serve_with(|_| {})
+}
+
+/// Serves a fresh store in memory, with a changed configuration.
+pub fn serve_with(change: impl FnOnce(&mut Config)) -> Served {
+    serve_store(Arc::new(MemoryStore::new("tester")), change)
+}
+
+pub fn serve_store(store: Arc<dyn FileSystem>, change: impl FnOnce(&mut Config)) -> Served {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut config = config(store.clone());
+    change(&mut config);
+    let gateway = runtime.block_on(Gateway::bind("127.0.0.1:0".parse().unwrap(), config)).unwrap();
+    let address = gateway.local_addr();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = runtime.spawn(gateway.serve(async { drop(stopped.await) }));
+    Served { address, store, runtime: Some(runtime), stop: Some(stop), served: Some(served) }
+}
+
+impl Served {
+    pub fn client(&self) -> Client {
+        self.client_on(FRAMED)
+    }
+
+    pub fn client_on(&self, wire: Wire) -> Client {
+        Client::connect(self.address, wire)
+    }
+
+    /// A client with a session of DfsV2.
+    pub fn session(&self) -> Client {
+        let mut client = self.client();
+        client.token = client.v2::<methods::OpenSession>(OpenSessionRequest::default()).unwrap().token;
+        client
+    }
+
+    /// Shuts down and waits for it.
+    pub fn shut_down(&mut self) {
+        drop(self.stop.take());
+        if let (Some(runtime), Some(served)) = (&self.runtime, self.served.take()) {
+            runtime
+                .block_on(async { tokio::time::timeout(Duration::from_secs(30), served).await })
+                .unwrap()
+                .unwrap();
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A blocking client.
+pub struct Client {
+    pub stream: TcpStream,
+    pub wire: Wire,
+    pub token: Option<Secret>,
+    sequence: i32,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr, wire: Wire) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, wire, token: None, sequence: 0 }
+    }
+
+    /// Sends a call without waiting for its answer.
+    pub fn send<M: Method>(&mut self, args: &M::Args) {
+        self.sequence += 1;
+        self.stream.write_all(&M::call(self.wire, self.sequence, args).to_bytes()).unwrap();
+    }
+
+    /// Waits for the next answer.
+    pub fn receive<M: Method>(&mut self) -> Reply<M> {
+        let message = self.message().expect("an answer");
+        M::decode_reply(self.wire.protocol, message).unwrap().1
+    }
+
+    pub fn call<M: Method>(&mut self, args: M::Args) -> Reply<M> {
+        self.send::<M>(&args);
+        self.receive::<M>()
+    }
+
+    /// Calls a method of DfsV2.
+    pub fn v2<M>(&mut self, request: impl Into<M::Args>) -> Result<M::Success, DfsError>
+    where
+        M: Method<Exception = DfsError> + std::fmt::Debug,
+        M::Success: std::fmt::Debug,
+    {
+        match self.call::<M>(request.into()) {
+            Reply::Success(success) => Ok(success),
+            Reply::Exception(error) => Err(error),
+            Reply::Application(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Calls a method of the 2009 service.
+    pub fn old<M>(&mut self, args: M::Args) -> Result<M::Success, String>
+    where
+        M: Method<Exception = DfsServiceIOException> + std::fmt::Debug,
+    {
+        match self.call::<M>(args) {
+            Reply::Success(success) => Ok(success),
+            Reply::Exception(error) => Err(error.message.unwrap()),
+            Reply::Application(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// The next message's bytes; none when the server has ended the
+    /// connection.
+    pub fn message(&mut self) -> Option<Bytes> {
+        let mut buffer = Vec::new();
+        let mut scanner = Scanner::new(self.wire, 64 << 20);
+        loop {
+            if !buffer.is_empty()
+                && let Scan::Complete { start, end } = scanner.scan(&buffer).unwrap()
+            {
+                assert_eq!(end, buffer.len());
+                return Some(Bytes::from(buffer).slice(start..));
+            }
+            // Byte-exact, so that the next answer isn't eaten: ask for what is missing.
+            let missing = match scanner.scan(&buffer) {
+                Ok(Scan::NeedMore(needed)) if !buffer.is_empty() => needed - buffer.len(),
+                _ => 1,
+            };
+            let mut piece = vec![0; missing];
+            match self.stream.read_exact(&mut piece) {
+                Ok(()) => buffer.extend(piece),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Whether the server has ended the connection (waits for it).
+    pub fn is_closed(&mut self) -> bool {
+        let mut byte = [0];
+        matches!(self.stream.read(&mut byte), Ok(0))
+            || matches!(self.stream.read(&mut byte), Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+}
+
+/// The kind of a typed error.
+pub fn kind<T: std::fmt::Debug>(result: Result<T, DfsError>) -> String {
+    result.unwrap_err().kind.unwrap()
+}
+
+/// Creates a file through DfsV2 and gives its open handle.
+pub fn create(client: &mut Client, path: &str) -> i64 {
+    let request = CreateFileRequest { path: Some(path.into()), ..Default::default() };
+    client.v2::<methods::CreateFile>(request).unwrap().handle.unwrap()
+}
+
+pub fn append(client: &mut Client, handle: i64, at: i64, data: &[u8]) -> Result<AppendDataReply, DfsError> {
+    client.v2::<methods::AppendData>(AppendDataRequest {
+        handle: Some(handle),
+        expected_offset: Some(at),
+        data: Some(Bytes::copy_from_slice(data)),
+        ..Default::default()
+    })
+}
+
+pub fn close(client: &mut Client, handle: i64) -> Result<CloseFileReply, DfsError> {
+    client.v2::<methods::CloseFile>(CloseFileRequest { handle: Some(handle), ..Default::default() })
+}
+
+/// Writes a whole file.
+pub fn put(client: &mut Client, path: &str, data: &[u8]) {
+    let handle = create(client, path);
+    let mut at = 0;
+    for piece in data.chunks(4 << 20) {
+        at = append(client, handle, at, piece).unwrap().position.unwrap();
+    }
+    close(client, handle).unwrap();
+}
+
+pub fn open(client: &mut Client, path: &str) -> Result<OpenFileReply, DfsError> {
+    client.v2::<methods::OpenFile>(OpenFileRequest { path: Some(path.into()), ..Default::default() })
+}
+
+pub fn read(client: &mut Client, handle: i64, offset: i64, length: i32) -> Result<Bytes, DfsError> {
+    let request = ReadRangeRequest {
+        handle: Some(handle),
+        offset: Some(offset),
+        length: Some(length),
+        ..Default::default()
+    };
+    client.v2::<methods::ReadRange>(request).map(|reply| reply.data.unwrap())
+}
