@@ -9,7 +9,7 @@ use crate::dispatch::Context;
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::random::random;
-use crate::session::Session;
+use crate::session::{Identity, Session};
 use futures::StreamExt;
 use std::sync::Arc;
 use strait_store::{
@@ -40,7 +40,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
         .and_then(|uri| sessions.store(uri))
         .and_then(|store| {
             let number = i64::from_be_bytes(random()) & i64::MAX | 1;
-            sessions.open_numbered(number, store, sessions.anonymous())
+            sessions.open_numbered(number, store, sessions.stranger())
         });
     match opened {
         Ok(session) => {
@@ -85,7 +85,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let password = args.password.unwrap_or_default();
     match sessions.check_password(user, &password.0).await {
         Ok(principal) => {
-            session.set_principal(Some(principal));
+            session.set_identity(Identity::User(principal));
             Ok(true)
         }
         Err(_) => {
@@ -97,7 +97,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
 
 pub fn logout(context: &Context, args: ClientArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
-    session.set_principal(context.shared.sessions.anonymous());
+    session.set_identity(context.shared.sessions.stranger());
     Ok(true)
 }
 

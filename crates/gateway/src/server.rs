@@ -13,8 +13,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// How often sessions are looked through for those that have idled out.
+/// How often sessions are looked through for those that have idled out, at
+/// most; more often where they may linger for a shorter time.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that being out of descriptors isn't a busy
 /// loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -71,7 +73,8 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         let room = Arc::new(Semaphore::new(shared.limits.connections));
         let mut connections = JoinSet::new();
-        let mut sweep = tokio::time::interval(SWEEP_PERIOD);
+        let mut sweep =
+            tokio::time::interval(SWEEP_PERIOD.min(shared.limits.session_linger).max(MIN_SWEEP_PERIOD));
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {

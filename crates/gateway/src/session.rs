@@ -18,6 +18,17 @@ pub fn now_ms() -> i64 {
     since.as_millis() as i64
 }
 
+/// Who a session is.
+#[derive(Clone)]
+pub enum Identity {
+    /// Nobody yet: a login is needed.
+    Nobody,
+    /// Whoever comes without a login, where the operator allows that.
+    Anonymous(Principal),
+    /// A user who logged in.
+    User(Principal),
+}
+
 /// One client's session.
 pub struct Session {
     /// Its number; in a token for DfsV2.
@@ -28,7 +39,7 @@ pub struct Session {
     pub handles: Handles,
     /// What it did, for retries.
     pub mutations: Mutations,
-    principal: Mutex<Option<Principal>>,
+    identity: Mutex<Identity>,
     /// Connections attached; when the last is lost the session lingers.
     connections: AtomicUsize,
     last_used_ms: AtomicI64,
@@ -40,13 +51,20 @@ impl Session {
     /// # Errors
     /// Unauthenticated if nobody is logged in.
     pub fn principal(&self) -> Result<Principal> {
-        let principal = self.principal.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        principal.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "log in first"))
+        match self.identity() {
+            Identity::Nobody => fail(ErrorKind::Unauthenticated, "log in first"),
+            Identity::Anonymous(principal) | Identity::User(principal) => Ok(principal),
+        }
     }
 
-    /// Logs in, or out with none.
-    pub fn set_principal(&self, principal: Option<Principal>) {
-        *self.principal.lock().unwrap_or_else(PoisonError::into_inner) = principal;
+    /// Who it is.
+    pub fn identity(&self) -> Identity {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs in, or out.
+    pub fn set_identity(&self, identity: Identity) {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
     }
 
     /// A connection uses it from now on.
@@ -144,9 +162,9 @@ impl Sessions {
         self.access.passwords.is_some()
     }
 
-    /// As whom somebody acts that hasn't logged in.
-    pub fn anonymous(&self) -> Option<Principal> {
-        self.access.anonymous.clone()
+    /// Who somebody is that hasn't logged in.
+    pub fn stranger(&self) -> Identity {
+        self.access.anonymous.clone().map_or(Identity::Nobody, Identity::Anonymous)
     }
 
     /// Checks a password, a few at a time for all clients together.
@@ -177,8 +195,8 @@ impl Sessions {
     ///
     /// # Errors
     /// Busy if there are too many.
-    pub fn open(&self, store: ConfiguredStore, principal: Option<Principal>) -> Result<Arc<Session>> {
-        self.open_with_id(u128::from_be_bytes(random()), store, principal)
+    pub fn open(&self, store: ConfiguredStore, identity: Identity) -> Result<Arc<Session>> {
+        self.open_with_id(u128::from_be_bytes(random()), store, identity)
     }
 
     /// Opens a session of the 2009 service, whose handles are an i64.
@@ -186,17 +204,12 @@ impl Sessions {
         &self,
         number: i64,
         store: ConfiguredStore,
-        principal: Option<Principal>,
+        identity: Identity,
     ) -> Result<Arc<Session>> {
-        self.open_with_id(u128::from(number.unsigned_abs()), store, principal)
+        self.open_with_id(u128::from(number.unsigned_abs()), store, identity)
     }
 
-    fn open_with_id(
-        &self,
-        id: u128,
-        store: ConfiguredStore,
-        principal: Option<Principal>,
-    ) -> Result<Arc<Session>> {
+    fn open_with_id(&self, id: u128, store: ConfiguredStore, identity: Identity) -> Result<Arc<Session>> {
         let mut by_id = self.lock();
         if let Some(session) = by_id.get(&id) {
             return Ok(session.clone());
@@ -209,7 +222,7 @@ impl Sessions {
             store,
             handles: Handles::new(self.limits.handles_per_session),
             mutations: Mutations::new(self.limits.remembered_mutations),
-            principal: Mutex::new(principal),
+            identity: Mutex::new(identity),
             connections: AtomicUsize::new(0),
             last_used_ms: AtomicI64::new(now_ms()),
         });
@@ -220,14 +233,11 @@ impl Sessions {
     /// The token that stands for a session, and when it expires.
     pub fn token(&self, session: &Session) -> (String, i64) {
         let expires_ms = now_ms().saturating_add(self.limits.token_lifetime.as_millis() as i64);
-        let user = session.principal().ok().map(|principal| principal.user.to_string());
-        let anonymous = self.anonymous().map(|principal| principal.user.to_string());
-        let claims = Claims {
-            session: session.id,
-            expires_ms,
-            store: session.store.name.clone(),
-            user: user.filter(|user| Some(user) != anonymous.as_ref()),
+        let user = match session.identity() {
+            Identity::User(principal) => Some(principal.user.to_string()),
+            Identity::Anonymous(_) | Identity::Nobody => None,
         };
+        let claims = Claims { session: session.id, expires_ms, store: session.store.name.clone(), user };
         (self.signer.sign(&claims), expires_ms)
     }
 
@@ -247,11 +257,11 @@ impl Sessions {
             session.touch();
             return Ok(session.clone());
         }
-        let principal = match &claims.user {
-            Some(user) => Some(Principal::new(user)),
-            None => self.anonymous(),
+        let identity = match &claims.user {
+            Some(user) => Identity::User(Principal::new(user)),
+            None => self.stranger(),
         };
-        self.open_with_id(claims.session, self.store(&claims.store)?, principal)
+        self.open_with_id(claims.session, self.store(&claims.store)?, identity)
     }
 
     /// The session with this number, which it is used by.

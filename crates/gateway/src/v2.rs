@@ -5,7 +5,7 @@ use crate::config::ConfiguredStore;
 use crate::dispatch::{Context, PAGE_BYTES};
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, Listing, OpenFile};
-use crate::session::Session;
+use crate::session::{Identity, Session};
 use futures::StreamExt;
 use std::sync::Arc;
 use strait_store::{
@@ -102,15 +102,16 @@ pub async fn open_session(
             }
             let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
             let principal = sessions.check_password(&user, &password.0).await?;
-            sessions.open(store, Some(principal))?
+            sessions.open(store, Identity::User(principal))?
         }
         (None, Some(_), None) => return fail(ErrorKind::Unauthenticated, "a user is given, and no password"),
         (None, None, _) => {
-            let Some(principal) = sessions.anonymous() else {
+            let stranger = sessions.stranger();
+            if matches!(stranger, Identity::Nobody) {
                 return fail(ErrorKind::Unauthenticated, "this gateway lets nobody in without a login");
-            };
+            }
             let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
-            sessions.open(store, Some(principal))?
+            sessions.open(store, stranger)?
         }
     };
     let (token, expires_ms) = sessions.token(&session);

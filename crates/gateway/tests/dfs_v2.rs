@@ -11,7 +11,7 @@ fn a_file_comes_back_byte_for_byte_on_every_wire() {
         let mut client = served.client_on(wire);
         client.v2::<methods::OpenSession>(OpenSessionRequest::default()).unwrap();
         let path = format!("/dir{index}/file");
-        let data: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..5_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
         put(&mut client, &path, &data);
         let opened = open(&mut client, &path).unwrap();
         assert_eq!(opened.length, Some(5_000_000));

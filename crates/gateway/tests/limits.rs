@@ -1,0 +1,175 @@
+//! Each limit holds, and says so.
+
+mod common;
+use common::*;
+use std::io::Write;
+use std::time::{Duration, Instant};
+use strait_gateway::PasswordFile;
+use strait_wire::*;
+
+#[test]
+fn connections_over_the_limit_are_ended_and_places_come_free_again() {
+    let served = serve_with(|config| config.limits.connections = 3);
+    let mut held: Vec<Client> = (0..3).map(|_| served.session()).collect();
+    let mut fourth = served.client();
+    assert!(fourth.is_closed());
+    held[0].v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    drop(held.pop());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut client = served.client();
+        client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
+        if client.message().is_some() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "no place came free");
+    }
+}
+
+#[test]
+fn handles_over_the_limit_are_refused_until_one_is_closed() {
+    let served = serve_with(|config| config.limits.handles_per_session = 2);
+    let mut client = served.session();
+    put(&mut client, "/f", b"x");
+    let first = open(&mut client, "/f").unwrap().handle.unwrap();
+    open(&mut client, "/f").unwrap();
+    let error = open(&mut client, "/f").unwrap_err();
+    assert_eq!((error.kind.as_deref(), error.retry_safe), (Some("Busy"), Some(true)));
+    close(&mut client, first).unwrap();
+    open(&mut client, "/f").unwrap();
+}
+
+#[test]
+fn a_session_that_idles_out_is_gone_and_its_token_opens_a_new_one() {
+    let served = serve_with(|config| config.limits.session_linger = Duration::from_millis(50));
+    let mut client = served.session();
+    put(&mut client, "/f", b"x");
+    let handle = open(&mut client, "/f").unwrap().handle.unwrap();
+    let token = client.token.take();
+    drop(client);
+    let mut other = served.client();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
+        other.v2::<methods::OpenSession>(request).unwrap();
+        if read(&mut other, handle, 0, 1).is_err() {
+            break;
+        }
+        // It was still there; let go of it, so that it can idle out.
+        other = served.client();
+        assert!(Instant::now() < deadline, "the session outlives its limit");
+    }
+}
+
+#[test]
+fn a_wrong_token_and_a_foreign_store_are_refused() {
+    let served = serve();
+    let mut client = served.client();
+    for token in ["", "s1.00", "s1.zz", "nonsense"] {
+        let request = OpenSessionRequest { token: Some(Secret(token.into())), ..Default::default() };
+        assert_eq!(kind(client.v2::<methods::OpenSession>(request)), "Unauthenticated");
+    }
+    for store in ["file:///etc", "hdfs://elsewhere:8020", "mainx"] {
+        let request = OpenSessionRequest { store: Some(store.into()), ..Default::default() };
+        assert_eq!(kind(client.v2::<methods::OpenSession>(request)), "NotFound", "{store}");
+    }
+    assert_eq!(kind(open(&mut client, "/")), "Unauthenticated", "no session");
+}
+
+#[test]
+fn only_the_right_password_opens_a_session_where_nobody_is_anonymous() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("passwd");
+    PasswordFile::set(&file, "alice", "right").unwrap();
+    let served = serve_with(|config| {
+        config.access.passwords = Some(PasswordFile::load(&file).unwrap());
+        config.access.anonymous = None;
+    });
+    let mut client = served.client();
+    let login = |user: Option<&str>, password: Option<&str>| OpenSessionRequest {
+        user: user.map(str::to_owned),
+        password: password.map(|password| Secret(password.to_owned())),
+        ..Default::default()
+    };
+    for wrong in [login(None, None), login(Some("alice"), None), login(Some("alice"), Some("wrong"))] {
+        assert_eq!(kind(client.v2::<methods::OpenSession>(wrong)), "Unauthenticated");
+    }
+    assert_eq!(kind(client.v2::<methods::OpenSession>(login(Some("bob"), Some("right")))), "Unauthenticated");
+    let opened = client.v2::<methods::OpenSession>(login(Some("alice"), Some("right"))).unwrap();
+    assert_eq!(opened.user.as_deref(), Some("alice"));
+    // The token stands for the login on another connection.
+    let mut other = served.client();
+    let reply =
+        other.v2::<methods::OpenSession>(OpenSessionRequest { token: opened.token, ..Default::default() });
+    assert_eq!(reply.unwrap().user.as_deref(), Some("alice"));
+}
+
+#[test]
+fn clients_that_never_read_leave_the_others_served() {
+    let served = serve_with(|config| config.limits.buffered_bytes = 8 << 20);
+    let mut writer = served.session();
+    put(&mut writer, "/f", &vec![5; 4 << 20]);
+    // Each asks for far more than the budget, and takes nothing.
+    let _greedy: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = served.session();
+            let handle = open(&mut client, "/f").unwrap().handle;
+            let request =
+                ReadRangeRequest { handle, offset: Some(0), length: Some(4 << 20), ..Default::default() };
+            for _ in 0..20 {
+                client.send::<methods::ReadRange>(&request.clone().into());
+            }
+            client
+        })
+        .collect();
+    let mut client = served.session();
+    let handle = open(&mut client, "/f").unwrap().handle.unwrap();
+    let mut length = 0;
+    while length < 4 << 20 {
+        let piece = read(&mut client, handle, length as i64, 4 << 20).unwrap();
+        assert!(!piece.is_empty(), "short is allowed, empty would mean the end");
+        length += piece.len();
+    }
+}
+
+#[test]
+fn a_client_stalled_in_mid_request_is_cut() {
+    let served = serve_with(|config| config.limits.stall = Duration::from_millis(200));
+    let mut client = served.client();
+    client.stream.write_all(&[0, 0, 1]).unwrap();
+    assert!(client.is_closed());
+    let mut idle = served.client();
+    std::thread::sleep(Duration::from_millis(700));
+    idle.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+}
+
+#[test]
+fn shutting_down_ends_requests_in_flight_well_and_closes_files() {
+    let mut served = serve();
+    let mut client = served.session();
+    let handle = create(&mut client, "/f");
+    for index in 0..50 {
+        let request = AppendDataRequest {
+            handle: Some(handle),
+            expected_offset: Some(index * 10_000),
+            data: Some(bytes::Bytes::from(vec![1; 10_000])),
+            ..Default::default()
+        };
+        client.send::<methods::AppendData>(&request.into());
+    }
+    let Reply::Success(_) = client.receive::<methods::AppendData>() else { panic!("no success") };
+    served.shut_down();
+    let mut answered = 1;
+    while let Some(message) = client.message() {
+        let (_, reply) = methods::AppendData::decode_reply(Protocol::Binary, message).unwrap();
+        assert!(matches!(reply, Reply::Success(_)));
+        answered += 1;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let who = strait_store::Principal::new("tester");
+    let path = strait_store::StorePath::parse("/f").unwrap();
+    let status = runtime.block_on(served.store.stat(&who, &path)).unwrap();
+    assert!(status.length >= answered * 10_000, "{} answered, {} bytes", answered, status.length);
+    assert!(std::net::TcpStream::connect(served.address).is_err());
+}
