@@ -14,6 +14,7 @@ mod hdfs;
 mod http;
 mod port;
 mod process;
+pub mod thrift;
 mod wait;
 
 pub use failure::{Failure, Result};
