@@ -1,0 +1,93 @@
+//! What suites start and read on this machine.
+
+use crate::Result;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use strait_testkit::thrift::Client;
+use strait_testkit::{Process, free_port};
+use strait_wire::{Protocol, Wire};
+
+/// The wire that suites use where wires aren't the question.
+pub const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
+
+/// The `strait` command, built beside this program.
+pub fn strait() -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("strait");
+    if path.exists() { Ok(path) } else { Err(format!("{} isn't built", path.display()).into()) }
+}
+
+/// A running gateway, ended when dropped.
+pub struct Gateway {
+    process: Process,
+    /// Where it listens.
+    pub address: SocketAddr,
+    _logs: tempfile::TempDir,
+}
+
+impl Gateway {
+    /// `strait serve --store STORE` on a free port.
+    pub fn start(store: &str) -> Result<Self> {
+        let logs = tempfile::tempdir()?;
+        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let mut command = Command::new(strait()?);
+        command.args(["serve", "--listen", &address.to_string(), "--store", store]);
+        let mut process = Process::spawn("strait", command, logs.path())?;
+        process.wait_ready(Duration::from_secs(30), || TcpStream::connect(address).is_ok())?;
+        Ok(Self { process, address, _logs: logs })
+    }
+
+    /// A client with a session.
+    pub fn client(&self) -> Client {
+        let mut client = Client::connect(self.address, WIRE);
+        client.open_session();
+        client
+    }
+
+    /// Resident memory, in MiB; and the most it has been.
+    pub fn resident_mib(&self) -> Result<(f64, f64)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+            line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_default()
+                / 1024.0
+        };
+        Ok((field("VmRSS:"), field("VmHWM:")))
+    }
+}
+
+/// Seconds that a command takes as a whole process, output thrown away.
+pub fn seconds(command: &mut Command) -> Result<f64> {
+    let start = Instant::now();
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit()).status()?;
+    let took = start.elapsed().as_secs_f64();
+    if status.success() { Ok(took) } else { Err(format!("{command:?} failed: {status}").into()) }
+}
+
+/// A size in MiB from the environment, or the default: suites fit 2 cores and
+/// 10 GB of disk by themselves.
+pub fn size_mib(name: &str, default: usize) -> Result<usize> {
+    match std::env::var(name) {
+        Ok(text) => text.parse().map_err(|_| format!("{name} isn't a number of MiB: {text:?}").into()),
+        Err(_) => Ok(default),
+    }
+}
+
+/// A file of `mib` MiB that doesn't compress to nothing.
+pub fn make_file(path: &Path, mib: usize) -> Result<()> {
+    use std::io::Write;
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut block = vec![0u8; 1 << 20];
+    for _ in 0..mib {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        file.write_all(&block)?;
+    }
+    Ok(file.flush()?)
+}

@@ -1,0 +1,63 @@
+//! `make bench SUITE=…`: one suite a table or figure, each measured in pairs
+//! with its peer or its bare limit in the same run, A B A B …, since machines
+//! drift and only ratios can be trusted.
+//!
+//! Prints a table and writes `bench/results/SUITE.json` and `.svg`. A benchmark
+//! is never an assertion: it exits non-zero only if it couldn't measure.
+
+mod host;
+mod pairs;
+mod report;
+mod suites;
+
+use std::process::ExitCode;
+
+/// What a suite can fail with: a line for people.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// A suite: its name, what it answers, and how it is run.
+struct Suite {
+    name: &'static str,
+    question: &'static str,
+    run: fn() -> Result<Vec<report::Row>>,
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "cli-start",
+        question: "How long does `strait ls` through a gateway take, above /bin/true?",
+        run: suites::cli_start::run,
+    },
+    Suite {
+        name: "crowd",
+        question: "What do idle, greedy and busy clients cost the gateway?",
+        run: suites::crowd::run,
+    },
+    Suite {
+        name: "python-get",
+        question: "How fast does Python read a large HDFS file through the gateway, beside FsShell -get?",
+        run: suites::python_get::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let unknown = asked.iter().find(|name| !SUITES.iter().any(|suite| suite.name == *name));
+    if let Some(name) = unknown {
+        eprintln!("bench: no suite {name:?}; there are:");
+        for suite in SUITES {
+            eprintln!("  {:<12} {}", suite.name, suite.question);
+        }
+        return ExitCode::from(2);
+    }
+    let mut failed = false;
+    for suite in SUITES.iter().filter(|suite| asked.is_empty() || asked.iter().any(|name| name == suite.name))
+    {
+        println!("{}: {}", suite.name, suite.question);
+        if let Err(error) = (suite.run)().and_then(|rows| report::write(suite.name, suite.question, &rows)) {
+            eprintln!("bench: {}: {error}", suite.name);
+            failed = true;
+        }
+    }
+    ExitCode::from(u8::from(failed))
+}

@@ -1,0 +1,5 @@
+//! The suites, a module each.
+
+pub mod cli_start;
+pub mod crowd;
+pub mod python_get;

@@ -1,0 +1,149 @@
+//! A gateway among many clients: 1,000 that are idle, 20 that read a large
+//! file each, 200 that ask for 4 MiB again and again and never take it.
+
+use crate::Result;
+use crate::host::{Gateway, make_file, size_mib};
+use crate::pairs::{Sample, interleave};
+use crate::report::{Better, Row};
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+use strait_testkit::thrift::Client;
+use strait_wire::{OpenFileRequest, ReadRangeReply, ReadRangeRequest, Reply, methods};
+
+const CHUNK: i32 = 4 << 20;
+const IDLE: usize = 1_000;
+const READERS: usize = 20;
+const GREEDY: usize = 200;
+/// Memory that the gateway may take, MiB.
+const BOUND_MIB: f64 = 256.0;
+/// Requests a reader keeps in flight, as the clients do.
+const IN_FLIGHT: usize = 4;
+const RUNS: usize = 9;
+/// Calls of the busy client a run.
+const CALLS: usize = 5_000;
+
+pub fn run() -> Result<Vec<Row>> {
+    raise_descriptor_limit();
+    let mib = size_mib("STRAIT_BENCH_MIB", 1_024)?;
+    let dir = tempfile::tempdir()?;
+    make_file(&dir.path().join("large"), mib)?;
+    let store = format!("file://{}", dir.path().display());
+    Ok(vec![idle(&store)?, readers(&store, mib)?, greedy(&store)?])
+}
+
+/// Descriptors for a thousand connections.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn open(client: &mut Client) -> Result<Option<i64>> {
+    let request = OpenFileRequest { path: Some("/large".into()), ..Default::default() };
+    Ok(client.v2::<methods::OpenFile>(request).map_err(|e| format!("{e:?}"))?.handle)
+}
+
+fn ask(client: &mut Client, handle: Option<i64>, offset: usize, length: i32) {
+    let request =
+        ReadRangeRequest { handle, offset: Some(offset as i64), length: Some(length), ..Default::default() };
+    client.send::<methods::ReadRange>(&request.into());
+}
+
+fn take(client: &mut Client) -> Result<Bytes> {
+    match client.receive::<methods::ReadRange>() {
+        Reply::Success(ReadRangeReply { data: Some(data) }) => Ok(data),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// Calls a second of one busy client, beside idle connections and without.
+fn idle(store: &str) -> Result<Row> {
+    let gateway = Gateway::start(store)?;
+    let crowded = Gateway::start(store)?;
+    let _idle: Vec<Client> = (0..IDLE).map(|_| crowded.client()).collect();
+    let rate = |gateway: &Gateway| -> Result<f64> {
+        let mut client = gateway.client();
+        let handle = open(&mut client)?;
+        let start = Instant::now();
+        for call in 0..CALLS {
+            ask(&mut client, handle, call * 4096, 4096);
+            take(&mut client)?;
+        }
+        Ok(CALLS as f64 / start.elapsed().as_secs_f64())
+    };
+    let pair = interleave(RUNS, || rate(&crowded), || rate(&gateway))?;
+    Ok(Row::of_pair(
+        format!("4 KiB reads beside {IDLE} idle clients"),
+        "calls/s",
+        Better::Higher,
+        RUNS,
+        &pair,
+    ))
+}
+
+/// The most memory while many read a large file each.
+fn readers(store: &str, mib: usize) -> Result<Row> {
+    let gateway = Gateway::start(store)?;
+    let read = || -> std::result::Result<(), String> {
+        let mut client = gateway.client();
+        let handle = open(&mut client).map_err(|e| e.to_string())?;
+        let (mut asked, mut done) = (0, 0);
+        let total = mib << 20;
+        let mut pending = std::collections::VecDeque::new();
+        while done < total {
+            while asked < total && pending.len() < IN_FLIGHT {
+                ask(&mut client, handle, asked, CHUNK);
+                pending.push_back((asked, CHUNK as usize));
+                asked += CHUNK as usize;
+            }
+            let Some((offset, wanted)) = pending.pop_front() else { break };
+            let wanted = wanted.min(total - offset);
+            let got = take(&mut client).map_err(|e| e.to_string())?.len();
+            done += got;
+            if got < wanted {
+                // A short answer: the rest is asked for after those in flight.
+                ask(&mut client, handle, offset + got, (wanted - got) as i32);
+                pending.push_back((offset + got, wanted - got));
+            }
+        }
+        Ok(())
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read)).collect();
+        readers.into_iter().map(|reader| reader.join()).collect()
+    });
+    for result in results {
+        result.map_err(|_| "a reader panicked")??;
+    }
+    let (_, most) = gateway.resident_mib()?;
+    let case = format!("{READERS} clients read {mib} MiB each: most memory");
+    Ok(Row::new(case, "MiB", Better::Lower, 1, &Sample::new(vec![most])).with_limit(BOUND_MIB))
+}
+
+/// The most memory while many ask and never take.
+fn greedy(store: &str) -> Result<Row> {
+    let gateway = Gateway::start(store)?;
+    let mut clients = Vec::new();
+    for _ in 0..GREEDY {
+        let mut client = gateway.client();
+        let handle = open(&mut client)?;
+        for request in 0..16 {
+            ask(&mut client, handle, request * CHUNK as usize, CHUNK);
+        }
+        clients.push(client);
+    }
+    // Until it stops growing.
+    let mut before = 0.0;
+    loop {
+        let (now, _) = gateway.resident_mib()?;
+        if now <= before {
+            break;
+        }
+        before = now;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let (_, most) = gateway.resident_mib()?;
+    let case = format!("{GREEDY} clients ask for 4 MiB, never read: most memory");
+    Ok(Row::new(case, "MiB", Better::Lower, 1, &Sample::new(vec![most])).with_limit(BOUND_MIB))
+}
