@@ -1,0 +1,224 @@
+"""A session with a gateway: login, a pool of connections, and retries."""
+
+import contextlib
+import ipaddress
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from strait import errors
+from strait._gen.ttypes import CloseSessionRequest, OpenSessionRequest, ProtocolVersion
+from strait._types import StoreInfo
+from strait._wire import Connection, ConnectionLostError, Wire
+
+T = TypeVar("T")
+
+# Tries of one request before a broken connection becomes the caller's error.
+# With the pauses below they span some three seconds: a gateway's restart.
+ATTEMPTS = 6
+FIRST_PAUSE_S = 0.1
+# Idle connections kept: callers at once are few, and each costs the gateway one.
+MAX_IDLE_CONNECTIONS = 8
+# Used where the gateway doesn't say what it takes.
+DEFAULT_CHUNK_BYTES = 4 << 20
+# Of a mutation's request id; random, so that no two clients share one.
+REQUEST_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where and how to reach a gateway, and as whom."""
+
+    host: str
+    port: int
+    wire: Wire
+    timeout: float
+    store: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+class Session:
+    """Requests of any number of threads; each has a connection to itself while it needs one."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()  # of the list of idle connections
+        self._attaching = threading.Lock()  # one at a time, so that one login serves all
+        self._process = self._owner = os.getpid()
+        self.token = endpoint.token
+        self._login = 0  # counts logins: connections of an older one aren't pooled
+        self.closed = False
+        self.user = ""
+        self.store: StoreInfo = StoreInfo("", "", frozenset(), 0)
+        self.max_chunk_bytes = DEFAULT_CHUNK_BYTES
+        # At once and without retries: who mistypes an address wants to know now.
+        try:
+            self._idle.append(self._connect())
+        except ConnectionLostError as lost:
+            raise self._unavailable(lost) from lost
+
+    # -- Requests
+
+    def call(self, method: str, request: Any) -> Any:
+        """One request and its reply, over a fresh connection if the old one broke."""
+        return self.attempt(method, request, lambda connection: connection.call(method, request))
+
+    def mutate(self, method: str, request: Any) -> Any:
+        """`call` for a request that changes something."""
+        request.request_id = secrets.token_bytes(REQUEST_ID_BYTES)
+        return self.call(method, request)
+
+    def attempt(self, method: str, request: Any, exchange: Callable[[Connection], T]) -> T:
+        """`exchange` of this request, tried again while the connection breaks.
+
+        Every request may be repeated: it either changes nothing, or carries
+        the id by which the gateway recognises the repetition.
+        """
+        sent = renewed = False
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                # Half of it random: the clients of one gateway don't return at once.
+                time.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1))
+            try:
+                with self.connection() as connection:
+                    return exchange(connection)
+            except ConnectionLostError as lost:
+                last, sent = lost, sent or lost.sent
+                self._drop_idle()
+                if hasattr(request, "is_retry"):
+                    request.is_retry = sent
+            except errors.TimedOut as error:
+                error.retry_safe = not hasattr(request, "request_id")
+                raise
+            except errors.Unauthenticated:
+                # The session idled out, or its gateway was replaced.
+                if renewed:
+                    raise
+                renewed = True
+                self._drop_idle()
+        if sent and hasattr(request, "request_id"):
+            raise errors.OutcomeUnknown(
+                f"{method}: the connection broke ({last}), and no gateway came back to say "
+                "whether it was done",
+                getattr(request, "path", None),
+            ) from last
+        raise self._unavailable(last) from last
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection for the caller alone."""
+        connection = self.borrow()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    def borrow(self) -> Connection:
+        self._notice_fork()
+        if self.closed:
+            raise ValueError("I/O operation on a closed client")
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def give_back(self, connection: Connection) -> None:
+        stale = connection.login != self._login or connection.is_a_parents()
+        usable = not (connection.broken or connection.in_flight or stale or self.closed)
+        with self._lock:
+            if usable and len(self._idle) < MAX_IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # -- Session and connections
+
+    def _connect(self) -> Connection:
+        """A new connection, attached to the session."""
+        endpoint = self._endpoint
+        connection = Connection(endpoint.host, endpoint.port, endpoint.wire, endpoint.timeout)
+        try:
+            with self._attaching:
+                self._attach(connection)
+                connection.login = self._login
+        except ConnectionLostError as lost:
+            # The caller's own request wasn't sent yet.
+            raise ConnectionLostError(lost, sent=False) from lost
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _attach(self, connection: Connection) -> None:
+        endpoint, token = self._endpoint, self.token
+        if token is not None:
+            try:
+                self._open(connection, token=token)
+            except errors.Unauthenticated:
+                # Expired. With a password, or where none is needed, log in anew.
+                if endpoint.token is not None:
+                    raise
+            else:
+                return
+        if (
+            endpoint.password is not None
+            and not ipaddress.ip_address(connection.peer()).is_loopback
+        ):
+            raise errors.Unauthenticated(
+                "a password isn't sent in the clear to another machine; use a token"
+            )
+        self._open(connection, store=endpoint.store, user=endpoint.user, password=endpoint.password)
+        self._login += 1
+
+    def _open(self, connection: Connection, **credentials: str | None) -> None:
+        reply = connection.call(
+            "openSession", OpenSessionRequest(version=ProtocolVersion.V1, **credentials)
+        )
+        self.token = reply.token
+        self.user = reply.user or ""
+        if reply.store is not None:
+            self.store = StoreInfo._of(reply.store)
+        if reply.limits is not None and reply.limits.max_chunk_bytes:
+            self.max_chunk_bytes = reply.limits.max_chunk_bytes
+
+    def _notice_fork(self) -> None:
+        """In a child process: leaves the parent's connections to the parent."""
+        if self._process == os.getpid():
+            return
+        self._process = os.getpid()
+        # Another thread of the parent may have held them.
+        self._lock, self._attaching = threading.Lock(), threading.Lock()
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            dropped, self._idle = self._idle, []
+        for connection in dropped:
+            connection.close()
+
+    def _unavailable(self, lost: ConnectionLostError) -> errors.Unavailable:
+        endpoint = self._endpoint
+        return errors.Unavailable(
+            f"no gateway at {endpoint.host}:{endpoint.port} ({lost}); "
+            "is it running, and is the address right?"
+        )
+
+    def close(self) -> None:
+        """Ends the session, unless it is a parent process's."""
+        if self.closed:
+            return
+        self._notice_fork()
+        if self._owner == self._process and self._endpoint.token is None:
+            gone = contextlib.suppress(ConnectionLostError, errors.StraitError)
+            with gone, self.connection() as connection:
+                connection.call("closeSession", CloseSessionRequest())
+        self.closed = True
+        self._drop_idle()

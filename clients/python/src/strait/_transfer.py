@@ -1,0 +1,136 @@
+"""Whole files: one side read while the other is written."""
+
+import contextlib
+import itertools
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from strait import errors
+
+if TYPE_CHECKING:
+    from strait.client import Client
+
+#: Called with the bytes copied so far and the bytes in all (0: not known).
+Progress: TypeAlias = Callable[[int, int], None]
+
+# Chunks read and not yet written. Two would do for sides of steady speed.
+QUEUE_CHUNKS = 4
+CHUNK_BYTES = 1 << 20
+
+
+def get(
+    client: "Client", source: str, local: "str | Path | BinaryIO", progress: Progress | None
+) -> int:
+    """See `Client.get`."""
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(client.open(source, "rb", buffering=0))
+        target = (
+            stack.enter_context(_appearing(Path(local)))
+            if isinstance(local, str | os.PathLike)
+            else local
+        )
+        # One chunk being read, one being written, the others queued.
+        buffers = itertools.cycle(
+            [memoryview(bytearray(CHUNK_BYTES)) for _ in range(QUEUE_CHUNKS + 2)]
+        )
+
+        def read() -> memoryview:
+            buffer = next(buffers)
+            return buffer[: reader.readinto(buffer)]
+
+        return _copy(read, target.write, reader.length, progress)
+
+
+def put(
+    client: "Client",
+    local: "str | Path | BinaryIO",
+    target: str,
+    progress: Progress | None,
+    *,
+    overwrite: bool,
+) -> int:
+    """See `Client.put`."""
+    if not overwrite and client.exists(target):
+        raise errors.AlreadyExists("the path is taken", target)
+    directory = target.rstrip("/").rpartition("/")[0]
+    # Not made of the target's name, which may be as long as a name can be.
+    temporary = f"{directory}/.strait-put-{secrets.token_hex(8)}"
+    with contextlib.ExitStack() as stack:
+        if isinstance(local, str | os.PathLike):
+            source: BinaryIO = stack.enter_context(Path(local).open("rb", buffering=0))
+            total = os.fstat(source.fileno()).st_size
+        else:
+            source, total = local, 0
+        if client.isdir(target):
+            raise errors.IsADirectory("a file was to be put here", target)
+        try:
+            with client.open(temporary, "xb", buffering=0) as writer:
+                chunk_bytes = writer.chunk_bytes
+                copied = _copy(lambda: source.read(chunk_bytes), writer.write, total, progress)
+            if overwrite:
+                client.replace(temporary, target)
+            else:
+                client.rename(temporary, target)
+        except BaseException:
+            with contextlib.suppress(errors.StraitError):
+                client.remove(temporary)
+            raise
+    return copied
+
+
+def _copy(
+    read: Callable[[], bytes | memoryview],
+    write: Callable[[bytes | memoryview], object],
+    total: int,
+    progress: Progress | None,
+) -> int:
+    """Calls `read` in a thread and `write` in this one until `read` gives nothing."""
+    chunks: queue.Queue[bytes | memoryview | BaseException] = queue.Queue(QUEUE_CHUNKS)
+    stopped = threading.Event()
+
+    def produce() -> None:
+        try:
+            while not stopped.is_set():
+                chunk = read()
+                chunks.put(chunk)
+                if not chunk:
+                    return
+        except BaseException as error:
+            chunks.put(error)
+
+    producer = threading.Thread(target=produce, name="strait-copy", daemon=True)
+    producer.start()
+    copied = 0
+    try:
+        while chunk := chunks.get():
+            if isinstance(chunk, BaseException):
+                raise chunk
+            write(chunk)
+            copied += len(chunk)
+            if progress is not None:
+                progress(copied, max(total, copied))
+    finally:
+        stopped.set()
+        while producer.is_alive():
+            with contextlib.suppress(queue.Empty):
+                chunks.get_nowait()  # it may wait for room
+            producer.join(timeout=0.01)
+    return copied
+
+
+@contextlib.contextmanager
+def _appearing(path: Path) -> Iterator[BinaryIO]:
+    """A new local file that takes its name when all went well."""
+    temporary = path.with_name(f".strait-get-{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,131 @@
+"""The values that operations return."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from strait._gen.ttypes import FileType
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a store says of one path."""
+
+    path: str
+    is_dir: bool
+    #: Bytes; 0 for a directory.
+    length: int
+    #: Bytes a block; 0 for a directory.
+    block_size: int
+    #: Replicas asked for; 0 for a directory.
+    replication: int
+    #: Last modification, milliseconds since 1970-01-01 UTC.
+    modified_ms: int
+    #: Last access, milliseconds since 1970-01-01 UTC; 0 where not kept.
+    accessed_ms: int
+    #: Permission bits, 0o7777 at most.
+    permission: int
+    owner: str
+    group: str
+
+    @property
+    def is_file(self) -> bool:
+        return not self.is_dir
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def modified(self) -> datetime:
+        return datetime.fromtimestamp(self.modified_ms / 1000, UTC)
+
+    @classmethod
+    def _of(cls, wire: Any) -> "FileInfo":
+        return cls(
+            wire.path or "",
+            wire.type == FileType.DIRECTORY,
+            wire.length or 0,
+            wire.block_size or 0,
+            wire.replication or 0,
+            wire.modified_ms or 0,
+            wire.accessed_ms or 0,
+            wire.permission or 0,
+            wire.owner or "",
+            wire.group or "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLocation:
+    """One block of a file and where it lies."""
+
+    #: First byte's offset in the file.
+    offset: int
+    #: Bytes.
+    length: int
+    #: Host names, nearest first where the store sorts them.
+    hosts: tuple[str, ...]
+    #: host:port of the data service on each host; may be empty.
+    addresses: tuple[str, ...]
+    #: No good replica is known.
+    corrupt: bool
+
+    @classmethod
+    def _of(cls, wire: Any) -> "BlockLocation":
+        return cls(
+            wire.offset or 0,
+            wire.length or 0,
+            tuple(wire.hosts or ()),
+            tuple(wire.addresses or ()),
+            bool(wire.corrupt),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A store's checksum of a file; comparable under the same algorithm only."""
+
+    algorithm: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """Capacity of a whole store, in bytes."""
+
+    capacity: int
+    used: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """A store that the gateway's operator configured."""
+
+    name: str
+    uri: str
+    #: Names of what the store can do, for example "append".
+    capabilities: frozenset[str]
+    #: An abandoned file is writable again within this time, in milliseconds.
+    recovery_ms: int
+
+    @classmethod
+    def _of(cls, wire: Any) -> "StoreInfo":
+        return cls(
+            wire.name or "",
+            wire.uri or "",
+            frozenset(wire.capabilities or ()),
+            wire.recovery_ms or 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What a gateway says of itself."""
+
+    #: The program and its version, for people.
+    server: str
+    protocol_version: int
+    stores: tuple[StoreInfo, ...]

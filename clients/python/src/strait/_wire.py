@@ -1,0 +1,256 @@
+"""Bytes on a socket: Thrift's transport and protocols, and one connection.
+
+The transport is made for large payloads: what is small goes through a buffer,
+what is large goes straight between the socket and the caller's memory.
+"""
+
+import io
+import os
+import socket
+import struct
+from typing import Any, Literal
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
+from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException
+from thrift.transport.TTransport import (
+    CReadableTransport,
+    TTransportBase,
+    TTransportException,
+)
+
+from strait import errors
+from strait._gen import DfsV2
+from strait._gen.ttypes import DfsError
+
+Wire = Literal["framed-binary", "binary", "framed-compact", "compact"]
+
+# Most bytes of one message from the gateway: its largest payload is 4 MiB, and
+# a page of a listing stays below that too.
+MAX_MESSAGE_BYTES = 16 << 20
+# Most elements of a list from the gateway: above any page it sends, and the
+# memory for that many can be spared where a broken peer claims them.
+MAX_LIST_ENTRIES = 1 << 20
+# A gateway that is there takes a connection at once; only its answers may take long.
+CONNECT_TIMEOUT_S = 10.0
+# Received at once where the rest of a message isn't known to be large. More
+# would mean that more of a large payload is copied out of the buffer.
+RECEIVE_BYTES = 16 << 10
+# Pieces of output from this size on are sent as they are instead of copied
+# together: a system call costs about as much as copying so much.
+SEND_ALONE_BYTES = 16 << 10
+# Shorter byte strings are never received into the caller's memory. Above the
+# longest method name, which comes before the payload.
+SINK_MIN_BYTES = 64
+
+_PLAIN = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
+_ACCELERATED = {"binary": TBinaryProtocolAccelerated, "compact": TCompactProtocolAccelerated}
+# Messages with payload: coded in Python, since the accelerated coder would copy
+# the payload. Every other message is coded in C.
+_BULK = frozenset({"readRange", "appendData"})
+
+
+class ConnectionLostError(Exception):
+    """The connection broke; `sent` says whether a request may have arrived."""
+
+    def __init__(self, reason: object, *, sent: bool) -> None:
+        super().__init__(str(reason))
+        self.sent = sent
+
+
+class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
+    """Thrift's view of a connected socket, framed or not."""
+
+    def __init__(self, sock: socket.socket, *, framed: bool) -> None:
+        self._socket = sock
+        self._framed = framed
+        self._received = io.BytesIO()  # fastbinary wants exactly this type
+        self._received_bytes = 0  # in all, from the socket
+        self._frame_end: int | None = None
+        self._parts: list[bytes | memoryview] = []
+        self._small = bytearray()
+        #: Where the next large byte string of a reply goes.
+        self.sink: memoryview | None = None
+
+    # -- Receiving
+
+    def begin_reply(self) -> None:
+        if self._framed:
+            (length,) = struct.unpack(">I", self.readAll(4))
+            if length > MAX_MESSAGE_BYTES:
+                raise TTransportException(TTransportException.SIZE_LIMIT, "an over-long frame")
+            self._frame_end = self._consumed() + length
+
+    def end_reply(self) -> None:
+        self.sink = None
+        if self._framed and self._consumed() != self._frame_end:
+            raise TTransportException(message="a frame and its message differ in length")
+
+    def _consumed(self) -> int:
+        unread = self._received.getbuffer().nbytes - self._received.tell()
+        return self._received_bytes - unread
+
+    def readAll(self, sz: int) -> Any:
+        head = self._received.read(sz)
+        if len(head) == sz:
+            return head
+        missing = sz - len(head)
+        if missing <= RECEIVE_BYTES:
+            return self.cstringio_refill(head, sz).read(sz)
+        if self.sink is not None and SINK_MIN_BYTES <= sz <= len(self.sink):
+            target = self.sink[:sz]
+        else:
+            target = memoryview(bytearray(sz))
+        target[: len(head)] = head
+        filled = len(head)
+        while filled < sz:
+            count = self._socket.recv_into(target[filled:])
+            if not count:
+                raise EOFError("the gateway closed the connection")
+            filled += count
+        self._received_bytes += missing
+        return target
+
+    @property
+    def cstringio_buf(self) -> io.BytesIO:
+        return self._received
+
+    def cstringio_refill(self, partialread: bytes, reqlen: int) -> io.BytesIO:
+        """Receives until `reqlen` bytes are there; `partialread` are the first of them."""
+        parts, have = [partialread], len(partialread)
+        while have < reqlen:
+            part = self._socket.recv(max(RECEIVE_BYTES, reqlen - have))
+            if not part:
+                raise EOFError("the gateway closed the connection")
+            self._received_bytes += len(part)
+            have += len(part)
+            parts.append(part)
+        self._received = io.BytesIO(b"".join(parts))
+        return self._received
+
+    # -- Sending
+
+    def write(self, buf: bytes | memoryview) -> None:
+        if len(buf) < SEND_ALONE_BYTES:
+            self._small += buf
+        else:
+            self._parts += (bytes(self._small), buf)
+            self._small.clear()
+
+    def flush(self) -> None:
+        parts = [*self._parts, bytes(self._small)]
+        self._parts.clear()
+        self._small.clear()
+        if self._framed:
+            parts[0] = struct.pack(">I", sum(map(len, parts))) + bytes(parts[0])
+        for part in filter(len, parts):
+            self._socket.sendall(part)
+
+
+class _TextIntoSink:
+    """Lets text be read although a large string may have gone to the sink."""
+
+    def readString(self) -> str:
+        return bytes(self.readBinary()).decode()  # type: ignore[attr-defined]
+
+
+_SINKING = {
+    name: type(f"Sinking{protocol.__name__}", (_TextIntoSink, protocol), {})
+    for name, protocol in _PLAIN.items()
+}
+
+
+class Connection:
+    """One socket, used by one caller at a time; replies come in the order of requests."""
+
+    def __init__(self, host: str, port: int, wire: Wire, timeout: float) -> None:
+        framed, _, protocol = wire.rpartition("-")
+        try:
+            self._socket = socket.create_connection((host, port), min(timeout, CONNECT_TIMEOUT_S))
+        except OSError as error:
+            raise ConnectionLostError(error.strerror or error, sent=False) from error
+        self._socket.settimeout(timeout)
+        # A request is small and waits for nothing.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timeout = timeout
+        self._transport = SocketTransport(self._socket, framed=bool(framed))
+        limits = {
+            "string_length_limit": MAX_MESSAGE_BYTES,
+            "container_length_limit": MAX_LIST_ENTRIES,
+        }
+        self._bulk: Any = DfsV2.Client(_SINKING[protocol](self._transport, **limits))
+        self._control: Any = DfsV2.Client(_ACCELERATED[protocol](self._transport, **limits))
+        self._process = os.getpid()
+        #: Which of its session's logins it is attached by.
+        self.login = 0
+        #: Requests whose reply hasn't come yet.
+        self.in_flight = 0
+        self.broken = False
+
+    def peer(self) -> str:
+        """The other end's IP address."""
+        return str(self._socket.getpeername()[0])
+
+    def is_a_parents(self) -> bool:
+        """Whether this process is a forked child, which would take its parent's replies."""
+        return self._process != os.getpid()
+
+    def call(self, method: str, request: Any) -> Any:
+        self.send(method, request)
+        return self.receive(method)
+
+    def send(self, method: str, request: Any) -> None:
+        """Sends a request; each needs its `receive`, in the same order."""
+        client = self._bulk if method in _BULK else self._control
+        try:
+            getattr(client, f"send_{method}")(request)
+        except TimeoutError:
+            raise self._timed_out(method) from None
+        except OSError as error:
+            raise self._lost(error) from error
+        except BaseException:
+            # A value that the wire can't carry, or an interrupt: who knows how
+            # much of the message is coded or sent.
+            self.close()
+            raise
+        self.in_flight += 1
+
+    def receive(self, method: str, sink: memoryview | None = None) -> Any:
+        """The next reply; a large payload goes to `sink` if it fits."""
+        client = self._bulk if method in _BULK else self._control
+        self._transport.sink = sink
+        try:
+            self._transport.begin_reply()
+            try:
+                reply = getattr(client, f"recv_{method}")()
+            except (DfsError, TApplicationException) as error:
+                reply = error  # a whole, well-formed reply too
+            self._transport.end_reply()
+        except TimeoutError:
+            raise self._timed_out(method) from None
+        except (OSError, EOFError, TTransportException, TProtocolException) as error:
+            raise self._lost(error) from error
+        except BaseException:
+            self.close()  # in the middle of a reply
+            raise
+        self.in_flight -= 1
+        if isinstance(reply, DfsError):
+            raise errors.from_wire(reply)
+        if isinstance(reply, TApplicationException):
+            unknown = reply.type == TApplicationException.UNKNOWN_METHOD
+            kind = errors.Unsupported if unknown else errors.Internal
+            raise kind(f"{method}: {reply.message}")
+        return reply
+
+    def _timed_out(self, method: str) -> errors.TimedOut:
+        self.close()
+        return errors.TimedOut(f"{method}: no answer within {self._timeout:g} s")
+
+    def _lost(self, reason: object) -> ConnectionLostError:
+        self.close()
+        return ConnectionLostError(reason, sent=True)
+
+    def close(self) -> None:
+        self.broken = True
+        self._socket.close()

@@ -1,0 +1,372 @@
+"""The client: a connected gateway's file system."""
+
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Self, Unpack, get_args, overload
+from urllib.parse import urlsplit
+
+from strait import _transfer, errors
+from strait._gen.ttypes import (
+    GetBlockLocationsRequest,
+    GetChecksumRequest,
+    GetFileInfoRequest,
+    GetStoreStatusRequest,
+    ListDirectoryRequest,
+    MakeDirectoriesRequest,
+    RemovePathRequest,
+    RenamePathRequest,
+    ServerInfoRequest,
+    SetAttributesRequest,
+    TruncateFileRequest,
+)
+from strait._open import CreateOptions, open_raw
+from strait._reader import RemoteReader
+from strait._session import Endpoint, Session
+from strait._transfer import Progress
+from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreInfo, StoreStatus
+from strait._wire import Wire
+from strait._writer import BufferedWriter, RemoteWriter
+
+DEFAULT_PORT = 9090
+# Patience for one answer. Above the minute or so that a store takes to give up
+# on a machine that went away.
+DEFAULT_TIMEOUT_S = 120.0
+# As large as a request: smaller ones would be copied once more.
+DEFAULT_BUFFER_BYTES = 1 << 20
+
+
+def connect(
+    address: str,
+    *,
+    store: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    wire: Wire = "framed-binary",
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> "Client":
+    """Opens a session at the gateway `address`: ``strait://host:port/`` or ``host:port``.
+
+    `store` names one of the gateway's stores (none: its default). Log in with
+    `user` and `password`, or with the `token` of an earlier session, or with
+    neither where the gateway allows that. `timeout`, in seconds, bounds the
+    wait for each answer.
+    """
+    parts = urlsplit(address if "://" in address else f"strait://{address}")
+    if parts.scheme != "strait" or not parts.hostname or parts.path not in ("", "/"):
+        raise errors.InvalidArgument(
+            f"not the address of a gateway, strait://host:port/: {address}"
+        )
+    if wire not in get_args(Wire):
+        raise errors.InvalidArgument(f"no wire {wire!r}; there are {', '.join(get_args(Wire))}")
+    return Client(
+        Endpoint(
+            parts.hostname, parts.port or DEFAULT_PORT, wire, timeout, store, user, password, token
+        )
+    )
+
+
+class Client:
+    """The files of one store, as one user. For any number of threads at once.
+
+    Close it, or use it in a ``with`` statement. In a forked child it goes on
+    with connections of its own; files open to write stay with the parent.
+    Paths are absolute within the store, with ``/`` between names.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._session = Session(endpoint)
+
+    # -- The session
+
+    @property
+    def user(self) -> str:
+        """As whom the gateway acts."""
+        return self._session.user
+
+    @property
+    def token(self) -> str | None:
+        """Stands for the login until it expires; keep it secret."""
+        return self._session.token
+
+    @property
+    def store(self) -> StoreInfo:
+        """The store of this session."""
+        return self._session.store
+
+    def server_info(self) -> ServerInfo:
+        """The gateway's version, and the stores it serves."""
+        reply = self._session.call("serverInfo", ServerInfoRequest())
+        stores = tuple(StoreInfo._of(store) for store in reply.stores or ())
+        return ServerInfo(reply.server or "", int(reply.version or 0), stores)
+
+    def status(self) -> StoreStatus:
+        """Capacity and use of the whole store."""
+        reply = self._session.call("getStoreStatus", GetStoreStatusRequest())
+        return StoreStatus(reply.capacity or 0, reply.used or 0, reply.remaining or 0)
+
+    def close(self) -> None:
+        """Ends the session; close its files first."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- Looking
+
+    def stat(self, path: str) -> FileInfo:
+        """What lies at `path`."""
+        reply = self._session.call("getFileInfo", GetFileInfoRequest(path=path))
+        return FileInfo._of(reply.info)
+
+    def exists(self, path: str) -> bool:
+        """Whether anything lies at `path`."""
+        return self._stat_or_none(path) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Whether a directory lies at `path`."""
+        info = self._stat_or_none(path)
+        return info is not None and info.is_dir
+
+    def isfile(self, path: str) -> bool:
+        """Whether a file lies at `path`."""
+        info = self._stat_or_none(path)
+        return info is not None and info.is_file
+
+    def _stat_or_none(self, path: str) -> FileInfo | None:
+        try:
+            return self.stat(path)
+        except (errors.NotFound, errors.NotADirectory):
+            return None
+
+    def scandir(self, path: str, *, page_size: int | None = None) -> Iterator[FileInfo]:
+        """A directory's entries, in the store's own order; fetched page by page."""
+        cursor = None
+        while True:
+            reply = self._session.call(
+                "listDirectory",
+                ListDirectoryRequest(path=path, cursor=cursor, max_entries=page_size),
+            )
+            entries = [FileInfo._of(entry) for entry in reply.entries or ()]
+            # The protocol lists a file as itself; Python's scandir doesn't.
+            if cursor is None and len(entries) == 1 and _is_same_path(entries[0].path, path):
+                raise errors.NotADirectory("only directories have entries", path)
+            yield from entries
+            cursor = reply.cursor
+            if cursor is None:
+                return
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, in the store's own order."""
+        return [entry.name for entry in self.scandir(path)]
+
+    def locate(self, path: str, offset: int = 0, length: int | None = None) -> list[BlockLocation]:
+        """The blocks of a range of the file (to its end without `length`) and their hosts."""
+        reply = self._session.call(
+            "getBlockLocations", GetBlockLocationsRequest(path=path, offset=offset, length=length)
+        )
+        return [BlockLocation._of(block) for block in reply.blocks or ()]
+
+    def checksum(self, path: str) -> Checksum:
+        """The store's own checksum of a file."""
+        reply = self._session.call("getChecksum", GetChecksumRequest(path=path))
+        return Checksum(reply.algorithm or "", reply.value or b"")
+
+    # -- Files
+
+    @overload
+    def open(  # type: ignore[overload-overlap]
+        self,
+        path: str,
+        mode: Literal["rb"],
+        buffering: Literal[0],
+        **options: Unpack[CreateOptions],
+    ) -> RemoteReader: ...
+
+    @overload
+    def open(  # type: ignore[overload-overlap]
+        self,
+        path: str,
+        mode: Literal["wb", "xb", "ab"],
+        buffering: Literal[0],
+        **options: Unpack[CreateOptions],
+    ) -> RemoteWriter: ...
+
+    @overload
+    def open(
+        self, path: str, mode: Literal["rb"], buffering: int = -1, **options: Unpack[CreateOptions]
+    ) -> io.BufferedReader: ...
+
+    @overload
+    def open(
+        self,
+        path: str,
+        mode: Literal["wb", "xb", "ab"],
+        buffering: int = -1,
+        **options: Unpack[CreateOptions],
+    ) -> BufferedWriter: ...
+
+    @overload
+    def open(
+        self,
+        path: str,
+        mode: Literal["r", "w", "x", "a", "rt", "wt", "xt", "at"] = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> io.TextIOWrapper: ...
+
+    def open(
+        self,
+        path: str,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> io.IOBase:
+        """Opens a file as the built-in `open` does; text is UTF-8 where nothing else is said.
+
+        Modes are r, w, x and a, with b for bytes. None with +: stores only
+        append. A file made by w, x or a can be given `permission`,
+        `replication` and `block_size`; its missing parents are made.
+
+        An open file isn't for several threads at once, `RemoteReader.pread`
+        excepted.
+        """
+        binary = mode[1:] == "b"
+        if mode[:1] not in tuple("rwxa") or mode[1:] not in ("", "b", "t"):
+            raise ValueError(f"invalid mode: {mode!r}; stores read, or append, but not both")
+        if binary and not encoding == errors == newline is None:
+            raise ValueError("a file of bytes takes no encoding, errors or newline")
+        if not binary and buffering == 0:
+            raise ValueError("can't have unbuffered text I/O")
+        raw = open_raw(self._session, path, mode[0], options)
+        if buffering == 0:
+            return raw
+        size = buffering if buffering > 1 else DEFAULT_BUFFER_BYTES
+        buffered: io.BufferedReader | BufferedWriter = (
+            BufferedWriter(raw, size)
+            if isinstance(raw, RemoteWriter)
+            else io.BufferedReader(raw, size)
+        )
+        if binary:
+            return buffered
+        text = io.TextIOWrapper(
+            buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1
+        )
+        text.mode = mode  # type: ignore[misc]  # as the built-in open does
+        return text
+
+    # -- Changing names
+
+    def mkdir(self, path: str, permission: int | None = None) -> None:
+        """Makes one directory.
+
+        Its parent must exist, and `path` must not. The gateway looks first and
+        makes it then: against other clients, use `makedirs`.
+        """
+        if self.exists(path):
+            raise errors.AlreadyExists("the path is taken", path)
+        self.stat(path.rstrip("/").rpartition("/")[0] or "/")
+        self.makedirs(path, permission, exist_ok=True)
+
+    def makedirs(self, path: str, permission: int | None = None, *, exist_ok: bool = False) -> None:
+        """Makes a directory and its missing parents."""
+        if not exist_ok and self.exists(path):
+            raise errors.AlreadyExists("the path is taken", path)
+        self._session.mutate(
+            "makeDirectories", MakeDirectoriesRequest(path=path, permission=permission)
+        )
+
+    def rename(self, source: str, target: str) -> None:
+        """Renames a file or directory; `target` is the new name itself and must be free."""
+        self._rename(source, target, replace=False)
+
+    def replace(self, source: str, target: str) -> None:
+        """Renames; a file at `target` gives way."""
+        self._rename(source, target, replace=True)
+
+    def _rename(self, source: str, target: str, *, replace: bool) -> None:
+        self._session.mutate(
+            "renamePath", RenamePathRequest(source=source, target=target, replace=replace)
+        )
+
+    def remove(self, path: str) -> None:
+        """Removes a file, or a directory without entries."""
+        self._session.mutate("removePath", RemovePathRequest(path=path, recursive=False))
+
+    def rmtree(self, path: str) -> None:
+        """Removes a file, or a directory with all that lies beneath it."""
+        self._session.mutate("removePath", RemovePathRequest(path=path, recursive=True))
+
+    # -- Changing attributes
+
+    def chmod(self, path: str, permission: int) -> None:
+        """Sets the permission bits, 0o7777 at most."""
+        self._set(path, permission=permission)
+
+    def chown(self, path: str, owner: str | None = None, group: str | None = None) -> None:
+        """Sets owner, group or both."""
+        self._set(path, owner=owner, group=group)
+
+    def utime(self, path: str, times: tuple[float, float] | None = None) -> None:
+        """Sets access and modification time, in seconds since 1970 UTC; none: now."""
+        accessed, modified = times or (time.time(),) * 2
+        self._set(path, accessed_ms=round(accessed * 1000), modified_ms=round(modified * 1000))
+
+    def setrep(self, path: str, replication: int) -> None:
+        """Sets how many replicas a file has."""
+        self._set(path, replication=replication)
+
+    def _set(self, path: str, **attributes: Any) -> None:
+        self._session.mutate("setAttributes", SetAttributesRequest(path=path, **attributes))
+
+    def truncate(self, path: str, length: int) -> None:
+        """Cuts a closed file to `length` bytes."""
+        self._session.mutate("truncateFile", TruncateFileRequest(path=path, length=length))
+
+    # -- Whole files
+
+    def get(
+        self, source: str, local: "str | Path | BinaryIO", progress: Progress | None = None
+    ) -> int:
+        """Copies a remote file to a local path or binary file object; says how many bytes.
+
+        A local path appears only when all is there. `progress` is called with
+        the bytes copied so far and the bytes in all.
+        """
+        return _transfer.get(self, source, local, progress)
+
+    def put(
+        self,
+        local: "str | Path | BinaryIO",
+        target: str,
+        progress: Progress | None = None,
+        *,
+        overwrite: bool = True,
+    ) -> int:
+        """Copies a local path or binary file object to a remote file; says how many bytes.
+
+        `target` appears, or is replaced, only when all is there and on stable
+        storage; a failed put leaves nothing. `progress` as in `get`.
+        """
+        return _transfer.put(self, local, target, progress, overwrite=overwrite)
+
+
+def _is_same_path(one: str, other: str) -> bool:
+    return [*filter(None, one.split("/"))] == [*filter(None, other.split("/"))]

@@ -1,0 +1,190 @@
+"""A gateway over a dict, in this process, that fails on demand.
+
+It knows just enough of DfsV2 for the client's own duties (pipelining, short
+replies, reconnecting, repetitions) to be tested without a server.
+"""
+
+import contextlib
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
+
+from strait._gen import DfsV2
+from strait._gen import ttypes as t
+
+
+class FakeGateway:
+    """Serves on a free port of loopback until `close`."""
+
+    def __init__(self, wire: str = "framed-binary") -> None:
+        self.files: dict[str, bytearray] = {}
+        #: Of all methods: how often each was called.
+        self.calls: Counter[str] = Counter()
+        #: Methods whose next call breaks the connection, before or after it is done.
+        self.cut_before: list[str] = []
+        self.cut_after: list[str] = []
+        #: Applied to each readRange's (offset, length); gives the bytes to answer.
+        self.shorten: Callable[[int, int], int] = lambda _, length: length
+        #: Raised by the next call of a method.
+        self.raises: dict[str, t.DfsError] = {}
+        self.tokens = {"token-1"}
+        self.handles: dict[int, str] = {}
+        self.repetitions: dict[bytes, Any] = {}
+        self._wire = wire
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"strait://127.0.0.1:{self.port}/"
+
+    def close(self) -> None:
+        self._listener.close()
+        self.break_connections()
+
+    def break_connections(self) -> None:
+        with self._lock:
+            broken, self._sockets = self._sockets, []
+        for sock in broken:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                with self._lock:
+                    self._sockets.append(sock)
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        plain = TSocket()
+        plain.setHandle(sock)
+        framed, _, protocol = self._wire.rpartition("-")
+        transport = TFramedTransport(plain) if framed else TBufferedTransport(plain)
+        coder = {"binary": TBinaryProtocol, "compact": TCompactProtocol}[protocol](transport)
+        processor = DfsV2.Processor(Handler(self))
+        with contextlib.suppress(TTransportException, OSError, EOFError), sock:
+            while True:
+                processor.process(coder, coder)
+
+
+class Handler:
+    """The methods, for one connection."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, name)
+        if name.startswith("_") or not callable(found):
+            return found
+        gateway = self._gateway
+
+        def call(request: Any) -> Any:
+            with gateway._lock:
+                gateway.calls[name] += 1
+                if name in gateway.raises:
+                    raise gateway.raises.pop(name)
+                if name in gateway.cut_before:
+                    gateway.cut_before.remove(name)
+                    raise TTransportException  # the one that Thrift's processor lets through
+                request_id = getattr(request, "request_id", None)
+                if request_id in gateway.repetitions:
+                    assert request.is_retry, f"{name}: the same request twice, not marked so"
+                    return gateway.repetitions[request_id]
+                reply = found(request)
+                if request_id is not None:
+                    gateway.repetitions[request_id] = reply
+                if name in gateway.cut_after:
+                    gateway.cut_after.remove(name)
+                    raise TTransportException
+                return reply
+
+        return call
+
+    def openSession(self, request: t.OpenSessionRequest) -> t.OpenSessionReply:
+        gateway = self._gateway
+        if request.token is not None and request.token not in gateway.tokens:
+            raise failure(t.ErrorCode.UNAUTHENTICATED, "Unauthenticated")
+        if request.token is None:
+            gateway.tokens.add(f"token-{len(gateway.tokens) + 1}")
+        return t.OpenSessionReply(
+            token=request.token or f"token-{len(gateway.tokens)}",
+            user=request.user or "nobody",
+            store=t.StoreInfo(name="memory", uri="memory:", capabilities=["append"]),
+            version=t.ProtocolVersion.V1,
+            limits=t.Limits(max_chunk_bytes=4 << 20),
+        )
+
+    def closeSession(self, request: t.CloseSessionRequest) -> t.CloseSessionReply:
+        return t.CloseSessionReply()
+
+    def getFileInfo(self, request: t.GetFileInfoRequest) -> t.GetFileInfoReply:
+        data = self._file(request.path)
+        return t.GetFileInfoReply(
+            info=t.FileInfo(path=request.path, type=t.FileType.FILE, length=len(data))
+        )
+
+    def openFile(self, request: t.OpenFileRequest) -> t.OpenFileReply:
+        data = self._file(request.path)
+        return t.OpenFileReply(handle=self._handle(request.path), length=len(data))
+
+    def readRange(self, request: t.ReadRangeRequest) -> t.ReadRangeReply:
+        data = self._file(self._gateway.handles.get(request.handle, ""))
+        length = self._gateway.shorten(request.offset, request.length)
+        return t.ReadRangeReply(data=bytes(data[request.offset : request.offset + length]))
+
+    def createFile(self, request: t.CreateFileRequest) -> t.OpenWriterReply:
+        if not request.overwrite and request.path in self._gateway.files:
+            raise failure(t.ErrorCode.ALREADY_EXISTS, "AlreadyExists", request.path)
+        self._gateway.files[request.path] = bytearray()
+        return t.OpenWriterReply(handle=self._handle(request.path), position=0)
+
+    def appendData(self, request: t.AppendDataRequest) -> t.AppendDataReply:
+        data = self._file(self._gateway.handles[request.handle])
+        if request.expected_offset != len(data):
+            raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
+        data += request.data
+        return t.AppendDataReply(position=len(data))
+
+    def flushFile(self, request: t.FlushFileRequest) -> t.FlushFileReply:
+        return t.FlushFileReply(position=0)
+
+    def closeFile(self, request: t.CloseFileRequest) -> t.CloseFileReply:
+        self._gateway.handles.pop(request.handle, None)
+        return t.CloseFileReply()
+
+    def renamePath(self, request: t.RenamePathRequest) -> t.MutationReply:
+        self._gateway.files[request.target] = self._gateway.files.pop(request.source)
+        return t.MutationReply()
+
+    def removePath(self, request: t.RemovePathRequest) -> t.MutationReply:
+        self._file(request.path)
+        del self._gateway.files[request.path]
+        return t.MutationReply()
+
+    def _file(self, path: str) -> bytearray:
+        try:
+            return self._gateway.files[path]
+        except KeyError:
+            raise failure(t.ErrorCode.NOT_FOUND, "NotFound", path) from None
+
+    def _handle(self, path: str) -> int:
+        handle = 1000 + self._gateway.calls.total()
+        self._gateway.handles[handle] = path
+        return handle
+
+
+def failure(code: int, kind: str, path: str | None = None) -> t.DfsError:
+    return t.DfsError(code=code, kind=kind, message=f"as asked: {kind}", path=path)

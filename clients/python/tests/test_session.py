@@ -1,0 +1,169 @@
+"""Login, reconnecting, threads and forks."""
+
+import os
+import socket
+import threading
+
+import pytest
+from fake_gateway import failure
+
+import strait
+from strait import _session
+from strait._gen.ttypes import ErrorCode
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(_session, "FIRST_PAUSE_S", 0.001)
+
+
+def test_a_request_survives_a_broken_connection(fake, client):
+    fake.files["/x"] = bytearray(b"abc")
+    fake.break_connections()
+    assert client.stat("/x").length == 3
+
+
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
+def test_a_mutation_cut_off_is_done_once(fake, client, cut):
+    fake.files["/x"] = bytearray()
+    getattr(fake, cut).append("removePath")
+    client.remove("/x")  # a second execution would find nothing
+    assert not fake.files
+
+
+def test_the_session_is_taken_up_again_by_its_token(fake, client):
+    token = client.token
+    fake.break_connections()
+    assert not client.exists("/x")
+    assert client.token == token
+
+
+def test_a_session_that_ended_is_replaced_where_the_login_is_known(fake, client):
+    fake.files["/x"] = bytearray()
+    fake.tokens.clear()
+    fake.raises["getFileInfo"] = failure(ErrorCode.UNAUTHENTICATED, "Unauthenticated")
+    assert client.exists("/x")
+
+
+def test_a_token_that_expired_is_the_callers_error(fake):
+    with pytest.raises(strait.Unauthenticated):
+        strait.connect(fake.address, token="of last year")
+
+
+def test_a_mutation_without_an_answer_has_an_unknown_outcome(fake, client):
+    fake.cut_after.append("removePath")
+    fake.files["/x"] = bytearray()
+    fake.cut_before += ["openSession"] * 100
+    with pytest.raises(strait.OutcomeUnknown) as caught:
+        client.remove("/x")
+    assert isinstance(caught.value, ConnectionError)
+    assert not caught.value.retry_safe
+
+
+def test_a_gateway_that_went_away_is_unavailable(fake, client):
+    fake.cut_before += ["getFileInfo"] * 100
+    with pytest.raises(strait.Unavailable) as caught:
+        client.stat("/x")
+    assert caught.value.retry_safe
+
+
+def test_no_gateway_is_said_at_once_with_its_address():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(ConnectionError, match=f"no gateway at 127.0.0.1:{port}"):
+        strait.connect(f"127.0.0.1:{port}")
+
+
+def test_silence_is_a_timeout(fake):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+            strait.connect(f"127.0.0.1:{port}", timeout=0.05)
+
+
+def test_another_protocol_is_said_to_be_no_gateway():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(1000))
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(strait.Unavailable):
+            strait.connect(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+
+
+@pytest.mark.parametrize("address", ["", "http://host/", "strait://host:1/path", "strait:///"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(ValueError, match="not the address"):
+        strait.connect(address)
+
+
+def test_a_path_that_the_wire_cannot_carry_harms_nobody_else(fake, client):
+    fake.files["/x"] = bytearray()
+    with pytest.raises(ValueError, match="surrogates"):
+        client.stat("/\udcff")
+    assert client.exists("/x")
+
+
+def test_threads_share_a_client(fake, client):
+    fake.files = {f"/{n}": bytearray(f"{n}".encode() * 400_000) for n in range(8)}
+    wrong = []
+
+    def work(path):
+        for _ in range(5):
+            if client.stat(path).length != len(fake.files[path]):
+                wrong.append(path)
+            with client.open(path, "rb") as file:
+                if file.read() != fake.files[path]:
+                    wrong.append(path)
+
+    threads = [threading.Thread(target=work, args=(path,)) for path in fake.files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_forked_child_and_its_parent_both_go_on(fake, client):
+    fake.files["/x"] = bytearray(b"abc" * 1_000_000)
+    reader = client.open("/x", "rb")
+    start = reader.read(1_500_000)
+    writer = client.open("/y", "wb", buffering=0)
+    writer.write(b"parent's")
+    child = os.fork()
+    if not child:
+        try:
+            assert client.stat("/x").length == 3_000_000
+            assert start + reader.read() == fake.files["/x"]
+            client.close()  # not the parent's session
+            with pytest.raises(ValueError, match="stays with the process"):
+                writer.write(b"child's")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert start + reader.read() == fake.files["/x"]
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    writer.close()
+    assert fake.files["/y"] == b"parent's"
+    assert fake.calls["closeSession"] == 0
+
+
+def test_closing_ends_the_session_once(fake):
+    with strait.connect(fake.address) as client:
+        pass
+    client.close()
+    assert fake.calls["closeSession"] == 1
+    with pytest.raises(ValueError, match="closed client"):
+        client.stat("/")
+
+
+def test_no_secret_shows(fake):
+    client = strait.connect(fake.address, user="u", password="geheim")
+    assert "geheim" not in repr(client._session._endpoint)
+    assert client.user == "u"

@@ -1,0 +1,76 @@
+"""Whole files, to and from local ones."""
+
+import io
+import random
+
+import pytest
+from fake_gateway import failure
+
+import strait
+from strait._gen.ttypes import ErrorCode
+
+MIB = 1 << 20
+DATA = random.Random(3).randbytes(12 * MIB + 77)
+
+
+def test_put_and_get_copy_and_tell_their_progress(fake, client, tmp_path):
+    (tmp_path / "in").write_bytes(DATA)
+    told = []
+    assert client.put(tmp_path / "in", "/d/x", lambda *step: told.append(step)) == len(DATA)
+    assert fake.files == {"/d/x": DATA}
+    assert client.get("/d/x", str(tmp_path / "out"), lambda *step: told.append(step)) == len(DATA)
+    assert (tmp_path / "out").read_bytes() == DATA
+    assert told.count((len(DATA), len(DATA))) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_file_objects_will_do(fake, client):
+    client.put(io.BytesIO(DATA), "/x")
+    out = io.BytesIO()
+    client.get("/x", out)
+    assert out.getvalue() == DATA
+
+
+@pytest.mark.parametrize("method", ["appendData", "closeFile", "renamePath"])
+def test_a_failed_put_leaves_nothing_and_harms_nothing(fake, client, method):
+    fake.files["/x"] = bytearray(b"old")
+    fake.raises[method] = failure(ErrorCode.NO_SPACE, "NoSpace")
+    with pytest.raises(strait.NoSpace):
+        client.put(io.BytesIO(DATA), "/x")
+    assert fake.files == {"/x": b"old"}
+
+
+def test_a_local_file_that_fails_is_the_error(fake, client, tmp_path):
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            raise OSError(5, "broken disk")
+
+    with pytest.raises(OSError, match="broken disk"):
+        client.put(Broken(), "/x")
+    assert not fake.files
+    with pytest.raises(FileNotFoundError):
+        client.put(tmp_path / "missing", "/x")
+
+
+def test_a_failed_get_leaves_nothing(fake, client, tmp_path):
+    fake.files["/x"] = bytearray(DATA)
+    (tmp_path / "x").write_bytes(b"old")
+
+    def interrupt(done, total):
+        if done > 5 * MIB:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.get("/x", tmp_path / "x", interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"old"
+    with pytest.raises(FileNotFoundError):
+        client.get("/missing", tmp_path / "y")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_put_without_overwrite_refuses_a_taken_path(fake, client):
+    fake.files["/x"] = bytearray(b"old")
+    with pytest.raises(FileExistsError):
+        client.put(io.BytesIO(DATA), "/x", overwrite=False)
+    assert fake.files == {"/x": b"old"}

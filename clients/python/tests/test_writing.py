@@ -1,0 +1,102 @@
+"""Writing, against a gateway that breaks off and refuses."""
+
+import io
+import random
+
+import pytest
+from fake_gateway import failure
+
+import strait
+from strait._gen.ttypes import ErrorCode
+
+MIB = 1 << 20
+DATA = random.Random(2).randbytes(6 * MIB + 4_321)
+
+
+def test_open_gives_the_standard_file_objects(client):
+    with client.open("/x", "wb") as file:
+        assert isinstance(file, io.BufferedWriter)
+        assert isinstance(file.raw, io.RawIOBase)
+        assert file.writable() and not file.readable() and not file.seekable()
+        assert file.mode == "wb" and file.name == "/x"
+    with client.open("/x", "w") as text:
+        assert isinstance(text, io.TextIOWrapper)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 300_000, 3 * MIB])
+def test_writes_of_any_size_make_the_file(fake, client, size):
+    data = DATA[: size * 2000]
+    with client.open("/x", "wb") as file:
+        for start in range(0, len(data), size):
+            assert file.write(data[start : start + size]) == len(data[start : start + size])
+        assert file.tell() == len(data)
+    assert fake.files["/x"] == data
+
+
+def test_the_caller_may_reuse_its_buffer(fake, client):
+    with client.open("/x", "wb", buffering=0) as raw:
+        buffer = bytearray(100_000)
+        for value in range(20):
+            buffer[:] = bytes([value]) * len(buffer)
+            raw.write(buffer)
+    assert fake.files["/x"] == b"".join(bytes([value]) * 100_000 for value in range(20))
+
+
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
+def test_appends_in_flight_when_the_connection_breaks_arrive_once(fake, client, cut):
+    with client.open("/x", "wb") as file:
+        file.write(DATA[: 2 * MIB])
+        getattr(fake, cut).append("appendData")
+        file.write(DATA[2 * MIB :])
+    assert fake.files["/x"] == DATA
+
+
+def test_an_error_of_an_append_surfaces_by_the_flush_at_the_latest(fake, client):
+    file = client.open("/x", "wb", buffering=0)
+    fake.raises["appendData"] = failure(ErrorCode.NO_SPACE, "NoSpace")
+    file.write(b"x")
+    with pytest.raises(strait.NoSpace) as caught:
+        file.flush()
+    assert caught.value.filename == "/x"
+    with pytest.raises(strait.NoSpace):
+        file.write(b"y")
+    with pytest.raises(strait.NoSpace):
+        file.close()
+    assert file.closed
+
+
+def test_an_error_of_an_append_surfaces_by_the_close_at_the_latest(fake, client):
+    file = client.open("/x", "wb")
+    file.write(b"x")
+    fake.raises["appendData"] = failure(ErrorCode.NO_SPACE, "NoSpace")
+    with pytest.raises(strait.NoSpace):
+        file.close()
+    assert file.closed
+
+
+def test_flush_reaches_the_gateway_and_close_flushes_no_more(fake, client):
+    with client.open("/x", "wb") as file:
+        file.write(b"abc")
+        assert not fake.files["/x"]
+        file.flush()
+        assert fake.files["/x"] == b"abc"
+        assert fake.calls["flushFile"] == 1
+        file.write(b"def")
+    assert fake.calls["flushFile"] == 1
+    assert fake.files["/x"] == b"abcdef"
+
+
+def test_exclusive_creation_refuses_a_taken_path(fake, client):
+    fake.files["/x"] = bytearray(b"old")
+    with pytest.raises(FileExistsError):
+        client.open("/x", "xb")
+    assert fake.files["/x"] == b"old"
+
+
+def test_a_file_of_a_closed_client_refuses_instead_of_losing_bytes(fake):
+    client = strait.connect(fake.address)
+    file = client.open("/x", "wb")
+    file.write(b"lost?")
+    client.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.close()
