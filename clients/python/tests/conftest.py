@@ -1,5 +1,8 @@
 import pytest
 from fake_gateway import FakeGateway
+from test_conformance import summary
+
+import strait
 
 
 @pytest.fixture
@@ -11,7 +14,16 @@ def fake():
 
 @pytest.fixture
 def client(fake):
-    import strait
-
     with strait.connect(fake.address) as client:
         yield client
+
+
+def pytest_terminal_summary(terminalreporter):
+    reports = [
+        report
+        for outcome in ("passed", "failed", "skipped")
+        for report in terminalreporter.stats.get(outcome, [])
+        if getattr(report, "when", None) in ("call", "setup")
+    ]
+    for line in summary(reports):
+        terminalreporter.write_line(line)

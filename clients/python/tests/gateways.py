@@ -1,0 +1,99 @@
+"""Real gateways for tests: one that is named in the environment, or our own.
+
+STRAIT_TEST_GATEWAY   host:port of a gateway that runs already
+STRAIT_TEST_ROOT      directory on its store for the tests (default /)
+STRAIT_TEST_HDFS      hdfs://host:port, for a gateway of our own over it too
+STRAIT_BIN            the command; default target/debug/strait, then release
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import strait
+
+REPOSITORY = Path(__file__).parents[3]
+START_DEADLINE_S = 60
+STOP_DEADLINE_S = 40
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """One to test against, and the directory on its store to do that in."""
+
+    address: str
+    root: str
+
+
+def binary() -> Path | None:
+    """The command `strait`; None where it isn't built."""
+    named = os.environ.get("STRAIT_BIN")
+    if named is not None:
+        assert Path(named).is_file(), f"STRAIT_BIN={named} isn't there"
+        return Path(named)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    built = [target / profile / "strait" for profile in ("debug", "release")]
+    return next((path for path in built if path.is_file()), None)
+
+
+def stores() -> list[str]:
+    """What there is to test against: `file` always, `hdfs` where there is one."""
+    return ["file", "hdfs"] if os.environ.get("STRAIT_TEST_HDFS") else ["file"]
+
+
+@contextlib.contextmanager
+def gateway(store: str) -> Iterator[Gateway]:
+    """A gateway over the store of that kind."""
+    root = f"/strait-python-{secrets.token_hex(6)}"
+    with contextlib.ExitStack() as stack:
+        named = os.environ.get("STRAIT_TEST_GATEWAY")
+        if store == "file" and named:
+            address = named
+            root = os.environ.get("STRAIT_TEST_ROOT", "").rstrip("/") + root
+        elif store == "file":
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="strait-python-"))
+            address = stack.enter_context(started(Path(scratch).as_uri()))
+        else:
+            address = stack.enter_context(started(os.environ["STRAIT_TEST_HDFS"]))
+        yield Gateway(address, root)
+        with strait.connect(address) as client:
+            if client.exists(root):
+                client.rmtree(root)
+
+
+@contextlib.contextmanager
+def started(store: str, port: int = 0) -> Iterator[str]:
+    """`strait serve` over the store with that URI; its address."""
+    command = binary()
+    assert command is not None, "callers look first"
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    process = subprocess.Popen([command, "serve", "--store", store, "--listen", address])
+    try:
+        deadline = time.monotonic() + START_DEADLINE_S
+        while True:
+            assert process.poll() is None, f"{command} ended with {process.returncode}"
+            with contextlib.suppress(strait.Unavailable), strait.connect(address):
+                break
+            assert time.monotonic() < deadline, f"{command} isn't ready in {START_DEADLINE_S} s"
+            time.sleep(0.05)
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
