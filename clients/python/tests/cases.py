@@ -3,6 +3,7 @@
 The format and its rules are in clients/conformance/README.md.
 """
 
+import itertools
 import json
 import secrets
 from pathlib import Path
@@ -186,7 +187,7 @@ class Run:
             assert not blocks
             return
         assert blocks[0].offset <= expect["from"]
-        for block, following in zip(blocks, blocks[1:], strict=False):
+        for block, following in itertools.pairwise(blocks):
             assert block.offset + block.length == following.offset
         assert blocks[-1].offset + blocks[-1].length >= expect["to"]
         assert all(block.length > 0 and block.hosts for block in blocks)

@@ -27,6 +27,8 @@ class FakeGateway:
         self.files: dict[str, bytearray] = {}
         #: Of all methods: how often each was called.
         self.calls: Counter[str] = Counter()
+        #: How often as a retry.
+        self.retries: Counter[str] = Counter()
         #: Methods whose next call breaks the connection, before or after it is done.
         self.cut_before: list[str] = []
         self.cut_after: list[str] = []
@@ -34,6 +36,7 @@ class FakeGateway:
         self.shorten: Callable[[int, int], int] = lambda _, length: length
         #: Raised by the next call of a method.
         self.raises: dict[str, t.DfsError] = {}
+        self.capabilities = ["append", "rename_replace"]
         self.tokens = {"token-1"}
         self.handles: dict[int, str] = {}
         self.repetitions: dict[bytes, Any] = {}
@@ -94,6 +97,7 @@ class Handler:
         def call(request: Any) -> Any:
             with gateway._lock:
                 gateway.calls[name] += 1
+                gateway.retries[name] += bool(getattr(request, "is_retry", False))
                 if name in gateway.raises:
                     raise gateway.raises.pop(name)
                 if name in gateway.cut_before:
@@ -122,7 +126,7 @@ class Handler:
         return t.OpenSessionReply(
             token=request.token or f"token-{len(gateway.tokens)}",
             user=request.user or "nobody",
-            store=t.StoreInfo(name="memory", uri="memory:", capabilities=["append"]),
+            store=t.StoreInfo(name="memory", uri="memory:", capabilities=gateway.capabilities),
             version=t.ProtocolVersion.V1,
             limits=t.Limits(max_chunk_bytes=4 << 20),
         )

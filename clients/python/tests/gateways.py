@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 import strait
 
 REPOSITORY = Path(__file__).parents[3]
@@ -47,6 +49,12 @@ def binary() -> Path | None:
 def stores() -> list[str]:
     """What there is to test against: `file` always, `hdfs` where there is one."""
     return ["file", "hdfs"] if os.environ.get("STRAIT_TEST_HDFS") else ["file"]
+
+
+def require() -> None:
+    """Skips the test, with the reason, where there is no gateway to be had."""
+    if binary() is None and not os.environ.get("STRAIT_TEST_GATEWAY"):
+        pytest.skip("no gateway: build it (cargo build -p strait), or set STRAIT_TEST_GATEWAY")
 
 
 @contextlib.contextmanager
@@ -95,5 +103,3 @@ def started(store: str, port: int = 0) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-

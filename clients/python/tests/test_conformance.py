@@ -16,8 +16,7 @@ CASES = cases.load()
 
 @pytest.fixture(scope="module", params=gateways.stores())
 def place(request):
-    if gateways.binary() is None and not gateways.os.environ.get("STRAIT_TEST_GATEWAY"):
-        pytest.skip("no gateway: build it (cargo build -p strait), or set STRAIT_TEST_GATEWAY")
+    gateways.require()
     with gateways.gateway(request.param) as gateway:
         yield request.param, gateway
 

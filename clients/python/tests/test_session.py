@@ -31,6 +31,14 @@ def test_a_mutation_cut_off_is_done_once(fake, client, cut):
     assert not fake.files
 
 
+def test_a_mutation_after_a_restart_is_no_retry(fake, client):
+    fake.files["/x"] = bytearray()
+    fake.break_connections()
+    with pytest.raises(FileExistsError):
+        client.open("/x", "xb")
+    assert not fake.retries["createFile"]
+
+
 def test_the_session_is_taken_up_again_by_its_token(fake, client):
     token = client.token
     fake.break_connections()

@@ -69,6 +69,15 @@ def test_a_failed_get_leaves_nothing(fake, client, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
+def test_a_store_that_cannot_replace_is_overwritten_all_the_same(fake):
+    fake.capabilities = ["append"]
+    fake.files["/x"] = bytearray(b"old")
+    with strait.connect(fake.address) as client:
+        client.put(io.BytesIO(DATA), "/x")
+    assert fake.files == {"/x": DATA}
+    assert fake.calls["removePath"] == 1
+
+
 def test_put_without_overwrite_refuses_a_taken_path(fake, client):
     fake.files["/x"] = bytearray(b"old")
     with pytest.raises(FileExistsError):

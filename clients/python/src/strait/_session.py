@@ -125,9 +125,14 @@ class Session:
         self._notice_fork()
         if self.closed:
             raise ValueError("I/O operation on a closed client")
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                connection = self._idle.pop()
+            if not connection.ended_while_idle():
+                return connection
+            connection.close()
         return self._connect()
 
     def give_back(self, connection: Connection) -> None:

@@ -72,9 +72,13 @@ def put(
             with client.open(temporary, "xb", buffering=0) as writer:
                 chunk_bytes = writer.chunk_bytes
                 copied = _copy(lambda: source.read(chunk_bytes), writer.write, total, progress)
-            if overwrite:
+            if not overwrite:
+                client.rename(temporary, target)
+            elif "rename_replace" in client.store.capabilities:
                 client.replace(temporary, target)
             else:
+                with contextlib.suppress(errors.NotFound):
+                    client.remove(target)
                 client.rename(temporary, target)
         except BaseException:
             with contextlib.suppress(errors.StraitError):

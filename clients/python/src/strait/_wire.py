@@ -6,6 +6,7 @@ what is large goes straight between the socket and the caller's memory.
 
 import io
 import os
+import select
 import socket
 import struct
 from typing import Any, Literal
@@ -191,6 +192,15 @@ class Connection:
     def peer(self) -> str:
         """The other end's IP address."""
         return str(self._socket.getpeername()[0])
+
+    def ended_while_idle(self) -> bool:
+        """Whether the gateway closed it since the last reply, as it does at a restart.
+
+        Noticed before a request is sent, it can't have been executed.
+        """
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))  # nothing is to come but the end
 
     def is_a_parents(self) -> bool:
         """Whether this process is a forked child, which would take its parent's replies."""
