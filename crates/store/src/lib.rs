@@ -22,12 +22,16 @@ pub mod contract;
 mod crc;
 mod error;
 mod ext;
+#[cfg(feature = "hdfs")]
+mod hdfs;
 mod memory;
 mod path;
 mod types;
 
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
 pub use ext::{FileSystemExt, append_all};
+#[cfg(feature = "hdfs")]
+pub use hdfs::HdfsStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;

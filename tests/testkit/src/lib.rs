@@ -18,7 +18,7 @@ pub mod thrift;
 mod wait;
 
 pub use failure::{Failure, Result};
-pub use hdfs::{MiniHdfs, Options};
+pub use hdfs::{MiniHdfs, Options, current_user};
 pub use http::{HttpAnswer, http_request};
 pub use port::free_port;
 pub use process::{Process, spawn_bound};

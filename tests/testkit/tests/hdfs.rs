@@ -5,7 +5,8 @@ use strait_testkit::{MiniHdfs, Options, http_request};
 
 #[test]
 fn a_cluster_of_its_own_serves_again_after_its_namenode_was_killed() {
-    let mut hdfs = MiniHdfs::start_own(&Options { datanodes: 2, replication: 2 }).unwrap();
+    let mut hdfs =
+        MiniHdfs::start_own(&Options { datanodes: 2, replication: 2, ..Options::default() }).unwrap();
     let dir = hdfs.scratch("kept");
     let url = format!("/webhdfs/v1{dir}?op=MKDIRS&user.name=alice");
     let made = http_request("PUT", hdfs.http_address(), &url).unwrap();

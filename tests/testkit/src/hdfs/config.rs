@@ -1,5 +1,6 @@
 //! Hadoop's configuration files for a small, quick cluster.
 
+use super::Options;
 use crate::failure::Result;
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ pub(super) struct Settings<'a> {
     pub rpc_port: u16,
     pub http_port: u16,
     pub user: &'a str,
-    pub replication: usize,
+    pub options: &'a Options,
 }
 
 /// Writes `conf` within `dir`, and the empty web applications without which
@@ -23,7 +24,7 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
     for webapp in ["hdfs", "datanode"] {
         fs::create_dir_all(conf.join("webapps").join(webapp))?;
     }
-    let Settings { rpc_port, http_port, user, replication } = settings;
+    let Settings { rpc_port, http_port, user, options } = settings;
     let rpc = format!("127.0.0.1:{rpc_port}");
     let http = format!("127.0.0.1:{http_port}");
     let proxy_hosts = format!("hadoop.proxyuser.{user}.hosts");
@@ -37,7 +38,7 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
         ("hadoop.user.group.static.mapping.overrides", &groups),
     ];
     let name_dir = format!("file://{}/name", dir.display());
-    let replication = replication.to_string();
+    let replication = options.replication.to_string();
     let hdfs = [
         ("dfs.namenode.name.dir", name_dir.as_str()),
         ("dfs.namenode.rpc-address", &rpc),
@@ -59,6 +60,8 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
         ("dfs.namenode.accesstime.precision", "1"),
     ];
     fs::write(conf.join("core-site.xml"), xml(&core))?;
+    // Of two properties of one name the later counts.
+    let hdfs = [&hdfs[..], &options.properties].concat();
     fs::write(conf.join("hdfs-site.xml"), xml(&hdfs))?;
     fs::write(conf.join("log4j.properties"), LOGGING)?;
     Ok(())

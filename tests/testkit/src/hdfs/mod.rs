@@ -44,11 +44,13 @@ pub struct Options {
     pub datanodes: usize,
     /// Default replication of files; as many as there are datanodes or fewer.
     pub replication: usize,
+    /// More properties for hdfs-site.xml, which overrule the test kit's own.
+    pub properties: Vec<(&'static str, &'static str)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { datanodes: 1, replication: 1 }
+        Self { datanodes: 1, replication: 1, properties: Vec::new() }
     }
 }
 
@@ -193,9 +195,8 @@ impl Daemons {
     fn start(options: &Options, jars: &str) -> Result<Self> {
         let dir = TempDir::with_prefix("strait-hdfs-")?;
         let (rpc_port, http_port) = (free_port(), free_port());
-        let user = current_user()?;
-        let settings =
-            config::Settings { rpc_port, http_port, user: &user, replication: options.replication };
+        let user = current_user();
+        let settings = config::Settings { rpc_port, http_port, user: &user, options };
         config::write(dir.path(), &settings)?;
         let classpath = format!("{}:{jars}", dir.path().join("conf").display());
 
@@ -304,9 +305,13 @@ fn jmx(http_address: &str, service: &str, bean: &str) -> Option<String> {
     (answer.status == 200 && answer.body.contains(bean)).then_some(answer.body)
 }
 
-fn current_user() -> Result<String> {
-    let output = Command::new("id").arg("-un").output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+/// The user that runs the tests: the superuser of every [`MiniHdfs`].
+///
+/// # Panics
+/// Where `id` doesn't run.
+pub fn current_user() -> String {
+    let output = Command::new("id").arg("-un").output().expect("the command id runs");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 impl std::fmt::Debug for MiniHdfs {

@@ -1,0 +1,91 @@
+//! One client of the library for each user, as many as are worth keeping.
+
+use super::config::HadoopConfig;
+use super::errors::{Effect, from_library};
+use super::retry::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::error::{ErrorKind, Result, fail};
+use crate::types::Principal;
+use hdfs_native::{Client, ClientBuilder};
+use std::collections::HashMap;
+use std::env;
+use std::sync::{Mutex, PoisonError};
+
+/// Clients kept: each is a connection to the namenode (and, once it has
+/// written, a task that renews leases). More users than this at a time pay
+/// some milliseconds for a new connection.
+const MAX_CLIENTS: usize = 256;
+
+/// Connections tried to each namenode before a call is given up: with the
+/// pauses of `retry`, some 25 s, just under its `PATIENCE`.
+const ATTEMPTS_EACH: usize = 15;
+
+/// Clients by user.
+#[derive(Debug)]
+pub(super) struct Clients {
+    url: String,
+    settings: Vec<(String, String)>,
+    /// The user that runs this process: acts in its own name.
+    own_user: String,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    clients: HashMap<String, (Client, u64)>,
+    /// Counts uses; the smallest count is the longest unused client.
+    clock: u64,
+}
+
+impl Clients {
+    /// For the namenode, or nameservice, at `authority`.
+    pub fn new(authority: &str, namenodes: &[String], config: &HadoopConfig) -> Self {
+        let url = match (config.is_nameservice(authority), namenodes.first()) {
+            (false, Some(address)) => format!("hdfs://{address}"),
+            _ => format!("hdfs://{authority}"),
+        };
+        let settings = [
+            ("dfs.client.failover.max.attempts", (ATTEMPTS_EACH * namenodes.len()).to_string()),
+            ("dfs.client.failover.sleep.base.millis", FIRST_PAUSE.as_millis().to_string()),
+            ("dfs.client.failover.sleep.max.millis", LONGEST_PAUSE.as_millis().to_string()),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
+        // HADOOP_USER_NAME is how Hadoop's own clients are told another name.
+        let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
+        Self { url, settings, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }
+    }
+
+    /// The user that runs this process.
+    pub fn own_user(&self) -> &str {
+        &self.own_user
+    }
+
+    /// The client that acts as `who`.
+    pub fn get(&self, who: &Principal) -> Result<Client> {
+        if who.user.is_empty() {
+            return fail(ErrorKind::Unauthenticated, "no user name");
+        }
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.clock += 1;
+        let clock = cache.clock;
+        if let Some((client, used)) = cache.clients.get_mut(&*who.user) {
+            *used = clock;
+            return Ok(client.clone());
+        }
+        let client = self.build(who)?;
+        if cache.clients.len() >= MAX_CLIENTS {
+            let oldest = cache.clients.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(user) = oldest.map(|(user, _)| user.clone()) {
+                cache.clients.remove(&user);
+            }
+        }
+        cache.clients.insert(who.user.to_string(), (client.clone(), clock));
+        Ok(client)
+    }
+
+    fn build(&self, who: &Principal) -> Result<Client> {
+        let builder = ClientBuilder::new().with_url(&self.url).with_config(self.settings.clone());
+        // In one's own name nobody need be allowed to act for others.
+        let builder = if *who.user == *self.own_user { builder } else { builder.with_user(&*who.user) };
+        builder.build().map_err(|error| from_library(error, Effect::Read))
+    }
+}

@@ -1,0 +1,145 @@
+//! What Hadoop's configuration files say that the adapter must know itself;
+//! hdfs-native reads the same files for the rest.
+
+use crate::error::{Error, ErrorKind, Result, fail};
+use std::collections::HashMap;
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A configuration file is some kilobytes; a larger one is a mistake.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// Where a namenode listens when the URI doesn't say
+/// (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
+const DEFAULT_NAMENODE_PORT: u16 = 8020;
+
+/// The properties of core-site.xml and hdfs-site.xml.
+#[derive(Debug, Default)]
+pub(super) struct HadoopConfig {
+    properties: HashMap<String, String>,
+}
+
+impl HadoopConfig {
+    /// Reads the files in `$HADOOP_CONF_DIR`, or `$HADOOP_HOME/etc/hadoop`;
+    /// without either variable there are no properties.
+    pub fn load() -> Result<Self> {
+        let dir = match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
+            (Some(dir), _) => PathBuf::from(dir),
+            (None, Some(home)) => Path::new(&home).join("etc/hadoop"),
+            (None, None) => return Ok(Self::default()),
+        };
+        let mut config = Self::default();
+        for name in ["core-site.xml", "hdfs-site.xml"] {
+            let path = dir.join(name);
+            if path.exists() {
+                config.add(&path).map_err(|error| error.at("read", path.display().to_string()))?;
+            }
+        }
+        Ok(config)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<()> {
+        let mut text = String::new();
+        File::open(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        self.parse(&text)
+    }
+
+    fn parse(&mut self, text: &str) -> Result<()> {
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let document = roxmltree::Document::parse_with_options(text, options).map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, format!("not a Hadoop configuration file: {error}"))
+        })?;
+        let child = |node: roxmltree::Node<'_, '_>, name: &str| {
+            let found = node.children().find(|child| child.has_tag_name(name));
+            found.and_then(|child| child.text().map(|text| text.trim().to_owned()))
+        };
+        for property in document.root_element().children().filter(|node| node.has_tag_name("property")) {
+            if let (Some(name), Some(value)) = (child(property, "name"), child(property, "value")) {
+                self.properties.insert(name, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.properties.get(name).map(String::as_str)
+    }
+
+    /// The `host:port` of each namenode behind `authority` (`host`,
+    /// `host:port`, or a nameservice of the configuration).
+    pub fn namenodes(&self, authority: &str) -> Result<Vec<String>> {
+        if let Some(ids) = self.get(&format!("dfs.ha.namenodes.{authority}")) {
+            let address = |id: &str| self.get(&format!("dfs.namenode.rpc-address.{authority}.{}", id.trim()));
+            let addresses: Vec<String> = ids.split(',').filter_map(address).map(str::to_owned).collect();
+            if addresses.is_empty() {
+                return fail(
+                    ErrorKind::InvalidArgument,
+                    format!("nameservice {authority} has no dfs.namenode.rpc-address in hdfs-site.xml"),
+                );
+            }
+            return Ok(addresses);
+        }
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        Ok(vec![if has_port { authority.to_owned() } else { format!("{authority}:{DEFAULT_NAMENODE_PORT}") }])
+    }
+
+    /// Whether `authority` is a nameservice, which the library looks up by
+    /// name.
+    pub fn is_nameservice(&self, authority: &str) -> bool {
+        self.get(&format!("dfs.ha.namenodes.{authority}")).is_some()
+    }
+
+    /// Why the adapter's own part of the protocol can't be spoken with this
+    /// configuration, if it can't.
+    pub fn secured(&self) -> Option<&'static str> {
+        if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
+            return Some("not with Kerberos");
+        }
+        if self.get("dfs.data.transfer.protection").is_some() {
+            return Some("not with protected data transfer");
+        }
+        None
+    }
+
+    /// Whether datanodes are called by name rather than by address.
+    pub fn use_datanode_hostname(&self) -> bool {
+        self.get("dfs.client.use.datanode.hostname").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(properties: &[(&str, &str)]) -> HadoopConfig {
+        let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        HadoopConfig { properties: properties.collect() }
+    }
+
+    #[test]
+    fn a_nameservice_is_all_its_namenodes_and_a_host_itself() {
+        let config = config(&[
+            ("dfs.ha.namenodes.prod", "nn1, nn2"),
+            ("dfs.namenode.rpc-address.prod.nn1", "a:8020"),
+            ("dfs.namenode.rpc-address.prod.nn2", "b:9000"),
+            ("dfs.ha.namenodes.bare", "nn1"),
+        ]);
+        assert_eq!(config.namenodes("prod").unwrap(), ["a:8020", "b:9000"]);
+        assert_eq!(config.namenodes("host").unwrap(), ["host:8020"]);
+        assert_eq!(config.namenodes("host:9").unwrap(), ["host:9"]);
+        assert_eq!(config.namenodes("bare").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_configuration_file_gives_its_properties() {
+        let mut config = HadoopConfig::default();
+        let text = "<?xml version=\"1.0\"?><configuration><property><name>hadoop.security.authentication\
+            </name><value> kerberos </value><final>true</final></property></configuration>";
+        config.parse(text).unwrap();
+        assert_eq!(config.secured(), Some("not with Kerberos"));
+        assert!(HadoopConfig::default().secured().is_none());
+        assert_eq!(config.parse("<configuration>").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}

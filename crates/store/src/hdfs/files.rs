@@ -1,0 +1,177 @@
+//! Opening files, and the bytes in them.
+
+use super::errors::Effect;
+use super::namespace::checked_permission;
+use super::reader::HdfsReader;
+use super::retry::{Backoff, PATIENCE, with_patience};
+use super::shared::Shared;
+use super::source::{Source, Tail};
+use super::wire::LocatedBlock;
+use super::writer::HdfsWriter;
+use crate::error::{Error, ErrorKind, Result, fail};
+use crate::types::{BlockLocation, CreateOptions, Principal};
+use hdfs_native::WriteOptions;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Permission of a new file where none is asked for, Hadoop's own default (0666
+/// less the umask 022).
+const DEFAULT_FILE_PERMISSION: u32 = 0o644;
+
+/// An offset that no file reaches: asks for the length and the last block
+/// without the blocks before.
+const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
+
+/// How long an append waits while the namenode recovers the file from a writer
+/// that is gone: a recovery takes seconds.
+const APPEND_PATIENCE: Duration = Duration::from_secs(30);
+
+impl Shared {
+    pub async fn open(self: &Arc<Self>, who: &Principal, path: &str) -> Result<HdfsReader> {
+        // The tail first: blocks that are finished in between are then found
+        // by the library, and the tail is dropped.
+        let tail = match self.secured {
+            None => self.tail(who, path).await?,
+            Some(_) => None,
+        };
+        let client = self.clients.get(who)?;
+        let reader = self.call(who, Effect::Read, |client| async move { client.read(path).await }).await?;
+        let tail = tail.filter(|tail| tail.block.offset == reader.file_length() as u64);
+        let (shared, user) = (Arc::clone(self), Arc::clone(&who.user));
+        let source = Source::new(shared, client, user, path.to_owned(), reader, tail);
+        Ok(HdfsReader::new(source, path.to_owned()))
+    }
+
+    /// What can be seen of the last block, while it is being written.
+    async fn tail(&self, who: &Principal, path: &str) -> Result<Option<Tail>> {
+        let Some((block, false)) = self.last_block(&who.user, path).await? else { return Ok(None) };
+        let length = self.datanodes.visible_length(&who.user, &block).await?;
+        Ok((length > 0).then_some(Tail { block, length }))
+    }
+
+    /// The last block of a file that has any, and whether it is finished.
+    pub async fn last_block(&self, user: &str, path: &str) -> Result<Option<(LocatedBlock, bool)>> {
+        let located = self.namenode.locate(user, path, FAR_OFFSET, 1).await?;
+        Ok(located.last_block.map(|block| (block, located.is_last_block_complete)))
+    }
+
+    pub async fn create(&self, who: &Principal, path: &str, options: &CreateOptions) -> Result<HdfsWriter> {
+        self.recoveries.wait(path).await;
+        let options = write_options(options)?;
+        let client = self.clients.get(who)?;
+        let created = self.call(who, Effect::Mutation, |client| {
+            let options = options.clone();
+            async move { client.create(path, options).await }
+        });
+        Ok(HdfsWriter::new(created.await?, path.to_owned(), client, Arc::clone(&self.recoveries)))
+    }
+
+    pub async fn append(&self, who: &Principal, path: &str) -> Result<HdfsWriter> {
+        self.recoveries.wait(path).await;
+        let client = self.clients.get(who)?;
+        let mut backoff = Backoff::within(APPEND_PATIENCE);
+        let writer = loop {
+            let client = client.clone();
+            let names = self.namenode.names();
+            // The library folds Java's exceptions for "taken" into one: kept
+            // apart here by what the namenode says.
+            match with_patience(&names, Effect::Mutation, || client.append(path)).await {
+                Ok(writer) => break writer,
+                Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
+                Err(error) => return Err(append_refusal(error)),
+            }
+        };
+        // From here on the drop of this value frees the file again.
+        let recoveries = Arc::clone(&self.recoveries);
+        let writer = HdfsWriter::new(writer, path.to_owned(), client, recoveries);
+        let length = self.stat(who, path).await?.length;
+        Ok(writer.starting_at(length))
+    }
+
+    pub async fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
+        self.require_own_calls()?;
+        self.recoveries.wait(path).await;
+        if length > i64::MAX as u64 {
+            // Negative to Java; the path's own errors come first.
+            self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
+            return fail(ErrorKind::InvalidArgument, "longer than the file");
+        }
+        if self.namenode.truncate(&who.user, path, length).await? {
+            return Ok(());
+        }
+        // The datanodes are cutting the last block.
+        let mut backoff = Backoff::within(PATIENCE);
+        while self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?.under_construction {
+            if !backoff.pause().await {
+                return fail(ErrorKind::TimedOut, "the cut goes on in the background");
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &str,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        self.require_own_calls()?;
+        let length = range.end.saturating_sub(range.start);
+        // Java's longs.
+        let (offset, length) = (range.start.min(FAR_OFFSET), length.min(i64::MAX as u64));
+        let located = self.namenode.locate(&who.user, path, offset, length).await?;
+        let mut blocks = located.blocks;
+        if let Some(last) = located.last_block.filter(|_| !located.is_last_block_complete) {
+            let length = self.datanodes.visible_length(&who.user, &last).await?;
+            blocks.retain(|block| block.offset < last.offset);
+            let mut last = last;
+            last.block.num_bytes = length;
+            blocks.push(last);
+        }
+        let overlaps = |block: &LocatedBlock| {
+            !range.is_empty()
+                && block.offset < range.end
+                && range.start < block.offset.saturating_add(block.block.num_bytes)
+        };
+        Ok(blocks.iter().filter(|block| overlaps(block)).map(|block| self.location_of(block)).collect())
+    }
+
+    fn location_of(&self, block: &LocatedBlock) -> BlockLocation {
+        let nodes = block.locations.iter().map(|location| &location.id);
+        BlockLocation {
+            offset: block.offset,
+            length: block.block.num_bytes,
+            hosts: nodes.clone().map(|id| id.host_name.clone()).collect(),
+            addresses: nodes.map(|id| self.datanodes.address(id)).collect(),
+            corrupt: block.corrupt,
+        }
+    }
+}
+
+fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
+    Ok(WriteOptions {
+        block_size: options.block_size,
+        replication: options.replication.map(u32::from),
+        permission: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
+        overwrite: options.overwrite,
+        create_parent: true,
+    })
+}
+
+fn is_being_recovered(error: &Error) -> bool {
+    error.kind() == ErrorKind::Busy && error.message().contains("recover")
+}
+
+/// The library says "already exists" of a directory, and of a file that has a
+/// writer.
+fn append_refusal(error: Error) -> Error {
+    if error.kind() != ErrorKind::AlreadyExists {
+        return error;
+    }
+    let kind = match error.message().contains("already exists as a directory") {
+        true => ErrorKind::IsADirectory,
+        false => ErrorKind::Busy,
+    };
+    Error::new(kind, error.message().to_owned()).caused_by(error)
+}

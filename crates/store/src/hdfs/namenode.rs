@@ -1,0 +1,190 @@
+//! The calls to the namenode that the library lacks.
+
+use super::errors::{Effect, from_java};
+use super::retry::{Backoff, PATIENCE, is_passing};
+use super::rpc::{CLIENT_PROTOCOL, Connection, RpcError};
+use super::wire::{
+    EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
+    GetServerDefaultsResponse, LocatedBlocks, TruncateRequest, TruncateResponse,
+};
+use crate::error::{Error, ErrorKind, Result, fail};
+use prost::Message;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Connections kept for the next call, over all users: enough for the busiest
+/// of them, few beside what a namenode serves.
+const MAX_IDLE_CONNECTIONS: usize = 64;
+/// Hadoop's servers close a connection that is idle for 10 s
+/// (`ipc.client.connection.maxidletime`); earlier saves a broken call.
+const MAX_IDLE: Duration = Duration::from_secs(5);
+
+/// The namenode, or the namenodes of a nameservice, of which one is active.
+#[derive(Debug)]
+pub(super) struct Namenode {
+    addresses: Vec<String>,
+    active: AtomicUsize,
+    idle: Mutex<Vec<Idle>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    user: String,
+    index: usize,
+    since: Instant,
+    connection: Connection,
+}
+
+impl Namenode {
+    pub fn new(addresses: Vec<String>) -> Self {
+        Self { addresses, active: AtomicUsize::new(0), idle: Mutex::default() }
+    }
+
+    /// The addresses, for messages.
+    pub fn names(&self) -> String {
+        self.addresses.join(", ")
+    }
+
+    /// Where the bytes of `length` from `offset` lie, and always the last
+    /// block of a file under construction.
+    pub async fn locate(&self, user: &str, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks> {
+        let request = GetBlockLocationsRequest { path: path.to_owned(), offset, length };
+        let answer: GetBlockLocationsResponse =
+            self.call(user, "getBlockLocations", &request, Effect::Read, PATIENCE).await?;
+        answer.locations.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such file"))
+    }
+
+    pub async fn statistics(&self, user: &str) -> Result<GetFsStatsResponse> {
+        self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE).await
+    }
+
+    /// Whether datanodes talk only encrypted. Asked once, at start: a
+    /// namenode that isn't there is an error at once.
+    pub async fn encrypts_transfer(&self, user: &str) -> Result<bool> {
+        let answer: GetServerDefaultsResponse =
+            self.call(user, "getServerDefaults", &EmptyRequest {}, Effect::Read, Duration::ZERO).await?;
+        Ok(answer.defaults.encrypt_data_transfer)
+    }
+
+    /// Cuts the file; false while the last block is still being cut.
+    pub async fn truncate(&self, user: &str, path: &str, new_length: u64) -> Result<bool> {
+        let client_name = format!("strait-{}", uuid::Uuid::new_v4());
+        let request = TruncateRequest { path: path.to_owned(), new_length, client_name };
+        let answer: TruncateResponse =
+            self.call(user, "truncate", &request, Effect::Mutation, PATIENCE).await?;
+        Ok(answer.done)
+    }
+
+    /// Calls the active namenode: looks for it where it has changed, waits for
+    /// it where it is away, for as long as `patience`.
+    async fn call<Q: Message, A: Message + Default>(
+        &self,
+        user: &str,
+        method: &'static str,
+        request: &Q,
+        effect: Effect,
+        patience: Duration,
+    ) -> Result<A> {
+        let mut backoff = Backoff::within(patience);
+        let mut index = self.active.load(Ordering::Relaxed);
+        let mut asked_in_round = 0;
+        loop {
+            let error = match self.call_once(index, user, method, request, effect).await {
+                Ok(answer) => {
+                    self.active.store(index, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            match &error {
+                RpcError::Java { class, message } if !is_elsewhere(class) && !is_passing(class) => {
+                    return Err(from_java(class, message));
+                }
+                RpcError::Broken(_) if effect == Effect::Mutation => {
+                    let message = format!("namenode {}: {error}", self.addresses[index]);
+                    return fail(ErrorKind::OutcomeUnknown, message);
+                }
+                RpcError::Malformed(_) => {
+                    return fail(
+                        ErrorKind::Unavailable,
+                        format!("{} isn't a namenode: {error}", self.addresses[index]),
+                    );
+                }
+                _ => {}
+            }
+            index = (index + 1) % self.addresses.len();
+            asked_in_round += 1;
+            if asked_in_round == self.addresses.len() {
+                asked_in_round = 0;
+                if !backoff.pause().await {
+                    return Err(self.away(error));
+                }
+            }
+        }
+    }
+
+    async fn call_once<Q: Message, A: Message + Default>(
+        &self,
+        index: usize,
+        user: &str,
+        method: &'static str,
+        request: &Q,
+        effect: Effect,
+    ) -> std::result::Result<A, RpcError> {
+        // A kept connection may be closed by now, which shows only when it is
+        // used: fine for a call that can be repeated at once.
+        if effect == Effect::Read
+            && let Some(mut connection) = self.take_idle(index, user)
+        {
+            match connection.call(method, request).await {
+                Err(RpcError::Broken(_)) => {}
+                outcome => {
+                    self.keep(index, user, connection, &outcome);
+                    return outcome;
+                }
+            }
+        }
+        let mut connection = Connection::open(&self.addresses[index], user, CLIENT_PROTOCOL).await?;
+        let outcome = connection.call(method, request).await;
+        self.keep(index, user, connection, &outcome);
+        outcome
+    }
+
+    fn take_idle(&self, index: usize, user: &str) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|kept| kept.since.elapsed() < MAX_IDLE);
+        let found = idle.iter().rposition(|kept| kept.index == index && kept.user == user)?;
+        Some(idle.swap_remove(found).connection)
+    }
+
+    fn keep<A>(
+        &self,
+        index: usize,
+        user: &str,
+        connection: Connection,
+        outcome: &std::result::Result<A, RpcError>,
+    ) {
+        if !matches!(outcome, Ok(_) | Err(RpcError::Java { .. })) {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE_CONNECTIONS {
+            idle.push(Idle { user: user.to_owned(), index, since: Instant::now(), connection });
+        }
+    }
+
+    fn away(&self, last: RpcError) -> Error {
+        let message = match &last {
+            RpcError::Java { class, message } => from_java(class, message).message().to_owned(),
+            other => other.to_string(),
+        };
+        Error::new(ErrorKind::Unavailable, format!("no namenode at {}: {message}", self.names()))
+            .caused_by(last)
+    }
+}
+
+/// The call belongs to another namenode of the nameservice.
+fn is_elsewhere(class: &str) -> bool {
+    ["StandbyException", "ObserverRetryOnActiveException"].iter().any(|name| class.ends_with(name))
+}

@@ -1,0 +1,71 @@
+//! Taking the lease of an abandoned file back, so that it can be written
+//! again.
+//!
+//! The namenode frees a file whose writer died by itself only after its soft
+//! limit, and never while the same client keeps renewing for other files. A
+//! writer abandoned in this process is known here, so its file is recovered at
+//! once, in the background.
+
+use super::retry::Backoff;
+use hdfs_native::{Client, HdfsError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// Within this an abandoned file is writable again: the namenode's soft limit
+/// (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s, for a writer whose whole
+/// process died), and as much as datanodes may take to agree on the length.
+pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
+
+/// The recoveries under way, by path.
+#[derive(Debug, Default)]
+pub(super) struct Recoveries {
+    running: Mutex<HashMap<String, watch::Receiver<()>>>,
+}
+
+impl Recoveries {
+    /// Recovers `path`, which a writer of `client` left open.
+    pub fn start(self: &Arc<Self>, client: Client, path: String, runtime: &Handle) {
+        let (done, waiting) = watch::channel(());
+        self.lock().insert(path.clone(), waiting);
+        let recoveries = Arc::clone(self);
+        runtime.spawn(async move {
+            recover(&client, &path).await;
+            recoveries.lock().remove(&path);
+            drop(done);
+        });
+    }
+
+    /// Waits for a recovery of `path` that is under way: whoever opens the
+    /// file to write while it runs would be taken for the abandoned writer.
+    pub async fn wait(&self, path: &str) {
+        let waiting = self.lock().get(path).cloned();
+        if let Some(mut waiting) = waiting {
+            // The end of the recovery drops the sender, which ends this.
+            while waiting.changed().await.is_ok() {}
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Receiver<()>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn recover(client: &Client, path: &str) {
+    let mut backoff = Backoff::within(RECOVERY_LIMIT);
+    loop {
+        match client.recover_lease(path).await {
+            Ok(true) => return,
+            // Removed or renamed meanwhile: nothing is left to do here.
+            Err(HdfsError::RPCError(class, _)) if class.ends_with("FileNotFoundException") => return,
+            Ok(false) => {}
+            Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),
+        }
+        if !backoff.pause().await {
+            tracing::warn!(path, "an abandoned file isn't recovered; the namenode will do it later");
+            return;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How long a namenode may be away before its callers hear of it.
+
+use super::errors::{Effect, from_library};
+use crate::error::{Error, ErrorKind, Result};
+use hdfs_native::HdfsError;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// A restart or a failover takes seconds to tens of seconds; whoever waits
+/// longer wants to know.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// First pause between two tries; doubles up to [`LONGEST_PAUSE`].
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Short enough to notice a namenode soon after it is back.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Pauses that grow, up to a deadline.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    pause: Duration,
+    deadline: Instant,
+}
+
+impl Backoff {
+    /// Ends `patience` from now.
+    pub fn within(patience: Duration) -> Self {
+        Self { pause: FIRST_PAUSE, deadline: Instant::now() + patience }
+    }
+
+    /// When trying ends.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Waits, and says whether there is time for another try.
+    pub async fn pause(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+/// Runs one of the library's calls to the namenode, again where the namenode
+/// says that it isn't ready yet, and never for longer than [`PATIENCE`]. (The
+/// library itself tries again where it can't connect.)
+pub(super) async fn with_patience<T, F>(
+    namenodes: &str,
+    effect: Effect,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = std::result::Result<T, HdfsError>>,
+{
+    let mut backoff = Backoff::within(PATIENCE);
+    loop {
+        let Ok(outcome) = timeout_at(backoff.deadline(), attempt()).await else {
+            return Err(no_answer(namenodes, effect));
+        };
+        match outcome {
+            Ok(value) => return Ok(value),
+            Err(error) if is_starting(&error) && backoff.pause().await => {}
+            Err(error) => return Err(naming(namenodes, from_library(error, effect))),
+        }
+    }
+}
+
+/// [`with_patience`] for a call that can't be made a second time.
+pub(super) async fn once<T>(
+    namenodes: &str,
+    effect: Effect,
+    call: impl Future<Output = std::result::Result<T, HdfsError>>,
+) -> Result<T> {
+    match timeout(PATIENCE, call).await {
+        Ok(outcome) => outcome.map_err(|error| naming(namenodes, from_library(error, effect))),
+        Err(_) => Err(no_answer(namenodes, effect)),
+    }
+}
+
+/// The namenode was reached and refused the call unexecuted, for now.
+fn is_starting(error: &HdfsError) -> bool {
+    matches!(error, HdfsError::RPCError(class, _) if is_passing(class))
+}
+
+/// Java exceptions that pass by themselves.
+pub(super) fn is_passing(class: &str) -> bool {
+    ["RetriableException", "SafeModeException"].iter().any(|name| class.ends_with(name))
+}
+
+fn no_answer(namenodes: &str, effect: Effect) -> Error {
+    let kind = match effect {
+        Effect::Read => ErrorKind::Unavailable,
+        Effect::Mutation => ErrorKind::OutcomeUnknown,
+    };
+    Error::new(kind, format!("namenode {namenodes} doesn't answer within {} s", PATIENCE.as_secs()))
+}
+
+/// Says which namenode is away, where the error says only that one is.
+fn naming(namenodes: &str, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => {
+            let message = format!("namenode {namenodes}: {}", error.message());
+            Error::new(error.kind(), message).with_retry_safe(error.retry_safe()).caused_by(error)
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,94 @@
+//! What all operations share: the ways to the cluster.
+
+use super::clients::Clients;
+use super::config::HadoopConfig;
+use super::datanode::Datanodes;
+use super::errors::{Effect, from_library};
+use super::namenode::Namenode;
+use super::recovery::Recoveries;
+use super::retry::with_patience;
+use super::rpc::CONNECT_TIMEOUT;
+use crate::error::{ErrorKind, Result, fail};
+use crate::types::Principal;
+use hdfs_native::{Client, HdfsError};
+use std::sync::Arc;
+use tokio::time::timeout;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub clients: Clients,
+    pub namenode: Namenode,
+    pub datanodes: Datanodes,
+    pub recoveries: Arc<Recoveries>,
+    /// Why the adapter's own calls can't be made, if they can't.
+    pub secured: Option<&'static str>,
+}
+
+impl Shared {
+    /// Connects; see [`super::HdfsStore::connect`].
+    pub async fn connect(uri: &str) -> Result<Self> {
+        let authority = authority_of(uri)?;
+        let config = HadoopConfig::load()?;
+        let namenodes = config.namenodes(authority)?;
+        let clients = Clients::new(authority, &namenodes, &config);
+        let namenode = Namenode::new(namenodes);
+        let secured = match config.secured() {
+            Some(reason) => {
+                let own = clients.get(&Principal::new(clients.own_user()))?;
+                check_by_library(&own, &namenode.names()).await?;
+                Some(reason)
+            }
+            None => {
+                let encrypted = namenode.encrypts_transfer(clients.own_user()).await?;
+                encrypted.then_some("not with encrypted data transfer")
+            }
+        };
+        let datanodes = Datanodes { by_hostname: config.use_datanode_hostname() };
+        let recoveries = Arc::default();
+        Ok(Self { clients, namenode, datanodes, recoveries, secured })
+    }
+
+    /// One call of the library to the namenode, with patience.
+    pub async fn call<T, F>(
+        &self,
+        who: &Principal,
+        effect: Effect,
+        attempt: impl Fn(Client) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, HdfsError>>,
+    {
+        let client = self.clients.get(who)?;
+        with_patience(&self.namenode.names(), effect, || attempt(client.clone())).await
+    }
+
+    /// Unsupported where the adapter's own calls can't be made.
+    pub fn require_own_calls(&self) -> Result<()> {
+        match self.secured {
+            None => Ok(()),
+            Some(reason) => fail(ErrorKind::Unsupported, reason),
+        }
+    }
+}
+
+/// The part of `hdfs://AUTHORITY/` that names the namenode.
+fn authority_of(uri: &str) -> Result<&str> {
+    let wrong = |why| fail(ErrorKind::InvalidArgument, why);
+    let Some(rest) = uri.strip_prefix("hdfs://") else { return wrong("an HDFS URI begins with hdfs://") };
+    match rest.strip_suffix('/').unwrap_or(rest) {
+        "" => wrong("the URI names no namenode: hdfs://HOST:PORT"),
+        authority if authority.contains(['/', '?', '#']) => {
+            wrong("a store is a whole HDFS: the URI ends after host and port")
+        }
+        authority if authority.contains('@') => wrong("the URI can't name a user; users log in"),
+        authority => Ok(authority),
+    }
+}
+
+/// One call by the library, which gives up late; at start-up nobody waits.
+async fn check_by_library(client: &Client, namenodes: &str) -> Result<()> {
+    match timeout(CONNECT_TIMEOUT, client.get_file_info("/")).await {
+        Ok(answer) => answer.map(drop).map_err(|error| from_library(error, Effect::Read)),
+        Err(_) => fail(ErrorKind::Unavailable, format!("no namenode answers at {namenodes}")),
+    }
+}

@@ -1,0 +1,349 @@
+//! The few messages of Hadoop's RPC and data transfer that the adapter speaks
+//! itself: names and field numbers as in Hadoop's RpcHeader.proto,
+//! IpcConnectionContext.proto, ProtobufRpcEngine2.proto, hdfs.proto,
+//! datatransfer.proto and ClientNamenodeProtocol.proto. Fields that nobody
+//! here reads are left out: protobuf skips them.
+
+use prost::Message;
+
+/// RpcHeader.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct RpcRequestHeader {
+    #[prost(int32, tag = "1")]
+    pub rpc_kind: i32,
+    #[prost(int32, optional, tag = "2")]
+    pub rpc_op: Option<i32>,
+    #[prost(sint32, required, tag = "3")]
+    pub call_id: i32,
+    #[prost(bytes = "vec", required, tag = "4")]
+    pub client_id: Vec<u8>,
+    #[prost(sint32, optional, tag = "5")]
+    pub retry_count: Option<i32>,
+}
+
+/// RpcHeader.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct RpcResponseHeader {
+    #[prost(uint32, required, tag = "1")]
+    pub call_id: u32,
+    #[prost(int32, required, tag = "2")]
+    pub status: i32,
+    #[prost(string, tag = "4")]
+    pub exception_class: String,
+    #[prost(string, tag = "5")]
+    pub error_message: String,
+}
+
+/// `RpcResponseHeaderProto.RpcStatusProto`: the answer follows.
+pub const RPC_SUCCESS: i32 = 0;
+
+/// ProtobufRpcEngine2.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct RequestHeader {
+    #[prost(string, required, tag = "1")]
+    pub method: String,
+    #[prost(string, required, tag = "2")]
+    pub protocol: String,
+    #[prost(uint64, required, tag = "3")]
+    pub protocol_version: u64,
+}
+
+/// IpcConnectionContext.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ConnectionContext {
+    #[prost(message, optional, tag = "2")]
+    pub user: Option<UserInformation>,
+    #[prost(string, tag = "3")]
+    pub protocol: String,
+}
+
+/// IpcConnectionContext.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct UserInformation {
+    #[prost(string, tag = "1")]
+    pub effective_user: String,
+}
+
+/// Security.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct Token {
+    #[prost(bytes = "vec", required, tag = "1")]
+    pub identifier: Vec<u8>,
+    #[prost(bytes = "vec", required, tag = "2")]
+    pub password: Vec<u8>,
+    #[prost(string, required, tag = "3")]
+    pub kind: String,
+    #[prost(string, required, tag = "4")]
+    pub service: String,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ExtendedBlock {
+    #[prost(string, required, tag = "1")]
+    pub pool_id: String,
+    #[prost(uint64, required, tag = "2")]
+    pub block_id: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub generation_stamp: u64,
+    #[prost(uint64, tag = "4")]
+    pub num_bytes: u64,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct DatanodeId {
+    #[prost(string, required, tag = "1")]
+    pub ip_addr: String,
+    #[prost(string, required, tag = "2")]
+    pub host_name: String,
+    #[prost(string, required, tag = "3")]
+    pub uuid: String,
+    #[prost(uint32, required, tag = "4")]
+    pub transfer_port: u32,
+    #[prost(uint32, required, tag = "5")]
+    pub info_port: u32,
+    #[prost(uint32, required, tag = "6")]
+    pub ipc_port: u32,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct DatanodeInfo {
+    #[prost(message, required, tag = "1")]
+    pub id: DatanodeId,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct LocatedBlock {
+    #[prost(message, required, tag = "1")]
+    pub block: ExtendedBlock,
+    #[prost(uint64, required, tag = "2")]
+    pub offset: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub locations: Vec<DatanodeInfo>,
+    #[prost(bool, required, tag = "4")]
+    pub corrupt: bool,
+    #[prost(message, required, tag = "5")]
+    pub token: Token,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct LocatedBlocks {
+    /// Without the last block, if that is under construction.
+    #[prost(uint64, required, tag = "1")]
+    pub file_length: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub blocks: Vec<LocatedBlock>,
+    #[prost(bool, required, tag = "3")]
+    pub under_construction: bool,
+    /// Whatever range was asked for.
+    #[prost(message, optional, tag = "4")]
+    pub last_block: Option<LocatedBlock>,
+    #[prost(bool, required, tag = "5")]
+    pub is_last_block_complete: bool,
+    /// Present on erasure-coded files; its content isn't needed here.
+    #[prost(message, optional, tag = "7")]
+    pub erasure_coding: Option<Presence>,
+}
+
+/// A message of which only the presence counts.
+#[derive(Clone, PartialEq, Message)]
+pub struct Presence {}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct GetBlockLocationsRequest {
+    #[prost(string, required, tag = "1")]
+    pub path: String,
+    #[prost(uint64, required, tag = "2")]
+    pub offset: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub length: u64,
+}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct GetBlockLocationsResponse {
+    #[prost(message, optional, tag = "1")]
+    pub locations: Option<LocatedBlocks>,
+}
+
+/// ClientNamenodeProtocol.proto; also of getServerDefaults.
+#[derive(Clone, PartialEq, Message)]
+pub struct EmptyRequest {}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct GetFsStatsResponse {
+    #[prost(uint64, required, tag = "1")]
+    pub capacity: u64,
+    #[prost(uint64, required, tag = "2")]
+    pub used: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub remaining: u64,
+}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct GetServerDefaultsResponse {
+    #[prost(message, required, tag = "1")]
+    pub defaults: ServerDefaults,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ServerDefaults {
+    #[prost(bool, tag = "6")]
+    pub encrypt_data_transfer: bool,
+}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct TruncateRequest {
+    #[prost(string, required, tag = "1")]
+    pub path: String,
+    #[prost(uint64, required, tag = "2")]
+    pub new_length: u64,
+    #[prost(string, required, tag = "3")]
+    pub client_name: String,
+}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct TruncateResponse {
+    /// False: the last block is still being cut.
+    #[prost(bool, required, tag = "1")]
+    pub done: bool,
+}
+
+/// ClientDatanodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct GetReplicaVisibleLengthRequest {
+    #[prost(message, required, tag = "1")]
+    pub block: ExtendedBlock,
+}
+
+/// ClientDatanodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct GetReplicaVisibleLengthResponse {
+    #[prost(uint64, required, tag = "1")]
+    pub length: u64,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct BaseHeader {
+    #[prost(message, required, tag = "1")]
+    pub block: ExtendedBlock,
+    #[prost(message, optional, tag = "2")]
+    pub token: Option<Token>,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ClientOperationHeader {
+    #[prost(message, required, tag = "1")]
+    pub base: BaseHeader,
+    #[prost(string, required, tag = "2")]
+    pub client_name: String,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct OpReadBlock {
+    #[prost(message, required, tag = "1")]
+    pub header: ClientOperationHeader,
+    #[prost(uint64, required, tag = "2")]
+    pub offset: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub length: u64,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct OpBlockChecksum {
+    #[prost(message, required, tag = "1")]
+    pub header: BaseHeader,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct BlockOpResponse {
+    #[prost(int32, required, tag = "1")]
+    pub status: i32,
+    #[prost(message, optional, tag = "3")]
+    pub checksum: Option<OpBlockChecksumResponse>,
+    #[prost(message, optional, tag = "4")]
+    pub read_checksum: Option<ReadOpChecksumInfo>,
+    #[prost(string, tag = "5")]
+    pub message: String,
+}
+
+/// `Status` of datatransfer.proto.
+pub mod status {
+    pub const SUCCESS: i32 = 0;
+    pub const ERROR_CHECKSUM: i32 = 2;
+    pub const CHECKSUM_OK: i32 = 6;
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct OpBlockChecksumResponse {
+    #[prost(uint32, required, tag = "1")]
+    pub bytes_per_crc: u32,
+    #[prost(uint64, required, tag = "2")]
+    pub crc_per_block: u64,
+    /// MD5 over the block's CRCs.
+    #[prost(bytes = "vec", required, tag = "3")]
+    pub md5: Vec<u8>,
+    #[prost(int32, tag = "4")]
+    pub crc_type: i32,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ReadOpChecksumInfo {
+    #[prost(message, required, tag = "1")]
+    pub checksum: ChecksumKind,
+    #[prost(uint64, required, tag = "2")]
+    pub chunk_offset: u64,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ChecksumKind {
+    #[prost(int32, required, tag = "1")]
+    pub crc_type: i32,
+    #[prost(uint32, required, tag = "2")]
+    pub bytes_per_crc: u32,
+}
+
+/// `ChecksumTypeProto` of hdfs.proto.
+pub mod crc_type {
+    pub const NULL: i32 = 0;
+    pub const CRC32: i32 = 1;
+    pub const CRC32C: i32 = 2;
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct PacketHeader {
+    #[prost(sfixed64, required, tag = "1")]
+    pub offset_in_block: i64,
+    #[prost(sfixed64, required, tag = "2")]
+    pub sequence: i64,
+    #[prost(bool, required, tag = "3")]
+    pub last_packet_in_block: bool,
+    #[prost(sfixed32, required, tag = "4")]
+    pub data_length: i32,
+}
+
+/// datatransfer.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ClientReadStatus {
+    #[prost(int32, required, tag = "1")]
+    pub status: i32,
+}
