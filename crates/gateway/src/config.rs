@@ -1,6 +1,7 @@
 //! What an operator decides, and the limits the gateway keeps.
 
 use crate::passwords::PasswordFile;
+use crate::tls::Tls;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub struct Config {
     /// Where `copyToLocalFile` and `copyFromLocalFile` may touch this host's
     /// own files; without it they are refused.
     pub local_root: Option<LocalRoot>,
+    /// TLS; without it the port speaks clear text only.
+    pub tls: Option<Arc<Tls>>,
     /// Signs session tokens. Gateways that share it take each other's.
     pub token_key: [u8; 32],
     /// The limits in force.

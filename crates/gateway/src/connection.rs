@@ -5,7 +5,7 @@
 //! so that a client that sends without waiting sees the effects it would have
 //! seen one by one. Answers leave in the order of the requests.
 
-use crate::dispatch::{Context, Request};
+use crate::dispatch::{Context, Peer, Request};
 use crate::input::{Input, Received};
 use crate::memory::{Account, Permit};
 use crate::server::Shared;
@@ -17,10 +17,9 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use strait_wire::Encoded;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use strait_wire::{Encoded, Sniff};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -51,45 +50,90 @@ pub async fn serve(
     peer: SocketAddr,
     shutdown: watch::Receiver<bool>,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "the connection was gone at once");
-        return;
+    if let Err(error) = accept(shared, stream, peer, shutdown).await {
+        tracing::debug!(%peer, %error, "connection ended");
     }
-    let account = shared.budget.account();
+}
+
+/// In clear text or by TLS, as the client's first byte has it. Where TLS is
+/// configured, clear text comes from this host only.
+async fn accept(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let tls = match &shared.tls {
+        None => None,
+        Some(tls) => {
+            let mut first = [0];
+            tokio::select! {
+                peeked = tokio::time::timeout(shared.limits.session_idle, stream.peek(&mut first)) => peeked??,
+                _ = shutdown.changed() => return Ok(()),
+            };
+            let encrypted = strait_wire::sniff(&first) == Sniff::Tls;
+            if !encrypted && !peer.ip().is_loopback() {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "clear text where TLS is configured",
+                ));
+            }
+            encrypted.then(|| tls.acceptor())
+        }
+    };
+    match tls {
+        None => {
+            let (from, to) = stream.into_split();
+            run(shared, from, to, Peer { address: peer, encrypted: false }, shutdown).await
+        }
+        Some(acceptor) => {
+            let stream = tokio::time::timeout(shared.limits.stall, acceptor.accept(stream)).await??;
+            let (from, to) = tokio::io::split(stream);
+            run(shared, from, to, Peer { address: peer, encrypted: true }, shutdown).await
+        }
+    }
+}
+
+async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    shared: Arc<Shared>,
+    from: R,
+    to: W,
+    peer: Peer,
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
     let context = Arc::new(Context::new(shared.clone(), peer));
-    let (from, to) = stream.into_split();
     let closing = shutdown.clone();
     let connection = Connection {
         input: Input::new(from, shared.limits.message_bytes),
-        output: Output { to, queue: VecDeque::new(), written: 0, ends: false },
+        output: Output { to, queue: VecDeque::new(), written: 0, unflushed: false, ends: false },
         running: FuturesOrdered::new(),
         pending: None,
-        account,
+        account: shared.budget.account(),
         context: context.clone(),
         shared,
     };
-    if let Err(error) = connection.run(shutdown).await {
-        tracing::debug!(%peer, %error, "connection ended");
-    }
+    let result = connection.run(shutdown).await;
     // At shutdown all sessions are closed properly, not abandoned.
     if !*closing.borrow() {
         context.connection_lost();
     }
+    result
 }
 
-struct Connection {
+struct Connection<R, W> {
     shared: Arc<Shared>,
     context: Arc<Context>,
     account: Account,
-    input: Input,
-    output: Output,
+    input: Input<R>,
+    output: Output<W>,
     /// Requests being executed, in their order.
     running: FuturesOrdered<BoxFuture<'static, Outgoing>>,
     /// A request that can't start yet.
     pending: Option<Request>,
 }
 
-impl Connection {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     async fn run(mut self, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
         let period = self.shared.limits.stall;
         let mut ticks = interval_at(Instant::now() + period, period);
@@ -99,7 +143,7 @@ impl Connection {
         loop {
             self.start_pending();
             let in_flight = self.running.len() + self.output.queue.len();
-            let idle = in_flight == 0 && self.pending.is_none();
+            let idle = self.running.is_empty() && !self.output.busy() && self.pending.is_none();
             if idle && (closing && !self.input.mid_request() || self.output.ends) {
                 return self.output.finish(self.input.into_inner()).await;
             }
@@ -107,7 +151,7 @@ impl Connection {
                 self.pending.is_none() && !self.output.ends && in_flight < self.shared.limits.reads_in_flight;
             tokio::select! {
                 biased;
-                sent = self.output.send(), if !self.output.queue.is_empty() => sent?,
+                sent = self.output.send(), if self.output.busy() => sent?,
                 Some(answer) = self.running.next(), if !self.running.is_empty() => self.output.push(answer),
                 received = self.input.receive(&self.account), if may_receive => match received? {
                     Received::Request(request) => self.pending = Some(request),
@@ -147,9 +191,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn check(&mut self, connection: &Connection) -> io::Result<()> {
+    fn check<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        &mut self,
+        connection: &Connection<R, W>,
+    ) -> io::Result<()> {
         let moved = connection.input.received + connection.output.written;
-        let busy = connection.input.mid_request() || !connection.output.queue.is_empty();
+        let busy = connection.input.mid_request() || connection.output.busy();
         // Waiting for memory isn't the client's fault.
         let stuck = busy && self.busy && !connection.input.waits_for_memory();
         if stuck && moved - self.moved < MIN_PROGRESS_BYTES {
@@ -167,25 +214,36 @@ impl Watch {
 }
 
 /// Answers on their way to the socket.
-struct Output {
-    to: OwnedWriteHalf,
+struct Output<W> {
+    to: W,
     queue: VecDeque<Outgoing>,
     /// Bytes sent in all.
     written: u64,
+    /// TLS may still hold some of what was written.
+    unflushed: bool,
     /// No more requests are read.
     ends: bool,
 }
 
-impl Output {
+impl<W: AsyncWrite + Unpin> Output<W> {
     fn push(&mut self, answer: Outgoing) {
         self.ends |= answer.last;
         self.queue.push_back(answer);
     }
 
+    /// Whether there is something to send.
+    fn busy(&self) -> bool {
+        !self.queue.is_empty() || self.unflushed
+    }
+
     /// Sends some of the first answer. May be dropped at any point: nothing
     /// is lost or sent twice.
     async fn send(&mut self) -> io::Result<()> {
-        let Some(first) = self.queue.front_mut() else { return Ok(()) };
+        let Some(first) = self.queue.front_mut() else {
+            self.to.flush().await?;
+            self.unflushed = false;
+            return Ok(());
+        };
         let slices: Vec<IoSlice<'_>> =
             first.encoded.segments.iter().take(MAX_SLICES).map(|segment| IoSlice::new(segment)).collect();
         let mut sent = self.to.write_vectored(&slices).await?;
@@ -193,6 +251,7 @@ impl Output {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.written += sent as u64;
+        self.unflushed = true;
         let segments = &mut first.encoded.segments;
         while let Some(segment) = segments.first_mut() {
             let step = sent.min(segment.len());
@@ -210,7 +269,7 @@ impl Output {
     }
 
     /// Says goodbye, and lets the last answer reach a client that still sends.
-    async fn finish(mut self, from: OwnedReadHalf) -> io::Result<()> {
+    async fn finish<R: AsyncRead + Unpin>(mut self, from: R) -> io::Result<()> {
         self.to.shutdown().await?;
         let drain = async {
             let mut rest = from.take(REFUSED_DRAIN_BYTES);

@@ -19,12 +19,21 @@ use strait_wire::{
 /// but more than trivial size.
 pub const PAGE_BYTES: usize = 256 << 10;
 
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub encrypted: bool,
+}
+
 /// What a connection knows of itself.
 pub struct Context {
     /// The gateway.
     pub shared: Arc<Shared>,
     /// The client.
-    pub peer: SocketAddr,
+    pub peer: Peer,
     current: Mutex<Current>,
 }
 
@@ -39,7 +48,7 @@ struct Current {
 
 impl Context {
     /// A new connection's.
-    pub fn new(shared: Arc<Shared>, peer: SocketAddr) -> Self {
+    pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
         Self { shared, peer, current: Mutex::default() }
     }
 
@@ -83,7 +92,7 @@ impl Context {
 
     /// Passwords go over TLS or loopback only.
     pub fn may_send_password(&self) -> bool {
-        self.peer.ip().is_loopback()
+        self.peer.encrypted || self.peer.address.ip().is_loopback()
     }
 
     /// The connection is gone: the 2009 session's open writers are abandoned,
@@ -160,7 +169,7 @@ impl Request {
         let call = match body {
             Body::Call(call) => call,
             Body::Refused { error, last } => {
-                tracing::debug!(peer = %context.peer, %name, error = error.message, "request refused");
+                tracing::debug!(peer = %context.peer.address, %name, error = error.message, "request refused");
                 return Outgoing { encoded: error.reply(wire, &name, sequence), _memory: None, last };
             }
         };

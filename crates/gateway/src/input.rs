@@ -9,14 +9,16 @@ use strait_wire::{
     ApplicationError, ApplicationErrorKind, Decoder, Encoded, Envelope, Protocol, Scan, Scanner, Sniff, Wire,
     sniff,
 };
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What a read asks the socket for at least; most requests are far smaller.
+/// What a connection that waits for a request holds: most requests fit.
+const FIRST_READ_BYTES: usize = 1 << 10;
+/// What a read in mid-request asks for at least.
 const READ_BYTES: usize = 16 << 10;
 
 /// The receiving side of a connection.
-pub struct Input {
-    from: OwnedReadHalf,
+pub struct Input<R> {
+    from: R,
     buffer: BytesMut,
     wire: Option<Wire>,
     scanner: Option<Scanner>,
@@ -40,9 +42,9 @@ pub enum Received {
     End,
 }
 
-impl Input {
+impl<R: AsyncRead + Unpin> Input<R> {
     /// Nothing received yet.
-    pub fn new(from: OwnedReadHalf, max_bytes: usize) -> Self {
+    pub fn new(from: R, max_bytes: usize) -> Self {
         let buffer = BytesMut::new();
         Self {
             from,
@@ -68,7 +70,7 @@ impl Input {
     }
 
     /// The socket.
-    pub fn into_inner(self) -> OwnedReadHalf {
+    pub fn into_inner(self) -> R {
         self.from
     }
 
@@ -84,15 +86,14 @@ impl Input {
                 self.waits = false;
                 self.memory = Some(memory);
             }
-            // An idle connection has no buffer; a large request's is made once,
-            // when its memory is had.
-            self.from.readable().await?;
+            // An idle connection has next to no buffer; a large request's is
+            // made once, when its memory is had.
             let missing = self.needed.saturating_sub(self.buffer.len());
-            self.buffer.reserve(missing.max(READ_BYTES));
-            let read = match self.from.try_read_buf(&mut self.buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                read => read?,
-            };
+            let least = if self.buffer.is_empty() { FIRST_READ_BYTES } else { READ_BYTES };
+            if self.buffer.capacity() - self.buffer.len() < missing.max(1) {
+                self.buffer.reserve(missing.max(least));
+            }
+            let read = self.from.read_buf(&mut self.buffer).await?;
             self.received += read as u64;
             if read == 0 {
                 return if self.buffer.is_empty() {

@@ -49,7 +49,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
             Ok(ClientHandle { id: Some(id) })
         }
         Err(error) => {
-            tracing::info!(peer = %context.peer, %error, "init failed");
+            tracing::info!(peer = %context.peer.address, %error, "init failed");
             Ok(ClientHandle { id: Some(FAILED) })
         }
     }
@@ -77,7 +77,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
         return Ok(session.principal().is_ok());
     }
     if !context.may_send_password() {
-        tracing::warn!(peer = %context.peer, "a password in clear text was refused: not from loopback");
+        tracing::warn!(peer = %context.peer.address, "a password in clear text was refused: not from loopback");
         return Ok(false);
     }
     let user = args.user.unwrap_or_default();
@@ -89,7 +89,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
             Ok(true)
         }
         Err(_) => {
-            tracing::warn!(peer = %context.peer, "login failed");
+            tracing::warn!(peer = %context.peer.address, "login failed");
             Ok(false)
         }
     }

@@ -30,9 +30,11 @@ mod random;
 mod retry;
 mod server;
 mod session;
+mod tls;
 mod token;
 mod v2;
 
 pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot};
 pub use passwords::PasswordFile;
 pub use server::Gateway;
+pub use tls::{Tls, TlsFiles};

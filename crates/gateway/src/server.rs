@@ -4,6 +4,7 @@ use crate::config::{Config, Limits, LocalRoot};
 use crate::connection;
 use crate::memory::Budget;
 use crate::session::Sessions;
+use crate::tls::Tls;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub limits: Limits,
     /// Where this host's own files may be copied to and from.
     pub local_root: Option<LocalRoot>,
+    /// TLS, where it is configured.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// A gateway that listens and doesn't serve yet.
@@ -55,6 +58,7 @@ impl Gateway {
         let shared = Shared {
             budget: Budget::new(limits.buffered_bytes, limits.reserved_bytes),
             local_root: config.local_root.clone(),
+            tls: config.tls.clone(),
             sessions: Arc::new(Sessions::new(config)),
             limits,
         };
@@ -96,7 +100,10 @@ impl Gateway {
                     }
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                _ = sweep.tick() => shared.sessions.sweep(),
+                _ = sweep.tick() => {
+                    shared.sessions.sweep();
+                    reload_tls(&shared);
+                }
             }
         }
         drop(listener);
@@ -108,4 +115,14 @@ impl Gateway {
         }
         shared.sessions.close_all(shared.limits.drain).await;
     }
+}
+
+/// Takes up new certificates. Small local files, read on the blocking pool.
+fn reload_tls(shared: &Shared) {
+    let Some(tls) = shared.tls.clone() else { return };
+    tokio::task::spawn_blocking(move || match tls.reload_if_changed() {
+        Ok(true) => tracing::info!("TLS certificates read anew"),
+        Ok(false) => {}
+        Err(problem) => tracing::error!(problem, "the new TLS files are no good; the old ones stay in force"),
+    });
 }

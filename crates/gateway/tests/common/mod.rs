@@ -29,6 +29,7 @@ pub fn config(store: Arc<dyn FileSystem>) -> Config {
         stores: vec![ConfiguredStore { name: "main".into(), uri: "memory:///".into(), fs: store }],
         access: Access { passwords: None, anonymous: Some(Principal::new("tester")) },
         local_root: None,
+        tls: None,
         token_key: [7; 32],
         limits: Limits::default(),
     }
