@@ -5,10 +5,12 @@
 //! so that a client that sends without waiting sees the effects it would have
 //! seen one by one. Answers leave in the order of the requests.
 
-use crate::dispatch::{Context, Peer, Request};
+use crate::context::{Context, Peer};
+use crate::dispatch::execute;
 use crate::input::{Input, Received};
-use crate::memory::{Account, Permit};
-use crate::server::Shared;
+use crate::memory::Account;
+use crate::request::{Outgoing, Request};
+use crate::shared::Shared;
 use bytes::Buf;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -17,7 +19,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use strait_wire::{Encoded, Sniff};
+use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -31,16 +33,6 @@ const MAX_SLICES: usize = 16;
 /// What is read and thrown away of a client's that was refused, so that the
 /// refusal reaches it before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
-
-/// An answer on its way out.
-pub struct Outgoing {
-    /// The bytes.
-    pub encoded: Encoded,
-    /// The memory they take, held until they are sent.
-    pub _memory: Option<Permit>,
-    /// The connection ends after it.
-    pub last: bool,
-}
 
 /// Serves one connection until its client is gone, breaks the protocol or
 /// stalls, or the gateway shuts down.
@@ -177,7 +169,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             None => None,
         };
         if let Some(request) = self.pending.take() {
-            self.running.push_back(Box::pin(request.execute(self.context.clone(), memory)));
+            self.running.push_back(Box::pin(execute(request, self.context.clone(), memory)));
         }
     }
 }

@@ -1,201 +1,48 @@
-//! From a message to the method it calls, and from the result to the answer.
+//! From a call to the method that serves it, and from the result to the answer.
 
-use crate::connection::Outgoing;
+use crate::context::Context;
 use crate::errors::Exception;
 use crate::memory::Permit;
-use crate::server::Shared;
-use crate::session::Session;
+use crate::request::{Body, Outgoing, Request};
+use crate::v2::PAGE_BYTES;
 use crate::{legacy, mutate, v2};
-use bytes::Bytes;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use strait_store::{MAX_CHUNK_BYTES, Result};
-use strait_wire::{
-    ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Method, Wire,
-    methods as m,
-};
+use strait_wire::{Call, Encoded, Method, Wire, methods as m};
 
-/// Memory set aside for a page of a listing, and for other answers of bounded
-/// but more than trivial size.
-pub const PAGE_BYTES: usize = 256 << 10;
-
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer {
-    /// Where it is.
-    pub address: SocketAddr,
-    /// Whether it speaks TLS.
-    pub encrypted: bool,
-}
-
-/// What a connection knows of itself.
-pub struct Context {
-    /// The gateway.
-    pub shared: Arc<Shared>,
-    /// The client.
-    pub peer: Peer,
-    current: Mutex<Current>,
-}
-
-/// The sessions that serve calls which name none.
-#[derive(Default)]
-struct Current {
-    /// Of the 2009 service; it ends with the connection.
-    legacy: Option<Arc<Session>>,
-    /// Of DfsV2; it outlives the connection for a while.
-    attached: Option<Arc<Session>>,
-}
-
-impl Context {
-    /// A new connection's.
-    pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
-        Self { shared, peer, current: Mutex::default() }
-    }
-
-    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The connection's own session of the 2009 service.
-    pub fn legacy(&self) -> Option<Arc<Session>> {
-        self.current().legacy.clone()
-    }
-
-    /// Makes a session the connection's own; one before it ends.
-    pub fn set_legacy(&self, session: Option<Arc<Session>>) {
-        if let Some(session) = &session {
-            session.attach();
+/// Executes a request and gives the answer. `granted` is the memory for a
+/// read's answer.
+pub async fn execute(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
+    let Request { wire, name, sequence, body, memory: _held } = request;
+    let call = match body {
+        Body::Call(call) => call,
+        Body::Refused { error, last } => {
+            tracing::debug!(peer = %context.peer.address, %name, error = error.message, "request refused");
+            return Outgoing { encoded: error.reply(wire, &name, sequence), _memory: None, last };
         }
-        let before = std::mem::replace(&mut self.current().legacy, session);
-        if let Some(before) = before {
-            before.detach();
-            self.shared.sessions.end(before.id);
-            before.abandon_files();
+    };
+    let answer = Answer { wire, sequence };
+    let mut memory = match (&call, granted) {
+        (_, Some(granted)) => Some(granted),
+        // A read on from the handle's position waits like anybody else.
+        (Call::Read(args), None) => {
+            let asked = usize::try_from(args.len.unwrap_or(0)).unwrap_or(0).min(MAX_CHUNK_BYTES);
+            Some(context.shared.budget.wait(asked).await)
         }
-    }
-
-    /// The connection's own session of DfsV2.
-    pub fn attached(&self) -> Option<Arc<Session>> {
-        self.current().attached.clone()
-    }
-
-    /// Attaches the connection to a session; from one before it is detached.
-    pub fn attach(&self, session: Option<Arc<Session>>) {
-        if let Some(session) = &session {
-            session.attach();
+        (Call::ListFiles(_), None) => {
+            Some(context.shared.budget.wait(context.shared.limits.message_bytes).await)
         }
-        let before = std::mem::replace(&mut self.current().attached, session);
-        if let Some(before) = before {
-            before.detach();
+        (Call::ListDirectory(_) | Call::GetBlockLocations(_), None) => {
+            Some(context.shared.budget.wait(PAGE_BYTES).await)
         }
+        _ => None,
+    };
+    let allowed = memory.as_ref().map_or(0, Permit::bytes);
+    let encoded = answer.to(call, &context, allowed).await;
+    if let Some(memory) = &mut memory {
+        memory.shrink(encoded.len());
     }
-
-    /// Passwords go over TLS or loopback only.
-    pub fn may_send_password(&self) -> bool {
-        self.peer.encrypted || self.peer.address.ip().is_loopback()
-    }
-
-    /// The connection is gone: the 2009 session's open writers are abandoned,
-    /// the other one lingers for its client to come back.
-    pub fn connection_lost(&self) {
-        self.set_legacy(None);
-        self.attach(None);
-    }
-}
-
-/// A request, as far as it could be read.
-pub struct Request {
-    wire: Wire,
-    name: String,
-    sequence: i32,
-    body: Body,
-    /// The memory its bytes take, held until it is executed.
-    memory: Option<Permit>,
-}
-
-enum Body {
-    Call(Call),
-    Refused { error: ApplicationError, last: bool },
-}
-
-impl Request {
-    /// Reads a whole message.
-    pub fn parse(wire: Wire, message: Bytes, memory: Option<Permit>) -> Self {
-        let refuse =
-            |kind, message: String, last| Body::Refused { error: ApplicationError { kind, message }, last };
-        let mut from = Decoder::new(wire.protocol, message);
-        let (name, sequence, body) = match Envelope::read(&mut from) {
-            Err(error) => {
-                let body = refuse(ApplicationErrorKind::ProtocolError, error.to_string(), true);
-                (String::new(), 0, body)
-            }
-            Ok(Envelope { name, kind: MessageKind::Call, sequence }) => {
-                let body = match Call::read(&name, &mut from) {
-                    Ok(Some(call)) => Body::Call(call),
-                    Ok(None) => {
-                        refuse(ApplicationErrorKind::UnknownMethod, format!("no method {name:?}"), false)
-                    }
-                    Err(error) => {
-                        refuse(ApplicationErrorKind::ProtocolError, format!("{name}: {error}"), false)
-                    }
-                };
-                (name, sequence, body)
-            }
-            Ok(Envelope { name, kind, sequence }) => {
-                let message = format!("{kind:?} where a call is expected; there are no oneway methods");
-                (name, sequence, refuse(ApplicationErrorKind::InvalidMessageType, message, true))
-            }
-        };
-        Self { wire, name, sequence, body, memory }
-    }
-
-    /// For a read at a given offset, which may run beside others: the bytes
-    /// its answer may have.
-    pub fn read_bytes(&self) -> Option<usize> {
-        let asked = match &self.body {
-            Body::Call(Call::ReadRange(request)) => i64::from(request.length.unwrap_or(0)),
-            Body::Call(Call::Read(args)) if args.offset.is_some_and(|offset| offset >= 0) => {
-                args.len.unwrap_or(0)
-            }
-            _ => return None,
-        };
-        Some(usize::try_from(asked).unwrap_or(0).min(MAX_CHUNK_BYTES))
-    }
-
-    /// Executes the request and gives the answer. `granted` is the memory for
-    /// a read's answer.
-    pub async fn execute(self, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
-        let Self { wire, name, sequence, body, memory: _held } = self;
-        let call = match body {
-            Body::Call(call) => call,
-            Body::Refused { error, last } => {
-                tracing::debug!(peer = %context.peer.address, %name, error = error.message, "request refused");
-                return Outgoing { encoded: error.reply(wire, &name, sequence), _memory: None, last };
-            }
-        };
-        let answer = Answer { wire, sequence };
-        let mut memory = match (&call, granted) {
-            (_, Some(granted)) => Some(granted),
-            // A read on from the handle's position waits like anybody else.
-            (Call::Read(args), None) => {
-                let asked = usize::try_from(args.len.unwrap_or(0)).unwrap_or(0).min(MAX_CHUNK_BYTES);
-                Some(context.shared.budget.wait(asked).await)
-            }
-            (Call::ListFiles(_), None) => {
-                Some(context.shared.budget.wait(context.shared.limits.message_bytes).await)
-            }
-            (Call::ListDirectory(_) | Call::GetBlockLocations(_), None) => {
-                Some(context.shared.budget.wait(PAGE_BYTES).await)
-            }
-            _ => None,
-        };
-        let allowed = memory.as_ref().map_or(0, Permit::bytes);
-        let encoded = answer.to(call, &context, allowed).await;
-        if let Some(memory) = &mut memory {
-            memory.shrink(encoded.len());
-        }
-        Outgoing { encoded, _memory: memory, last: false }
-    }
+    Outgoing { encoded, _memory: memory, last: false }
 }
 
 /// How to answer one request.

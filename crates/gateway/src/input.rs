@@ -1,8 +1,7 @@
 //! Requests out of a connection's bytes, bounded before anything is allocated.
 
-use crate::connection::Outgoing;
-use crate::dispatch::Request;
 use crate::memory::{Account, Permit};
+use crate::request::{Outgoing, Request};
 use bytes::{Bytes, BytesMut};
 use std::io;
 use strait_wire::{

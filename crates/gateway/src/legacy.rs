@@ -5,7 +5,7 @@
 //! it. Such a session ends with its connection: its open writers are abandoned.
 
 use crate::config::LocalRoot;
-use crate::dispatch::Context;
+use crate::context::{Caller, Context};
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::random::random;
@@ -55,17 +55,8 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     }
 }
 
-/// The session a handle names; without one the connection's own.
-fn session(context: &Context, handle: Option<i64>) -> Result<Arc<Session>> {
-    let found = match handle {
-        None => context.legacy(),
-        Some(id) => u128::try_from(id).ok().and_then(|id| context.shared.sessions.by_id(id)),
-    };
-    found.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "no such client handle; call init first"))
-}
-
 fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Arc<Session>> {
-    session(context, handle.as_ref().and_then(|handle| handle.id))
+    context.client(handle.as_ref().and_then(|handle| handle.id))
 }
 
 /// Without a password file everybody is let in and stays who they are: the
@@ -124,24 +115,9 @@ async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
     Ok(closed.is_ok())
 }
 
-/// A session at work: for whom, on which store.
-struct Caller {
-    session: Arc<Session>,
-    who: Principal,
-}
-
-impl Caller {
-    fn of(session: Arc<Session>) -> Result<Self> {
-        Ok(Self { who: session.principal()?, session })
-    }
-
-    fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Self> {
-        Self::of(client(context, handle)?)
-    }
-
-    fn fs(&self) -> &dyn FileSystem {
-        self.session.store.fs.as_ref()
-    }
+/// At work in the session that a client handle names.
+fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
+    Caller::of(client(context, handle)?)
 }
 
 fn path(text: Option<Text>) -> Result<StorePath> {
@@ -149,7 +125,7 @@ fn path(text: Option<Text>) -> Result<StorePath> {
 }
 
 pub async fn list_files(context: &Context, args: PathArgs, allowed_bytes: usize) -> Result<Vec<FileStatus>> {
-    let caller = Caller::client(context, &args.ch)?;
+    let caller = caller(context, &args.ch)?;
     let path = path(args.path)?;
     let mut entries = caller.fs().list(&caller.who, &path);
     let mut list = Vec::new();
@@ -167,7 +143,7 @@ pub async fn list_files(context: &Context, args: PathArgs, allowed_bytes: usize)
 }
 
 pub async fn stat(context: &Context, args: PathArgs) -> Result<FileStatus> {
-    let caller = Caller::client(context, &args.ch)?;
+    let caller = caller(context, &args.ch)?;
     caller.fs().stat(&caller.who, &path(args.path)?).await.map(status)
 }
 
@@ -192,19 +168,19 @@ fn symbolic(bits: u32) -> String {
 }
 
 pub async fn mkdir(context: &Context, args: PathArgs) -> Result<bool> {
-    let caller = Caller::client(context, &args.ch)?;
+    let caller = caller(context, &args.ch)?;
     caller.fs().mkdirs(&caller.who, &path(args.path)?, None).await.map(|()| true)
 }
 
 pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
-    let caller = Caller::client(context, &args.ch)?;
+    let caller = caller(context, &args.ch)?;
     let (from, to) = (path(args.old_path)?, path(args.new_path)?);
     caller.fs().rename(&caller.who, &from, &to, false).await.map(|()| true)
 }
 
 /// False where there was nothing, as Hadoop's `delete` of that time.
 pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
-    let caller = Caller::client(context, &args.ch)?;
+    let caller = caller(context, &args.ch)?;
     let removed = caller.fs().remove(&caller.who, &path(args.path)?, args.recursive.unwrap_or(false)).await;
     match removed {
         Ok(()) => Ok(true),
@@ -214,7 +190,7 @@ pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
 }
 
 pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
-    let caller = Caller::client(context, &args.ch)?;
+    let caller = caller(context, &args.ch)?;
     let path = path(args.filename)?;
     caller.session.handles.check_room()?;
     let (fs, who) = (caller.fs(), &caller.who);
@@ -240,7 +216,7 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
 
 pub async fn close(context: &Context, args: CloseArgs) -> Result<bool> {
     let (client, handle) = args.handles();
-    let session = session(context, client)?;
+    let session = context.client(client)?;
     match session.handles.remove(required(handle, "the file's handle")?)? {
         Handle::File(file) => file.close().await.map(|_| true),
         Handle::Listing(_) => Ok(true),
@@ -249,7 +225,7 @@ pub async fn close(context: &Context, args: CloseArgs) -> Result<bool> {
 
 pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Result<Text> {
     let (client, handle) = args.handles();
-    let caller = Caller::of(session(context, client)?)?;
+    let caller = Caller::of(context.client(client)?)?;
     let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
     let wanted = unsigned(required(args.len, "len")?, "len")?;
     let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(MAX_CHUNK_BYTES).min(allowed_bytes);
@@ -270,7 +246,7 @@ pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Re
 
 pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
     let (client, handle) = args.handles();
-    let caller = Caller::of(session(context, client)?)?;
+    let caller = Caller::of(context.client(client)?)?;
     let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
     let refuse =
         |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("write", &file.path));
@@ -304,14 +280,14 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
 }
 
 pub async fn copy_to_local(context: &Context, args: CopyArgs) -> Result<bool> {
-    let caller = Caller::client(context, &None)?;
+    let caller = caller(context, &None)?;
     let (root, local) = local_path(context, args.dest)?;
     let source = path(args.src)?;
     copy((caller.fs(), &caller.who, &source), (root.fs.as_ref(), &caller.who, &local)).await
 }
 
 pub async fn copy_from_local(context: &Context, args: CopyArgs) -> Result<bool> {
-    let caller = Caller::client(context, &None)?;
+    let caller = caller(context, &None)?;
     let (root, local) = local_path(context, args.src)?;
     let target = path(args.dest)?;
     copy((root.fs.as_ref(), &caller.who, &local), (caller.fs(), &caller.who, &target)).await

@@ -18,6 +18,7 @@
 
 mod config;
 mod connection;
+mod context;
 mod dispatch;
 mod errors;
 mod handles;
@@ -27,9 +28,11 @@ mod memory;
 mod mutate;
 mod passwords;
 mod random;
+mod request;
 mod retry;
 mod server;
 mod session;
+mod shared;
 mod tls;
 mod token;
 mod v2;

@@ -7,11 +7,11 @@
 //! is OutcomeUnknown, never a blind second execution of something that isn't
 //! idempotent.
 
-use crate::dispatch::Context;
+use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::retry::{Outcome, RequestId};
-use crate::v2::{Caller, path};
+use crate::v2::path;
 use bytes::Bytes;
 use std::future::Future;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Asked {
         is_retry: Option<bool>,
     ) -> Answer<Self> {
         let read = || {
-            let caller = Arc::new(Caller::new(context, session)?);
+            let caller = Arc::new(context.caller(session)?);
             let id = match id {
                 Some(bytes) => Some(RequestId::try_from(&bytes[..]).map_err(|_| {
                     Error::new(ErrorKind::InvalidArgument, "a request id has 16 bytes, chosen at random")
@@ -219,7 +219,7 @@ pub async fn append_data(
 }
 
 pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> Result<wire::FlushFileReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let file = caller.session.handles.file(required(request.handle, "handle")?)?;
     let refuse = |message| Err(Error::new(ErrorKind::InvalidArgument, message).at("flush", &file.path));
     let Some(writer) = &file.writer else { return refuse("the handle isn't open for writing") };

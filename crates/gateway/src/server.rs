@@ -1,10 +1,10 @@
 //! Listening, accepting, sweeping, and ending well.
 
-use crate::config::{Config, Limits, LocalRoot};
+use crate::config::Config;
 use crate::connection;
 use crate::memory::Budget;
 use crate::session::Sessions;
-use crate::tls::Tls;
+use crate::shared::Shared;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -21,20 +21,6 @@ const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that being out of descriptors isn't a busy
 /// loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What all connections share.
-pub struct Shared {
-    /// Sessions, stores and the door.
-    pub sessions: Arc<Sessions>,
-    /// Memory for requests and answers.
-    pub budget: Budget,
-    /// The limits in force.
-    pub limits: Limits,
-    /// Where this host's own files may be copied to and from.
-    pub local_root: Option<LocalRoot>,
-    /// TLS, where it is configured.
-    pub tls: Option<Arc<Tls>>,
-}
 
 /// A gateway that listens and doesn't serve yet.
 pub struct Gateway {

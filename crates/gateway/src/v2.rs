@@ -2,51 +2,26 @@
 //! [`crate::mutate`].
 
 use crate::config::ConfiguredStore;
-use crate::dispatch::{Context, PAGE_BYTES};
+use crate::context::Context;
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, Listing, OpenFile};
-use crate::session::{Identity, Session};
+use crate::session::Identity;
 use futures::StreamExt;
 use std::sync::Arc;
 use strait_store::{
-    Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_CHUNK_BYTES, MAX_PATH_BYTES, Principal, Result,
-    StorePath, fail,
+    Error, ErrorKind, FileStatus, FileType, MAX_CHUNK_BYTES, MAX_PATH_BYTES, Result, StorePath, fail,
 };
 use strait_wire as wire;
 use strait_wire::Secret;
 
+/// Memory set aside for a page of a listing, and for other answers of bounded
+/// but more than trivial size.
+pub const PAGE_BYTES: usize = 256 << 10;
 /// What an entry of a page takes on the wire, beside its path.
 const INFO_BYTES: usize = 128;
 /// Most blocks of one answer: as many as fit its memory with three replicas
 /// each. A file with more is asked for in ranges.
 const MAX_BLOCKS: usize = 1_024;
-
-/// A session at work: for whom, on which store.
-pub struct Caller {
-    /// The session.
-    pub session: Arc<Session>,
-    /// For whom.
-    pub who: Principal,
-}
-
-impl Caller {
-    /// The session of a token, or without one the connection's own.
-    pub fn new(context: &Context, token: &Option<Secret>) -> Result<Self> {
-        let session = match token {
-            Some(token) => context.shared.sessions.by_token(&token.0)?,
-            None => context.attached().ok_or_else(|| {
-                Error::new(ErrorKind::Unauthenticated, "no session; call openSession first")
-            })?,
-        };
-        session.touch();
-        Ok(Self { who: session.principal()?, session })
-    }
-
-    /// The session's store.
-    pub fn fs(&self) -> &dyn FileSystem {
-        self.session.store.fs.as_ref()
-    }
-}
 
 /// A path out of a request.
 pub fn path(text: Option<String>) -> Result<StorePath> {
@@ -131,7 +106,7 @@ pub async fn close_session(
     context: &Context,
     request: wire::CloseSessionRequest,
 ) -> Result<wire::CloseSessionReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let closed = caller.session.close_files().await;
     context.shared.sessions.end(caller.session.id);
     if context.attached().is_some_and(|own| own.id == caller.session.id) {
@@ -144,7 +119,7 @@ pub async fn get_file_info(
     context: &Context,
     request: wire::GetFileInfoRequest,
 ) -> Result<wire::GetFileInfoReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let status = caller.fs().stat(&caller.who, &path(request.path)?).await?;
     Ok(wire::GetFileInfoReply { info: Some(info(status)) })
 }
@@ -172,7 +147,7 @@ pub async fn list_directory(
     request: wire::ListDirectoryRequest,
     allowed_bytes: usize,
 ) -> Result<wire::ListDirectoryReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let handles = &caller.session.handles;
     let most = context.shared.limits.list_page;
     let most = match request.max_entries {
@@ -231,7 +206,7 @@ pub async fn get_block_locations(
     context: &Context,
     request: wire::GetBlockLocationsRequest,
 ) -> Result<wire::GetBlockLocationsReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let path = path(request.path)?;
     let start = unsigned(request.offset.unwrap_or(0), "offset")?;
     let end = match request.length {
@@ -258,7 +233,7 @@ pub async fn get_checksum(
     context: &Context,
     request: wire::GetChecksumRequest,
 ) -> Result<wire::GetChecksumReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let checksum = caller.fs().checksum(&caller.who, &path(request.path)?).await?;
     Ok(wire::GetChecksumReply { algorithm: Some(checksum.algorithm), value: Some(checksum.value.into()) })
 }
@@ -267,7 +242,7 @@ pub async fn get_store_status(
     context: &Context,
     request: wire::GetStoreStatusRequest,
 ) -> Result<wire::GetStoreStatusReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let status = caller.fs().status(&caller.who).await?;
     Ok(wire::GetStoreStatusReply {
         store: Some(store_info(&caller.session.store)),
@@ -278,7 +253,7 @@ pub async fn get_store_status(
 }
 
 pub async fn open_file(context: &Context, request: wire::OpenFileRequest) -> Result<wire::OpenFileReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let path = path(request.path)?;
     caller.session.handles.check_room()?;
     let reader = caller.fs().open(&caller.who, &path).await?;
@@ -292,7 +267,7 @@ pub async fn read_range(
     request: wire::ReadRangeRequest,
     allowed_bytes: usize,
 ) -> Result<wire::ReadRangeReply> {
-    let caller = Caller::new(context, &request.session)?;
+    let caller = context.caller(&request.session)?;
     let file = caller.session.handles.file(required(request.handle, "handle")?)?;
     let offset = unsigned(required(request.offset, "offset")?, "offset")?;
     let length = unsigned(required(request.length, "length")?.into(), "length")?;

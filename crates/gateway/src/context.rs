@@ -1,0 +1,139 @@
+//! What a connection knows of itself: its peer, and the sessions that serve
+//! calls which name none.
+
+use crate::session::Session;
+use crate::shared::Shared;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result};
+use strait_wire::Secret;
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub encrypted: bool,
+}
+
+/// What a connection knows of itself.
+pub struct Context {
+    /// The gateway.
+    pub shared: Arc<Shared>,
+    /// The client.
+    pub peer: Peer,
+    current: Mutex<Current>,
+}
+
+/// The sessions that serve calls which name none.
+#[derive(Default)]
+struct Current {
+    /// Of the 2009 service; it ends with the connection.
+    legacy: Option<Arc<Session>>,
+    /// Of DfsV2; it outlives the connection for a while.
+    attached: Option<Arc<Session>>,
+}
+
+impl Context {
+    /// A new connection's.
+    pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
+        Self { shared, peer, current: Mutex::default() }
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection's own session of the 2009 service.
+    pub fn legacy(&self) -> Option<Arc<Session>> {
+        self.current().legacy.clone()
+    }
+
+    /// Makes a session the connection's own; one before it ends.
+    pub fn set_legacy(&self, session: Option<Arc<Session>>) {
+        if let Some(session) = &session {
+            session.attach();
+        }
+        let before = std::mem::replace(&mut self.current().legacy, session);
+        if let Some(before) = before {
+            before.detach();
+            self.shared.sessions.end(before.id);
+            before.abandon_files();
+        }
+    }
+
+    /// The connection's own session of DfsV2.
+    pub fn attached(&self) -> Option<Arc<Session>> {
+        self.current().attached.clone()
+    }
+
+    /// Attaches the connection to a session; from one before it is detached.
+    pub fn attach(&self, session: Option<Arc<Session>>) {
+        if let Some(session) = &session {
+            session.attach();
+        }
+        let before = std::mem::replace(&mut self.current().attached, session);
+        if let Some(before) = before {
+            before.detach();
+        }
+    }
+
+    /// At work in the session of a token of DfsV2, or without one in the
+    /// connection's own.
+    pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
+        let session = match token {
+            Some(token) => self.shared.sessions.by_token(&token.0)?,
+            None => self.attached().ok_or_else(|| {
+                Error::new(ErrorKind::Unauthenticated, "no session; call openSession first")
+            })?,
+        };
+        session.touch();
+        Caller::of(session)
+    }
+
+    /// The session that a client handle of 2009 names; without one the
+    /// connection's own.
+    pub fn client(&self, handle: Option<i64>) -> Result<Arc<Session>> {
+        let found = match handle {
+            None => self.legacy(),
+            Some(id) => u128::try_from(id).ok().and_then(|id| self.shared.sessions.by_id(id)),
+        };
+        found.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "no such client handle; call init first"))
+    }
+
+    /// Passwords go over TLS or loopback only.
+    pub fn may_send_password(&self) -> bool {
+        self.peer.encrypted || self.peer.address.ip().is_loopback()
+    }
+
+    /// The connection is gone: the 2009 session's open writers are abandoned,
+    /// the other one lingers for its client to come back.
+    pub fn connection_lost(&self) {
+        self.set_legacy(None);
+        self.attach(None);
+    }
+}
+
+/// A session at work: for whom, on which store.
+pub struct Caller {
+    /// The session.
+    pub session: Arc<Session>,
+    /// For whom.
+    pub who: Principal,
+}
+
+impl Caller {
+    /// In this session.
+    ///
+    /// # Errors
+    /// Unauthenticated if nobody is logged in.
+    pub fn of(session: Arc<Session>) -> Result<Self> {
+        Ok(Self { who: session.principal()?, session })
+    }
+
+    /// The session's store.
+    pub fn fs(&self) -> &dyn FileSystem {
+        self.session.store.fs.as_ref()
+    }
+}

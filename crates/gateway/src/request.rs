@@ -1,0 +1,90 @@
+//! A message from a client, and what goes back.
+
+use crate::memory::Permit;
+use bytes::Bytes;
+use strait_store::MAX_CHUNK_BYTES;
+use strait_wire::{
+    ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Wire,
+};
+
+/// A request, as far as it could be read.
+pub struct Request {
+    /// On which wire it came.
+    pub wire: Wire,
+    /// Method; empty where not even that could be read.
+    pub name: String,
+    /// The client's number.
+    pub sequence: i32,
+    /// What is asked.
+    pub body: Body,
+    /// The memory its bytes take, held until it is executed.
+    pub memory: Option<Permit>,
+}
+
+/// What is asked, or why it can't be.
+pub enum Body {
+    /// A call.
+    Call(Call),
+    /// No call of the interface.
+    Refused {
+        /// What the client is told.
+        error: ApplicationError,
+        /// Whether the connection can't be gone on with.
+        last: bool,
+    },
+}
+
+impl Request {
+    /// Reads a whole message.
+    pub fn parse(wire: Wire, message: Bytes, memory: Option<Permit>) -> Self {
+        let refuse =
+            |kind, message: String, last| Body::Refused { error: ApplicationError { kind, message }, last };
+        let mut from = Decoder::new(wire.protocol, message);
+        let (name, sequence, body) = match Envelope::read(&mut from) {
+            Err(error) => {
+                let body = refuse(ApplicationErrorKind::ProtocolError, error.to_string(), true);
+                (String::new(), 0, body)
+            }
+            Ok(Envelope { name, kind: MessageKind::Call, sequence }) => {
+                let body = match Call::read(&name, &mut from) {
+                    Ok(Some(call)) => Body::Call(call),
+                    Ok(None) => {
+                        refuse(ApplicationErrorKind::UnknownMethod, format!("no method {name:?}"), false)
+                    }
+                    Err(error) => {
+                        refuse(ApplicationErrorKind::ProtocolError, format!("{name}: {error}"), false)
+                    }
+                };
+                (name, sequence, body)
+            }
+            Ok(Envelope { name, kind, sequence }) => {
+                let message = format!("{kind:?} where a call is expected; there are no oneway methods");
+                (name, sequence, refuse(ApplicationErrorKind::InvalidMessageType, message, true))
+            }
+        };
+        Self { wire, name, sequence, body, memory }
+    }
+
+    /// For a read at a given offset, which may run beside others: the bytes
+    /// its answer may have.
+    pub fn read_bytes(&self) -> Option<usize> {
+        let asked = match &self.body {
+            Body::Call(Call::ReadRange(request)) => i64::from(request.length.unwrap_or(0)),
+            Body::Call(Call::Read(args)) if args.offset.is_some_and(|offset| offset >= 0) => {
+                args.len.unwrap_or(0)
+            }
+            _ => return None,
+        };
+        Some(usize::try_from(asked).unwrap_or(0).min(MAX_CHUNK_BYTES))
+    }
+}
+
+/// An answer on its way out.
+pub struct Outgoing {
+    /// The bytes.
+    pub encoded: Encoded,
+    /// The memory they take, held until they are sent.
+    pub _memory: Option<Permit>,
+    /// The connection ends after it.
+    pub last: bool,
+}
