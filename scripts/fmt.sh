@@ -5,8 +5,5 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh lint
 cargo fmt --all
 cargo fmt --all --manifest-path fuzz/Cargo.toml
-if [[ -f clients/python/pyproject.toml ]]; then
-    cd clients/python
-    ../../.venv/bin/ruff format .
-    ../../.venv/bin/ruff check --fix .
-fi
+.venv/bin/ruff format clients/python scripts
+.venv/bin/ruff check --fix clients/python scripts

@@ -10,7 +10,7 @@ cargo clippy --workspace --all-targets --locked -- -D warnings
 cargo fmt --manifest-path fuzz/Cargo.toml --all --check
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz \
     cargo clippy --manifest-path fuzz/Cargo.toml --workspace --bins --locked -- -D warnings
-cargo deny --locked check bans licenses sources
+cargo deny --locked check --hide-inclusion-graph bans licenses sources
 # Advisories come from a database on the network; without it the rest still counts.
 if cargo deny fetch db; then
     cargo deny --locked check advisories
@@ -18,9 +18,7 @@ else
     echo "lint: SKIPPED the security advisories: their database can't be reached" >&2
 fi
 
-if [[ -f clients/python/pyproject.toml ]]; then
-    cd clients/python
-    ../../.venv/bin/ruff check .
-    ../../.venv/bin/ruff format --check .
-    ../../.venv/bin/mypy .
-fi
+tools=$PWD/.venv/bin
+"$tools/ruff" check clients/python scripts
+"$tools/ruff" format --check clients/python scripts
+(cd clients/python && "$tools/mypy" . ../../scripts)

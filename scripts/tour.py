@@ -104,7 +104,8 @@ def matches(expected: list[str], found: list[str]) -> bool:
         return False
     pairs = zip(expected, found, strict=True)
     return all(
-        re.fullmatch(".*".join(map(re.escape, line.split("…"))), seen.rstrip()) for line, seen in pairs
+        re.fullmatch(".*".join(map(re.escape, line.split("…"))), seen.rstrip())
+        for line, seen in pairs
     )
 
 
@@ -165,7 +166,7 @@ def main() -> None:
     if update:
         README.write_text(written)
     elif tour.wrong or not tour.ran:
-        sys.exit(f"tour: {tour.wrong} of {tour.ran} commands of README.md differ; make docs UPDATE=1")
+        sys.exit(f"tour: {tour.wrong} of {tour.ran} commands differ; make docs UPDATE=1")
     print(f"tour: {tour.ran} commands of README.md ran as written")
 
 
