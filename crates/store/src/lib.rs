@@ -24,6 +24,7 @@ mod error;
 mod ext;
 #[cfg(feature = "hdfs")]
 mod hdfs;
+mod file;
 mod memory;
 mod path;
 mod types;
@@ -32,6 +33,7 @@ pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
 pub use ext::{FileSystemExt, append_all};
 #[cfg(feature = "hdfs")]
 pub use hdfs::HdfsStore;
+pub use file::FileStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 use strait_store::contract::{self, Fixture};
-use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
+use strait_store::{FileStore, FileSystem, MemoryStore, Principal, StorePath};
 
 /// Runs the suite; the counts go straight to standard error, which the test
 /// harness doesn't capture, so that every log has them.
@@ -17,4 +17,11 @@ async fn assert_contract(subject: &str, store: Arc<dyn FileSystem>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_store_keeps_the_contract() {
     assert_contract("memory", Arc::new(MemoryStore::new("root"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_store_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = FileStore::open(directory.path(), false).unwrap();
+    assert_contract("file", Arc::new(store)).await;
 }

@@ -1,0 +1,161 @@
+//! Making directories, and removing trees of them.
+
+use super::root::{Root, from_errno};
+use crate::{ErrorKind, Result, StorePath, fail};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Permission of a directory that nobody gave one.
+pub(super) const DEFAULT_PERMISSION: u32 = 0o755;
+/// Subdirectories whose names are kept a level while a tree is removed: few
+/// enough for bounded memory, enough that a directory isn't read from its
+/// start again for each.
+const NAMES_A_LEVEL: usize = 256;
+
+/// A directory that is there now.
+pub(super) struct Made {
+    pub(super) directory: OwnedFd,
+    /// The directories that got a new entry on the way, and aren't durable.
+    pub(super) changed: Vec<OwnedFd>,
+}
+
+/// The directory at `path`, made with its missing parents where it isn't
+/// there; only then it gets `permission`.
+pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Made> {
+    let mut missing = Vec::new();
+    let mut present = path.clone();
+    let mut directory = loop {
+        match (root.directory(&present), present.parent()) {
+            (Ok(directory), _) => break directory,
+            (Err(error), Some(parent)) if error.kind() == ErrorKind::NotFound => {
+                missing.push(present);
+                present = parent;
+            }
+            (Err(error), _) => return Err(error),
+        }
+    };
+    let mut changed = Vec::new();
+    while let Some(next) = missing.pop() {
+        let permission = if missing.is_empty() { permission } else { DEFAULT_PERMISSION };
+        let child = match rustix::fs::mkdirat(&directory, next.name(), Mode::RWXU) {
+            Ok(()) => {
+                // Ours, so it opens; not followed, in case it was swapped for a link.
+                let child = open_directory(directory.as_fd(), next.name()).map_err(from_errno)?;
+                // Past the umask, which is the process's, not the caller's.
+                rustix::fs::fchmod(&child, Mode::from_raw_mode(permission)).map_err(from_errno)?;
+                changed.push(directory);
+                child
+            }
+            // Somebody was faster, or it is a link to nothing.
+            Err(Errno::EXIST) => root.directory(&next)?,
+            Err(errno) => return Err(from_errno(errno)),
+        };
+        directory = child;
+    }
+    Ok(Made { directory, changed })
+}
+
+/// Removes the directory `name` of `parent` with all that is in it. Links are
+/// removed, never followed.
+///
+/// Iterative, with two descriptors open however deep the tree is: depth comes
+/// from outside. The way back up is by `..`, checked to be the directory from
+/// which the way led down.
+pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> Result<()> {
+    struct Level {
+        name: CString,
+        id: (u64, u64),
+        subdirectories: Vec<CString>,
+    }
+    let level = |name: CString, directory: &OwnedFd| -> Result<Level> {
+        Ok(Level { name, id: identity(directory)?, subdirectories: Vec::new() })
+    };
+
+    let Ok(name) = CString::new(name) else {
+        return fail(ErrorKind::InvalidArgument, "the name has a NUL byte");
+    };
+    let mut current = open_directory(parent, name.as_c_str()).map_err(from_errno)?;
+    let mut levels = vec![level(name, &current)?];
+    while let Some(here) = levels.last_mut() {
+        if here.subdirectories.is_empty() {
+            here.subdirectories = remove_files(&current)?;
+        }
+        if let Some(subdirectory) = here.subdirectories.pop() {
+            match open_directory(current.as_fd(), subdirectory.as_c_str()) {
+                Ok(below) => {
+                    levels.push(level(subdirectory, &below)?);
+                    current = below;
+                }
+                // Gone, or replaced by what the next look removes.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => return Err(from_errno(errno)),
+            }
+            continue;
+        }
+        let Some(done) = levels.pop() else { break };
+        let removed = match levels.last() {
+            None => rustix::fs::unlinkat(parent, done.name, AtFlags::REMOVEDIR),
+            Some(above) => {
+                current = open_directory(current.as_fd(), c"..").map_err(from_errno)?;
+                if identity(&current)? != above.id {
+                    return fail(ErrorKind::Busy, "the directory was moved while it was removed");
+                }
+                rustix::fs::unlinkat(&current, done.name, AtFlags::REMOVEDIR)
+            }
+        };
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                return fail(ErrorKind::NotEmpty, "entries were added while the directory was removed");
+            }
+            Err(errno) => return Err(from_errno(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Removes what isn't a directory, and names some subdirectories; none where
+/// the directory is empty.
+fn remove_files(directory: &OwnedFd) -> Result<Vec<CString>> {
+    let mut subdirectories = Vec::new();
+    for entry in Dir::read_from(directory).map_err(from_errno)? {
+        let entry = entry.map_err(from_errno)?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno @ (Errno::ISDIR | Errno::PERM)) => {
+                if !is_directory(directory, name) {
+                    return Err(from_errno(errno));
+                }
+                subdirectories.push(name.to_owned());
+                if subdirectories.len() == NAMES_A_LEVEL {
+                    break;
+                }
+            }
+            Err(errno) => return Err(from_errno(errno)),
+        }
+    }
+    Ok(subdirectories)
+}
+
+fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
+    })
+}
+
+fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// What tells a directory from every other: device and inode.
+fn identity(directory: &OwnedFd) -> Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(directory).map_err(from_errno)?;
+    Ok((stat.st_dev, stat.st_ino))
+}

@@ -1,0 +1,74 @@
+//! Reading a directory, some entries at a time.
+
+use super::Inner;
+use super::root::from_errno;
+use crate::{ErrorKind, FileStatus, Result, StorePath};
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
+use rustix::io::Errno;
+use std::ffi::CStr;
+
+/// Entries read in one go on the blocking pool: enough that the hand-off is
+/// lost in their stats, few enough that a listing takes kilobytes.
+const BATCH_ENTRIES: usize = 256;
+
+/// A directory being read.
+pub(super) struct Listing {
+    path: StorePath,
+    dir: Dir,
+}
+
+/// What opening for a listing finds.
+pub(super) enum Opened {
+    Directory(Listing),
+    File(FileStatus),
+}
+
+impl Listing {
+    pub(super) fn open(inner: &Inner, path: &StorePath) -> Result<Opened> {
+        match inner.root.readable_directory(path) {
+            Ok(fd) => {
+                let dir = Dir::new(fd).map_err(from_errno)?;
+                Ok(Opened::Directory(Self { path: path.clone(), dir }))
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => inner.stat(path).map(Opened::File),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next entries; none at the end.
+    pub(super) fn next_batch(&mut self, inner: &Inner) -> Result<Vec<FileStatus>> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH_ENTRIES
+            && let Some(entry) = self.dir.read()
+        {
+            let entry = entry.map_err(from_errno)?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if let Some(stat) = self.stat_entry(inner, name)? {
+                let separator = if self.path.is_root() { "" } else { "/" };
+                let path = format!("{}{separator}{}", self.path, name.to_string_lossy());
+                batch.push(inner.status_of(path, &stat));
+            }
+        }
+        Ok(batch)
+    }
+
+    /// What `name` is, a link followed; `None` where it vanished meanwhile, and
+    /// for a link to nothing or out of the store.
+    fn stat_entry(&self, inner: &Inner, name: &CStr) -> Result<Option<Stat>> {
+        let directory = self.dir.fd().map_err(from_errno)?;
+        let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(from_errno(errno)),
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Ok(Some(stat));
+        }
+        let target = name.to_str().ok().and_then(|name| self.path.join(name).ok());
+        let node = target.and_then(|target| inner.root.node(&target).ok());
+        node.map(|node| rustix::fs::fstat(node).map_err(from_errno)).transpose()
+    }
+}

@@ -1,0 +1,249 @@
+//! A directory of this host as a store.
+//!
+//! **Confinement.** Whoever can write into the directory can plant links in
+//! it, and swap them while they are followed; so no check of a path before its
+//! use can hold. Every path is resolved by openat2(2) with `RESOLVE_BENEATH`:
+//! the kernel itself refuses, atomically, a resolution that leaves the root,
+//! by `..`, by a relative link or by any absolute one. What then acts on a name
+//! acts relative to the resolved directory's descriptor, and doesn't follow a
+//! link there. Chosen over `cap-std`, which would do the same on this kernel,
+//! but hides the descriptors that renameat2, flock and preadv2 need, and falls
+//! back to walking in user space where the call is missing; here that is a
+//! clear error at start-up.
+//!
+//! **Identity.** Single: everything happens as the user that runs this
+//! process. So set-user-id and set-group-id files can't be made: they would
+//! lend that user's rights to whoever can log in to the host.
+//!
+//! **Special files.** FIFOs, devices and sockets show in listings as files of
+//! no length, and can be renamed and removed; they are never opened.
+//!
+//! **Threads.** System calls run on tokio's blocking pool; only a short read
+//! that the page cache has runs at once (see `reader`).
+//!
+//! **Durability.** `sync` and `close` of a file are fdatasync, and fsync of
+//! each directory that got an entry for it. Renames, removals and attributes
+//! are atomic but, as POSIX has it, durable only when the host says so.
+
+mod attributes;
+mod directories;
+mod listing;
+mod names;
+mod operations;
+mod reader;
+mod root;
+mod writer;
+
+use crate::crc::Crc32c;
+use crate::{
+    BlockLocation, Capabilities, Checksum, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem,
+    FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus, fail,
+};
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use listing::{Listing, Opened};
+use names::Names;
+use root::Root;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Read in one go for a checksum, in bytes: stream speed, and what a checksum
+/// of a file of any length takes.
+const CHECKSUM_READ_BYTES: usize = 1 << 20;
+/// Until a lock of a dropped writer is gone: it goes with the last call in
+/// flight, and with a child process that was just being started.
+const RECOVERY_MS: u32 = 1_000;
+
+/// A directory of this host as a store. Clones share it.
+#[derive(Clone)]
+pub struct FileStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    root: Root,
+    names: Names,
+    host: String,
+}
+
+impl FileStore {
+    /// The store in the directory `root`, which is made first where it isn't
+    /// there and `create` says so.
+    ///
+    /// # Errors
+    /// One line that names the directory: it isn't there, isn't a directory,
+    /// can't be written, or can't be confined (`Unsupported`: no openat2).
+    pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let root = operations::open_root(root.as_ref(), create)?;
+        Ok(Self { inner: Arc::new(Inner { root, names: Names::default(), host }) })
+    }
+
+    /// Runs `work` on the blocking pool, and names operation and path in its
+    /// error.
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        path: &StorePath,
+        work: impl FnOnce(&Inner, &StorePath) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (inner, own_path) = (self.inner.clone(), path.clone());
+        blocking(move || work(&inner, &own_path)).await.map_err(|error| error.at(operation, path))
+    }
+}
+
+/// Runs `work` on the blocking pool.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_cancelled() => fail(ErrorKind::Unavailable, "cut off: the process is ending"),
+        Err(error) => {
+            Err(crate::Error::new(ErrorKind::Internal, "a defect in the file store").caused_by(error))
+        }
+    }
+}
+
+#[async_trait]
+impl FileSystem for FileStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            append: true,
+            truncate: true,
+            rename_replace: true,
+            permissions: true,
+            ownership: attributes::can_change_owners(),
+            times: true,
+            replication: false,
+            block_locations: true,
+            checksum: true,
+            status: true,
+            visible_while_written: true,
+            exclusive_writer: true,
+            per_user: false,
+            recovery_ms: RECOVERY_MS,
+        }
+    }
+
+    async fn stat(&self, _who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        self.run("stat", path, Inner::stat).await
+    }
+
+    fn list(&self, _who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        /// Where a listing stands between two batches.
+        enum State {
+            Unopened,
+            Open(Listing),
+            Done,
+        }
+        let (store, path) = (self.clone(), path.clone());
+        let batches = stream::unfold(State::Unopened, move |state| {
+            let (store, path) = (store.clone(), path.clone());
+            async move {
+                let batch = store.run("list", &path, move |inner, path| {
+                    let mut listing = match state {
+                        State::Done => return Ok(None),
+                        State::Open(listing) => listing,
+                        State::Unopened => match Listing::open(inner, path)? {
+                            Opened::Directory(listing) => listing,
+                            Opened::File(status) => return Ok(Some((vec![status], State::Done))),
+                        },
+                    };
+                    let batch = listing.next_batch(inner)?;
+                    Ok((!batch.is_empty()).then_some((batch, State::Open(listing))))
+                });
+                match batch.await {
+                    Ok(batch) => {
+                        batch.map(|(batch, state)| (batch.into_iter().map(Ok).collect::<Vec<_>>(), state))
+                    }
+                    Err(error) => Some((vec![Err(error)], State::Done)),
+                }
+            }
+        });
+        batches.flat_map(stream::iter).boxed()
+    }
+
+    async fn open(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        Ok(Box::new(self.run("open", path, Inner::open).await?))
+    }
+
+    async fn create(
+        &self,
+        _who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let options = options.clone();
+        let writer = self.run("create", path, move |inner, path| inner.create(path, &options)).await?;
+        Ok(Box::new(writer))
+    }
+
+    async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        Ok(Box::new(self.run("append", path, Inner::append).await?))
+    }
+
+    async fn truncate(&self, _who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.run("truncate", path, move |inner, path| inner.truncate(path, length)).await
+    }
+
+    async fn rename(&self, _who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        let to = to.clone();
+        self.run("rename", from, move |inner, from| inner.rename(from, &to, replace)).await
+    }
+
+    async fn remove(&self, _who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        self.run("remove", path, move |inner, path| inner.remove(path, recursive)).await
+    }
+
+    async fn mkdirs(&self, _who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        self.run("mkdirs", path, move |inner, path| inner.mkdirs(path, permission)).await
+    }
+
+    async fn set_attributes(&self, _who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        let set = set.clone();
+        self.run("set attributes of", path, move |inner, path| attributes::set(inner.root.node(path)?, &set))
+            .await
+    }
+
+    /// One block, the whole file, on this host.
+    async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        let status = self.stat(who, path).await?;
+        if status.is_directory() {
+            return fail(ErrorKind::IsADirectory, "a directory")
+                .map_err(|error: crate::Error| error.at("locate", path));
+        }
+        if range.start >= range.end.min(status.length) {
+            return Ok(Vec::new());
+        }
+        Ok(vec![BlockLocation {
+            offset: 0,
+            length: status.length,
+            hosts: vec![self.inner.host.clone()],
+            addresses: Vec::new(),
+            corrupt: false,
+        }])
+    }
+
+    /// The CRC-32C of the content, read for it.
+    async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let reader = self.open(who, path).await?;
+        let (mut crc, mut offset) = (Crc32c::new(), 0);
+        loop {
+            let chunk = reader.read_at(offset, CHECKSUM_READ_BYTES).await?;
+            if chunk.is_empty() {
+                return Ok(crc.finish());
+            }
+            crc.update(&chunk);
+            offset += chunk.len() as u64;
+        }
+    }
+
+    async fn status(&self, _who: &Principal) -> Result<StoreStatus> {
+        self.run("status", &StorePath::root(), |inner, _| inner.status()).await
+    }
+}

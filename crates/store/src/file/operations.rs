@@ -1,0 +1,216 @@
+//! What the store does with its files and names, one system call after the
+//! other; runs on the blocking pool.
+
+use super::Inner;
+use super::attributes::{checked_permission, milliseconds};
+use super::directories::{self, Made};
+use super::reader::Reader;
+use super::root::{Root, from_errno};
+use super::writer::{self, Writer};
+use crate::{CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus, fail};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Permission of a file that nobody gave one.
+const DEFAULT_PERMISSION: u32 = 0o644;
+/// The block size that is reported, in bytes: HDFS's default, so that programs
+/// that split their work by blocks make reasonable pieces. A file is one block
+/// all the same.
+const NOMINAL_BLOCK_BYTES: u64 = 128 << 20;
+/// How often a create begins again because the name came and went meanwhile.
+const CREATE_ATTEMPTS: u32 = 8;
+
+/// Opens a store's root, and tries whether it can be written.
+pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
+    let place = directory.display();
+    if create {
+        std::fs::create_dir_all(directory).map_err(|error| {
+            let kind = Error::from(error).kind();
+            Error::new(kind, format!("the data directory {place} can't be made ({kind})"))
+        })?;
+    }
+    let root = Root::open(directory)?;
+    // Mode bits don't tell: a read-only mount, a user mapped away, a full quota.
+    let probe = format!(".strait-probe-{}", std::process::id());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let written = rustix::fs::openat(&root, probe.as_str(), flags, Mode::RUSR | Mode::WUSR)
+        .and_then(|_| rustix::fs::unlinkat(&root, probe.as_str(), AtFlags::empty()));
+    written.map_err(|errno| {
+        let error = from_errno(errno);
+        Error::new(error.kind(), format!("the data directory {place} can't be written: {}", error.message()))
+    })?;
+    Ok(root)
+}
+
+impl Inner {
+    pub(super) fn stat(&self, path: &StorePath) -> Result<FileStatus> {
+        let node = self.root.node(path)?;
+        let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
+        Ok(self.status_of(path.as_str().to_owned(), &stat))
+    }
+
+    pub(super) fn status_of(&self, path: String, stat: &Stat) -> FileStatus {
+        let (file_type, length, replication, block_size) =
+            match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+                rustix::fs::FileType::Directory => (FileType::Directory, 0, 0, 0),
+                _ => (FileType::File, stat.st_size.cast_unsigned(), 1, NOMINAL_BLOCK_BYTES),
+            };
+        FileStatus {
+            path,
+            file_type,
+            length,
+            replication,
+            block_size,
+            modified_ms: milliseconds(stat.st_mtime, stat.st_mtime_nsec),
+            accessed_ms: milliseconds(stat.st_atime, stat.st_atime_nsec),
+            permission: Mode::from_raw_mode(stat.st_mode).as_raw_mode(),
+            owner: self.names.user(stat.st_uid),
+            group: self.names.group(stat.st_gid),
+        }
+    }
+
+    pub(super) fn open(&self, path: &StorePath) -> Result<Reader> {
+        let (file, stat) = self.root.file(path, OFlags::RDONLY)?;
+        Ok(Reader::new(file, path.clone(), stat.st_size.cast_unsigned()))
+    }
+
+    pub(super) fn create(&self, path: &StorePath, options: &CreateOptions) -> Result<Writer> {
+        let mode = checked_permission(options.permission, DEFAULT_PERMISSION, false)?;
+        let Some(parent) = path.parent() else {
+            return fail(ErrorKind::AlreadyExists, "the root is a directory");
+        };
+        let Made { directory, mut changed } =
+            directories::make(&self.root, &parent, directories::DEFAULT_PERMISSION)?;
+        for _ in 0..CREATE_ATTEMPTS {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::openat(&directory, path.name(), flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => {
+                    let file = File::from(file);
+                    // Whoever opened it in between is its writer.
+                    writer::lock(&file)?;
+                    rustix::fs::fchmod(&file, mode).map_err(from_errno)?;
+                    changed.push(directory);
+                    return Ok(Writer::new(file, path.clone(), 0, changed));
+                }
+                Err(Errno::EXIST) if options.overwrite => {}
+                Err(Errno::EXIST) => return fail(ErrorKind::AlreadyExists, "the name is taken"),
+                Err(errno) => return Err(from_errno(errno)),
+            }
+            match self.root.file(path, OFlags::WRONLY) {
+                Ok((file, _)) => {
+                    writer::lock(&file)?;
+                    rustix::fs::ftruncate(&file, 0).map_err(from_errno)?;
+                    rustix::fs::fchmod(&file, mode).map_err(from_errno)?;
+                    return Ok(Writer::new(file, path.clone(), 0, changed));
+                }
+                Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                    return fail(ErrorKind::AlreadyExists, "there is a directory of that name");
+                }
+                // Removed in between, or a link to nothing.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        fail(ErrorKind::AlreadyExists, "the name is a link to nothing")
+    }
+
+    pub(super) fn append(&self, path: &StorePath) -> Result<Writer> {
+        let (file, length) = self.locked(path)?;
+        Ok(Writer::new(file, path.clone(), length, Vec::new()))
+    }
+
+    pub(super) fn truncate(&self, path: &StorePath, length: u64) -> Result<()> {
+        let (file, old_length) = self.locked(path)?;
+        if length > old_length {
+            return fail(ErrorKind::InvalidArgument, "the file is shorter than the new length");
+        }
+        rustix::fs::ftruncate(&file, length).map_err(from_errno)
+    }
+
+    /// The file for writing, nobody else's, and its length.
+    fn locked(&self, path: &StorePath) -> Result<(File, u64)> {
+        let (file, _) = self.root.file(path, OFlags::WRONLY)?;
+        writer::lock(&file)?;
+        let length = rustix::fs::fstat(&file).map_err(from_errno)?.st_size.cast_unsigned();
+        Ok((file, length))
+    }
+
+    pub(super) fn rename(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        let Some(from_parent) = self.root.parent(from)? else {
+            return fail(ErrorKind::InvalidArgument, "the root stays where it is");
+        };
+        rustix::fs::statat(&from_parent, from.name(), AtFlags::SYMLINK_NOFOLLOW).map_err(from_errno)?;
+        if from == to || to.is_root() {
+            return fail(ErrorKind::AlreadyExists, "the new name is the old one, or the root's");
+        }
+        if from.contains(to) {
+            return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
+        }
+        let Some(to_parent) = self.root.parent(to)? else {
+            return fail(ErrorKind::AlreadyExists, "the root is a directory");
+        };
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        match rustix::fs::renameat_with(&from_parent, from.name(), &to_parent, to.name(), flags) {
+            Ok(()) => Ok(()),
+            // POSIX lets a full directory answer with either number.
+            Err(Errno::EXIST | Errno::NOTEMPTY) if replace => {
+                fail(ErrorKind::NotEmpty, "the directory that should give way has entries")
+            }
+            Err(Errno::XDEV) => {
+                fail(ErrorKind::Unsupported, "the names lie on different disks of this store")
+            }
+            Err(Errno::INVAL) => fail(
+                ErrorKind::InvalidArgument,
+                "a directory can't be moved into itself (or the disk has no rename without replacing)",
+            ),
+            Err(errno) => Err(from_errno(errno)),
+        }
+    }
+
+    pub(super) fn remove(&self, path: &StorePath, recursive: bool) -> Result<()> {
+        let Some(parent) = self.root.parent(path)? else {
+            return fail(ErrorKind::InvalidArgument, "the root stays where it is");
+        };
+        match rustix::fs::unlinkat(&parent, path.name(), AtFlags::empty()) {
+            Ok(()) => return Ok(()),
+            // A directory; POSIX's number for it, and Linux's.
+            Err(Errno::PERM | Errno::ISDIR) => {}
+            Err(errno) => return Err(from_errno(errno)),
+        }
+        match rustix::fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR) {
+            Ok(()) => Ok(()),
+            Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {
+                directories::remove_tree(parent.as_fd(), path.name())
+            }
+            Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
+            // Not a directory after all: the file itself can't be removed (immutable).
+            Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
+            Err(errno) => Err(from_errno(errno)),
+        }
+    }
+
+    pub(super) fn mkdirs(&self, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        let mode = checked_permission(permission, directories::DEFAULT_PERMISSION, true)?;
+        match directories::make(&self.root, path, mode.as_raw_mode()) {
+            Ok(_) => Ok(()),
+            // The same number for a file at the path and for one above it.
+            Err(error) if error.kind() == ErrorKind::NotADirectory && self.root.node(path).is_ok() => {
+                fail(ErrorKind::AlreadyExists, "there is a file of that name")
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn status(&self) -> Result<StoreStatus> {
+        let disk = rustix::fs::fstatvfs(&self.root).map_err(from_errno)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Ok(StoreStatus {
+            capacity: bytes(disk.f_blocks),
+            used: bytes(disk.f_blocks.saturating_sub(disk.f_bfree)),
+            remaining: bytes(disk.f_bavail),
+        })
+    }
+}

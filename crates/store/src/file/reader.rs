@@ -1,0 +1,110 @@
+//! Reading a file: from the page cache at once, from the disk on the blocking
+//! pool.
+
+use super::blocking;
+use super::root::from_errno;
+use crate::{ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use async_trait::async_trait;
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+/// Longest read that is tried without a hand-off, in bytes: copying it out of
+/// the cache takes about as long as the hand-off (5 to 10 µs). A longer one
+/// would hold up the other tasks of its thread for more than it saves.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// An open file.
+pub(super) struct Reader {
+    file: Arc<File>,
+    path: StorePath,
+    length_at_open: u64,
+}
+
+impl Reader {
+    pub(super) fn new(file: File, path: StorePath, length_at_open: u64) -> Self {
+        Self { file: Arc::new(file), path, length_at_open }
+    }
+}
+
+#[async_trait]
+impl FileReader for Reader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        if length > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "a read is at most 4 MiB")
+                .map_err(|error: crate::Error| error.at("read", &self.path));
+        }
+        // The kernel counts offsets in i64; no file reaches that far.
+        let length =
+            length.min(usize::try_from(i64::MAX as u64 - offset.min(i64::MAX as u64)).unwrap_or(length));
+        let mut read = Vec::new();
+        if length <= INLINE_BYTES {
+            match read_cached(&self.file, offset, length) {
+                Cached::All(bytes) => return Ok(bytes.into()),
+                Cached::Begin(bytes) => read = bytes,
+            }
+        }
+        let file = self.file.clone();
+        blocking(move || read_on(&file, offset, length, read))
+            .await
+            .map(Bytes::from)
+            .map_err(|error| error.at("read", &self.path))
+    }
+
+    fn length(&self) -> u64 {
+        self.length_at_open
+    }
+}
+
+/// What the page cache has of a range.
+enum Cached {
+    /// All of it, or all up to the file's end.
+    All(Vec<u8>),
+    /// Its beginning, maybe nothing.
+    Begin(Vec<u8>),
+}
+
+/// Reads what is to be had without waiting for the disk.
+fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        let into = &mut [IoSliceMut::new(&mut bytes[filled..])];
+        match rustix::io::preadv2(file, into, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            // EAGAIN: not in the cache. EOPNOTSUPP: not with this file system.
+            // Anything else comes again on the pool, and is reported there.
+            Err(_) => {
+                bytes.truncate(filled);
+                return Cached::Begin(bytes);
+            }
+        }
+    }
+    bytes.truncate(filled);
+    Cached::All(bytes)
+}
+
+/// Reads on behind what is `read` of the range.
+fn read_on(file: &File, offset: u64, length: usize, mut read: Vec<u8>) -> Result<Vec<u8>> {
+    // A client may ask for 4 MiB of a file of five bytes.
+    let size = rustix::fs::fstat(file).map_err(from_errno)?.st_size.cast_unsigned();
+    let there = usize::try_from(size.saturating_sub(offset)).unwrap_or(length).min(length);
+    read.reserve_exact(there.saturating_sub(read.len()));
+    while read.len() < there {
+        let next = offset + read.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut read), next) {
+            // Cut shorter meanwhile.
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(from_errno(errno)),
+        }
+    }
+    // The buffer may be larger than asked for, and the file longer by now.
+    read.truncate(length);
+    Ok(read)
+}

@@ -1,0 +1,131 @@
+//! Names under the root directory, resolved by the kernel without ever leaving
+//! it.
+
+use crate::{Error, ErrorKind, Result, StorePath, fail};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// How often a resolution that a rename elsewhere disturbed (`EAGAIN`) is
+/// begun again; openat2(2) leaves that to its caller.
+const RESOLVE_ATTEMPTS: u32 = 64;
+
+/// The root directory of a store.
+pub(super) struct Root {
+    fd: OwnedFd,
+}
+
+impl Root {
+    /// Opens `directory` as a root, and finds out whether this can be one.
+    pub(super) fn open(directory: &Path) -> Result<Self> {
+        let place = directory.display();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(directory, flags, Mode::empty()).map_err(|errno| {
+            let error = from_errno(errno);
+            Error::new(
+                error.kind(),
+                format!("the data directory {place} can't be opened: {}", error.message()),
+            )
+        })?;
+        let root = Self { fd };
+        match root.resolve(".", OFlags::PATH) {
+            Ok(_) => Ok(root),
+            // Seccomp filters older than the call answer EPERM.
+            Err(Errno::NOSYS | Errno::PERM) => fail(
+                ErrorKind::Unsupported,
+                format!("the data directory {place} can't be confined: this needs openat2 (Linux 5.6)"),
+            ),
+            Err(errno) => Err(from_errno(errno)),
+        }
+    }
+
+    /// Whatever lies at `path`, links followed: good for stat and as the base
+    /// of other calls, not for reading or writing.
+    pub(super) fn node(&self, path: &StorePath) -> Result<OwnedFd> {
+        self.at(path, OFlags::PATH).map_err(from_resolution)
+    }
+
+    /// The directory at `path`, good as the base of other calls.
+    pub(super) fn directory(&self, path: &StorePath) -> Result<OwnedFd> {
+        self.at(path, OFlags::PATH | OFlags::DIRECTORY).map_err(from_resolution)
+    }
+
+    /// The directory at `path`, for reading its entries.
+    pub(super) fn readable_directory(&self, path: &StorePath) -> Result<OwnedFd> {
+        self.at(path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(from_resolution)
+    }
+
+    /// The directory that holds `path`'s last name; `None` for the root.
+    pub(super) fn parent(&self, path: &StorePath) -> Result<Option<OwnedFd>> {
+        path.parent().map(|parent| self.directory(&parent)).transpose()
+    }
+
+    /// The file at `path`, opened for reading or writing. Only a regular file
+    /// is: opening a FIFO may wait for ever, opening a device may act.
+    pub(super) fn file(&self, path: &StorePath, access: OFlags) -> Result<(File, Stat)> {
+        let node = self.node(path)?;
+        let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
+        match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+            rustix::fs::FileType::RegularFile => {}
+            rustix::fs::FileType::Directory => return fail(ErrorKind::IsADirectory, "a directory"),
+            _ => return fail(ErrorKind::InvalidArgument, "a FIFO, device or socket; it isn't opened"),
+        }
+        let file = reopen(&node, access)?;
+        Ok((file.into(), stat))
+    }
+
+    fn at(&self, path: &StorePath, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let relative = if path.is_root() { "." } else { path.relative() };
+        self.resolve(relative, flags)
+    }
+
+    fn resolve(&self, relative: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 1..RESOLVE_ATTEMPTS {
+            match rustix::fs::openat2(&self.fd, relative, flags | OFlags::CLOEXEC, Mode::empty(), confined) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                resolved => return resolved,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The path under which the kernel knows an open descriptor: a way to the very
+/// node, however its name was changed since.
+pub(super) fn descriptor_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Opens the node behind a descriptor once more, for `access`.
+pub(super) fn reopen(fd: impl AsFd, access: OFlags) -> Result<OwnedFd> {
+    let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
+    rustix::fs::open(descriptor_path(fd), flags, Mode::empty()).map_err(from_errno)
+}
+
+/// An error of the system outside path resolution.
+pub(super) fn from_errno(errno: Errno) -> Error {
+    let text = std::io::Error::from(errno).to_string();
+    // Without "(os error 2)", which says nothing beyond the kind.
+    let message = text.split(" (os error").next().unwrap_or_default().to_owned();
+    Error::new(ErrorKind::from_errno(errno.raw_os_error()), message)
+}
+
+/// An error of path resolution, where some numbers mean confinement.
+fn from_resolution(errno: Errno) -> Error {
+    match errno {
+        Errno::XDEV => Error::new(ErrorKind::PermissionDenied, "a link in the path leads out of the store"),
+        Errno::LOOP => {
+            Error::new(ErrorKind::PermissionDenied, "too many links in the path, or one to itself")
+        }
+        _ => from_errno(errno),
+    }
+}

@@ -1,0 +1,144 @@
+//! Writing a file at its end.
+
+use super::blocking;
+use super::root::{from_errno, reopen};
+use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use async_trait::async_trait;
+use bytes::Bytes;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinHandle;
+
+/// Makes `file` this writer's alone until it is closed, in every process of
+/// this host: flock(2), which the kernel takes back from a dead one.
+pub(super) fn lock(file: &File) -> Result<()> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => fail(ErrorKind::Busy, "another writer has the file open"),
+        Err(errno) => Err(from_errno(errno)),
+    }
+}
+
+/// The one writer of a file. What it has appended is in the page cache, so
+/// visible to every reader; nothing is buffered here.
+pub(super) struct Writer {
+    target: Arc<Target>,
+    path: StorePath,
+    /// The call before, where its future was dropped: the next one waits for
+    /// it, so that bytes never change places.
+    in_flight: Option<JoinHandle<Result<()>>>,
+}
+
+struct Target {
+    file: File,
+    position: AtomicU64,
+    /// Directories with the file's (or a new parent's) entry, until synced.
+    unsynced_directories: Mutex<Vec<OwnedFd>>,
+}
+
+impl Writer {
+    /// A writer at `position`, the end of the locked `file`;
+    /// `unsynced_directories` got entries when it was made.
+    pub(super) fn new(
+        file: File,
+        path: StorePath,
+        position: u64,
+        unsynced_directories: Vec<OwnedFd>,
+    ) -> Self {
+        let target = Target {
+            file,
+            position: position.into(),
+            unsynced_directories: Mutex::new(unsynced_directories),
+        };
+        Self { target: Arc::new(target), path, in_flight: None }
+    }
+
+    /// Runs `work` on the blocking pool, after what was begun before.
+    async fn run(
+        &mut self,
+        operation: &'static str,
+        work: impl FnOnce(&Target) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.settle().await?;
+        let target = self.target.clone();
+        self.in_flight = Some(tokio::spawn(blocking(move || work(&target))));
+        self.settle().await.map_err(|error| error.at(operation, &self.path))
+    }
+
+    async fn settle(&mut self) -> Result<()> {
+        let Some(in_flight) = &mut self.in_flight else { return Ok(()) };
+        let outcome = in_flight.await;
+        self.in_flight = None;
+        outcome.unwrap_or_else(|_| fail(ErrorKind::Unavailable, "cut off: the process is ending"))
+    }
+}
+
+#[async_trait]
+impl FileWriter for Writer {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append is at most 4 MiB")
+                .map_err(|error: Error| error.at("append", &self.path));
+        }
+        self.run("append", move |target| target.append(&data)).await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.settle().await.map_err(|error| error.at("flush", &self.path))
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.run("sync", Target::sync).await
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<()> {
+        self.run("close", Target::sync).await
+    }
+
+    fn position(&self) -> u64 {
+        self.target.position.load(Ordering::Acquire)
+    }
+}
+
+impl Target {
+    /// All of `data`, or nothing of it.
+    fn append(&self, data: &[u8]) -> Result<()> {
+        let position = self.position.load(Ordering::Acquire);
+        match self.file.write_all_at(data, position) {
+            Ok(()) => {
+                self.position.store(position + data.len() as u64, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                // A full disk takes a part: without it, position and file agree.
+                if rustix::fs::ftruncate(&self.file, position).is_err()
+                    && let Ok(stat) = rustix::fs::fstat(&self.file)
+                {
+                    self.position.store(stat.st_size.cast_unsigned(), Ordering::Release);
+                }
+                Err(error
+                    .raw_os_error()
+                    .map_or_else(|| error.into(), |n| from_errno(Errno::from_raw_os_error(n))))
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        rustix::fs::fdatasync(&self.file).map_err(from_errno)?;
+        let mut directories = self.unsynced_directories.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(directory) = directories.last() {
+            match reopen(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Ok(directory) => rustix::fs::fsync(directory).map_err(from_errno)?,
+                // Writable but not readable: only the whole file system can be synced.
+                Err(_) => rustix::fs::syncfs(&self.file).map_err(from_errno)?,
+            }
+            directories.pop();
+        }
+        Ok(())
+    }
+}
