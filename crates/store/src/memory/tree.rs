@@ -201,6 +201,9 @@ impl Tree {
                 return fail(ErrorKind::AlreadyExists, "the new name is taken");
             }
             self.require_removal(who, to_parent, existing)?;
+            if to.contains(from) {
+                return fail(ErrorKind::NotEmpty, "the directory that should give way holds the source");
+            }
             match (&self.node(id).kind, &self.node(existing).kind) {
                 (Kind::File(_), Kind::File(_)) => {}
                 (Kind::Directory(_), Kind::Directory(entries)) if entries.is_empty() => {}
