@@ -22,18 +22,18 @@ pub mod contract;
 mod crc;
 mod error;
 mod ext;
+mod file;
 #[cfg(feature = "hdfs")]
 mod hdfs;
-mod file;
 mod memory;
 mod path;
 mod types;
 
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
 pub use ext::{FileSystemExt, append_all};
+pub use file::FileStore;
 #[cfg(feature = "hdfs")]
 pub use hdfs::HdfsStore;
-pub use file::FileStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;
