@@ -1,7 +1,11 @@
 """Whole files, to and from local ones."""
 
 import io
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from fake_gateway import failure
@@ -83,3 +87,19 @@ def test_put_without_overwrite_refuses_a_taken_path(fake, client):
     with pytest.raises(FileExistsError):
         client.put(io.BytesIO(DATA), "/x", overwrite=False)
     assert fake.files == {"/x": b"old"}
+
+
+def test_the_command_copies_one_file_and_tells_what_failed(fake, tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "strait", *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(strait.__file__).parents[1])}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+    (tmp_path / "in").write_bytes(DATA)
+    assert run("put", tmp_path / "in", f"{fake.address}a b?#%").returncode == 0
+    assert fake.files == {"/a b?#%": DATA}
+    assert run("get", f"{fake.address}a b?#%", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out").read_bytes() == DATA
+    failed = run("get", f"{fake.address}missing", tmp_path / "out")
+    assert failed.returncode == 1
+    assert failed.stderr.count("\n") == 1 and "/missing" in failed.stderr

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from urllib.parse import urlsplit
 
 from strait import connect
 
@@ -14,13 +13,15 @@ def main() -> int:
     parser.add_argument("target", help="a local file, or strait://host:port/path")
     arguments = parser.parse_args()
     fetch = arguments.action == "get"
-    uri = urlsplit(arguments.source if fetch else arguments.target)
+    # Paths stand in URIs as they are, without percent signs for what is odd.
+    scheme, _, rest = (arguments.source if fetch else arguments.target).partition("://")
+    gateway, slash, path = rest.partition("/")
     try:
-        with connect(f"{uri.scheme}://{uri.netloc}/") as client:
+        with connect(f"{scheme}://{gateway}") as client:
             if fetch:
-                client.get(uri.path, arguments.target)
+                client.get(slash + path, arguments.target)
             else:
-                client.put(arguments.source, uri.path)
+                client.put(arguments.source, slash + path)
     except OSError as error:
         print(f"python -m strait: {error}", file=sys.stderr)
         return 1
