@@ -6,6 +6,7 @@ replies, reconnecting, repetitions) to be tested without a server.
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from strait._gen import ttypes as t
 class FakeGateway:
     """Serves on a free port of loopback until `close`."""
 
-    def __init__(self, wire: str = "framed-binary") -> None:
+    def __init__(self, wire: str = "framed-binary", tls: ssl.SSLContext | None = None) -> None:
         self.files: dict[str, bytearray] = {}
         #: Of all methods: how often each was called.
         self.calls: Counter[str] = Counter()
@@ -41,6 +42,7 @@ class FakeGateway:
         self.handles: dict[int, str] = {}
         self.repetitions: dict[bytes, Any] = {}
         self._wire = wire
+        self._tls = tls
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -71,6 +73,11 @@ class FakeGateway:
                 threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+            except OSError:
+                return  # the client trusts another
         plain = TSocket()
         plain.setHandle(sock)
         framed, _, protocol = self._wire.rpartition("-")

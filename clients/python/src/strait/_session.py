@@ -5,6 +5,7 @@ import ipaddress
 import os
 import random
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ class Endpoint:
     port: int
     wire: Wire
     timeout: float
+    tls: ssl.SSLContext | None = None
     store: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -149,7 +151,9 @@ class Session:
     def _connect(self) -> Connection:
         """A new connection, attached to the session."""
         endpoint = self._endpoint
-        connection = Connection(endpoint.host, endpoint.port, endpoint.wire, endpoint.timeout)
+        connection = Connection(
+            endpoint.host, endpoint.port, endpoint.wire, endpoint.timeout, endpoint.tls
+        )
         try:
             with self._attaching:
                 self._attach(connection)

@@ -8,6 +8,7 @@ import io
 import os
 import select
 import socket
+import ssl
 import struct
 from typing import Any, Literal
 
@@ -165,10 +166,14 @@ _SINKING = {
 class Connection:
     """One socket, used by one caller at a time; replies come in the order of requests."""
 
-    def __init__(self, host: str, port: int, wire: Wire, timeout: float) -> None:
+    def __init__(
+        self, host: str, port: int, wire: Wire, timeout: float, tls: ssl.SSLContext | None
+    ) -> None:
         framed, _, protocol = wire.rpartition("-")
         try:
             self._socket = socket.create_connection((host, port), min(timeout, CONNECT_TIMEOUT_S))
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise ConnectionLostError(error.strerror or error, sent=False) from error
         self._socket.settimeout(timeout)

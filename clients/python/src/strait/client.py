@@ -1,6 +1,7 @@
 """The client: a connected gateway's file system."""
 
 import io
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     token: str | None = None,
+    tls: bool | ssl.SSLContext = False,
     wire: Wire = "framed-binary",
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> "Client":
@@ -52,7 +54,8 @@ def connect(
 
     `store` names one of the gateway's stores (none: its default). Log in with
     `user` and `password`, or with the `token` of an earlier session, or with
-    neither where the gateway allows that. `timeout`, in seconds, bounds the
+    neither where the gateway allows that. `tls` is true for this machine's
+    trusted certificates, or a context of one's own. `timeout`, in seconds, bounds the
     wait for each answer.
     """
     parts = urlsplit(address if "://" in address else f"strait://{address}")
@@ -62,10 +65,10 @@ def connect(
         )
     if wire not in get_args(Wire):
         raise errors.InvalidArgument(f"no wire {wire!r}; there are {', '.join(get_args(Wire))}")
+    context = ssl.create_default_context() if tls is True else tls or None
+    port = parts.port or DEFAULT_PORT
     return Client(
-        Endpoint(
-            parts.hostname, parts.port or DEFAULT_PORT, wire, timeout, store, user, password, token
-        )
+        Endpoint(parts.hostname, port, wire, timeout, context, store, user, password, token)
     )
 
 

@@ -1,0 +1,54 @@
+"""TLS, against certificates made for the occasion."""
+
+import random
+import shutil
+import ssl
+import subprocess
+
+import pytest
+from fake_gateway import FakeGateway
+
+import strait
+
+DATA = random.Random(6).randbytes(3_000_001)
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("no command openssl here to make a certificate with")
+    made = tmp_path / "certificate.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        + [*subject, "-keyout", made, "-out", tmp_path / "c"],
+        check=True,
+        capture_output=True,
+    )
+    made.write_text(made.read_text() + (tmp_path / "c").read_text())
+    return made
+
+
+@pytest.fixture
+def gateway(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    gateway = FakeGateway(tls=context)
+    yield gateway
+    gateway.close()
+
+
+def test_bytes_come_back_over_tls(gateway, certificate):
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    address = f"localhost:{gateway.port}"
+    with strait.connect(address, user="u", password="p", tls=trusting) as client:
+        with client.open("/x", "wb") as file:
+            file.write(DATA)
+        gateway.break_connections()
+        with client.open("/x", "rb") as file:
+            assert file.read() == DATA
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(gateway):
+    with pytest.raises(strait.Unavailable, match=r"(?i)certificate verify failed"):
+        strait.connect(f"localhost:{gateway.port}", tls=True)
