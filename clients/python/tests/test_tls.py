@@ -18,13 +18,10 @@ def certificate(tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("no command openssl here to make a certificate with")
     made = tmp_path / "certificate.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        + [*subject, "-keyout", made, "-out", tmp_path / "c"],
-        check=True,
-        capture_output=True,
-    )
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-keyout", str(made), "-out", str(tmp_path / "c")]
+    subprocess.run(command, check=True, capture_output=True)
     made.write_text(made.read_text() + (tmp_path / "c").read_text())
     return made
 
