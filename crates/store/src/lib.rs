@@ -27,7 +27,10 @@ mod file;
 mod hdfs;
 mod memory;
 mod path;
+#[cfg(feature = "strait")]
+pub mod strait;
 mod types;
+mod uri;
 
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
 pub use ext::{FileSystemExt, append_all};
@@ -37,6 +40,7 @@ pub use hdfs::HdfsStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;
+pub use uri::{OpenOptions, Scheme, StoreUri};
 
 use async_trait::async_trait;
 use bytes::Bytes;

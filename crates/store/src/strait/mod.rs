@@ -1,0 +1,320 @@
+//! Another gateway as a store, over the Thrift interface: `strait://host:port/`.
+//!
+//! ```text
+//!   StraitStore, Reader, Writer ── what is asked
+//!   Session ── who asks: login, token, reconnect, repetition
+//!   Connection ── how: calls pipelined on one TCP connection
+//! ```
+//!
+//! Everything happens as the session's user: towards its callers this store is
+//! single-identity. After a broken connection the session is taken up again by
+//! its token; reads are repeated, and so are mutations, under the same request
+//! id, by which the gateway knows those it has executed. What can't be found
+//! out is `OutcomeUnknown`.
+
+mod connection;
+mod convert;
+mod reader;
+mod session;
+mod writer;
+
+use crate::{
+    BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
+    Principal, Result, SetAttributes, StorePath, StoreStatus,
+};
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use reader::Reader;
+use session::{Session, Subject};
+use std::ops::Range;
+use std::sync::Arc;
+use strait_wire::{
+    AppendFileRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest, GetFileInfoRequest,
+    GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
+    RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest, TruncateFileRequest, methods,
+};
+use writer::Writer;
+
+/// How to log in.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Name or URI of a store that the gateway serves; none: its default.
+    pub store: Option<String>,
+    /// User to log in as; none: anonymous, where the gateway allows that.
+    pub user: Option<String>,
+    /// The user's password, asked for only when no token serves.
+    pub password: Option<PasswordSource>,
+    /// Token of an earlier login, tried first.
+    pub token: Option<Secret>,
+    /// Told of each token that a gateway gives, to be kept for later.
+    pub on_token: Option<TokenSink>,
+}
+
+/// Where a password comes from.
+pub type PasswordSource = Arc<dyn Fn() -> Result<Secret> + Send + Sync>;
+
+/// Where tokens go.
+pub type TokenSink = Arc<dyn Fn(&Token) + Send + Sync>;
+
+/// What stands for a login until it expires.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// To be kept secret.
+    pub token: Secret,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub expires_ms: i64,
+    /// Whose it is.
+    pub user: Option<String>,
+}
+
+/// A store behind another gateway.
+pub struct StraitStore {
+    session: Arc<Session>,
+    capabilities: Capabilities,
+}
+
+impl StraitStore {
+    /// Connects to the gateway at `address`, `host:port`, and logs in.
+    ///
+    /// # Errors
+    /// Unavailable where there is no gateway, Unauthenticated where it doesn't
+    /// let us in, NotFound where it has no such store.
+    pub async fn connect(address: &str, options: Options) -> Result<Self> {
+        let session = Arc::new(Session::open(address.to_owned(), options).await?);
+        let capabilities = session.attached().await?.capabilities;
+        Ok(Self { session, capabilities })
+    }
+
+    /// Ends the session on the gateway now instead of when it idles out. Not
+    /// for one whose token others use too.
+    ///
+    /// # Errors
+    /// Files that were still open and couldn't be closed.
+    pub async fn close(&self) -> Result<()> {
+        self.session.close().await
+    }
+}
+
+fn subject<'a>(operation: &'static str, path: &'a StorePath) -> Subject<'a> {
+    Subject { operation, path: path.as_str() }
+}
+
+fn text(path: &StorePath) -> Option<String> {
+    Some(path.as_str().to_owned())
+}
+
+/// Names operation and path in errors that are found on our side.
+fn named<T>(result: Result<T>, what: Subject<'_>) -> Result<T> {
+    result.map_err(|error| error.at(what.operation, what.path))
+}
+
+#[async_trait]
+impl FileSystem for StraitStore {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    async fn stat(&self, _who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        let what = subject("stat", path);
+        let request = GetFileInfoRequest { session: None, path: text(path) };
+        let reply = self.session.ask::<methods::GetFileInfo>(what, 0, || request.clone().into()).await?;
+        named(convert::present(reply.info, "info").and_then(convert::status), what)
+    }
+
+    fn list(&self, _who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        let listing = Listing { session: self.session.clone(), path: path.clone(), cursor: None };
+        let pages = stream::try_unfold(Some(listing), |listing| async move {
+            let Some(mut listing) = listing else { return Ok(None) };
+            let entries = listing.next_page().await?;
+            let rest = listing.cursor.is_some().then_some(listing);
+            Ok(Some((entries, rest)))
+        });
+        let entries = pages.map(|page| match page {
+            Ok(entries) => entries.into_iter().map(convert::status).collect(),
+            Err(error) => vec![Err(error)],
+        });
+        entries.flat_map(stream::iter).boxed()
+    }
+
+    async fn open(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let reader = Reader::open(self.session.clone(), path).await;
+        Ok(Box::new(named(reader, subject("open", path))?))
+    }
+
+    async fn create(
+        &self,
+        _who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let what = subject("create", path);
+        let request = CreateFileRequest {
+            path: text(path),
+            overwrite: Some(options.overwrite),
+            permission: named(convert::permission_out(options.permission), what)?,
+            replication: named(convert::replication_out(options.replication), what)?,
+            block_size: named(options.block_size.map(convert::signed).transpose(), what)?,
+            ..Default::default()
+        };
+        let opened = self.session.change::<methods::CreateFile>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            CreateFileRequest { request_id, is_retry, ..request.clone() }.into()
+        });
+        let opened = opened.await?;
+        Ok(Box::new(named(Writer::new(self.session.clone(), path, opened), what)?))
+    }
+
+    async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let what = subject("append", path);
+        let opened = self.session.change::<methods::AppendFile>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            AppendFileRequest { session: None, request_id, is_retry, path: text(path) }.into()
+        });
+        let opened = opened.await?;
+        Ok(Box::new(named(Writer::new(self.session.clone(), path, opened), what)?))
+    }
+
+    async fn truncate(&self, _who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        let what = subject("truncate", path);
+        let length = Some(named(convert::signed(length), what)?);
+        let done = self.session.change::<methods::TruncateFile>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            TruncateFileRequest { session: None, request_id, is_retry, path: text(path), length }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn rename(&self, _who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        let done = self.session.change::<methods::RenamePath>(subject("rename", from), |mutation| {
+            let request = RenamePathRequest {
+                session: None,
+                request_id: mutation.id(),
+                is_retry: mutation.is_retry(),
+                source: text(from),
+                target: text(to),
+                replace: Some(replace),
+            };
+            request.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn remove(&self, _who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        let done = self.session.change::<methods::RemovePath>(subject("remove", path), |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            let recursive = Some(recursive);
+            RemovePathRequest { session: None, request_id, is_retry, path: text(path), recursive }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn mkdirs(&self, _who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        let what = subject("mkdirs", path);
+        let permission = named(convert::permission_out(permission), what)?;
+        let done = self.session.change::<methods::MakeDirectories>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            MakeDirectoriesRequest { session: None, request_id, is_retry, path: text(path), permission }
+                .into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn set_attributes(&self, _who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        let what = subject("set attributes of", path);
+        let request = SetAttributesRequest {
+            path: text(path),
+            permission: named(convert::permission_out(set.permission), what)?,
+            owner: set.owner.clone(),
+            group: set.group.clone(),
+            modified_ms: set.modified_ms,
+            accessed_ms: set.accessed_ms,
+            replication: named(convert::replication_out(set.replication), what)?,
+            ..Default::default()
+        };
+        let done = self.session.change::<methods::SetAttributes>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            SetAttributesRequest { request_id, is_retry, ..request.clone() }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn block_locations(
+        &self,
+        _who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        let what = subject("locate", path);
+        let request = GetBlockLocationsRequest {
+            session: None,
+            path: text(path),
+            offset: Some(named(convert::signed(range.start), what)?),
+            // Beyond what Thrift can say lies no file: to the end.
+            length: i64::try_from(range.end.saturating_sub(range.start)).ok(),
+        };
+        let asked = self.session.ask::<methods::GetBlockLocations>(what, 0, || request.clone().into());
+        let blocks = named(convert::present(asked.await?.blocks, "blocks"), what)?;
+        blocks.into_iter().map(|block| named(convert::block(block), what)).collect()
+    }
+
+    async fn checksum(&self, _who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let what = subject("checksum", path);
+        let request = GetChecksumRequest { session: None, path: text(path) };
+        let reply = self.session.ask::<methods::GetChecksum>(what, 0, || request.clone().into()).await?;
+        Ok(Checksum {
+            algorithm: named(convert::present(reply.algorithm, "algorithm"), what)?,
+            value: named(convert::present(reply.value, "value"), what)?.to_vec(),
+        })
+    }
+
+    async fn status(&self, _who: &Principal) -> Result<StoreStatus> {
+        let root = StorePath::root();
+        let what = subject("status", &root);
+        let asked = self
+            .session
+            .ask::<methods::GetStoreStatus>(what, 0, || GetStoreStatusRequest { session: None }.into());
+        let reply = asked.await?;
+        Ok(StoreStatus {
+            capacity: named(convert::unsigned(reply.capacity, "capacity"), what)?,
+            used: named(convert::unsigned(reply.used, "used"), what)?,
+            remaining: named(convert::unsigned(reply.remaining, "remaining"), what)?,
+        })
+    }
+}
+
+/// A directory under way, page by page.
+struct Listing {
+    session: Arc<Session>,
+    path: StorePath,
+    cursor: Option<i64>,
+}
+
+impl Listing {
+    async fn next_page(&mut self) -> Result<Vec<strait_wire::FileInfo>> {
+        let what = subject("list", &self.path);
+        let request = |cursor| ListDirectoryRequest { path: text(&self.path), cursor, ..Default::default() };
+        let reply: ListDirectoryReply = match self.cursor.take() {
+            None => self.session.ask::<methods::ListDirectory>(what, 0, || request(None).into()).await?,
+            // A cursor moves on with each page: one whose page was lost can't
+            // be used again.
+            Some(cursor) => {
+                let attached = self.session.attached().await?;
+                let request = request(Some(cursor)).into();
+                let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
+                let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;
+                session::outcome::<methods::ListDirectory>(reply, what)?
+            }
+        };
+        self.cursor = reply.cursor;
+        Ok(reply.entries.unwrap_or_default())
+    }
+}
+
+impl Drop for Listing {
+    /// One that isn't read to its end is handed back.
+    fn drop(&mut self) {
+        if let Some(cursor) = self.cursor {
+            self.session.release(cursor);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! An open file on a gateway, read at any offset by many at once, with
+//! read-ahead for those who read it in small pieces from front to back.
+
+use super::connection::Answer;
+use super::convert;
+use super::session::{Session, Subject, outcome};
+use crate::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use strait_wire::{OpenFileReply, OpenFileRequest, ReadRangeRequest, methods};
+
+/// Reads below this size that follow each other are served from larger ones;
+/// from here on a round trip is small beside the transfer.
+const SMALL_READ_BYTES: usize = 256 << 10;
+/// Bytes of one such larger read.
+const AHEAD_BYTES: usize = 1 << 20;
+/// How many of them are asked for in advance. With [`AHEAD_BYTES`] it bounds
+/// an open file's memory to 3 MiB.
+const AHEAD_READS: usize = 2;
+
+/// See [`FileReader`].
+pub(super) struct Reader {
+    session: Arc<Session>,
+    path: StorePath,
+    /// Changes when the file had to be opened anew.
+    handle: AtomicI64,
+    reopening: tokio::sync::Mutex<()>,
+    length: u64,
+    ahead: tokio::sync::Mutex<Ahead>,
+}
+
+/// Where a reader in sequence is, and what is there or under way for it.
+struct Ahead {
+    /// Where the last small read ended; at first nowhere, so that a single
+    /// small read, wherever it is, fetches no more than itself.
+    position: u64,
+    /// Contiguous pieces, in order; the first holds `position` or begins there.
+    pieces: VecDeque<Piece>,
+}
+
+struct Piece {
+    offset: u64,
+    content: Content,
+}
+
+enum Content {
+    Here(Bytes),
+    UnderWay(Answer<methods::ReadRange>),
+}
+
+impl Reader {
+    pub(super) async fn open(session: Arc<Session>, path: &StorePath) -> Result<Self> {
+        let opened = open(&session, path).await?;
+        Ok(Self {
+            handle: convert::present(opened.handle, "handle")?.into(),
+            length: convert::unsigned(opened.length, "length")?,
+            session,
+            path: path.clone(),
+            reopening: Default::default(),
+            ahead: Ahead { position: u64::MAX, pieces: VecDeque::new() }.into(),
+        })
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { operation: "read", path: self.path.as_str() }
+    }
+
+    fn request(&self, handle: i64, offset: u64, length: usize) -> Result<ReadRangeRequest> {
+        Ok(ReadRangeRequest {
+            session: None,
+            handle: Some(handle),
+            offset: Some(convert::signed(offset)?),
+            length: Some(length as i32), // at most MAX_CHUNK_BYTES
+        })
+    }
+
+    /// Reads until `length` bytes are there or the file ends.
+    async fn read_whole(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let first = self.read_once(offset, length).await?;
+        if first.len() == length || first.is_empty() {
+            return Ok(first);
+        }
+        let mut gathered = BytesMut::with_capacity(length);
+        gathered.extend_from_slice(&first);
+        while gathered.len() < length {
+            let more = self.read_once(offset + gathered.len() as u64, length - gathered.len()).await?;
+            if more.is_empty() {
+                break;
+            }
+            gathered.extend_from_slice(&more);
+        }
+        Ok(gathered.freeze())
+    }
+
+    /// One request; the answer may be short.
+    async fn read_once(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let handle = self.handle.load(Ordering::Relaxed);
+        match self.read_by(handle, offset, length).await {
+            // The session was lost with its connection, and the handle with it.
+            Err(error) if error.kind() == ErrorKind::InvalidArgument => {
+                let handle = self.reopened(handle, error).await?;
+                self.read_by(handle, offset, length).await
+            }
+            read => read,
+        }
+    }
+
+    async fn read_by(&self, handle: i64, offset: u64, length: usize) -> Result<Bytes> {
+        let request = self.request(handle, offset, length)?;
+        let reply =
+            self.session.ask::<methods::ReadRange>(self.subject(), length, || request.clone().into()).await?;
+        let data = reply.data.unwrap_or_default();
+        if data.len() > length {
+            return Err(Error::new(ErrorKind::Internal, "the gateway sent more than was asked for")
+                .at("read", &self.path));
+        }
+        Ok(data)
+    }
+
+    /// A new handle in place of `lost`. A file that got shorter isn't the one
+    /// that was opened: then the loss is the answer.
+    async fn reopened(&self, lost: i64, error: Error) -> Result<i64> {
+        let _reopening = self.reopening.lock().await;
+        let now = self.handle.load(Ordering::Relaxed);
+        if now != lost {
+            return Ok(now); // somebody else has opened it meanwhile
+        }
+        let opened = open(&self.session, &self.path).await?;
+        let handle = convert::present(opened.handle, "handle")?;
+        if convert::unsigned(opened.length, "length")? < self.length {
+            self.session.release(handle);
+            return Err(error);
+        }
+        self.handle.store(handle, Ordering::Relaxed);
+        Ok(handle)
+    }
+
+    /// A small read: from what is there if it follows the last one.
+    async fn read_small(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let Ok(mut ahead) = self.ahead.try_lock() else {
+            return self.read_whole(offset, length).await; // many readers: not a sequence
+        };
+        let follows = offset == ahead.position;
+        ahead.position = offset + length as u64;
+        if !follows {
+            ahead.pieces.clear();
+            return self.read_whole(offset, length).await;
+        }
+        self.ask_ahead(&mut ahead, offset).await;
+        match self.gathered(&mut ahead.pieces, offset, length).await {
+            Some(bytes) => Ok(bytes),
+            None => self.read_whole(offset, length).await,
+        }
+    }
+
+    /// The range out of the pieces; none where they lack some of it, as at the
+    /// end of the file or when the gateway sent less than was asked for.
+    async fn gathered(&self, pieces: &mut VecDeque<Piece>, offset: u64, length: usize) -> Option<Bytes> {
+        let mut gathered = BytesMut::new();
+        for piece in pieces {
+            let content = self.arrived(piece).await?;
+            let begin = usize::try_from(offset + gathered.len() as u64 - piece.offset).ok()?;
+            let end = content.len().min(begin + length - gathered.len());
+            let part = content.get(begin..end)?;
+            if part.len() == length {
+                return Some(content.slice(begin..end));
+            }
+            gathered.extend_from_slice(part);
+            if gathered.len() == length {
+                return Some(gathered.freeze());
+            }
+            if content.len() < AHEAD_BYTES {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Drops the pieces before `offset`, and asks for those that are missing
+    /// after it.
+    async fn ask_ahead(&self, ahead: &mut Ahead, offset: u64) {
+        let passed = |piece: &Piece| piece.offset + AHEAD_BYTES as u64 <= offset;
+        while ahead.pieces.front().is_some_and(passed) {
+            ahead.pieces.pop_front();
+        }
+        let mut next = ahead.pieces.back().map_or(offset, |piece| piece.offset + AHEAD_BYTES as u64);
+        while ahead.pieces.len() <= AHEAD_READS && next < self.length {
+            let Ok(attached) = self.session.attached().await else { return };
+            let handle = self.handle.load(Ordering::Relaxed);
+            let Ok(request) = self.request(handle, next, AHEAD_BYTES) else { return };
+            let sent = attached.connection.send::<methods::ReadRange>(&request.into(), AHEAD_BYTES).await;
+            let Ok(answer) = sent else { return };
+            ahead.pieces.push_back(Piece { offset: next, content: Content::UnderWay(answer) });
+            next += AHEAD_BYTES as u64;
+        }
+    }
+
+    /// A piece's bytes; none if they can't be had this way (the direct read
+    /// then finds out why, or gets them).
+    async fn arrived(&self, piece: &mut Piece) -> Option<Bytes> {
+        if let Content::Here(content) = &piece.content {
+            return Some(content.clone());
+        }
+        let empty = Content::Here(Bytes::new());
+        let Content::UnderWay(answer) = std::mem::replace(&mut piece.content, empty) else { return None };
+        let reply = answer.receive().await.ok()?;
+        let data = outcome::<methods::ReadRange>(reply, self.subject()).ok()?.data?;
+        piece.content = Content::Here(data.clone());
+        Some(data)
+    }
+}
+
+async fn open(session: &Session, path: &StorePath) -> Result<OpenFileReply> {
+    let subject = Subject { operation: "open", path: path.as_str() };
+    let request = OpenFileRequest { session: None, path: Some(path.as_str().to_owned()) };
+    session.ask::<methods::OpenFile>(subject, 0, || request.clone().into()).await
+}
+
+#[async_trait]
+impl FileReader for Reader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        if length > MAX_CHUNK_BYTES {
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, "a read is of 4 MiB at most").at("read", &self.path)
+            );
+        }
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        if length < SMALL_READ_BYTES {
+            return self.read_small(offset, length).await;
+        }
+        self.read_whole(offset, length).await
+    }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.session.release(self.handle.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,328 @@
+//! A session on a gateway, across as many connections as it takes.
+
+use super::connection::{Broken, Connection};
+use super::convert;
+use super::{Options, Token};
+use crate::{Capabilities, Error, ErrorKind, Result};
+use bytes::Bytes;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use strait_wire::{
+    CloseFileRequest, CloseSessionRequest, DfsError, Method, OpenSessionReply, OpenSessionRequest,
+    ProtocolVersion, Reply, Secret, methods,
+};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+/// A gateway that doesn't take a connection within this time isn't there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pauses before each further attempt after a connection broke. In all they
+/// outlast a gateway's restart, and stay below [`crate::Error`]s' readers'
+/// patience.
+const RETRY_DELAYS: [Duration; 6] = [
+    Duration::from_millis(0),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(1_000),
+    Duration::from_millis(2_000),
+    Duration::from_millis(4_000),
+];
+
+/// What is tried, for error messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) operation: &'static str,
+    pub(super) path: &'a str,
+}
+
+/// Names one mutation, however often it is sent.
+#[derive(Debug, Clone)]
+pub(super) struct Mutation {
+    id: Bytes,
+    pub(super) is_retry: bool,
+}
+
+impl Mutation {
+    pub(super) fn new() -> Result<Self> {
+        let mut id = [0u8; 16];
+        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("the kernel gives no random bytes: {error}"))
+        })?;
+        Ok(Self { id: Bytes::copy_from_slice(&id), is_retry: false })
+    }
+
+    pub(super) fn id(&self) -> Option<Bytes> {
+        Some(self.id.clone())
+    }
+
+    pub(super) fn is_retry(&self) -> Option<bool> {
+        self.is_retry.then_some(true)
+    }
+}
+
+/// A session, attached to a connection or about to be.
+pub(super) struct Session {
+    address: String,
+    options: Options,
+    current: Mutex<Option<Attached>>,
+    /// Held while connecting, so that one caller connects for all.
+    connecting: tokio::sync::Mutex<()>,
+    /// Of the latest login; replaces the one in `options`.
+    token: Mutex<Option<Secret>>,
+}
+
+/// A connection that the session is attached to.
+#[derive(Clone)]
+pub(super) struct Attached {
+    pub(super) connection: Arc<Connection>,
+    pub(super) capabilities: Capabilities,
+    /// Most bytes of one read or append here.
+    pub(super) max_chunk_bytes: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Critical sections only move a value in or out.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Connects and logs in; no second attempt, since nothing is at stake yet.
+    pub(super) async fn open(address: String, options: Options) -> Result<Self> {
+        let token = Mutex::new(options.token.clone());
+        let session =
+            Self { address, options, current: Mutex::default(), connecting: Default::default(), token };
+        session.attached().await?;
+        Ok(session)
+    }
+
+    /// The connection in use, or a new one.
+    pub(super) async fn attached(&self) -> Result<Attached> {
+        if let Some(attached) = self.alive() {
+            return Ok(attached);
+        }
+        let _connecting = self.connecting.lock().await;
+        if let Some(attached) = self.alive() {
+            return Ok(attached); // somebody else has connected meanwhile
+        }
+        let attached = self.attach().await?;
+        *lock(&self.current) = Some(attached.clone());
+        Ok(attached)
+    }
+
+    fn alive(&self) -> Option<Attached> {
+        lock(&self.current).clone().filter(|attached| attached.connection.is_alive())
+    }
+
+    async fn attach(&self) -> Result<Attached> {
+        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
+        let socket = match connecting.await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => return Err(self.unreachable(&error.to_string()).caused_by(error)),
+            Err(_) => return Err(self.unreachable("no answer")),
+        };
+        let connection = Arc::new(Connection::new(socket));
+        let token = lock(&self.token).clone();
+        let opened = match token {
+            Some(token) => match self.log_in(&connection, Some(token)).await {
+                // Expired, or of a gateway that has another key by now.
+                Err(error) if error.kind() == ErrorKind::Unauthenticated && self.may_log_in_anew() => {
+                    self.log_in(&connection, None).await?
+                }
+                opened => opened?,
+            },
+            None => self.log_in(&connection, None).await?,
+        };
+        self.keep_token(&opened);
+        let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
+        Ok(Attached {
+            connection,
+            capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
+            max_chunk_bytes: max_chunk_bytes
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .filter(|bytes| *bytes > 0)
+                .map_or(crate::MAX_CHUNK_BYTES, |bytes| bytes.min(crate::MAX_CHUNK_BYTES)),
+        })
+    }
+
+    /// Not with a token that was given to us alone: an anonymous session in
+    /// its place would be somebody else's.
+    fn may_log_in_anew(&self) -> bool {
+        self.options.user.is_some() || self.options.token.is_none()
+    }
+
+    async fn log_in(&self, connection: &Connection, token: Option<Secret>) -> Result<OpenSessionReply> {
+        let by_password = token.is_none();
+        let password = match (&self.options.password, &self.options.user) {
+            (Some(password), _) if by_password => Some(password()?),
+            _ => None,
+        };
+        let request = OpenSessionRequest {
+            version: Some(ProtocolVersion::V1),
+            store: self.options.store.clone(),
+            user: self.options.user.clone().filter(|_| by_password),
+            password,
+            token,
+        };
+        let subject = Subject { operation: "connect to", path: &self.address };
+        match connection.call::<methods::OpenSession>(&request.into(), 0).await {
+            Ok(reply) => outcome::<methods::OpenSession>(reply, subject),
+            Err(broken) => Err(self.unreachable(&broken.to_string())),
+        }
+    }
+
+    fn keep_token(&self, opened: &OpenSessionReply) {
+        let Some(token) = opened.token.clone() else { return };
+        *lock(&self.token) = Some(token.clone());
+        if let Some(keep) = &self.options.on_token {
+            let expires_ms = opened.expires_ms.unwrap_or(i64::MAX);
+            keep(&Token { token, expires_ms, user: opened.user.clone() });
+        }
+    }
+
+    fn unreachable(&self, why: &str) -> Error {
+        let message = format!("the gateway can't be reached: {why}");
+        Error::new(ErrorKind::Unavailable, message).at("connect to", &self.address)
+    }
+
+    /// Calls what can be repeated without harm.
+    pub(super) async fn ask<M>(
+        &self,
+        subject: Subject<'_>,
+        payload_bytes: usize,
+        args: impl Fn() -> M::Args,
+    ) -> Result<M::Success>
+    where
+        M: Method<Exception = DfsError>,
+    {
+        self.call::<M>(subject, payload_bytes, |_| args()).await.map_err(|(error, _)| error)
+    }
+
+    /// Calls what must happen once: sent again only as a marked repetition.
+    pub(super) async fn change<M>(
+        &self,
+        subject: Subject<'_>,
+        args: impl Fn(&Mutation) -> M::Args,
+    ) -> Result<M::Success>
+    where
+        M: Method<Exception = DfsError>,
+    {
+        let mut mutation = Mutation::new()?;
+        let called = self.call::<M>(subject, 0, |is_retry| {
+            mutation.is_retry = is_retry;
+            args(&mutation)
+        });
+        called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
+    }
+
+    /// Calls again after each broken connection, and once after a session that
+    /// has ended. An error says whether a call went unanswered.
+    async fn call<M>(
+        &self,
+        subject: Subject<'_>,
+        payload_bytes: usize,
+        mut args: impl FnMut(bool) -> M::Args,
+    ) -> std::result::Result<M::Success, (Error, bool)>
+    where
+        M: Method<Exception = DfsError>,
+    {
+        let mut delays = RETRY_DELAYS.iter();
+        let mut unanswered = false;
+        let mut logged_in_again = false;
+        loop {
+            let failure = match self.attached().await {
+                Ok(attached) => match attached.connection.call::<M>(&args(unanswered), payload_bytes).await {
+                    Ok(reply) => match outcome::<M>(reply, subject) {
+                        Err(error) if self.session_ended(&error, &attached) && !logged_in_again => {
+                            logged_in_again = true;
+                            continue;
+                        }
+                        result => return result.map_err(|error| (error, false)),
+                    },
+                    Err(broken) => {
+                        unanswered = true;
+                        self.lost(&broken, subject)
+                    }
+                },
+                Err(error) if error.kind() == ErrorKind::Unavailable => error,
+                Err(error) => return Err((error, unanswered)),
+            };
+            match delays.next() {
+                Some(delay) => sleep(*delay).await,
+                None => return Err((failure, unanswered)),
+            }
+        }
+    }
+
+    /// Whether the gateway says that nobody is logged in; the connection isn't
+    /// used any more then.
+    fn session_ended(&self, error: &Error, used: &Attached) -> bool {
+        let ended = error.kind() == ErrorKind::Unauthenticated;
+        if ended {
+            let mut current = lock(&self.current);
+            let same = |attached: &Attached| Arc::ptr_eq(&attached.connection, &used.connection);
+            if current.as_ref().is_some_and(same) {
+                *current = None;
+            }
+        }
+        ended
+    }
+
+    /// A broken connection as an error.
+    pub(super) fn lost(&self, broken: &Broken, subject: Subject<'_>) -> Error {
+        tracing::debug!(gateway = self.address, operation = subject.operation, %broken, "connection lost");
+        let message = format!("the connection to {} broke: {broken}", self.address);
+        Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
+    }
+
+    /// Hands a handle back without waiting: of a writer this closes the file
+    /// with what was accepted; after a broken connection the session's end
+    /// does it.
+    pub(super) fn release(&self, handle: i64) {
+        let (Some(attached), Ok(mutation)) = (self.alive(), Mutation::new()) else { return };
+        let request =
+            CloseFileRequest { request_id: mutation.id(), handle: Some(handle), ..Default::default() };
+        let _ = attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
+    }
+
+    /// Ends the session on the gateway.
+    pub(super) async fn close(&self) -> Result<()> {
+        let Some(attached) = self.alive() else { return Ok(()) };
+        let request = CloseSessionRequest::default().into();
+        let subject = Subject { operation: "close", path: &self.address };
+        let answered = attached.connection.call::<methods::CloseSession>(&request, 0).await;
+        *lock(&self.current) = None;
+        match answered {
+            Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
+            Err(_) => Ok(()), // then it ends by itself
+        }
+    }
+}
+
+/// After how long to try again for the `attempt`th time, counted from 0; none
+/// when it has been enough.
+pub(super) fn retry_delay(attempt: usize) -> Option<Duration> {
+    RETRY_DELAYS.get(attempt).copied()
+}
+
+/// A mutation whose fate can't be learnt.
+pub(super) fn unknown(cause: Error, subject: Subject<'_>) -> Error {
+    let message = format!("whether it happened can't be known: {}", cause.message());
+    Error::new(ErrorKind::OutcomeUnknown, message).caused_by(cause).at(subject.operation, subject.path)
+}
+
+/// A reply as a result.
+pub(super) fn outcome<M>(
+    reply: std::result::Result<Reply<M>, strait_wire::DecodeError>,
+    subject: Subject<'_>,
+) -> Result<M::Success>
+where
+    M: Method<Exception = DfsError>,
+{
+    let error = match reply {
+        Ok(Reply::Success(success)) => return Ok(success),
+        Ok(Reply::Exception(told)) => return Err(convert::error(told, subject.operation, subject.path)),
+        Ok(Reply::Application(told)) => convert::application_error(told),
+        Err(error) => convert::senseless(error),
+    };
+    Err(error.at(subject.operation, subject.path))
+}

@@ -1,0 +1,245 @@
+//! The one writer of a file on a gateway: appends are pipelined, and what goes
+//! wrong with one is told by a later call, at the latest by flush or close.
+
+use super::connection::{Answer, Broken};
+use super::convert;
+use super::session::{Mutation, Session, Subject, outcome, retry_delay, unknown};
+use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use strait_wire::{
+    AppendDataRequest, CloseFileRequest, FlushFileRequest, FlushMode, OpenWriterReply, methods,
+};
+use tokio::time::sleep;
+
+/// Bytes of a file that may be under way. They are kept until they are
+/// acknowledged, to be sent again after a broken connection.
+const WINDOW_BYTES: usize = 16 << 20;
+/// Appends of a file that may be under way, however small.
+const WINDOW_APPENDS: usize = 64;
+
+/// See [`FileWriter`].
+pub(super) struct Writer {
+    session: Arc<Session>,
+    path: StorePath,
+    handle: i64,
+    position: u64,
+    under_way: VecDeque<Append>,
+    under_way_bytes: usize,
+    /// The failure that ended this writer.
+    failed: Option<(ErrorKind, String)>,
+    closed: bool,
+}
+
+/// One append that isn't acknowledged yet.
+struct Append {
+    mutation: Mutation,
+    offset: u64,
+    data: Bytes,
+    /// None where it has to be sent (again).
+    answer: Option<Answer<methods::AppendData>>,
+}
+
+impl Writer {
+    pub(super) fn new(session: Arc<Session>, path: &StorePath, opened: OpenWriterReply) -> Result<Self> {
+        Ok(Self {
+            handle: convert::present(opened.handle, "handle")?,
+            position: convert::unsigned(opened.position, "position")?,
+            session,
+            path: path.clone(),
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            failed: None,
+            closed: false,
+        })
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        match &self.failed {
+            Some((kind, message)) => fail(*kind, format!("an earlier write failed: {message}"))
+                .map_err(|error: Error| error.at("append to", &self.path)),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues one append, as soon as the window has room for it.
+    async fn push(&mut self, data: Bytes) -> Result<()> {
+        while self.under_way.len() >= WINDOW_APPENDS
+            || (!self.under_way.is_empty() && self.under_way_bytes + data.len() > WINDOW_BYTES)
+        {
+            self.settle_oldest().await?;
+        }
+        let mut append = Append { mutation: Mutation::new()?, offset: self.position, data, answer: None };
+        // After one that has to be sent again this one waits for its turn.
+        let in_order = self.under_way.back().is_none_or(|last| last.answer.is_some());
+        if in_order && let Ok(attached) = self.session.attached().await {
+            append.send(&attached.connection, self.handle).await;
+        }
+        self.position += append.data.len() as u64;
+        self.under_way_bytes += append.data.len();
+        self.under_way.push_back(append);
+        Ok(())
+    }
+
+    /// Waits until the oldest append is acknowledged; sends all again after a
+    /// broken connection.
+    async fn settle_oldest(&mut self) -> Result<()> {
+        let path = self.path.clone();
+        let subject = Subject { operation: "append to", path: path.as_str() };
+        let mut attempt = 0;
+        while let Some(oldest) = self.under_way.front_mut() {
+            let answered = match oldest.answer.take() {
+                Some(answer) => answer.receive().await,
+                None => Err(Broken::before_sending()),
+            };
+            let broken = match answered {
+                Ok(reply) => {
+                    let was_retry = oldest.mutation.is_retry;
+                    let expected = oldest.offset + oldest.data.len() as u64;
+                    let accepted = outcome::<methods::AppendData>(reply, subject).and_then(|reply| {
+                        match convert::unsigned(reply.position, "position")? {
+                            position if position == expected => Ok(()),
+                            position => fail(
+                                ErrorKind::Internal,
+                                format!("the file is {position} bytes long where {expected} are due"),
+                            ),
+                        }
+                    });
+                    self.under_way_bytes -= oldest.data.len();
+                    self.under_way.pop_front();
+                    return accepted.map_err(|error| self.fail(error, was_retry, subject));
+                }
+                Err(broken) => broken,
+            };
+            // Before the pause, so that a cancelled wait sends it as a repetition.
+            oldest.mutation.is_retry = true;
+            let Some(delay) = retry_delay(attempt) else {
+                let lost = self.session.lost(&broken, subject);
+                return Err(self.fail(unknown(lost, subject), false, subject));
+            };
+            attempt += 1;
+            sleep(delay).await;
+            self.send_again().await.map_err(|error| self.fail(error, true, subject))?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything unacknowledged, in order, on the connection of now.
+    async fn send_again(&mut self) -> Result<()> {
+        let attached = match self.session.attached().await {
+            Ok(attached) => attached,
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()), // the next attempt's
+            Err(error) => return Err(error),
+        };
+        for append in &mut self.under_way {
+            append.send(&attached.connection, self.handle).await;
+        }
+        Ok(())
+    }
+
+    /// Ends this writer. A repetition that meets an unknown handle means that
+    /// the session, and what became of the first attempt, is lost.
+    fn fail(&mut self, error: Error, was_retry: bool, subject: Subject<'_>) -> Error {
+        let lost = was_retry && error.kind() == ErrorKind::InvalidArgument;
+        let error = if lost { unknown(error, subject) } else { error };
+        self.failed = Some((error.kind(), error.message().to_owned()));
+        error.at(subject.operation, subject.path)
+    }
+
+    async fn settle(&mut self) -> Result<()> {
+        self.check_usable()?;
+        while !self.under_way.is_empty() {
+            self.settle_oldest().await?;
+        }
+        Ok(())
+    }
+
+    async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<()> {
+        self.settle().await?;
+        let request = FlushFileRequest { session: None, handle: Some(self.handle), mode: Some(mode) };
+        let subject = Subject { operation, path: self.path.as_str() };
+        self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await?;
+        Ok(())
+    }
+}
+
+impl Append {
+    /// Puts it in the queue; it stays unanswered where that fails.
+    async fn send(&mut self, connection: &super::connection::Connection, handle: i64) {
+        let request = AppendDataRequest {
+            session: None,
+            request_id: self.mutation.id(),
+            is_retry: self.mutation.is_retry(),
+            handle: Some(handle),
+            expected_offset: i64::try_from(self.offset).ok(),
+            data: Some(self.data.clone()),
+        };
+        self.answer = connection.send(&request.into(), self.data.len()).await.ok();
+        // Whatever becomes of it, a further time is a repetition.
+        self.mutation.is_retry = true;
+    }
+}
+
+#[async_trait]
+impl FileWriter for Writer {
+    async fn append(&mut self, mut data: Bytes) -> Result<()> {
+        self.check_usable()?;
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append is of 4 MiB at most")
+                .map_err(|error: Error| error.at("append to", &self.path));
+        }
+        let most = match self.session.attached().await {
+            Ok(attached) => attached.max_chunk_bytes,
+            Err(_) => MAX_CHUNK_BYTES, // settled with the rest, after the retries
+        };
+        while !data.is_empty() {
+            self.push(data.split_to(data.len().min(most))).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.flush_as(FlushMode::Flush, "flush").await
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.flush_as(FlushMode::Sync, "sync").await
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<()> {
+        self.settle().await?;
+        self.closed = true;
+        let handle = self.handle;
+        let subject = Subject { operation: "close", path: self.path.as_str() };
+        let closed = self.session.change::<methods::CloseFile>(subject, |mutation| {
+            let request = CloseFileRequest {
+                session: None,
+                request_id: mutation.id(),
+                is_retry: mutation.is_retry(),
+                handle: Some(handle),
+            };
+            request.into()
+        });
+        match closed.await?.length {
+            Some(length) if length >= 0 && length as u64 != self.position => {
+                let message = format!("the file is {length} bytes long where {} are due", self.position);
+                fail(ErrorKind::Internal, message).map_err(|error: Error| error.at("close", &self.path))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.session.release(self.handle);
+        }
+    }
+}

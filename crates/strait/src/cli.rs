@@ -1,0 +1,352 @@
+//! The command line: every flag and every variable of the environment that the
+//! command reads.
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use tracing::level_filters::LevelFilter;
+
+/// One interface to many distributed file systems.
+///
+/// URIs choose the store: strait://HOST:PORT/path (a gateway), hdfs://HOST:PORT/path,
+/// file:///path. `strait up` starts a gateway over a directory of this host.
+#[derive(Debug, Parser)]
+#[command(name = "strait", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What goes with every command.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Log in at the gateway as this user; the password comes from STRAIT_PASSWORD,
+    /// --password-file, or is asked for. The login is kept (in ~/.cache/strait) until it expires.
+    #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
+    pub user: Option<String>,
+    /// Read the password from the first line of this file.
+    #[arg(long, global = true, env = "STRAIT_PASSWORD_FILE", value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Which of the gateway's stores to use, by name; its default if not given.
+    #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
+    pub gateway_store: Option<String>,
+    /// Print one JSON object a line.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What is logged to standard error: error, warn, info, debug or trace.
+    #[arg(long, global = true, env = "STRAIT_LOG", value_name = "LEVEL")]
+    pub log: Option<LevelFilter>,
+}
+
+impl Cli {
+    /// What is logged: a server tells of more than a client by default.
+    pub fn log_level(&self) -> LevelFilter {
+        let default = match self.command {
+            Command::Serve(_) | Command::Up(_) => LevelFilter::INFO,
+            _ => LevelFilter::WARN,
+        };
+        self.global.log.unwrap_or(default)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a directory of this host: a gateway to try things out on
+    Up(Up),
+    /// Serve stores as a Thrift gateway
+    Serve(Serve),
+    /// List directories
+    Ls(Ls),
+    /// Tell what a store knows of a path
+    Stat(Stat),
+    /// Print files
+    Cat(Operands),
+    /// Copy local files or directories (or - for standard input) into a store
+    Put(Put),
+    /// Copy files or directories out of a store (to - for standard output)
+    Get(Get),
+    /// Remove files or directories
+    Rm(Rm),
+    /// Rename, or move into a directory
+    Mv(Mv),
+    /// Make directories
+    Mkdir(Mkdir),
+    /// Make empty files, or set the times of existing ones to now
+    #[command(alias = "touchz")]
+    Touch(Touch),
+    /// Change permission bits
+    Chmod(Chmod),
+    /// Change owner and group
+    Chown(Chown),
+    /// Change replication
+    Setrep(Setrep),
+    /// Print which hosts hold a file's blocks
+    Locate(Operands),
+    /// Print the store's own checksums of files
+    Checksum(Operands),
+    /// Print a store's capacity and use
+    Df(Df),
+    /// Set a user's password in a gateway's password file
+    Passwd(Passwd),
+    /// Write MalGen records (101 bytes each) to standard output
+    Malgen(Malgen),
+}
+
+#[derive(Debug, Args)]
+pub struct Operands {
+    /// What to do it with.
+    #[arg(required = true, value_name = "URI")]
+    pub uris: Vec<String>,
+}
+
+/// What `serve` and `up` have in common.
+#[derive(Debug, Args)]
+pub struct Listening {
+    /// Where to listen. Beyond loopback, --passwords or --allow-anonymous is needed.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090", value_parser = resolve)]
+    pub listen: SocketAddr,
+    /// Let clients in that don't log in (they may on loopback anyway, where there is no password file).
+    #[arg(long)]
+    pub allow_anonymous: bool,
+    /// As whom such clients act [default: on loopback the user that runs this, else nobody].
+    #[arg(long, value_name = "NAME")]
+    pub anonymous_user: Option<String>,
+    /// Users and their passwords, as `strait passwd` writes them.
+    #[arg(long, value_name = "FILE")]
+    pub passwords: Option<PathBuf>,
+    /// 32 bytes that sign session tokens; made if missing. Gateways that share it take each
+    /// other's tokens [default: random, so that logins end with the gateway].
+    #[arg(long, value_name = "FILE")]
+    pub token_key: Option<PathBuf>,
+    /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
+    #[arg(long, value_name = "DIR")]
+    pub local_root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub listening: Listening,
+    /// A store to serve; the first is the default. For example hdfs://namenode:8020 or
+    /// lab=file:///srv/lab.
+    #[arg(long = "store", required = true, value_name = "[NAME=]URI")]
+    pub stores: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    #[command(flatten)]
+    pub listening: Listening,
+    /// Where the data lies; made if missing.
+    #[arg(long, value_name = "DIR", default_value = "./strait-data")]
+    pub data: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Ls {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// List what is beneath, too.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Sizes for people: 64.0M for 67108864.
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// Directories themselves, not their entries.
+    #[arg(short = 'd', long)]
+    pub directory: bool,
+    /// Paths only.
+    #[arg(short = 'C', long)]
+    pub paths_only: bool,
+    /// Latest first, instead of by name.
+    #[arg(short = 't', long, conflicts_with = "by_size")]
+    pub by_time: bool,
+    /// Largest first, instead of by name.
+    #[arg(short = 'S', long)]
+    pub by_size: bool,
+    /// The other way round.
+    #[arg(short = 'r', long)]
+    pub reverse: bool,
+    /// In the store's own order, as it comes: for directories of millions.
+    #[arg(short = 'U', long, conflicts_with_all = ["by_time", "by_size", "reverse"])]
+    pub unsorted: bool,
+    /// Print help.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub struct Stat {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// %a %A permission, %b length, %F type, %g group, %n name, %o block size, %p path,
+    /// %r replication, %u owner, %x %X access time, %y %Y modification time (text UTC, milliseconds).
+    #[arg(short, long)]
+    pub format: Option<String>,
+}
+
+/// What `put` and `get` have in common.
+#[derive(Debug, Args)]
+pub struct Copying {
+    /// Replace files that are there.
+    #[arg(short, long)]
+    pub force: bool,
+    /// Files at a time.
+    #[arg(short = 't', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+    /// Keep permission bits and modification times.
+    #[arg(short, long)]
+    pub preserve: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Put {
+    #[command(flatten)]
+    pub copying: Copying,
+    /// Replicas.
+    #[arg(long, value_name = "N")]
+    pub replication: Option<u16>,
+    /// Bytes a block.
+    #[arg(long, value_name = "BYTES")]
+    pub block_size: Option<u64>,
+    /// Local files or directories; - is standard input. The last operand is the URI they go to:
+    /// a directory to put them into, or the new name of a single one.
+    #[arg(required = true, num_args = 2.., value_name = "SOURCE... URI")]
+    pub operands: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Get {
+    #[command(flatten)]
+    pub copying: Copying,
+    /// URIs of files or directories. The last operand is the local path they go to (a directory to
+    /// put them into, the new name of a single one, or - for standard output); with a single operand
+    /// it is the working directory.
+    #[arg(required = true, num_args = 1.., value_name = "URI... LOCAL")]
+    pub operands: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Rm {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// Directories with all that is in them.
+    #[arg(short, visible_short_alias = 'R', long)]
+    pub recursive: bool,
+    /// What is missing is no error.
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Mv {
+    /// Replace an existing file.
+    #[arg(short, long)]
+    pub force: bool,
+    /// What to move; the last operand is where to: a new name, or an existing directory to move into.
+    /// It may be just a path in the same store.
+    #[arg(required = true, num_args = 2.., value_name = "URI... TARGET")]
+    pub operands: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Mkdir {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// Missing parents too, and no error where the directory is there.
+    #[arg(short, long)]
+    pub parents: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Touch {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// Access time only.
+    #[arg(short, long)]
+    pub access: bool,
+    /// Modification time only.
+    #[arg(short, long)]
+    pub modification: bool,
+    /// Make no file that isn't there.
+    #[arg(short = 'c', long)]
+    pub no_create: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Chmod {
+    /// Everything beneath, too.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Octal (750), or symbolic (u+rwx,go-w,a+X).
+    #[arg(allow_hyphen_values = true)]
+    pub mode: String,
+    #[command(flatten)]
+    pub operands: Operands,
+}
+
+#[derive(Debug, Args)]
+pub struct Chown {
+    /// Everything beneath, too.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Either half may be missing.
+    #[arg(value_name = "[OWNER][:[GROUP]]")]
+    pub owner: String,
+    #[command(flatten)]
+    pub operands: Operands,
+}
+
+#[derive(Debug, Args)]
+pub struct Setrep {
+    /// Everything beneath, too; what `hdfs dfs` always does.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Replicas.
+    pub replication: u16,
+    #[command(flatten)]
+    pub operands: Operands,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Df {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// Sizes for people.
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// Print help.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub struct Passwd {
+    /// The gateway's password file; made if missing.
+    #[arg(long, value_name = "FILE", default_value = "./strait-passwords")]
+    pub file: PathBuf,
+    /// Whose password; it is asked for twice, or read from standard input where that isn't a terminal.
+    pub user: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Malgen {
+    /// How many records.
+    pub records: u64,
+    /// The same seed gives the same records.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many sites the events come from.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub sites: u64,
+}
+
+/// `HOST:PORT` as an address of this host.
+fn resolve(text: &str) -> Result<SocketAddr, String> {
+    let mut addresses = text.to_socket_addrs().map_err(|error| format!("{error}; give HOST:PORT"))?;
+    addresses.next().ok_or_else(|| "no such host".to_owned())
+}

@@ -1,0 +1,87 @@
+//! `chmod`, `chown` and `setrep`.
+
+use super::mode::Mode;
+use crate::cli::{Chmod, Chown, Setrep};
+use crate::context::{Context, Place};
+use crate::failure::{Failure, Tally};
+use futures::StreamExt;
+use strait_store::{FileStatus, FileSystemExt, SetAttributes, StorePath};
+
+/// Changes permission bits.
+pub async fn chmod(context: &Context, chmod: Chmod) -> Result<(), Failure> {
+    let mode = Mode::parse(&chmod.mode)?;
+    let change = |status: &FileStatus| {
+        let permission = mode.apply(status.permission, status.is_directory());
+        Some(SetAttributes { permission: Some(permission), ..SetAttributes::default() })
+    };
+    each(context, &chmod.operands.uris, chmod.recursive, change).await
+}
+
+/// Changes owner and group.
+pub async fn chown(context: &Context, chown: Chown) -> Result<(), Failure> {
+    let (owner, group) = chown.owner.split_once(':').unwrap_or((&chown.owner, ""));
+    let given = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    let set = SetAttributes { owner: given(owner), group: given(group), ..SetAttributes::default() };
+    if set == SetAttributes::default() {
+        return Err(Failure::usage("chown: neither an owner nor a group is given"));
+    }
+    each(context, &chown.operands.uris, chown.recursive, |_| Some(set.clone())).await
+}
+
+/// Changes replication.
+pub async fn setrep(context: &Context, setrep: Setrep) -> Result<(), Failure> {
+    let set = SetAttributes { replication: Some(setrep.replication), ..SetAttributes::default() };
+    // Directories have none; those named are walked, as `hdfs dfs` does.
+    let change = |status: &FileStatus| (!status.is_directory()).then(|| set.clone());
+    each(context, &setrep.operands.uris, true, change).await
+}
+
+/// Sets on each operand, and what is beneath it if that is wanted, whatever
+/// `change` says.
+async fn each(
+    context: &Context,
+    uris: &[String],
+    recursive: bool,
+    change: impl Fn(&FileStatus) -> Option<SetAttributes>,
+) -> Result<(), Failure> {
+    let mut tally = Tally::default();
+    for uri in uris {
+        let top = async {
+            let place = context.place(uri).await?;
+            let status = place.stat().await?;
+            // Before its entries: the new rights may be those that let us in.
+            set(&place, &status, &change).await?;
+            Ok((place, status))
+        };
+        let (place, status) = match top.await {
+            Ok(top) => top,
+            Err(failure) => {
+                tally.add(Err(failure))?;
+                continue;
+            }
+        };
+        if !recursive || !status.is_directory() {
+            continue;
+        }
+        let mut beneath = place.fs.walk(&place.who, &place.path);
+        while let Some(entry) = beneath.next().await {
+            let done = async {
+                let entry = entry?;
+                set(&place.at(StorePath::parse(&entry.path)?), &entry, &change).await
+            };
+            tally.add(done.await)?;
+        }
+    }
+    tally.finish()
+}
+
+async fn set(
+    place: &Place,
+    status: &FileStatus,
+    change: &impl Fn(&FileStatus) -> Option<SetAttributes>,
+) -> Result<(), Failure> {
+    match change(status) {
+        Some(set) => Ok(place.fs.set_attributes(&place.who, &place.path, &set).await?),
+        None => Ok(()),
+    }
+}

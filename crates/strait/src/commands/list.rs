@@ -1,0 +1,122 @@
+//! `ls`.
+
+use crate::cli::Ls;
+use crate::context::{Context, Place};
+use crate::failure::{Failure, Tally};
+use crate::format;
+use crate::output::Output;
+use futures::StreamExt;
+use strait_store::{FileStatus, StorePath};
+
+/// Lists each operand.
+pub async fn ls(context: &Context, ls: Ls) -> Result<(), Failure> {
+    let mut lister = Lister { out: Output::new(), json: context.json, how: ls };
+    let mut tally = Tally::default();
+    for uri in lister.how.operands.uris.clone() {
+        tally.add(lister.operand(context, &uri).await)?;
+    }
+    lister.out.finish()?;
+    tally.finish()
+}
+
+struct Lister {
+    out: Output,
+    json: bool,
+    how: Ls,
+}
+
+impl Lister {
+    async fn operand(&mut self, context: &Context, uri: &str) -> Result<(), Failure> {
+        let place = context.place(uri).await?;
+        if self.how.directory {
+            let status = place.stat().await?;
+            return self.print(&[status]);
+        }
+        // Depth first; one level's directories are held.
+        let mut waiting = vec![place];
+        let mut tally = Tally::default();
+        while let Some(place) = waiting.pop() {
+            let result = self.directory(&place).await.map(|directories| {
+                if self.how.recursive {
+                    let paths = directories.iter().rev().filter_map(|path| StorePath::parse(path).ok());
+                    waiting.extend(paths.map(|path| place.at(path)));
+                }
+            });
+            tally.add(result)?;
+        }
+        tally.finish()
+    }
+
+    /// Prints one directory, and gives the directories in it.
+    async fn directory(&mut self, place: &Place) -> Result<Vec<String>, Failure> {
+        let mut listing = place.fs.list(&place.who, &place.path);
+        let mut entries = Vec::new();
+        let mut directories = Vec::new();
+        while let Some(entry) = listing.next().await {
+            let entry = entry?;
+            if self.how.unsorted {
+                self.print(std::slice::from_ref(&entry))?;
+                if self.how.recursive && entry.is_directory() {
+                    directories.push(entry.path);
+                }
+            } else {
+                entries.push(entry);
+            }
+        }
+        self.sort(&mut entries);
+        self.print(&entries)?;
+        directories.extend(entries.into_iter().filter(FileStatus::is_directory).map(|entry| entry.path));
+        Ok(directories)
+    }
+
+    fn sort(&self, entries: &mut [FileStatus]) {
+        entries.sort_unstable_by(|a, b| {
+            let first = match () {
+                () if self.how.by_time => b.modified_ms.cmp(&a.modified_ms),
+                () if self.how.by_size => b.length.cmp(&a.length),
+                () => std::cmp::Ordering::Equal,
+            };
+            first.then_with(|| a.path.cmp(&b.path))
+        });
+        if self.how.reverse {
+            entries.reverse();
+        }
+    }
+
+    fn print(&mut self, entries: &[FileStatus]) -> Result<(), Failure> {
+        if self.json {
+            return entries.iter().try_for_each(|entry| self.out.status(entry));
+        }
+        if self.how.paths_only {
+            return entries.iter().try_for_each(|entry| self.out.line(format::name(&entry.path)));
+        }
+        let rows: Vec<[String; 4]> = entries.iter().map(|entry| self.columns(entry)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths = [width(0), width(1), width(2), width(3)];
+        for (entry, [replication, owner, group, size]) in entries.iter().zip(&rows) {
+            self.out.line(format_args!(
+                "{} {replication:>w0$} {owner:<w1$} {group:<w2$} {size:>w3$} {} {}",
+                format::permission(entry),
+                format::local_minute(entry.modified_ms),
+                format::name(&entry.path),
+                w0 = widths[0],
+                w1 = widths[1],
+                w2 = widths[2],
+                w3 = widths[3],
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn columns(&self, entry: &FileStatus) -> [String; 4] {
+        let replication = match entry.replication {
+            0 => "-".to_owned(),
+            replicas => replicas.to_string(),
+        };
+        let size = match self.how.human_readable {
+            true => format::size(entry.length),
+            false => entry.length.to_string(),
+        };
+        [replication, format::name(&entry.owner), format::name(&entry.group), size]
+    }
+}

@@ -1,0 +1,99 @@
+//! `locate`, `checksum` and `df`: what a store says of its own workings.
+
+use crate::cli::{Df, Operands};
+use crate::context::{Context, Place};
+use crate::failure::{Failure, Tally};
+use crate::format;
+use crate::output::Output;
+use serde_json::Value;
+
+/// Prints one line a block: path, offset, length, hosts.
+pub async fn locate(context: &Context, operands: Operands) -> Result<(), Failure> {
+    let mut out = Output::new();
+    let mut tally = Tally::default();
+    for uri in &operands.uris {
+        let located = async { blocks(&context.place(uri).await?, context.json, &mut out).await };
+        tally.add(located.await)?;
+    }
+    out.finish()?;
+    tally.finish()
+}
+
+async fn blocks(place: &Place, json: bool, out: &mut Output) -> Result<(), Failure> {
+    let blocks = place.fs.block_locations(&place.who, &place.path, 0..u64::MAX).await?;
+    for block in blocks {
+        if json {
+            out.object([
+                ("path", place.path.as_str().into()),
+                ("offset", block.offset.into()),
+                ("length", block.length.into()),
+                ("hosts", block.hosts.into()),
+                ("addresses", block.addresses.into()),
+                ("corrupt", block.corrupt.into()),
+            ])?;
+        } else {
+            let path = format::name(place.path.as_str());
+            let hosts = block.hosts.join(",");
+            out.line(format_args!("{path}\t{}\t{}\t{hosts}", block.offset, block.length))?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints one line a file: path, algorithm, value.
+pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failure> {
+    let mut out = Output::new();
+    let mut tally = Tally::default();
+    for uri in &operands.uris {
+        let summed = async {
+            let place = context.place(uri).await?;
+            let checksum = place.fs.checksum(&place.who, &place.path).await?;
+            let value: String = checksum.value.iter().map(|byte| format!("{byte:02x}")).collect();
+            if context.json {
+                return out.object([
+                    ("path", place.path.as_str().into()),
+                    ("algorithm", checksum.algorithm.into()),
+                    ("value", value.into()),
+                ]);
+            }
+            out.line(format_args!("{}\t{}\t{value}", format::name(place.path.as_str()), checksum.algorithm))
+        };
+        tally.add(summed.await)?;
+    }
+    out.finish()?;
+    tally.finish()
+}
+
+/// Prints one line a store: its URI, capacity, used, remaining.
+pub async fn df(context: &Context, df: Df) -> Result<(), Failure> {
+    let mut out = Output::new();
+    let mut tally = Tally::default();
+    for uri in &df.operands.uris {
+        let told = async {
+            let place = context.place(uri).await?;
+            let status = place.fs.status(&place.who).await?;
+            if context.json {
+                return out.object([
+                    ("store", Value::from(place.store)),
+                    ("capacity", status.capacity.into()),
+                    ("used", status.used.into()),
+                    ("remaining", status.remaining.into()),
+                ]);
+            }
+            let shown = |bytes: u64| match df.human_readable {
+                true => format::size(bytes),
+                false => bytes.to_string(),
+            };
+            out.line(format_args!(
+                "{}\tcapacity {}\tused {}\tremaining {}",
+                place.store,
+                shown(status.capacity),
+                shown(status.used),
+                shown(status.remaining)
+            ))
+        };
+        tally.add(told.await)?;
+    }
+    out.finish()?;
+    tally.finish()
+}

@@ -1,0 +1,51 @@
+//! One module a group of commands.
+
+mod attributes;
+mod cat;
+mod create;
+mod download;
+mod leftovers;
+mod list;
+mod locate;
+mod malgen;
+mod mode;
+mod passwd;
+mod pump;
+mod remove;
+mod rename;
+mod serve;
+mod stat;
+mod stores;
+mod upload;
+
+use crate::cli::{Cli, Command};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Runs a command to its end.
+pub async fn run(cli: Cli) -> Result<(), Failure> {
+    let context = Context::new(cli.global);
+    let result = match cli.command {
+        Command::Up(up) => return serve::up(&context, up).await,
+        Command::Serve(serve) => return serve::serve(&context, serve).await,
+        Command::Ls(ls) => list::ls(&context, ls).await,
+        Command::Stat(stat) => stat::stat(&context, stat).await,
+        Command::Cat(operands) => cat::cat(&context, operands).await,
+        Command::Put(put) => upload::put(&context, put).await,
+        Command::Get(get) => download::get(&context, get).await,
+        Command::Rm(rm) => remove::rm(&context, rm).await,
+        Command::Mv(mv) => rename::mv(&context, mv).await,
+        Command::Mkdir(mkdir) => create::mkdir(&context, mkdir).await,
+        Command::Touch(touch) => create::touch(&context, touch).await,
+        Command::Chmod(chmod) => attributes::chmod(&context, chmod).await,
+        Command::Chown(chown) => attributes::chown(&context, chown).await,
+        Command::Setrep(setrep) => attributes::setrep(&context, setrep).await,
+        Command::Locate(operands) => locate::locate(&context, operands).await,
+        Command::Checksum(operands) => locate::checksum(&context, operands).await,
+        Command::Df(df) => locate::df(&context, df).await,
+        Command::Passwd(passwd) => passwd::passwd(passwd),
+        Command::Malgen(malgen) => malgen::malgen(malgen),
+    };
+    context.close().await;
+    result
+}

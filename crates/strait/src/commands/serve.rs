@@ -1,0 +1,188 @@
+//! `serve` and `up`: the gateway.
+
+use super::stores;
+use crate::cli::{Listening, Serve, Up};
+use crate::context::{Context, invoking_user};
+use crate::failure::Failure;
+use crate::signals::Signals;
+use std::fmt::Write as _;
+use std::io::{self, Read, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use strait_gateway::{Access, Config, ConfiguredStore, Gateway, Limits, LocalRoot, PasswordFile};
+use strait_store::{ErrorKind, FileStore, Principal, StoreUri};
+
+/// As whom clients act that don't log in, beyond loopback.
+const NOBODY: &str = "nobody";
+
+/// Serves a directory of this host.
+pub async fn up(context: &Context, up: Up) -> Result<(), Failure> {
+    let access = Door::open(&up.listening)?;
+    let data = std::path::absolute(&up.data).map_err(|error| Failure::local(error, "find", &up.data))?;
+    let Some(text) = data.to_str() else { return Err(Failure::usage("--data: not UTF-8")) };
+    let uri = StoreUri::parse(&format!("file://{text}"))?;
+    let store = stores::open(context, "default".to_owned(), &uri, true).await?;
+    run(up.listening, access, vec![store]).await
+}
+
+/// Serves the stores that were named.
+pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
+    let access = Door::open(&serve.listening)?;
+    let stores = stores::open_all(context, &serve.stores).await?;
+    run(serve.listening, access, stores).await
+}
+
+async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> Result<(), Failure> {
+    // From now on a signal means a clean end.
+    let mut signals = Signals::catch()?;
+    let told = door.told(&stores);
+    let config = Config {
+        stores,
+        access: door.access,
+        local_root: listening.local_root.as_deref().map(local_root).transpose()?,
+        token_key: token_key(listening.token_key.as_deref())?,
+        limits: Limits::default(),
+    };
+    let address = listening.listen;
+    let gateway = Gateway::bind(address, config).await.map_err(|error| cannot_listen(address, error))?;
+    start_block(gateway.local_addr(), &told).map_err(Failure::output)?;
+
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let serving = gateway.serve(async { drop(stopped.await) });
+    let signalled = async {
+        signals.next().await;
+        tracing::info!("ending: requests in flight are finished; a second signal ends at once");
+        let _ = stop.send(());
+        signals.next().await;
+    };
+    tokio::select! {
+        () = serving => Ok(()),
+        () = signalled => Err(Failure::interrupted()),
+    }
+}
+
+/// What is printed when the gateway is ready.
+fn start_block(address: SocketAddr, told: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write!(out, "strait {} serves on {address}\n{told}", env!("CARGO_PKG_VERSION"))?;
+    out.flush()
+}
+
+fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
+    let (kind, why) = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            (ErrorKind::Busy, "it is in use; stop that program or choose another address".to_owned())
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            (ErrorKind::InvalidArgument, "this host has no such address".to_owned())
+        }
+        _ => (strait_store::Error::from(io::Error::new(error.kind(), "")).kind(), error.to_string()),
+    };
+    Failure::of(kind, format!("listen on {address}: {why} ({kind})"))
+}
+
+/// Who may come in.
+struct Door {
+    access: Access,
+    loopback: bool,
+}
+
+impl Door {
+    fn open(listening: &Listening) -> Result<Self, Failure> {
+        let loopback = listening.listen.ip().is_loopback();
+        if !loopback && listening.passwords.is_none() && !listening.allow_anonymous {
+            return Err(Failure::usage(format!(
+                "{} can be reached by others: give --passwords FILE, or --allow-anonymous to let anybody in",
+                listening.listen
+            )));
+        }
+        let passwords = match &listening.passwords {
+            Some(file) => Some(PasswordFile::load(file).map_err(Failure::other)?),
+            None => None,
+        };
+        let let_in = listening.allow_anonymous || passwords.is_none();
+        let anonymous = let_in.then(|| match &listening.anonymous_user {
+            Some(name) => Principal::new(name),
+            None if loopback => invoking_user(),
+            None => Principal::new(NOBODY),
+        });
+        Ok(Self { access: Access { passwords, anonymous }, loopback })
+    }
+
+    /// The start-up block's lines on stores and people.
+    fn told(&self, stores: &[ConfiguredStore]) -> String {
+        let mut told = String::new();
+        for (index, store) in stores.iter().enumerate() {
+            let capabilities = store.fs.capabilities();
+            let flags = capabilities.flags();
+            let has: Vec<&str> = flags.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+            let default = if index == 0 && stores.len() > 1 { " (default)" } else { "" };
+            // A String takes everything.
+            let _ = writeln!(told, "  store    {} = {}{default}", store.name, store.uri);
+            let _ = writeln!(told, "           can: {}", has.join(" "));
+            if !capabilities.per_user {
+                let user = invoking_user().user;
+                let _ = writeln!(told, "           single identity: whoever comes in, it acts as {user}");
+            }
+        }
+        if self.access.passwords.is_some() {
+            told.push_str("  login    by password, over loopback or TLS only\n");
+        }
+        match &self.access.anonymous {
+            Some(principal) => {
+                let where_from = if self.loopback { "from this host" } else { "from anywhere" };
+                let _ =
+                    writeln!(told, "  anybody  {where_from}, without a login, acts as {}", principal.user);
+            }
+            None => told.push_str("  anybody  has to log in\n"),
+        }
+        told
+    }
+}
+
+fn local_root(path: &Path) -> Result<LocalRoot, Failure> {
+    let path = path.canonicalize().map_err(|error| Failure::local(error, "open --local-root", path))?;
+    let fs = FileStore::open(&path, false)?;
+    Ok(LocalRoot { path, fs: Arc::new(fs) })
+}
+
+/// The key in `file`, which is made if it is missing; without a file a random
+/// one.
+fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
+    let mut key = [0; 32];
+    let Some(path) = file else {
+        fill_random(&mut key)?;
+        return Ok(key);
+    };
+    let failed = |error| Failure::local(error, "open --token-key", path);
+    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => {
+            fill_random(&mut key)?;
+            file.write_all(&key).and_then(|()| file.sync_all()).map_err(failed)?;
+            return Ok(key);
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let shown = path.display();
+    if metadata.mode() & 0o077 != 0 {
+        return Err(Failure::other(format!(
+            "token key {shown}: others may read it; run `chmod 600 {shown}`"
+        )));
+    }
+    if metadata.len() != key.len() as u64 {
+        return Err(Failure::other(format!("token key {shown}: it has {} bytes, not 32", metadata.len())));
+    }
+    file.read_exact(&mut key).map_err(failed)?;
+    Ok(key)
+}
+
+fn fill_random(key: &mut [u8; 32]) -> Result<(), Failure> {
+    rustix::rand::getrandom(key, rustix::rand::GetRandomFlags::empty())
+        .map(drop)
+        .map_err(|error| Failure::other(format!("the kernel gives no random bytes: {error}")))
+}

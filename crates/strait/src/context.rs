@@ -1,0 +1,150 @@
+//! From URIs to stores, each opened once, logged in to as the flags say.
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::{password, tokens};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use strait_store::strait::{Options, StraitStore};
+use strait_store::{FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri};
+
+/// What every command needs.
+pub struct Context {
+    /// Print JSON.
+    pub json: bool,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    gateway_store: Option<String>,
+    opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
+    /// Sessions that are ours alone, to be ended with us.
+    own_sessions: RefCell<Vec<Arc<StraitStore>>>,
+}
+
+/// A path in an open store.
+#[derive(Clone)]
+pub struct Place {
+    /// The store.
+    pub fs: Arc<dyn FileSystem>,
+    /// For whom things are done there.
+    pub who: Principal,
+    /// The path.
+    pub path: StorePath,
+    /// The store's URI, without the path.
+    pub store: String,
+}
+
+impl Context {
+    /// With these flags.
+    pub fn new(global: Global) -> Self {
+        Self {
+            json: global.json,
+            user: global.user,
+            password_file: global.password_file,
+            gateway_store: global.gateway_store,
+            opened: RefCell::default(),
+            own_sessions: RefCell::default(),
+        }
+    }
+
+    /// The place that a URI names.
+    pub async fn place(&self, uri: &str) -> Result<Place, Failure> {
+        let uri = StoreUri::parse(uri)?;
+        let store = uri.store();
+        let opened = self.opened.borrow().get(&store).cloned();
+        let fs = match opened {
+            Some(fs) => fs,
+            None => {
+                let fs = self.open(&uri).await?;
+                self.opened.borrow_mut().insert(store.clone(), fs.clone());
+                fs
+            }
+        };
+        Ok(Place { fs, who: invoking_user(), path: uri.path().clone(), store })
+    }
+
+    async fn open(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>, Failure> {
+        match uri.scheme() {
+            Scheme::Strait => Ok(self.open_gateway(&uri.gateway()).await?),
+            _ => Ok(uri.open(&OpenOptions::default()).await?),
+        }
+    }
+
+    async fn open_gateway(&self, address: &str) -> strait_store::Result<Arc<dyn FileSystem>> {
+        let options = self.login_at(address);
+        let shared = options.user.is_some();
+        let store = Arc::new(StraitStore::connect(address, options).await?);
+        if !shared {
+            self.own_sessions.borrow_mut().push(store.clone());
+        }
+        Ok(store)
+    }
+
+    /// How to log in at the gateway with this address.
+    pub fn login_at(&self, address: &str) -> Options {
+        let Some(user) = self.user.clone() else {
+            return Options { store: self.gateway_store.clone(), ..Options::default() };
+        };
+        let cached = tokens::CachedToken::new(address, &user, self.gateway_store.as_deref());
+        let (file, asked_for) = (self.password_file.clone(), format!("{user} at {address}"));
+        Options {
+            store: self.gateway_store.clone(),
+            user: Some(user),
+            password: Some(Arc::new(move || password::find(file.as_deref(), &asked_for))),
+            token: cached.as_ref().and_then(tokens::CachedToken::load),
+            on_token: cached.map(|cached| -> strait_store::strait::TokenSink {
+                Arc::new(move |token| cached.keep(token))
+            }),
+        }
+    }
+
+    /// Ends what is open.
+    pub async fn close(&self) {
+        for session in self.own_sessions.take() {
+            // What isn't ended now idles out.
+            let _ = session.close().await;
+        }
+    }
+}
+
+impl Place {
+    /// Another path in the same store.
+    pub fn at(&self, path: StorePath) -> Self {
+        Self { path, ..self.clone() }
+    }
+
+    /// The entry `name` of this directory.
+    pub fn entry(&self, name: &str) -> strait_store::Result<Self> {
+        Ok(self.at(self.path.join(name)?))
+    }
+
+    /// What the store says of it.
+    pub async fn stat(&self) -> strait_store::Result<FileStatus> {
+        self.fs.stat(&self.who, &self.path).await
+    }
+
+    /// As [`Place::stat`]; none where there is nothing.
+    pub async fn find(&self) -> strait_store::Result<Option<FileStatus>> {
+        match self.stat().await {
+            Ok(status) => Ok(Some(status)),
+            Err(error) if error.kind() == strait_store::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The user that runs this. As for Hadoop's own tools, HADOOP_USER_NAME may
+/// say otherwise: it is no proof of anything, and servers that need one don't
+/// take it for one.
+pub fn invoking_user() -> Principal {
+    let named = std::env::var("HADOOP_USER_NAME").ok().filter(|name| !name.is_empty());
+    let name = named.unwrap_or_else(|| {
+        let uid = nix::unistd::geteuid();
+        match nix::unistd::User::from_uid(uid) {
+            Ok(Some(user)) => user.name,
+            _ => uid.to_string(), // as ls(1) shows a user without an entry
+        }
+    });
+    Principal::new(&name)
+}

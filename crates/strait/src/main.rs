@@ -1,0 +1,62 @@
+//! Floor 5: the `strait` command. Reads flags and configuration (nobody else
+//! does), wires the rooms below together, prints.
+//!
+//! ```text
+//!   cli ─ what was asked ─→ commands ─→ context ─ URI ─→ a store
+//!                              │            └ login, tokens
+//!                              └→ output, progress; Failure → one line, exit code
+//! ```
+//!
+//! This room must never: hold what belongs to a store or to the gateway; show
+//! a password or a token; leave half a file under the name that was asked for.
+
+mod cli;
+mod commands;
+mod context;
+mod failure;
+mod format;
+mod malgen;
+mod output;
+mod password;
+mod progress;
+mod signals;
+mod tokens;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse(); // a wrong command line ends with exit code 2 here
+    log_to_stderr(&cli);
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    // A server uses every core; a client's work is waiting, and threads would
+    // only make it start later.
+    let mut builder = match cli.command {
+        Command::Serve(_) | Command::Up(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = builder
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::other(format!("the runtime can't start: {error}")))?;
+    let result = runtime.block_on(commands::run(cli));
+    // Not to wait for a thread that reads a terminal.
+    runtime.shutdown_background();
+    result
+}
+
+fn log_to_stderr(cli: &Cli) {
+    let level = cli.log_level();
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+}

@@ -1,0 +1,124 @@
+//! Tokens of earlier logins, so that a login isn't paid for each command.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use strait_store::strait::Token;
+use strait_wire::Secret;
+
+/// A token that expires sooner than this isn't worth a try.
+const MIN_LIFE_MS: i64 = 60_000;
+/// Longest file read; tokens are some hundred bytes.
+const MAX_FILE_BYTES: u64 = 4_096;
+
+/// Where the token of one user at one gateway (and store there) is kept.
+#[derive(Debug, Clone)]
+pub struct CachedToken {
+    file: PathBuf,
+}
+
+impl CachedToken {
+    /// None where there is no place for it: neither XDG_CACHE_HOME nor HOME.
+    pub fn new(address: &str, user: &str, store: Option<&str>) -> Option<Self> {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        Some(Self { file: cache.join("strait").join(file_name(address, user, store)) })
+    }
+
+    /// The token, if there is one that nobody else can have read or put there.
+    pub fn load(&self) -> Option<Secret> {
+        let file = std::fs::File::open(&self.file).ok()?;
+        let metadata = file.metadata().ok()?;
+        if metadata.mode() & 0o077 != 0 || metadata.uid() != nix::unistd::geteuid().as_raw() {
+            tracing::warn!(file = %self.file.display(), "not used: others may read it, or own it");
+            return None;
+        }
+        let mut text = String::new();
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
+        let (expires_ms, token) = text.split_once('\n')?;
+        let token = token.strip_suffix('\n')?;
+        (expires_ms.parse::<i64>().ok()? > now_ms() + MIN_LIFE_MS).then(|| Secret(token.to_owned()))
+    }
+
+    /// Keeps a token; where that fails the next command logs in again.
+    pub fn keep(&self, token: &Token) {
+        if let Err(error) = self.write(token) {
+            tracing::debug!(file = %self.file.display(), %error, "the token isn't kept");
+        }
+    }
+
+    fn write(&self, token: &Token) -> io::Result<()> {
+        let directory = self.file.parent().unwrap_or(Path::new("."));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        // By a name of our own, so that commands at the same time don't mix.
+        let temporary = directory.join(format!(".{}.new", std::process::id()));
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        write!(file, "{}\n{}\n", token.expires_ms, token.token.0)?;
+        std::fs::rename(&temporary, &self.file)
+    }
+}
+
+/// One plain name for the three, different for different ones.
+fn file_name(address: &str, user: &str, store: Option<&str>) -> String {
+    let plain = |text: &str| -> String {
+        let bytes = text.bytes();
+        bytes
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b':' => char::from(byte).to_string(),
+                other => format!("%{other:02x}"),
+            })
+            .collect()
+    };
+    format!("token_{}_{}_{}", plain(address), plain(user), plain(store.unwrap_or_default()))
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn cached(dir: &Path) -> CachedToken {
+        CachedToken { file: dir.join("strait").join(file_name("gw:9090", "alice", None)) }
+    }
+
+    fn token(expires_ms: i64) -> Token {
+        Token { token: Secret("s1.00".to_owned()), expires_ms, user: None }
+    }
+
+    #[test]
+    fn a_token_is_found_again_until_it_expires() {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = cached(dir.path());
+        assert!(cached.load().is_none());
+        cached.keep(&token(now_ms() + 10 * MIN_LIFE_MS));
+        assert_eq!(cached.load().map(|token| token.0).as_deref(), Some("s1.00"));
+        assert_eq!(std::fs::metadata(&cached.file).unwrap().mode() & 0o777, 0o600);
+        cached.keep(&token(now_ms()));
+        assert!(cached.load().is_none());
+    }
+
+    #[test]
+    fn a_token_that_others_could_read_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = cached(dir.path());
+        cached.keep(&token(i64::MAX));
+        std::fs::set_permissions(&cached.file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(cached.load().is_none());
+    }
+
+    #[test]
+    fn no_two_logins_share_a_file_and_none_leaves_the_directory() {
+        assert_ne!(file_name("a", "b_c", None), file_name("a_b", "c", None));
+        assert!(!file_name("../x", "/y", Some("hdfs://nn/")).contains('/'));
+    }
+}
