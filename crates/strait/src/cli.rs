@@ -120,6 +120,15 @@ pub struct Listening {
     /// other's tokens [default: random, so that logins end with the gateway].
     #[arg(long, value_name = "FILE")]
     pub token_key: Option<PathBuf>,
+    /// The gateway's TLS certificate (PEM, with its chain); TLS and clear text share the port.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Ask TLS clients for a certificate of one of these authorities (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
     /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
     #[arg(long, value_name = "DIR")]
     pub local_root: Option<PathBuf>,

@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use strait_gateway::{Access, Config, ConfiguredStore, Gateway, Limits, LocalRoot, PasswordFile};
+use strait_gateway::{
+    Access, Config, ConfiguredStore, Gateway, Limits, LocalRoot, PasswordFile, Tls, TlsFiles,
+};
 use strait_store::{ErrorKind, FileStore, Principal, StoreUri};
 
 /// As whom clients act that don't log in, beyond loopback.
@@ -42,6 +44,7 @@ async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> 
         stores,
         access: door.access,
         local_root: listening.local_root.as_deref().map(local_root).transpose()?,
+        tls: tls(&listening)?,
         token_key: token_key(listening.token_key.as_deref())?,
         limits: Limits::default(),
     };
@@ -140,6 +143,16 @@ impl Door {
         }
         told
     }
+}
+
+fn tls(listening: &Listening) -> Result<Option<Arc<Tls>>, Failure> {
+    let (Some(certificate), Some(key)) = (&listening.tls_cert, &listening.tls_key) else { return Ok(None) };
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        client_ca: listening.tls_client_ca.clone(),
+    };
+    Ok(Some(Arc::new(Tls::load(files).map_err(Failure::other)?)))
 }
 
 fn local_root(path: &Path) -> Result<LocalRoot, Failure> {
