@@ -7,6 +7,7 @@ import pytest
 from fake_gateway import FakeGateway
 
 import strait
+from strait import _reader
 
 MIB = 1 << 20
 # No divisor of a chunk, so that no boundary is met by luck.
@@ -94,6 +95,22 @@ def test_a_broken_connection_is_not_noticed_by_a_reader(big, client, cut):
         start = file.read(3 * MIB)
         getattr(big, cut).append("readRange")
         assert start + file.read() == DATA
+
+
+def test_an_interrupted_read_leaves_the_file_usable(big, client, monkeypatch):
+    with client.open("/big", "rb", buffering=0) as raw:
+        start = raw.read(MIB) + raw.read(MIB)
+        receive = _reader.receive_range
+
+        def interrupt(*arguments):
+            receive(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(_reader, "receive_range", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            raw.read(MIB)
+        monkeypatch.undo()
+        assert start + raw.readall() == DATA
 
 
 def test_a_handle_that_ended_with_its_session_is_opened_again(big, client):

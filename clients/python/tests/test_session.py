@@ -89,19 +89,23 @@ def test_silence_is_a_timeout(fake):
             strait.connect(f"127.0.0.1:{port}", timeout=0.05)
 
 
-def test_another_protocol_is_said_to_be_no_gateway():
+@pytest.mark.parametrize("wire", ["binary", "framed-binary", "compact", "framed-compact"])
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x80\x01\x00\x02\xff", b"\xff"]
+)
+def test_another_protocol_is_said_to_be_no_gateway(wire, answer):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def answer():
+        def serve():
             connection, _ = server.accept()
             connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(1000))
+            connection.sendall(answer + bytes(100) + b"\xff" * 1000)
             connection.close()
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(strait.Unavailable):
-            strait.connect(f"127.0.0.1:{server.getsockname()[1]}")
+            strait.connect(f"127.0.0.1:{server.getsockname()[1]}", wire=wire)
         thread.join()
 
 

@@ -49,3 +49,12 @@ def test_bytes_come_back_over_tls(gateway, certificate):
 def test_a_certificate_that_nobody_vouches_for_is_refused(gateway):
     with pytest.raises(strait.Unavailable, match=r"(?i)certificate verify failed"):
         strait.connect(f"localhost:{gateway.port}", tls=True)
+
+
+def test_a_password_leaves_the_machine_by_tls_only(gateway, certificate, fake, monkeypatch):
+    monkeypatch.setattr("strait._wire.Connection.peer", lambda self: "192.0.2.1")
+    with pytest.raises(strait.Unauthenticated, match="in the clear"):
+        strait.connect(fake.address, user="u", password="p")
+    assert not fake.calls["openSession"]
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    strait.connect(f"localhost:{gateway.port}", user="u", password="p", tls=trusting).close()

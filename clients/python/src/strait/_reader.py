@@ -114,6 +114,12 @@ class RemoteReader(io.RawIOBase):
         except (ConnectionLostError, errors.StraitError):
             # A single request, with its retries, has another try or the error.
             count = 0
+        except BaseException:
+            # An interrupt, and who knows between which two steps.
+            if self._ahead is not None:
+                self._ahead.connection.close()
+            self._stop_reading_ahead()
+            raise
         if not count:
             self._stop_reading_ahead()
         return count

@@ -177,12 +177,10 @@ class Session:
                     raise
             else:
                 return
-        if (
-            endpoint.password is not None
-            and not ipaddress.ip_address(connection.peer()).is_loopback
-        ):
+        hidden = endpoint.tls or ipaddress.ip_address(connection.peer()).is_loopback
+        if endpoint.password is not None and not hidden:
             raise errors.Unauthenticated(
-                "a password isn't sent in the clear to another machine; use a token"
+                "a password isn't sent to another machine in the clear; use TLS, or a token"
             )
         self._open(connection, store=endpoint.store, user=endpoint.user, password=endpoint.password)
         self._login += 1
@@ -225,9 +223,12 @@ class Session:
         if self.closed:
             return
         self._notice_fork()
-        if self._owner == self._process and self._endpoint.token is None:
-            gone = contextlib.suppress(ConnectionLostError, errors.StraitError)
-            with gone, self.connection() as connection:
-                connection.call("closeSession", CloseSessionRequest())
-        self.closed = True
-        self._drop_idle()
+        try:
+            if self._owner == self._process and self._endpoint.token is None:
+                with self.connection() as connection:
+                    connection.call("closeSession", CloseSessionRequest())
+        except (ConnectionLostError, errors.Unauthenticated, errors.TimedOut):
+            pass  # gone already; but a file that it fails to close is an error
+        finally:
+            self.closed = True
+            self._drop_idle()

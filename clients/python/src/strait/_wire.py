@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
 from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolAccelerated
-from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import (
     CReadableTransport,
@@ -244,7 +243,8 @@ class Connection:
             self._transport.end_reply()
         except TimeoutError:
             raise self._timed_out(method) from None
-        except (OSError, EOFError, TTransportException, TProtocolException) as error:
+        except Exception as error:
+            # It ended, or what came is no reply.
             raise self._lost(error) from error
         except BaseException:
             self.close()  # in the middle of a reply
