@@ -21,6 +21,9 @@
 //! **Threads.** System calls run on tokio's blocking pool; only a short read
 //! that the page cache has runs at once (see `reader`).
 //!
+//! **Overwriting** cuts the existing file to nothing and keeps its inode: links
+//! to it stay, and a reader that has it open sees the new content.
+//!
 //! **Durability.** `sync` and `close` of a file are fdatasync, and fsync of
 //! each directory that got an entry for it. Renames, removals and attributes
 //! are atomic but, as POSIX has it, durable only when the host says so.

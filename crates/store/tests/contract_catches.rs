@@ -1,0 +1,206 @@
+//! The contract suite is worth something only if it finds faults: each of
+//! these is planted in a store that keeps the contract, and must be found.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use std::sync::Arc;
+use strait_store::contract::{self, Fixture, Report};
+use strait_store::{
+    Capabilities, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore, Principal,
+    Result, StorePath,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    /// An exclusive create replaces what is there.
+    CreateReplaces,
+    /// A rename without replace replaces what is there.
+    RenameReplaces,
+    /// A remove without recursive takes everything.
+    RemoveTakesAll,
+    /// A listing loses its last entry.
+    ListingEndsEarly,
+    /// A read over the file's end loses its last byte.
+    ReadEndsEarly,
+    /// A flush only says so.
+    FlushDoesNothing,
+    /// Nothing is wrong but what the capabilities say: no truncate.
+    DeniesTruncate,
+    /// Declares a checksum that it hasn't.
+    BoastsChecksum,
+}
+
+/// A store in memory with a fault, without checksums and attributes.
+struct Faulty {
+    sound: MemoryStore,
+    fault: Fault,
+}
+
+#[async_trait]
+impl FileSystem for Faulty {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            truncate: self.fault != Fault::DeniesTruncate,
+            checksum: self.fault == Fault::BoastsChecksum,
+            permissions: false,
+            ownership: false,
+            times: false,
+            replication: false,
+            block_locations: false,
+            status: false,
+            per_user: false,
+            ..self.sound.capabilities()
+        }
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        self.sound.stat(who, path).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        let listing = self.sound.list(who, path);
+        if self.fault != Fault::ListingEndsEarly {
+            return listing;
+        }
+        let all = async move {
+            let mut entries: Vec<_> = listing.collect().await;
+            entries.pop();
+            futures::stream::iter(entries)
+        };
+        all.flatten_stream().boxed()
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let sound = self.sound.open(who, path).await?;
+        Ok(Box::new(FaultyReader { sound, fault: self.fault }))
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let overwrite = options.overwrite || self.fault == Fault::CreateReplaces;
+        let sound = self.sound.create(who, path, &CreateOptions { overwrite, ..options.clone() }).await?;
+        Ok(Box::new(FaultyWriter { sound, fault: self.fault }))
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        self.sound.append(who, path).await
+    }
+
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.sound.truncate(who, path, length).await
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.sound.rename(who, from, to, replace || self.fault == Fault::RenameReplaces).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        self.sound.remove(who, path, recursive || self.fault == Fault::RemoveTakesAll).await
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        self.sound.mkdirs(who, path, permission).await
+    }
+}
+
+struct FaultyReader {
+    sound: Box<dyn FileReader>,
+    fault: Fault,
+}
+
+#[async_trait]
+impl FileReader for FaultyReader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let mut read = self.sound.read_at(offset, length).await?;
+        if self.fault == Fault::ReadEndsEarly && read.len() < length {
+            read.truncate(read.len().saturating_sub(1));
+        }
+        Ok(read)
+    }
+
+    fn length(&self) -> u64 {
+        self.sound.length()
+    }
+}
+
+struct FaultyWriter {
+    sound: Box<dyn FileWriter>,
+    fault: Fault,
+}
+
+#[async_trait]
+impl FileWriter for FaultyWriter {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        self.sound.append(data).await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        if self.fault == Fault::FlushDoesNothing { Ok(()) } else { self.sound.flush().await }
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.sound.sync().await
+    }
+
+    async fn close(self: Box<Self>) -> Result<()> {
+        self.sound.close().await
+    }
+
+    fn position(&self) -> u64 {
+        self.sound.position()
+    }
+}
+
+async fn report_of(fault: Fault) -> Report {
+    let store = Arc::new(Faulty { sound: MemoryStore::new("root"), fault });
+    let root = StorePath::parse("/contract").unwrap();
+    contract::run("faulty", &Fixture::new(store, root, Principal::new("root"))).await
+}
+
+#[tokio::test]
+async fn each_planted_fault_is_found() {
+    for (fault, case) in [
+        (Fault::CreateReplaces, "create_is_exclusive"),
+        (Fault::RenameReplaces, "rename_without_replace_leaves_what_is_there"),
+        (Fault::RemoveTakesAll, "remove_of_a_directory_with_entries_needs_recursive"),
+        (Fault::ListingEndsEarly, "list_of_many_entries_has_each_once"),
+        (Fault::ReadEndsEarly, "read_over_the_end_is_cut"),
+        (Fault::FlushDoesNothing, "flushed_bytes_are_visible_to_new_readers"),
+        (Fault::DeniesTruncate, "truncate_is_unsupported_as_declared"),
+        (Fault::BoastsChecksum, "checksum_is_equal_for_equal_files"),
+    ] {
+        let report = report_of(fault).await;
+        assert!(
+            report.failed.iter().any(|(name, _)| *name == case),
+            "{fault:?} wasn't found by {case}: {report}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_skip_names_the_capability_that_is_absent() {
+    let report = report_of(Fault::DeniesTruncate).await;
+    let absent = [
+        "truncate",
+        "checksum",
+        "permissions",
+        "ownership",
+        "times",
+        "replication",
+        "block_locations",
+        "status",
+        "per_user",
+    ];
+    for capability in absent {
+        assert!(report.skipped.iter().any(|(_, lacking)| *lacking == capability), "no skip for {capability}");
+    }
+    assert!(report.skipped.iter().all(|(_, lacking)| absent.contains(lacking)), "{report}");
+    // Only the lie about truncate is a failure: absent capabilities answer Unsupported by default.
+    assert_eq!(report.failed.len(), 1, "{report}");
+}
