@@ -14,6 +14,9 @@ use md5::{Digest, Md5};
 /// for any of them.
 const BLOCKS_AT_ONCE: usize = 8;
 const MD5_BYTES: usize = 16;
+/// Hadoop digests its whole buffer, not only what is in it: the blocks' MD5s
+/// and zeroes up to the buffer's capacity, which begins at 32 and doubles.
+const FIRST_BUFFER_BYTES: usize = 32;
 
 /// The checksum of a closed file.
 pub(super) async fn of_file(
@@ -42,9 +45,9 @@ fn check(located: &LocatedBlocks) -> Result<()> {
 /// As `MD5MD5CRC32FileChecksum` has it: CRC bytes, CRCs a block (0 where there
 /// is but one block), MD5.
 fn combine(blocks: &[OpBlockChecksumResponse]) -> Result<Checksum> {
-    let Some(first) = blocks.first() else { return Ok(of_nothing()) };
+    let Some(first) = blocks.first() else { return Ok(assemble(0, 0, "CRC32", Vec::new())) };
     let strange = |what: &str| Error::new(ErrorKind::Internal, format!("datanodes' checksums {what}"));
-    let mut digest = Md5::new();
+    let mut buffer = Vec::new();
     for block in blocks {
         if block.md5.len() != MD5_BYTES {
             return Err(strange("aren't MD5s"));
@@ -52,7 +55,7 @@ fn combine(blocks: &[OpBlockChecksumResponse]) -> Result<Checksum> {
         if (block.bytes_per_crc, block.crc_type) != (first.bytes_per_crc, first.crc_type) {
             return Err(strange("are of different kinds"));
         }
-        digest.update(&block.md5);
+        buffer.extend_from_slice(&block.md5);
     }
     let kind = match first.crc_type {
         crc_type::CRC32 => "CRC32",
@@ -60,18 +63,14 @@ fn combine(blocks: &[OpBlockChecksumResponse]) -> Result<Checksum> {
         _ => return Err(strange("are of an unknown kind")),
     };
     let crc_per_block = if blocks.len() > 1 { first.crc_per_block } else { 0 };
-    Ok(assemble(first.bytes_per_crc, crc_per_block, kind, digest))
+    Ok(assemble(first.bytes_per_crc, crc_per_block, kind, buffer))
 }
 
-/// Hadoop's checksum of an empty file: the MD5 of 32 zero bytes.
-fn of_nothing() -> Checksum {
-    assemble(0, 0, "CRC32", Md5::new().chain_update([0; 32]))
-}
-
-fn assemble(bytes_per_crc: u32, crc_per_block: u64, kind: &str, digest: Md5) -> Checksum {
+fn assemble(bytes_per_crc: u32, crc_per_block: u64, kind: &str, mut buffer: Vec<u8>) -> Checksum {
+    buffer.resize(buffer.len().next_power_of_two().max(FIRST_BUFFER_BYTES), 0);
     let mut value = bytes_per_crc.to_be_bytes().to_vec();
     value.extend(crc_per_block.to_be_bytes());
-    value.extend(digest.finalize());
+    value.extend(Md5::digest(&buffer));
     Checksum { algorithm: format!("MD5-of-{crc_per_block}MD5-of-{bytes_per_crc}{kind}"), value }
 }
 
