@@ -5,11 +5,10 @@
 use bytes::Bytes;
 use std::env;
 use std::fs;
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use strait_store::{
-    CreateOptions, ErrorKind, FileSystem, FileSystemExt, HdfsStore, Principal, StorePath,
-};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, HdfsStore, Principal, StorePath};
 use strait_testkit::{MiniHdfs, Options, Process, current_user, free_port};
 
 /// Where a child process of a test finds its cluster.
@@ -148,22 +147,28 @@ async fn child_writes_and_waits() {
 }
 
 #[test]
-fn a_nameservice_is_served_by_whichever_namenode_is_there() {
+fn a_nameservice_is_served_by_whichever_namenode_answers() {
     let hdfs = MiniHdfs::start().unwrap();
-    let conf = tempfile::tempdir().unwrap();
-    let property =
-        |name: &str, value: &str| format!("<property><name>{name}</name><value>{value}</value></property>");
-    let site = [
-        property("dfs.ha.namenodes.prod", "nn1,nn2"),
-        property("dfs.namenode.rpc-address.prod.nn1", &format!("127.0.0.1:{}", free_port())),
-        property("dfs.namenode.rpc-address.prod.nn2", hdfs.uri().trim_start_matches("hdfs://")),
-    ];
-    let site = format!("<configuration>{}</configuration>", site.concat());
-    fs::write(conf.path().join("hdfs-site.xml"), site).unwrap();
-    // In a process of its own: Hadoop's configuration is found by environment.
-    let mut command = child("child_uses_a_nameservice", "hdfs://prod");
-    let output = command.env("HADOOP_CONF_DIR", conf.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    // One that refuses, and one that takes connections and never answers.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refusing = format!("127.0.0.1:{}", free_port());
+    for away in [refusing, mute.local_addr().unwrap().to_string()] {
+        let conf = tempfile::tempdir().unwrap();
+        let property = |name: &str, value: &str| {
+            format!("<property><name>{name}</name><value>{value}</value></property>")
+        };
+        let site = [
+            property("dfs.ha.namenodes.prod", "nn1,nn2"),
+            property("dfs.namenode.rpc-address.prod.nn1", &away),
+            property("dfs.namenode.rpc-address.prod.nn2", hdfs.uri().trim_start_matches("hdfs://")),
+        ];
+        let site = format!("<configuration>{}</configuration>", site.concat());
+        fs::write(conf.path().join("hdfs-site.xml"), site).unwrap();
+        // In a process of its own: Hadoop's configuration is found by environment.
+        let mut command = child("child_uses_a_nameservice", "hdfs://prod");
+        let output = command.env("HADOOP_CONF_DIR", conf.path()).output().unwrap();
+        assert!(output.status.success(), "{away} {}", String::from_utf8_lossy(&output.stdout));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

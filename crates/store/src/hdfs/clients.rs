@@ -8,6 +8,7 @@ use crate::types::Principal;
 use hdfs_native::{Client, ClientBuilder};
 use std::collections::HashMap;
 use std::env;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Clients kept: each is a connection to the namenode (and, once it has
@@ -24,9 +25,35 @@ const ATTEMPTS_EACH: usize = 15;
 pub(super) struct Clients {
     url: String,
     settings: Vec<(String, String)>,
+    nameservice: Nameservice,
     /// The user that runs this process: acts in its own name.
     own_user: String,
     cache: Mutex<Cache>,
+}
+
+/// The namenodes that the library tries, and in which order.
+///
+/// The library begins with the first and leaves it only when it refuses: one
+/// whose host is gone, so that nothing refuses, would be tried by every call
+/// until its time is over. So the one known to be active is put first.
+#[derive(Debug)]
+struct Nameservice {
+    name: String,
+    /// None where there is but one namenode.
+    ids: Vec<String>,
+    first: AtomicUsize,
+}
+
+impl Nameservice {
+    fn setting(&self) -> Option<(String, String)> {
+        let mut ids = self.ids.clone();
+        let first = self.first.load(Ordering::Relaxed);
+        if ids.len() < 2 || first >= ids.len() {
+            return None;
+        }
+        ids.rotate_left(first);
+        Some((format!("dfs.ha.namenodes.{}", self.name), ids.join(",")))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -39,10 +66,12 @@ struct Cache {
 impl Clients {
     /// For the namenode, or nameservice, at `authority`.
     pub fn new(authority: &str, namenodes: &[String], config: &HadoopConfig) -> Self {
-        let url = match (config.is_nameservice(authority), namenodes.first()) {
-            (false, Some(address)) => format!("hdfs://{address}"),
-            _ => format!("hdfs://{authority}"),
+        let ids = config.namenode_ids(authority);
+        let url = match namenodes.first().filter(|_| ids.is_empty()) {
+            Some(address) => format!("hdfs://{address}"),
+            None => format!("hdfs://{authority}"),
         };
+        let nameservice = Nameservice { name: authority.to_owned(), ids, first: AtomicUsize::new(0) };
         let settings = [
             ("dfs.client.failover.max.attempts", (ATTEMPTS_EACH * namenodes.len()).to_string()),
             ("dfs.client.failover.sleep.base.millis", FIRST_PAUSE.as_millis().to_string()),
@@ -51,12 +80,19 @@ impl Clients {
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
         // HADOOP_USER_NAME is how Hadoop's own clients are told another name.
         let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
-        Self { url, settings, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }
+        Self { url, settings, nameservice, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }
     }
 
     /// The user that runs this process.
     pub fn own_user(&self) -> &str {
         &self.own_user
+    }
+
+    /// Makes the namenode `index` the first that new clients try.
+    pub fn prefer(&self, index: usize) {
+        if self.nameservice.first.swap(index, Ordering::Relaxed) != index {
+            self.cache.lock().unwrap_or_else(PoisonError::into_inner).clients.clear();
+        }
     }
 
     /// The client that acts as `who`.
@@ -83,7 +119,8 @@ impl Clients {
     }
 
     fn build(&self, who: &Principal) -> Result<Client> {
-        let builder = ClientBuilder::new().with_url(&self.url).with_config(self.settings.clone());
+        let settings = self.settings.iter().cloned().chain(self.nameservice.setting());
+        let builder = ClientBuilder::new().with_url(&self.url).with_config(settings);
         // In one's own name nobody need be allowed to act for others.
         let builder = if *who.user == *self.own_user { builder } else { builder.with_user(&*who.user) };
         builder.build().map_err(|error| from_library(error, Effect::Read))

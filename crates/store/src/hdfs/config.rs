@@ -85,10 +85,13 @@ impl HadoopConfig {
         Ok(vec![if has_port { authority.to_owned() } else { format!("{authority}:{DEFAULT_NAMENODE_PORT}") }])
     }
 
-    /// Whether `authority` is a nameservice, which the library looks up by
-    /// name.
-    pub fn is_nameservice(&self, authority: &str) -> bool {
-        self.get(&format!("dfs.ha.namenodes.{authority}")).is_some()
+    /// The ids of a nameservice's namenodes, in the order of
+    /// [`HadoopConfig::namenodes`]; none where `authority` is a host.
+    pub fn namenode_ids(&self, authority: &str) -> Vec<String> {
+        let ids = self.get(&format!("dfs.ha.namenodes.{authority}")).unwrap_or_default();
+        let has_address =
+            |id: &&str| self.get(&format!("dfs.namenode.rpc-address.{authority}.{id}")).is_some();
+        ids.split(',').map(str::trim).filter(has_address).map(str::to_owned).collect()
     }
 
     /// Why the adapter's own part of the protocol can't be spoken with this
@@ -127,6 +130,8 @@ mod tests {
             ("dfs.ha.namenodes.bare", "nn1"),
         ]);
         assert_eq!(config.namenodes("prod").unwrap(), ["a:8020", "b:9000"]);
+        assert_eq!(config.namenode_ids("prod"), ["nn1", "nn2"]);
+        assert!(config.namenode_ids("host").is_empty());
         assert_eq!(config.namenodes("host").unwrap(), ["host:8020"]);
         assert_eq!(config.namenodes("host:9").unwrap(), ["host:9"]);
         assert_eq!(config.namenodes("bare").unwrap_err().kind(), ErrorKind::InvalidArgument);

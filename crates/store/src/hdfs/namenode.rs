@@ -46,6 +46,16 @@ impl Namenode {
         self.addresses.join(", ")
     }
 
+    /// The one that answered last, by its place among the addresses.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are others to turn to.
+    pub fn is_one_of_many(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
     /// Where the bytes of `length` from `offset` lie, and always the last
     /// block of a file under construction.
     pub async fn locate(&self, user: &str, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks> {
@@ -65,6 +75,13 @@ impl Namenode {
         let answer: GetServerDefaultsResponse =
             self.call(user, "getServerDefaults", &EmptyRequest {}, Effect::Read, Duration::ZERO).await?;
         Ok(answer.defaults.encrypt_data_transfer)
+    }
+
+    /// Looks for the active namenode; [`Namenode::active`] then knows it.
+    pub async fn find_active(&self, user: &str) -> Result<()> {
+        self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE)
+            .await
+            .map(|_: GetFsStatsResponse| ())
     }
 
     /// Cuts the file; false while the last block is still being cut.

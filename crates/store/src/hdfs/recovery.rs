@@ -29,11 +29,16 @@ impl Recoveries {
     /// Recovers `path`, which a writer of `client` left open.
     pub fn start(self: &Arc<Self>, client: Client, path: String, runtime: &Handle) {
         let (done, waiting) = watch::channel(());
-        self.lock().insert(path.clone(), waiting);
+        self.lock().insert(path.clone(), waiting.clone());
         let recoveries = Arc::clone(self);
         runtime.spawn(async move {
             recover(&client, &path).await;
-            recoveries.lock().remove(&path);
+            let mut running = recoveries.lock();
+            // A later recovery of the same path has an entry of its own.
+            if running.get(&path).is_some_and(|entry| entry.same_channel(&waiting)) {
+                running.remove(&path);
+            }
+            drop(running);
             drop(done);
         });
     }

@@ -26,8 +26,9 @@ pub(super) const DATANODE_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.Clie
 
 /// A machine in reach answers within milliseconds; one that doesn't is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than a namenode's usual pause for garbage collection.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longer than a namenode's usual pause for garbage collection; short enough
+/// that two namenodes can be asked within a caller's patience.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest answer taken: a file of 10,000 blocks (the namenode's own limit)
 /// with three replicas each is under 10 MB of locations.

@@ -14,10 +14,11 @@ use hdfs_native::{Client, HdfsError};
 use std::sync::Arc;
 use tokio::time::timeout;
 
+/// One connected HDFS.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub clients: Clients,
-    pub namenode: Namenode,
+    pub clients: Arc<Clients>,
+    pub namenode: Arc<Namenode>,
     pub datanodes: Datanodes,
     pub recoveries: Arc<Recoveries>,
     /// Why the adapter's own calls can't be made, if they can't.
@@ -30,8 +31,8 @@ impl Shared {
         let authority = authority_of(uri)?;
         let config = HadoopConfig::load()?;
         let namenodes = config.namenodes(authority)?;
-        let clients = Clients::new(authority, &namenodes, &config);
-        let namenode = Namenode::new(namenodes);
+        let clients = Arc::new(Clients::new(authority, &namenodes, &config));
+        let namenode = Arc::new(Namenode::new(namenodes));
         let secured = match config.secured() {
             Some(reason) => {
                 let own = clients.get(&Principal::new(clients.own_user()))?;
@@ -40,6 +41,7 @@ impl Shared {
             }
             None => {
                 let encrypted = namenode.encrypts_transfer(clients.own_user()).await?;
+                clients.prefer(namenode.active());
                 encrypted.then_some("not with encrypted data transfer")
             }
         };
@@ -59,7 +61,24 @@ impl Shared {
         F: Future<Output = std::result::Result<T, HdfsError>>,
     {
         let client = self.clients.get(who)?;
-        with_patience(&self.namenode.names(), effect, || attempt(client.clone())).await
+        let outcome = with_patience(&self.namenode.names(), effect, || attempt(client.clone())).await;
+        if outcome.as_ref().is_err_and(|error| is_about_the_namenode(error.kind())) {
+            self.look_for_active();
+        }
+        outcome
+    }
+
+    /// Has the next calls begin with the active namenode, wherever it is.
+    fn look_for_active(&self) {
+        if self.secured.is_none() && self.namenode.is_one_of_many() {
+            let (namenode, clients) = (Arc::clone(&self.namenode), Arc::clone(&self.clients));
+            tokio::spawn(async move {
+                match namenode.find_active(clients.own_user()).await {
+                    Ok(()) => clients.prefer(namenode.active()),
+                    Err(error) => tracing::warn!(%error, "no active namenode"),
+                }
+            });
+        }
     }
 
     /// Unsupported where the adapter's own calls can't be made.
@@ -69,6 +88,10 @@ impl Shared {
             Some(reason) => fail(ErrorKind::Unsupported, reason),
         }
     }
+}
+
+fn is_about_the_namenode(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut)
 }
 
 /// The part of `hdfs://AUTHORITY/` that names the namenode.
