@@ -9,9 +9,10 @@ use crate::port::free_port;
 use crate::process::Process;
 use crate::wait::wait_until;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -63,44 +64,44 @@ pub struct MiniHdfs {
     uri: String,
     http: String,
     classpath: String,
-    own: Option<Daemons>,
+    daemons: Held,
+}
+
+/// Who may stop the daemons.
+enum Held {
+    /// The test.
+    Own(Daemons),
+    /// The last test of this process that uses them. Held for its drop only.
+    InProcess { _daemons: Arc<Daemons> },
+    /// `with-hdfs`.
+    Elsewhere,
 }
 
 impl MiniHdfs {
-    /// The cluster that `with-hdfs` started for the whole run, else one of its
-    /// own with the default [`Options`].
-    ///
-    /// A value that is never dropped (in a static) is stopped with the
-    /// process, but leaves its directory: share a cluster by `with-hdfs`.
+    /// The cluster that `with-hdfs` started for the whole run, else one with
+    /// the default [`Options`] that the tests running in this process share.
     pub fn start() -> Result<Self> {
-        match env::var(ENV_URI) {
-            Ok(uri) => {
-                Ok(Self { uri, http: shared(ENV_HTTP)?, classpath: shared(ENV_CLASSPATH)?, own: None })
-            }
-            Err(_) => Self::start_own(&Options::default()),
+        static RUNNING: Mutex<Weak<Daemons>> = Mutex::new(Weak::new());
+        if let Ok(uri) = env::var(ENV_URI) {
+            let (http, classpath) = (shared(ENV_HTTP)?, shared(ENV_CLASSPATH)?);
+            return Ok(Self { uri, http, classpath, daemons: Held::Elsewhere });
         }
+        // Held while it starts: whoever comes meanwhile waits and shares it.
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let daemons = match running.upgrade() {
+            Some(daemons) => daemons,
+            None => Arc::new(Daemons::start_on_free_ports(&Options::default())?),
+        };
+        *running = Arc::downgrade(&daemons);
+        let (uri, http, classpath) = daemons.coordinates();
+        Ok(Self { uri, http, classpath, daemons: Held::InProcess { _daemons: daemons } })
     }
 
     /// A cluster of its own, which the test may break.
     pub fn start_own(options: &Options) -> Result<Self> {
-        classpath::check_java()?;
-        let jars = classpath::jars()?;
-        let mut tries = 1;
-        let daemons = loop {
-            match Daemons::start(options, &jars) {
-                Ok(daemons) => break daemons,
-                Err(failure) if tries == START_TRIES || !failure.to_string().contains("BindException") => {
-                    return Err(failure);
-                }
-                Err(_) => tries += 1,
-            }
-        };
-        Ok(Self {
-            uri: format!("hdfs://127.0.0.1:{}", daemons.rpc_port),
-            http: daemons.http_address(),
-            classpath: daemons.classpath.clone(),
-            own: Some(daemons),
-        })
+        let daemons = Daemons::start_on_free_ports(options)?;
+        let (uri, http, classpath) = daemons.coordinates();
+        Ok(Self { uri, http, classpath, daemons: Held::Own(daemons) })
     }
 
     /// `hdfs://127.0.0.1:PORT`.
@@ -171,7 +172,10 @@ impl MiniHdfs {
     }
 
     fn own(&mut self) -> &mut Daemons {
-        self.own.as_mut().expect("a shared HDFS isn't stopped by one test: use MiniHdfs::start_own")
+        match &mut self.daemons {
+            Held::Own(daemons) => daemons,
+            _ => panic!("a shared HDFS isn't stopped by one test: use MiniHdfs::start_own"),
+        }
     }
 }
 
@@ -192,6 +196,25 @@ struct Daemons {
 }
 
 impl Daemons {
+    fn start_on_free_ports(options: &Options) -> Result<Self> {
+        classpath::check_java()?;
+        let jars = classpath::jars()?;
+        let mut tries = 1;
+        loop {
+            match Self::start(options, &jars) {
+                Err(failure) if tries < START_TRIES && failure.to_string().contains("BindException") => {
+                    tries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// URI, HTTP address, classpath.
+    fn coordinates(&self) -> (String, String, String) {
+        (format!("hdfs://127.0.0.1:{}", self.rpc_port), self.http_address(), self.classpath.clone())
+    }
+
     fn start(options: &Options, jars: &str) -> Result<Self> {
         let dir = TempDir::with_prefix("strait-hdfs-")?;
         let (rpc_port, http_port) = (free_port(), free_port());
@@ -316,7 +339,6 @@ pub fn current_user() -> String {
 
 impl std::fmt::Debug for MiniHdfs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let dir: Option<PathBuf> = self.own.as_ref().map(|own| own.dir.path().to_owned());
-        f.debug_struct("MiniHdfs").field("uri", &self.uri).field("dir", &dir).finish_non_exhaustive()
+        f.debug_struct("MiniHdfs").field("uri", &self.uri).finish_non_exhaustive()
     }
 }
