@@ -163,6 +163,8 @@ class Handler:
         return t.OpenWriterReply(handle=self._handle(request.path), position=0)
 
     def appendData(self, request: t.AppendDataRequest) -> t.AppendDataReply:
+        if request.handle not in self._gateway.handles:
+            raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
         data = self._file(self._gateway.handles[request.handle])
         if request.expected_offset != len(data):
             raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")

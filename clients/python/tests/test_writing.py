@@ -51,6 +51,18 @@ def test_appends_in_flight_when_the_connection_breaks_arrive_once(fake, client, 
     assert fake.files["/x"] == DATA
 
 
+def test_a_writer_whose_gateway_forgot_it_says_that_its_outcome_is_unknown(fake, client):
+    file = client.open("/x", "wb", buffering=0)
+    file.write(DATA[:MIB])
+    file.flush()
+    fake.cut_before.append("appendData")
+    fake.handles.clear()
+    file.write(DATA[:MIB])
+    with pytest.raises(strait.OutcomeUnknown, match="/x"):
+        file.close()
+    assert fake.files["/x"] == DATA[:MIB]
+
+
 def test_an_error_of_an_append_surfaces_by_the_flush_at_the_latest(fake, client):
     file = client.open("/x", "wb", buffering=0)
     fake.raises["appendData"] = failure(ErrorCode.NO_SPACE, "NoSpace")

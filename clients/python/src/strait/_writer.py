@@ -155,6 +155,14 @@ class RemoteWriter(io.RawIOBase):
                 request.is_retry = True
                 self._check(self._session.call("appendData", request), request)
                 self._in_flight.popleft()
+        except errors.InvalidArgument as error:
+            # It was right before the connection broke: the handle is gone.
+            self._fail(
+                errors.OutcomeUnknown(
+                    "the gateway that had the file open is gone; what was flushed is in the file, "
+                    f"what was written since may be ({error.strerror})"
+                )
+            )
         except errors.StraitError as error:
             self._fail(error)
 

@@ -25,7 +25,7 @@ class StraitError(OSError):
     def __init__(
         self, message: str, path: str | None = None, *, retry_safe: bool | None = None
     ) -> None:
-        super().__init__(self._errno, message, path)
+        super().__init__(self._errno, message, *([] if path is None else [path]))
         if retry_safe is not None:
             self.retry_safe = retry_safe
 
