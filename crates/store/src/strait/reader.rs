@@ -227,7 +227,9 @@ impl FileReader for Reader {
                 Error::new(ErrorKind::InvalidArgument, "a read is of 4 MiB at most").at("read", &self.path)
             );
         }
-        if length == 0 {
+        // No file reaches beyond 2^63 - 1, and Thrift can't ask there.
+        let beyond = i64::try_from(offset).ok().and_then(|offset| offset.checked_add(length as i64)).is_none();
+        if length == 0 || beyond {
             return Ok(Bytes::new());
         }
         if length < SMALL_READ_BYTES {

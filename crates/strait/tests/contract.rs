@@ -1,0 +1,44 @@
+//! The published contract suite through a gateway: the strait:// adapter over
+//! the real binary over each store.
+
+mod support;
+
+use std::io::Write;
+use std::sync::Arc;
+use strait_store::contract::{self, Fixture};
+use strait_store::strait::{Options, StraitStore};
+use strait_store::{FileSystem, Principal, StorePath};
+use support::Gateway;
+
+/// Runs the suite; the counts go straight to standard error, which the test
+/// harness doesn't capture, so that every log has them.
+async fn assert_contract(subject: &str, gateway: &Gateway, root: &str) {
+    let store = StraitStore::connect(&gateway.address, Options::default()).await.unwrap();
+    let root = StorePath::parse(root).unwrap();
+    let who = Principal::new("whoever: the session decides");
+    let store: Arc<dyn FileSystem> = Arc::new(store);
+    store.mkdirs(&who, &root, None).await.unwrap();
+    let report = contract::run(subject, &Fixture::new(store, root, who)).await;
+    std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
+    assert!(report.failed.is_empty(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_over_files_keeps_the_contract() {
+    let gateway = Gateway::over_files();
+    assert_contract("file through a gateway", &gateway, "/contract").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_over_memory_keeps_the_contract() {
+    let flags = ["--store", "memory:///", "--anonymous-user", "root"].map(str::to_owned);
+    let gateway = Gateway::start(|_| flags.to_vec());
+    assert_contract("memory through a gateway", &gateway, "/contract").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_over_a_gateway_keeps_the_contract() {
+    let inner = Gateway::over_files();
+    let outer = Gateway::start(|_| vec!["--store".to_owned(), inner.uri("/")]);
+    assert_contract("file through two gateways", &outer, "/contract").await;
+}

@@ -1,0 +1,165 @@
+//! A gateway of one's own, and the command to try on it: both the real binary.
+#![allow(dead_code)] // each test file uses its part
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+use strait_testkit::{Process, free_port, spawn_bound, wait_until};
+use tempfile::TempDir;
+
+/// For starting and ending, on a loaded machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The binary under test.
+pub fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_strait"))
+}
+
+/// `strait serve` on a port of its own; ends with its owner.
+pub struct Gateway {
+    /// The process.
+    pub process: Process,
+    /// `127.0.0.1:PORT`.
+    pub address: String,
+    /// A directory that ends with the gateway: its log, a home, data.
+    pub dir: TempDir,
+}
+
+impl Gateway {
+    /// Over a fresh directory of this host.
+    pub fn over_files() -> Self {
+        Self::start(|dir| vec!["--store".to_owned(), format!("file://{}", fresh(dir, "data").display())])
+    }
+
+    /// Over the stores that these flags name.
+    pub fn start(flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let flags = flags(dir.path());
+        let process = Self::spawn(&address, &flags, dir.path());
+        Self { process, address, dir }
+    }
+
+    fn spawn(address: &str, flags: &[String], dir: &Path) -> Process {
+        let mut command = Command::new(binary());
+        command.args(["serve", "--listen", address]).args(flags).env("HOME", dir);
+        let mut process = Process::spawn("gateway", command, dir).unwrap();
+        process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok()).unwrap();
+        process
+    }
+
+    /// Kills it and starts another in its place.
+    pub fn replace(&mut self, flags: &[String]) {
+        self.process.kill();
+        self.process = Self::spawn(&self.address, flags, self.dir.path());
+    }
+
+    /// The URI of a path in its default store.
+    pub fn uri(&self, path: &str) -> String {
+        format!("strait://{}{path}", self.address)
+    }
+
+    /// Where its default store's files lie, if it is [`Gateway::over_files`].
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A command line of `strait`, run to its end, in the gateway's directory.
+    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Run {
+        self.run_with(args, b"", &[])
+    }
+
+    /// As [`Gateway::run`], with this standard input and environment.
+    pub fn run_with<A: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        input: &[u8],
+        environment: &[(&str, &str)],
+    ) -> Run {
+        let mut command = command(self.dir.path());
+        command.args(args).envs(environment.iter().copied());
+        Run::of(command, input)
+    }
+}
+
+/// `strait` without any of the surrounding configuration.
+pub fn command(home: &Path) -> Command {
+    let mut command = Command::new(binary());
+    for name in ["STRAIT_USER", "STRAIT_PASSWORD", "STRAIT_LOG", "XDG_CACHE_HOME", "HADOOP_USER_NAME"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", home).env("TZ", "UTC").current_dir(home);
+    command
+}
+
+/// What came of one command line.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Run {
+    /// Runs it.
+    pub fn of(mut command: Command, input: &[u8]) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spawn_bound(command).unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // A child that doesn't read all is no failure of this test.
+        let writing = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        writing.join().unwrap();
+        Self { code: code(status), stdout, stderr: String::from_utf8(stderr).unwrap() }
+    }
+
+    /// Its standard output, after success.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        self.ok();
+        std::str::from_utf8(&self.stdout).unwrap()
+    }
+
+    /// Fails unless it succeeded without a word on standard error.
+    #[track_caller]
+    pub fn ok(&self) -> &Self {
+        assert!(self.code == 0 && self.stderr.is_empty(), "exit code {}: {}", self.code, self.stderr);
+        self
+    }
+
+    /// Fails unless it ended with this code and one line that has these words.
+    #[track_caller]
+    pub fn fails(&self, code: i32, words: &str) {
+        assert_eq!(self.code, code, "{}", self.stderr);
+        assert_eq!(self.stderr.lines().count(), 1, "one line: {}", self.stderr);
+        assert!(self.stderr.starts_with("strait: ") && self.stderr.contains(words), "{}", self.stderr);
+    }
+}
+
+/// An exit code, or 128 and the signal's number, as shells count.
+pub fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+}
+
+/// A new directory.
+pub fn fresh(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// The exit code of a process that is about to end.
+#[track_caller]
+pub fn ended(process: &mut Process) -> i32 {
+    let mut status = None;
+    wait_until(DEADLINE, || {
+        status = process.try_wait();
+        status.is_some()
+    });
+    code(status.unwrap_or_else(|| panic!("it doesn't end:\n{}", process.log_tail())))
+}
