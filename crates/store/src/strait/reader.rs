@@ -228,7 +228,8 @@ impl FileReader for Reader {
             );
         }
         // No file reaches beyond 2^63 - 1, and Thrift can't ask there.
-        let beyond = i64::try_from(offset).ok().and_then(|offset| offset.checked_add(length as i64)).is_none();
+        let beyond =
+            i64::try_from(offset).ok().and_then(|offset| offset.checked_add(length as i64)).is_none();
         if length == 0 || beyond {
             return Ok(Bytes::new());
         }

@@ -1,0 +1,192 @@
+//! `serve` and `up`: starting, refusing to start, letting people in, ending.
+
+mod support;
+
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use strait_testkit::{Process, eventually, free_port, spawn_bound};
+use support::{DEADLINE, Gateway, Run, command, ended, fresh};
+
+const OTHER: i32 = 1;
+const USAGE: i32 = 2;
+const UNAUTHENTICATED: i32 = 16;
+const INVALID_ARGUMENT: i32 = 17;
+const BUSY: i32 = 19;
+const UNAVAILABLE: i32 = 22;
+
+fn strait(dir: &Path, args: &[&str]) -> Run {
+    let mut strait = command(dir);
+    strait.args(args);
+    Run::of(strait, b"")
+}
+
+fn with_passwords(dir: &Path) -> Vec<String> {
+    for user in ["alice", "bob"] {
+        let mut passwd = command(dir);
+        passwd.args(["passwd", "--file", "passwords", user]);
+        Run::of(passwd, format!("{user}'s secret\n").as_bytes()).ok();
+    }
+    let data = format!("file://{}", fresh(dir, "data").display());
+    ["--store", &data, "--passwords", &dir.join("passwords").display().to_string()]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+#[test]
+fn up_says_what_it_serves_and_to_whom() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = command(dir.path());
+    up.args(["up", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = spawn_bound(up).unwrap();
+    let mut told = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = told.next().unwrap();
+    let address = first.rsplit(' ').next().unwrap().to_owned();
+    let rest: Vec<String> = told.by_ref().take(4).collect();
+    let user = strait_testkit::current_user();
+    assert!(rest[0].contains("default = file://") && rest[0].ends_with("/strait-data"), "{rest:?}");
+    assert!(rest[1].contains("append"), "{rest:?}");
+    assert!(rest[2].contains("single identity") && rest[2].contains(&user), "{rest:?}");
+    assert!(rest[3].contains("anybody") && rest[3].contains(&user), "{rest:?}");
+    strait(dir.path(), &["ls", &format!("strait://{address}/")]).ok();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_one_clear_line() {
+    let gateway = Gateway::over_files();
+    let dir = gateway.dir.path();
+    let taken = gateway.address.as_str();
+    strait(dir, &["up", "--listen", taken]).fails(BUSY, &format!("listen on {taken}: it is in use"));
+    std::fs::write(dir.join("file"), "").unwrap();
+    let below_a_file = strait(dir, &["up", "--listen", "127.0.0.1:0", "--data", "file/data"]);
+    assert_ne!(below_a_file.code, 0);
+    below_a_file.fails(below_a_file.code, "file/data");
+    let serve = |store: &str| strait(dir, &["serve", "--listen", "127.0.0.1:0", "--store", store]);
+    serve(&format!("hdfs://127.0.0.1:{}", free_port())).fails(UNAVAILABLE, "no namenode");
+    serve(&format!("strait://127.0.0.1:{}", free_port())).fails(UNAVAILABLE, "can't be reached");
+    serve("gopher://x").fails(INVALID_ARGUMENT, "unknown scheme");
+    let stores = ["--store", "memory:/", "--store", "memory:/"];
+    strait(dir, &[&["serve", "--listen", "127.0.0.1:0"], &stores[..]].concat()).fails(USAGE, "two stores");
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let up = strait(dir.path(), &["up", "--listen", "127.0.0.1:0", "--data", "/usr"]);
+        up.fails(up.code, "/usr");
+        return;
+    }
+    // Root may write everywhere but where the kernel itself has no files to make.
+    let up = strait(Path::new("/"), &["up", "--listen", "127.0.0.1:0", "--data", "/proc/self/data"]);
+    assert_ne!(up.code, 0);
+    up.fails(up.code, "/proc/self/data");
+}
+
+#[test]
+fn beyond_loopback_somebody_must_say_who_may_come_in() {
+    let dir = tempfile::tempdir().unwrap();
+    strait(dir.path(), &["up", "--listen", "0.0.0.0:0"])
+        .fails(USAGE, "--passwords FILE, or --allow-anonymous");
+    let address = format!("0.0.0.0:{}", free_port());
+    let mut up = command(dir.path());
+    up.args(["up", "--allow-anonymous", "--listen", &address]);
+    let mut process = Process::spawn("up", up, dir.path()).unwrap();
+    let reached = address.replace("0.0.0.0", "127.0.0.1");
+    process.wait_ready(DEADLINE, || TcpStream::connect(&reached).is_ok()).unwrap();
+    assert!(process.log_tail().contains("without a login, acts as nobody"), "{}", process.log_tail());
+}
+
+#[test]
+fn a_signal_drains_and_ends_with_success() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut gateway = Gateway::over_files();
+        let mut put = command(gateway.dir.path());
+        put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = spawn_bound(put).unwrap();
+        child.stdin.as_mut().unwrap().write_all(&vec![0; 2_000_000]).unwrap();
+        eventually("the file is being written", DEADLINE, || {
+            std::fs::read_dir(gateway.data()).unwrap().next().is_some()
+        });
+        gateway.process.signal(signal);
+        assert_eq!(ended(&mut gateway.process), 0, "{}", gateway.process.log_tail());
+        assert!(TcpStream::connect(&gateway.address).is_err());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_login_is_needed_where_there_are_passwords_and_paid_once() {
+    let gateway = Gateway::start(with_passwords);
+    let root = gateway.uri("/");
+    let ls = ["ls", root.as_str()];
+    gateway.run(ls).fails(UNAUTHENTICATED, "lets nobody in");
+    let as_alice = ["--user", "alice", "ls", root.as_str()];
+    let secret = [("STRAIT_PASSWORD", "alice's secret")];
+    gateway.run(as_alice).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
+    let wrong = [("STRAIT_PASSWORD", "bob's secret")];
+    gateway.run_with(as_alice, b"", &wrong).fails(UNAUTHENTICATED, "wrong user or password");
+    gateway.run_with(as_alice, b"", &secret).ok();
+    gateway.run(as_alice).ok(); // by the token that is kept now
+    gateway.run(["--user", "bob", "ls", root.as_str()]).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
+    gateway.run_with(["put", "-", &gateway.uri("/f")], b"x", &[("STRAIT_USER", "alice")]).ok();
+    let log = std::fs::read_to_string(gateway.process.log()).unwrap();
+    assert!(!log.contains("secret") && !log.contains("s1."), "{log}");
+}
+
+#[test]
+fn a_password_may_come_from_a_file() {
+    let gateway = Gateway::start(with_passwords);
+    std::fs::write(gateway.dir.path().join("bob"), "bob's secret\n").unwrap();
+    gateway.run(["--user", "bob", "--password-file", "bob", "ls", &gateway.uri("/")]).ok();
+}
+
+#[test]
+fn a_token_outlives_the_gateway_where_the_key_is_kept() {
+    let mut gateway = Gateway::start(|_| vec!["--store".to_owned(), "memory:/".to_owned()]);
+    let mut flags = with_passwords(gateway.dir.path());
+    let as_alice = ["--user".to_owned(), "alice".to_owned(), "ls".to_owned(), gateway.uri("/")];
+    let secret = [("STRAIT_PASSWORD", "alice's secret")];
+    gateway.replace(&flags);
+    gateway.run_with(&as_alice, b"", &secret).ok();
+    gateway.replace(&flags);
+    gateway.run(&as_alice).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
+    flags.extend(["--token-key".to_owned(), gateway.dir.path().join("key").display().to_string()]);
+    gateway.replace(&flags);
+    gateway.run_with(&as_alice, b"", &secret).ok();
+    gateway.replace(&flags);
+    gateway.run(&as_alice).ok();
+}
+
+#[test]
+fn files_of_secrets_that_others_may_read_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["key", "passwords"] {
+        std::fs::write(dir.path().join(name), [b'#'; 32]).unwrap();
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(dir.path().join(name), open).unwrap();
+    }
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--store", "memory:/"];
+    for flag in [["--token-key", "key"], ["--passwords", "passwords"]] {
+        strait(dir.path(), &[&serve[..], &flag].concat()).fails(OTHER, "chmod 600");
+    }
+}
+
+#[test]
+fn a_gateway_serves_several_stores_by_name() {
+    let gateway = Gateway::start(|dir| {
+        let file = format!("lab=file://{}", fresh(dir, "lab").display());
+        ["--store", "memory:/", "--store", &file].map(str::to_owned).to_vec()
+    });
+    let put = ["put", "-", &gateway.uri("/f"), "--gateway-store", "lab"];
+    gateway.run_with(put, b"in the lab", &[]).ok();
+    assert_eq!(std::fs::read(gateway.dir.path().join("lab/f")).unwrap(), b"in the lab");
+    assert_eq!(gateway.run(["ls", &gateway.uri("/")]).text(), "", "not in the default store");
+    gateway.run(["ls", &gateway.uri("/"), "--gateway-store", "nope"]).fails(10, "memory, lab");
+}
