@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run test bench lint fmt fuzz clean
+.PHONY: run test bench lint fmt gen docs fuzz clean
 
 # Builds, starts a gateway over ./strait-data, proves it with a round trip from
 # Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -18,6 +18,15 @@ lint:
 
 fmt:
 	@scripts/fmt.sh
+
+# Rewrites the committed code that is generated from idl/dfs.thrift.
+gen:
+	@scripts/gen.sh
+
+# Runs the tour in README.md and compares; `make docs UPDATE=1` rewrites its output.
+docs:
+	@scripts/setup.sh run
+	@.venv/bin/python scripts/tour.py $(if $(UPDATE),--update)
 
 # TIME: seconds a target. TARGET=NAME picks one.
 TIME ?= 60

@@ -20,6 +20,9 @@ with_hdfs() {
 
 rust_and_python() {
     cargo test --workspace --locked
+    # Named, so that its absence fails and doesn't skip.
+    STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
+    export STRAIT_BIN
     .venv/bin/python -m pytest clients/python
 }
 
@@ -44,5 +47,5 @@ fi
 log=$(mktemp)
 trap 'summary; rm -f "$log"' EXIT
 step with_hdfs "$0" inside
-[[ ! -f scripts/docs.sh ]] || step scripts/docs.sh
+step .venv/bin/python scripts/tour.py
 step scripts/fuzz.sh "$FUZZ_SECONDS"
