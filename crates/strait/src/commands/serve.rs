@@ -39,6 +39,7 @@ pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
 async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> Result<(), Failure> {
     // From now on a signal means a clean end.
     let mut signals = Signals::catch()?;
+    raise_descriptor_limit();
     let told = door.told(&stores);
     let config = Config {
         stores,
@@ -63,6 +64,17 @@ async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> 
     tokio::select! {
         () = serving => Ok(()),
         () = signalled => Err(Failure::interrupted()),
+    }
+}
+
+/// As many descriptors as the system allows: the usual soft limit of 1,024 is
+/// for programs that call select(), and below the gateway's own limits.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files can't be raised");
     }
 }
 
