@@ -7,6 +7,7 @@ use crate::pairs::{Sample, interleave};
 use crate::report::{Better, Row};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
+use strait_testkit::MiniHdfs;
 use strait_testkit::thrift::Client;
 use strait_wire::{OpenFileRequest, ReadRangeReply, ReadRangeRequest, Reply, methods};
 
@@ -27,8 +28,24 @@ pub fn run() -> Result<Vec<Row>> {
     let mib = size_mib("STRAIT_BENCH_MIB", 1_024)?;
     let dir = tempfile::tempdir()?;
     make_file(&dir.path().join("large"), mib)?;
-    let store = format!("file://{}", dir.path().display());
-    Ok(vec![idle(&store)?, readers(&store, mib)?, greedy(&store)?])
+    let file =
+        Target { name: "file", store: format!("file://{}", dir.path().display()), path: "/large".into() };
+    let mut rows = vec![idle(&file)?, readers(&file, mib)?, greedy(&file)?];
+
+    let hdfs = MiniHdfs::start()?;
+    let path = format!("{}/large", hdfs.scratch("crowd"));
+    hdfs.shell(&["-mkdir", "-p", path.trim_end_matches("/large")])?;
+    hdfs.shell(&["-put", "-f", &dir.path().join("large").display().to_string(), &path])?;
+    let hdfs = Target { name: "HDFS", store: hdfs.uri().to_owned(), path };
+    rows.extend([readers(&hdfs, mib)?, greedy(&hdfs)?]);
+    Ok(rows)
+}
+
+/// A store, and the large file in it.
+struct Target {
+    name: &'static str,
+    store: String,
+    path: String,
 }
 
 /// Descriptors for a thousand connections.
@@ -39,8 +56,8 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-fn open(client: &mut Client) -> Result<Option<i64>> {
-    let request = OpenFileRequest { path: Some("/large".into()), ..Default::default() };
+fn open(client: &mut Client, target: &Target) -> Result<Option<i64>> {
+    let request = OpenFileRequest { path: Some(target.path.clone()), ..Default::default() };
     Ok(client.v2::<methods::OpenFile>(request).map_err(|e| format!("{e:?}"))?.handle)
 }
 
@@ -58,13 +75,13 @@ fn take(client: &mut Client) -> Result<Bytes> {
 }
 
 /// Calls a second of one busy client, beside idle connections and without.
-fn idle(store: &str) -> Result<Row> {
-    let gateway = Gateway::start(store)?;
-    let crowded = Gateway::start(store)?;
+fn idle(target: &Target) -> Result<Row> {
+    let gateway = Gateway::start(&target.store)?;
+    let crowded = Gateway::start(&target.store)?;
     let _idle: Vec<Client> = (0..IDLE).map(|_| crowded.client()).collect();
     let rate = |gateway: &Gateway| -> Result<f64> {
         let mut client = gateway.client();
-        let handle = open(&mut client)?;
+        let handle = open(&mut client, target)?;
         let start = Instant::now();
         for call in 0..CALLS {
             ask(&mut client, handle, call * 4096, 4096);
@@ -74,7 +91,7 @@ fn idle(store: &str) -> Result<Row> {
     };
     let pair = interleave(RUNS, || rate(&crowded), || rate(&gateway))?;
     Ok(Row::of_pair(
-        format!("4 KiB reads beside {IDLE} idle clients"),
+        format!("{}: 4 KiB reads beside {IDLE} idle clients", target.name),
         "calls/s",
         Better::Higher,
         RUNS,
@@ -83,11 +100,11 @@ fn idle(store: &str) -> Result<Row> {
 }
 
 /// The most memory while many read a large file each.
-fn readers(store: &str, mib: usize) -> Result<Row> {
-    let gateway = Gateway::start(store)?;
+fn readers(target: &Target, mib: usize) -> Result<Row> {
+    let gateway = Gateway::start(&target.store)?;
     let read = || -> std::result::Result<(), String> {
         let mut client = gateway.client();
-        let handle = open(&mut client).map_err(|e| e.to_string())?;
+        let handle = open(&mut client, target).map_err(|e| e.to_string())?;
         let (mut asked, mut done) = (0, 0);
         let total = mib << 20;
         let mut pending = std::collections::VecDeque::new();
@@ -117,17 +134,17 @@ fn readers(store: &str, mib: usize) -> Result<Row> {
         result.map_err(|_| "a reader panicked")??;
     }
     let (_, most) = gateway.resident_mib()?;
-    let case = format!("{READERS} clients read {mib} MiB each: most memory");
+    let case = format!("{}: {READERS} clients read {mib} MiB each, memory", target.name);
     Ok(Row::new(case, "MiB", Better::Lower, 1, &Sample::new(vec![most])).with_limit(BOUND_MIB))
 }
 
 /// The most memory while many ask and never take.
-fn greedy(store: &str) -> Result<Row> {
-    let gateway = Gateway::start(store)?;
+fn greedy(target: &Target) -> Result<Row> {
+    let gateway = Gateway::start(&target.store)?;
     let mut clients = Vec::new();
     for _ in 0..GREEDY {
         let mut client = gateway.client();
-        let handle = open(&mut client)?;
+        let handle = open(&mut client, target)?;
         for request in 0..16 {
             ask(&mut client, handle, request * CHUNK as usize, CHUNK);
         }
@@ -144,6 +161,6 @@ fn greedy(store: &str) -> Result<Row> {
         std::thread::sleep(Duration::from_secs(1));
     }
     let (_, most) = gateway.resident_mib()?;
-    let case = format!("{GREEDY} clients ask for 4 MiB, never read: most memory");
+    let case = format!("{}: {GREEDY} clients never read, memory", target.name);
     Ok(Row::new(case, "MiB", Better::Lower, 1, &Sample::new(vec![most])).with_limit(BOUND_MIB))
 }
