@@ -5,6 +5,7 @@ use super::convert;
 use super::{Options, Token};
 use crate::{Capabilities, Error, ErrorKind, Result};
 use bytes::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_wire::{
@@ -69,6 +70,7 @@ pub(super) struct Session {
     connecting: tokio::sync::Mutex<()>,
     /// Of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
+    generations: AtomicU64,
 }
 
 /// A connection that the session is attached to.
@@ -78,6 +80,9 @@ pub(super) struct Attached {
     pub(super) capabilities: Capabilities,
     /// Most bytes of one read or append here.
     pub(super) max_chunk_bytes: usize,
+    /// Counts the session's connections. What was opened on an earlier one
+    /// may be gone, if the session couldn't be taken up again.
+    pub(super) generation: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,8 +94,14 @@ impl Session {
     /// Connects and logs in; no second attempt, since nothing is at stake yet.
     pub(super) async fn open(address: String, options: Options) -> Result<Self> {
         let token = Mutex::new(options.token.clone());
-        let session =
-            Self { address, options, current: Mutex::default(), connecting: Default::default(), token };
+        let session = Self {
+            address,
+            options,
+            current: Mutex::default(),
+            connecting: Default::default(),
+            token,
+            generations: AtomicU64::new(0),
+        };
         session.attached().await?;
         Ok(session)
     }
@@ -111,6 +122,11 @@ impl Session {
 
     fn alive(&self) -> Option<Attached> {
         lock(&self.current).clone().filter(|attached| attached.connection.is_alive())
+    }
+
+    /// The latest connection's number.
+    pub(super) fn generation(&self) -> u64 {
+        self.generations.load(Ordering::Relaxed)
     }
 
     async fn attach(&self) -> Result<Attached> {
@@ -136,6 +152,7 @@ impl Session {
         let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
         Ok(Attached {
             connection,
+            generation: self.generations.fetch_add(1, Ordering::Relaxed) + 1,
             capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
             max_chunk_bytes: max_chunk_bytes
                 .and_then(|bytes| usize::try_from(bytes).ok())

@@ -25,8 +25,12 @@ pub(super) struct Writer {
     session: Arc<Session>,
     path: StorePath,
     handle: i64,
+    /// Of the connection that it was opened on, or of a later one.
+    generation: u64,
     position: u64,
     under_way: VecDeque<Append>,
+    /// The connection that they are under way on.
+    sent_on: u64,
     under_way_bytes: usize,
     /// The failure that ended this writer.
     failed: Option<(ErrorKind, String)>,
@@ -47,6 +51,8 @@ impl Writer {
         Ok(Self {
             handle: convert::present(opened.handle, "handle")?,
             position: convert::unsigned(opened.position, "position")?,
+            generation: session.generation(),
+            sent_on: 0,
             session,
             path: path.clone(),
             under_way: VecDeque::new(),
@@ -72,10 +78,15 @@ impl Writer {
             self.settle_oldest().await?;
         }
         let mut append = Append { mutation: Mutation::new()?, offset: self.position, data, answer: None };
-        // After one that has to be sent again this one waits for its turn.
-        let in_order = self.under_way.back().is_none_or(|last| last.answer.is_some());
-        if in_order && let Ok(attached) = self.session.attached().await {
-            append.send(&attached.connection, self.handle).await;
+        if let Ok(attached) = self.session.attached().await {
+            // Behind others that went out on a connection lost since, or not
+            // at all, this one waits for its turn to be sent with them.
+            let behind_them = attached.generation == self.sent_on;
+            let in_order = self.under_way.back().is_none_or(|last| behind_them && last.answer.is_some());
+            if in_order {
+                self.sent_on = attached.generation;
+                append.send(&attached.connection, self.handle).await;
+            }
         }
         self.position += append.data.len() as u64;
         self.under_way_bytes += append.data.len();
@@ -96,7 +107,6 @@ impl Writer {
             };
             let broken = match answered {
                 Ok(reply) => {
-                    let was_retry = oldest.mutation.is_retry;
                     let expected = oldest.offset + oldest.data.len() as u64;
                     let accepted = outcome::<methods::AppendData>(reply, subject).and_then(|reply| {
                         match convert::unsigned(reply.position, "position")? {
@@ -109,7 +119,7 @@ impl Writer {
                     });
                     self.under_way_bytes -= oldest.data.len();
                     self.under_way.pop_front();
-                    return accepted.map_err(|error| self.fail(error, was_retry, subject));
+                    return accepted.map_err(|error| self.fail(error, subject));
                 }
                 Err(broken) => broken,
             };
@@ -117,11 +127,11 @@ impl Writer {
             oldest.mutation.is_retry = true;
             let Some(delay) = retry_delay(attempt) else {
                 let lost = self.session.lost(&broken, subject);
-                return Err(self.fail(unknown(lost, subject), false, subject));
+                return Err(self.fail(unknown(lost, subject), subject));
             };
             attempt += 1;
             sleep(delay).await;
-            self.send_again().await.map_err(|error| self.fail(error, true, subject))?;
+            self.send_again().await.map_err(|error| self.fail(error, subject))?;
         }
         Ok(())
     }
@@ -133,16 +143,19 @@ impl Writer {
             Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()), // the next attempt's
             Err(error) => return Err(error),
         };
+        self.sent_on = attached.generation;
         for append in &mut self.under_way {
             append.send(&attached.connection, self.handle).await;
         }
         Ok(())
     }
 
-    /// Ends this writer. A repetition that meets an unknown handle means that
-    /// the session, and what became of the first attempt, is lost.
-    fn fail(&mut self, error: Error, was_retry: bool, subject: Subject<'_>) -> Error {
-        let lost = was_retry && error.kind() == ErrorKind::InvalidArgument;
+    /// Ends this writer. An unknown handle after a connection was lost means
+    /// that the session couldn't be taken up again, and that nobody knows what
+    /// became of bytes that weren't flushed.
+    fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
+        let moved = self.session.generation() != self.generation;
+        let lost = moved && error.kind() == ErrorKind::InvalidArgument;
         let error = if lost { unknown(error, subject) } else { error };
         self.failed = Some((error.kind(), error.message().to_owned()));
         error.at(subject.operation, subject.path)
@@ -159,9 +172,10 @@ impl Writer {
     async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<()> {
         self.settle().await?;
         let request = FlushFileRequest { session: None, handle: Some(self.handle), mode: Some(mode) };
-        let subject = Subject { operation, path: self.path.as_str() };
-        self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await?;
-        Ok(())
+        let path = self.path.clone();
+        let subject = Subject { operation, path: path.as_str() };
+        let flushed = self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await;
+        flushed.map(drop).map_err(|error| self.fail(error, subject))
     }
 }
 
@@ -212,7 +226,8 @@ impl FileWriter for Writer {
         self.settle().await?;
         self.closed = true;
         let handle = self.handle;
-        let subject = Subject { operation: "close", path: self.path.as_str() };
+        let path = self.path.clone();
+        let subject = Subject { operation: "close", path: path.as_str() };
         let closed = self.session.change::<methods::CloseFile>(subject, |mutation| {
             let request = CloseFileRequest {
                 session: None,
@@ -222,7 +237,8 @@ impl FileWriter for Writer {
             };
             request.into()
         });
-        match closed.await?.length {
+        let closed = closed.await.map_err(|error| self.fail(error, subject))?;
+        match closed.length {
             Some(length) if length >= 0 && length as u64 != self.position => {
                 let message = format!("the file is {length} bytes long where {} are due", self.position);
                 fail(ErrorKind::Internal, message).map_err(|error: Error| error.at("close", &self.path))

@@ -1,0 +1,199 @@
+//! The strait:// adapter when connections break and gateways die: nothing is
+//! lost, nothing happens twice, and what can't be known is said to be unknown.
+
+mod support;
+
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use strait_store::strait::{Options, StraitStore};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+use support::Gateway;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Passes bytes on between clients and a gateway, until so many have come back
+/// from the gateway; then it cuts the connection, and the next one gets as far.
+struct Cutter {
+    address: String,
+    cuts: Arc<AtomicUsize>,
+}
+
+impl Cutter {
+    /// Cuts after each `bytes` answered, `times` times in all.
+    async fn before(gateway: &Gateway, bytes: usize, times: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let cuts = Arc::new(AtomicUsize::new(0));
+        let (counted, behind) = (cuts.clone(), gateway.address.clone());
+        tokio::spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let left = if counted.load(Ordering::SeqCst) < times { bytes } else { usize::MAX };
+                let server = TcpStream::connect(&behind).await.unwrap();
+                pass(client, server, left).await;
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        Self { address, cuts }
+    }
+
+    fn cuts(&self) -> usize {
+        self.cuts.load(Ordering::SeqCst)
+    }
+}
+
+/// Until the budget of answered bytes is used up, or one side ends.
+async fn pass(client: TcpStream, server: TcpStream, mut left: usize) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let requests = async {
+        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+    };
+    let answers = async {
+        let mut buffer = vec![0; 64 << 10];
+        while left > 0 {
+            let most = left.min(buffer.len());
+            let Ok(read @ 1..) = from_server.read(&mut buffer[..most]).await else { return };
+            if to_client.write_all(&buffer[..read]).await.is_err() {
+                return;
+            }
+            left -= read;
+        }
+    };
+    tokio::select! {
+        () = requests => {}
+        () = answers => {}
+    }
+}
+
+fn who() -> Principal {
+    Principal::new("the session decides")
+}
+
+fn path(text: &str) -> StorePath {
+    StorePath::parse(text).unwrap()
+}
+
+async fn connect(address: &str) -> StraitStore {
+    StraitStore::connect(address, Options::default()).await.unwrap()
+}
+
+/// Bytes of which each piece tells where it belongs.
+fn content(length: usize) -> Vec<u8> {
+    (0..length as u32 / 4).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect()
+}
+
+#[tokio::test]
+async fn a_read_goes_on_where_its_connection_broke() {
+    let gateway = Gateway::over_files();
+    let content = content(8 << 20);
+    std::fs::write(gateway.data().join("f"), &content).unwrap();
+    let cutter = Cutter::before(&gateway, 3_000_000, 2).await;
+    let store = connect(&cutter.address).await;
+    assert!(store.read_all(&who(), &path("/f"), 64 << 20).await.unwrap() == content);
+    assert_eq!(cutter.cuts(), 2);
+}
+
+#[tokio::test]
+async fn appends_in_flight_arrive_once_and_in_order() {
+    let gateway = Gateway::over_files();
+    // Each answer to an append has some 60 bytes: cut again and again among them.
+    let cutter = Cutter::before(&gateway, 2_000, 5).await;
+    let store = connect(&cutter.address).await;
+    let mut writer = store.create(&who(), &path("/f"), &CreateOptions::default()).await.unwrap();
+    let content = Bytes::from(content(1_000_000));
+    for begin in (0..content.len()).step_by(5_000) {
+        writer.append(content.slice(begin..(begin + 5_000).min(content.len()))).await.unwrap();
+    }
+    writer.flush().await.unwrap();
+    assert_eq!(writer.position(), content.len() as u64);
+    writer.close().await.unwrap();
+    assert!(std::fs::read(gateway.data().join("f")).unwrap() == content);
+    assert_eq!(cutter.cuts(), 5);
+}
+
+#[tokio::test]
+async fn mutations_whose_answers_are_lost_happen_once() {
+    let gateway = Gateway::over_files();
+    // Right behind the answer to the login, whatever its length: the first
+    // answer to anything else doesn't come through.
+    for extra in [1, 20] {
+        let store = connect(&gateway.address).await;
+        let cutter = Cutter::before(&gateway, login_bytes(&gateway).await + extra, 1).await;
+        let through = connect(&cutter.address).await;
+        let (from, to) = (path("/from"), path("/to"));
+        store.write_all(&who(), &from, &CreateOptions::default(), Bytes::from_static(b"x")).await.unwrap();
+        // Executed twice, it would say NotFound.
+        through.rename(&who(), &from, &to, false).await.unwrap();
+        assert_eq!(cutter.cuts(), 1);
+        through.remove(&who(), &to, false).await.unwrap();
+        assert_eq!(store.list_all(&who(), &StorePath::root(), 10).await.unwrap(), []);
+    }
+}
+
+/// How long the answer to a login is.
+async fn login_bytes(gateway: &Gateway) -> usize {
+    use strait_wire::{Method, OpenSessionRequest, Protocol, Wire, methods};
+    let wire = Wire { protocol: Protocol::Binary, framed: true };
+    let request = OpenSessionRequest::default();
+    let mut socket = TcpStream::connect(&gateway.address).await.unwrap();
+    let call = methods::OpenSession::call(wire, 1, &request.into());
+    socket.write_all(&call.to_bytes()).await.unwrap();
+    4 + socket.read_u32().await.unwrap() as usize
+}
+
+#[tokio::test]
+async fn a_writer_that_outlives_its_gateway_says_that_the_outcome_is_unknown() {
+    let flags = ["--store".to_owned(), "memory:/".to_owned()];
+    let mut gateway = Gateway::start(|_| flags.to_vec());
+    let store = connect(&gateway.address).await;
+    let mut writer = store.create(&who(), &path("/f"), &CreateOptions::default()).await.unwrap();
+    writer.append(Bytes::from_static(b"one")).await.unwrap();
+    writer.flush().await.unwrap();
+    gateway.replace(&flags);
+    writer.append(Bytes::from_static(b"two")).await.unwrap(); // told with the flush
+    let error = writer.flush().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "the new gateway knows no such file: {error}");
+    assert_eq!(writer.close().await.unwrap_err().kind(), error.kind(), "and it stays so");
+    // The store itself goes on with the new gateway.
+    assert_eq!(store.list_all(&who(), &StorePath::root(), 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn many_reads_share_one_connection() {
+    let gateway = Gateway::over_files();
+    let content = content(4 << 20);
+    std::fs::write(gateway.data().join("f"), &content).unwrap();
+    let store = connect(&gateway.address).await;
+    let reader = store.open(&who(), &path("/f")).await.unwrap();
+    let reads = (0..500_usize).map(|n| {
+        let (reader, content) = (&reader, &content);
+        async move {
+            let (offset, length) = (n * 7_919 % content.len(), 1 + n * 4_099 % 600_000);
+            let expected = &content[offset..(offset + length).min(content.len())];
+            assert!(reader.read_at(offset as u64, length).await.unwrap() == expected, "{offset} {length}");
+        }
+    });
+    futures::future::join_all(reads).await;
+}
+
+#[tokio::test]
+async fn small_reads_in_sequence_are_read_ahead_and_right() {
+    let gateway = Gateway::over_files();
+    let content = content(5 << 20);
+    std::fs::write(gateway.data().join("f"), &content).unwrap();
+    let store = connect(&gateway.address).await;
+    let reader = store.open(&who(), &path("/f")).await.unwrap();
+    for piece in [4_096, 10_007] {
+        let mut read = Vec::new();
+        loop {
+            let bytes = reader.read_at(read.len() as u64, piece).await.unwrap();
+            if bytes.is_empty() {
+                break;
+            }
+            read.extend_from_slice(&bytes);
+        }
+        assert!(read == content, "in pieces of {piece}");
+    }
+}
