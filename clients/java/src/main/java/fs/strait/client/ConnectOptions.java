@@ -1,0 +1,103 @@
+package fs.strait.client;
+
+import java.time.Duration;
+import java.util.Objects;
+
+/**
+ * How to reach a gateway, and as whom.
+ *
+ * <pre>{@code ConnectOptions.defaults().store("archive").token(token)}</pre>
+ */
+public final class ConnectOptions {
+    // Patience for one answer. Above the minute or so that a store takes to give
+    // up on a machine that went away.
+    private static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(120);
+
+    private static final ConnectOptions DEFAULTS =
+            new ConnectOptions(null, null, null, null, Wire.FRAMED_BINARY, DEFAULT_TIMEOUT);
+
+    final String store;
+    final String user;
+    final String password;
+    final String token;
+    final Wire wire;
+    final Duration timeout;
+
+    private ConnectOptions(
+            String store,
+            String user,
+            String password,
+            String token,
+            Wire wire,
+            Duration timeout) {
+        this.store = store;
+        this.user = user;
+        this.password = password;
+        this.token = token;
+        this.wire = Objects.requireNonNull(wire, "wire");
+        this.timeout = Objects.requireNonNull(timeout, "timeout");
+    }
+
+    /**
+     * The gateway's default store, without a login.
+     *
+     * @return options to begin with
+     */
+    public static ConnectOptions defaults() {
+        return DEFAULTS;
+    }
+
+    /**
+     * Picks one of the gateway's stores.
+     *
+     * @param name its name or URI
+     * @return these options and that
+     */
+    public ConnectOptions store(String name) {
+        return new ConnectOptions(name, user, password, token, wire, timeout);
+    }
+
+    /**
+     * Logs in with a password; it is sent to this machine only, until there is TLS.
+     *
+     * @param name the user's
+     * @param secret the password
+     * @return these options and that
+     */
+    public ConnectOptions login(String name, String secret) {
+        return new ConnectOptions(store, name, secret, token, wire, timeout);
+    }
+
+    /**
+     * Goes on with an earlier session, of any gateway of the deployment.
+     *
+     * @param secret its {@link StraitClient#token()}
+     * @return these options and that
+     */
+    public ConnectOptions token(String secret) {
+        return new ConnectOptions(store, user, password, secret, wire, timeout);
+    }
+
+    /**
+     * Picks how messages are spelled; there is no need to.
+     *
+     * @param spelling the wire
+     * @return these options and that
+     */
+    public ConnectOptions wire(Wire spelling) {
+        return new ConnectOptions(store, user, password, token, spelling, timeout);
+    }
+
+    /**
+     * Bounds the wait for each answer.
+     *
+     * @param patience above zero; two minutes by default
+     * @return these options and that
+     */
+    public ConnectOptions timeout(Duration patience) {
+        if (patience.isNegative() || patience.isZero()) {
+            throw new IllegalArgumentException("a timeout must be above zero: " + patience);
+        }
+        return new ConnectOptions(store, user, password, token, wire, patience);
+    }
+}

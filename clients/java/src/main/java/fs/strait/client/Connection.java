@@ -1,0 +1,147 @@
+package fs.strait.client;
+
+import fs.strait.client.internal.AppendDataRequest;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.net.InetAddress;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import org.apache.thrift.TBase;
+import org.apache.thrift.TException;
+
+/**
+ * One socket, used by one caller at a time; replies come in the order of requests.
+ *
+ * <p>Failures of the gateway leave it usable, those of the network don't.
+ */
+final class Connection {
+    private final SocketTransport transport;
+    private final Messages messages;
+    private int inFlight;
+    private boolean broken;
+
+    /** Which of its session's logins it is attached by. */
+    int login;
+
+    Connection(String host, int port, Duration timeout, Wire wire) throws IOException {
+        try {
+            transport = new SocketTransport(host, port, timeout, wire.framed);
+        } catch (IOException error) {
+            throw new ConnectionLostException(error, false);
+        }
+        messages = new Messages(transport, wire.compact);
+    }
+
+    <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
+        send(method, request);
+        return receive(method);
+    }
+
+    /** Sends a request; each needs its receive, in the same order. */
+    void send(Method<?> method, TBase<?, ?> request) throws IOException {
+        exchange(
+                () -> {
+                    messages.send(method.name(), request);
+                    return null;
+                });
+        inFlight++;
+    }
+
+    /** Sends an appendData request with the remaining bytes of `data`. */
+    void sendAppend(AppendDataRequest request, ByteBuffer data) throws IOException {
+        exchange(
+                () -> {
+                    messages.sendAppend(request, data);
+                    return null;
+                });
+        inFlight++;
+    }
+
+    <R extends TBase<R, ?>> R receive(Method<R> method) throws IOException {
+        return exchange(
+                () -> {
+                    inFlight--;
+                    return messages.receive(method);
+                });
+    }
+
+    /** See {@link Messages#beginRange}. */
+    int beginRange() throws IOException {
+        return exchange(
+                () -> {
+                    inFlight--;
+                    return messages.beginRange();
+                });
+    }
+
+    /** See {@link Messages#readPayload}. */
+    int readPayload(ByteBuffer target) throws IOException {
+        return exchange(() -> messages.readPayload(target));
+    }
+
+    /** Bytes of the readRange reply being received that are still to be read. */
+    int payloadLeft() {
+        return messages.payloadLeft();
+    }
+
+    /** How much of that can be had without waiting. */
+    int readable() {
+        return Math.min(messages.payloadLeft(), transport.readable());
+    }
+
+    private interface Exchange<T> {
+        T run() throws IOException, TException;
+    }
+
+    private <T> T exchange(Exchange<T> exchange) throws IOException {
+        boolean whole = false;
+        try {
+            T result = exchange.run();
+            whole = true;
+            return result;
+        } catch (IOException error) {
+            // The gateway's own answer is whole and well-formed too.
+            whole = error instanceof StraitFailure;
+            throw whole ? error : broken(error);
+        } catch (TException error) {
+            throw broken(error.getCause() instanceof IOException cause ? cause : error);
+        } finally {
+            if (!whole) {
+                close();
+            }
+        }
+    }
+
+    private static IOException broken(Exception error) {
+        if (error instanceof SocketTimeoutException) {
+            return Failures.of(ErrorKind.TIMED_OUT, error.getMessage(), null);
+        }
+        if (error instanceof InterruptedIOException interrupted) {
+            return interrupted;
+        }
+        return new ConnectionLostException(error, true);
+    }
+
+    InetAddress peer() throws IOException {
+        return transport.peer();
+    }
+
+    /** Whether it can serve another caller. */
+    boolean isIdle() {
+        return !broken && inFlight == 0 && messages.payloadLeft() == 0;
+    }
+
+    /**
+     * Whether the gateway closed it since the last reply, as it does at a restart. Noticed before a
+     * request is sent, it can't have been executed.
+     */
+    boolean endedWhileIdle() {
+        return transport.stirredWhileIdle();
+    }
+
+    void close() {
+        broken = true;
+        transport.close();
+    }
+}

@@ -1,0 +1,31 @@
+package fs.strait.client;
+
+import java.io.IOException;
+import java.nio.file.Path;
+
+/** Copies one remote file: {@code java fs.strait.client.Get strait://host:port/path FILE}. */
+public final class Get {
+    private Get() {}
+
+    /**
+     * Copies, and tells on standard error how many bytes, and how fast.
+     *
+     * @param arguments the remote file's URI and the local file's path
+     * @throws IOException of either side
+     */
+    public static void main(String[] arguments) throws IOException {
+        if (arguments.length != 2) {
+            System.err.println("usage: Get strait://host:port/path FILE");
+            System.exit(2);
+        }
+        Address source = Address.parseWithPath(arguments[0]);
+        String gateway = "strait://" + source.authority() + "/";
+        try (StraitClient client = StraitClient.connect(gateway)) {
+            long start = System.nanoTime();
+            long bytes = client.get(source.path(), Path.of(arguments[1]));
+            double seconds = (System.nanoTime() - start) / 1e9;
+            System.err.printf(
+                    "%d bytes in %.3f s, %.0f MB/s%n", bytes, seconds, bytes / seconds / 1e6);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+package fs.strait.client;
+
+import fs.strait.client.internal.CloseFileRequest;
+import fs.strait.client.internal.OpenFileReply;
+import fs.strait.client.internal.OpenFileRequest;
+import fs.strait.client.internal.ReadRangeRequest;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+
+/**
+ * A remote file, open to read; the streams and channels that callers see are made of it.
+ *
+ * <p>For one thread at a time, {@link #readAt} excepted.
+ */
+final class RemoteReader {
+    // The first request of a row, and most bytes of one elsewhere than where the
+    // last one ended: its caller may want a few bytes only, and have a large buffer.
+    private static final int FIRST_READ_BYTES = 128 << 10;
+    private static final int SKIP_BYTES = 64 << 10;
+
+    /** How the file will be read, as far as that is known. */
+    enum Pattern {
+        /** From begin to end. */
+        WHOLE,
+        /** On from the start, who knows how far. */
+        SEQUENTIAL,
+        /** Here and there; what follows on a read is one too. */
+        RANDOM
+    }
+
+    private final Session session;
+    private final String path;
+    private final Pattern pattern;
+    private long position;
+    private long sequentialFrom; // a read at this position continues the one before
+    private ReadAhead ahead;
+    private volatile long handle;
+    private volatile long length;
+    private volatile boolean closed;
+
+    RemoteReader(Session session, String path, Pattern pattern) throws IOException {
+        this.session = session;
+        this.path = path;
+        this.pattern = pattern;
+        this.sequentialFrom = pattern == Pattern.RANDOM ? -1 : 0;
+        open();
+    }
+
+    private synchronized void open() throws IOException {
+        OpenFileReply reply =
+                session.call(Method.OPEN_FILE, new OpenFileRequest().setPath(path));
+        if (reply.getLength() < length) {
+            throw Failures.of(
+                    ErrorKind.UNAVAILABLE, "the file was replaced by a shorter one", path);
+        }
+        handle = reply.getHandle();
+        length = reply.getLength();
+    }
+
+    /** Bytes of the file when it was opened. */
+    long length() {
+        return length;
+    }
+
+    long position() {
+        return position;
+    }
+
+    void seek(long newPosition) {
+        position = newPosition;
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    /** Reads at least one byte, unless there is no room for any; -1: the end of the file. */
+    int read(ByteBuffer target) throws IOException {
+        if (!target.hasRemaining()) {
+            return 0;
+        }
+        int count = readAhead(target);
+        if (count == 0) {
+            int limit = target.limit();
+            target.limit(target.position() + Math.min(target.remaining(), FIRST_READ_BYTES));
+            try {
+                count = readOnce(position, target);
+            } finally {
+                target.limit(limit);
+            }
+        }
+        position += count;
+        sequentialFrom = position;
+        return count == 0 ? -1 : count;
+    }
+
+    /** Fills `target` from `offset` as far as the file goes; -1: nothing is there. */
+    int readAt(long offset, ByteBuffer target) throws IOException {
+        int filled = 0;
+        int count = 1;
+        while (target.hasRemaining() && count > 0) {
+            count = readOnce(offset + filled, target);
+            filled += count;
+        }
+        return filled == 0 && count == 0 ? -1 : filled;
+    }
+
+    /** Bytes that can be had without waiting. */
+    int readable() {
+        return ahead == null || sequentialFrom != position ? 0 : ahead.readable();
+    }
+
+    /** Bytes from the requests in flight; 0 where the read isn't sequential, or they ended. */
+    private int readAhead(ByteBuffer target) throws IOException {
+        int start = target.position();
+        int count = 0;
+        try {
+            if (!continues()) {
+                stopReadingAhead();
+                return 0;
+            }
+            if (ahead == null && position < length) {
+                ahead = newReadAhead(target.remaining());
+            }
+            count = ahead == null ? 0 : ahead.read(target);
+        } catch (IOException error) {
+            if (!(error instanceof ConnectionLostException || error instanceof StraitFailure)) {
+                throw error;
+            }
+            // A single request, with its retries, has another try or the error.
+            target.position(start);
+        } finally {
+            if (count == 0) {
+                stopReadingAhead();
+            }
+        }
+        return count;
+    }
+
+    private ReadAhead newReadAhead(int wanted) throws IOException {
+        int chunk = Math.min(BufferPool.CHUNK_BYTES, session.maxChunkBytes());
+        boolean whole = pattern == Pattern.WHOLE;
+        int first = whole ? chunk : Math.max(FIRST_READ_BYTES, Math.min(wanted, chunk));
+        int window = whole ? ReadAhead.WINDOW : 1;
+        Connection connection = session.borrow();
+        return new ReadAhead(connection, handle, position, length, first, window, chunk);
+    }
+
+    /** Whether the read continues the one before, maybe by leaving out what is on its way. */
+    private boolean continues() throws IOException {
+        if (sequentialFrom == position) {
+            return true;
+        }
+        if (ahead == null || position < sequentialFrom || position >= ahead.requestedUntil()) {
+            return false;
+        }
+        ByteBuffer skipped = ByteBuffer.allocate(SKIP_BYTES);
+        while (sequentialFrom < position) {
+            skipped.clear().limit((int) Math.min(SKIP_BYTES, position - sequentialFrom));
+            int count = ahead.read(skipped);
+            if (count == 0) {
+                return false;
+            }
+            sequentialFrom += count;
+        }
+        return true;
+    }
+
+    private int readOnce(long offset, ByteBuffer target) throws IOException {
+        try {
+            return requestRange(offset, target);
+        } catch (IOException error) {
+            boolean handleGone =
+                    Failures.isOf(error, ErrorKind.INVALID_ARGUMENT)
+                            || Failures.isOf(error, ErrorKind.NOT_FOUND)
+                            || Failures.isOf(error, ErrorKind.UNAUTHENTICATED);
+            if (!handleGone || offset < 0) {
+                throw Failures.at(path, error);
+            }
+        }
+        // As with a session that ended.
+        open();
+        return requestRange(offset, target);
+    }
+
+    private int requestRange(long offset, ByteBuffer target) throws IOException {
+        int start = target.position();
+        int asked = Math.min(target.remaining(), session.maxChunkBytes());
+        ReadRangeRequest request = new ReadRangeRequest();
+        request.setHandle(handle).setOffset(offset).setLength(asked);
+        return session.attempt(
+                Method.READ_RANGE,
+                null,
+                connection -> {
+                    target.position(start);
+                    connection.send(Method.READ_RANGE, request);
+                    int count = connection.beginRange();
+                    if (count > asked) {
+                        throw Failures.of(
+                                ErrorKind.INTERNAL,
+                                "the gateway sent more bytes than asked for",
+                                path);
+                    }
+                    while (connection.payloadLeft() > 0) {
+                        connection.readPayload(target);
+                    }
+                    return count;
+                });
+    }
+
+    private void stopReadingAhead() {
+        if (ahead != null) {
+            session.giveBack(ahead.connection);
+            ahead = null;
+        }
+    }
+
+    void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        stopReadingAhead();
+        if (session.isClosed()) {
+            return;
+        }
+        try {
+            CloseFileRequest request = new CloseFileRequest().setHandle(handle);
+            session.once(connection -> connection.call(Method.CLOSE_FILE, request));
+        } catch (IOException ignored) {
+            // The gateway forgets the handle with the session.
+        }
+    }
+}

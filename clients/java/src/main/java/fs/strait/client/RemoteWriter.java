@@ -1,0 +1,234 @@
+package fs.strait.client;
+
+import fs.strait.client.internal.AppendDataReply;
+import fs.strait.client.internal.AppendDataRequest;
+import fs.strait.client.internal.CloseFileRequest;
+import fs.strait.client.internal.FlushFileRequest;
+import fs.strait.client.internal.FlushMode;
+import fs.strait.client.internal.OpenWriterReply;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Deque;
+
+/**
+ * A remote file, open to write at its end; the streams and channels that callers see are made of
+ * it.
+ *
+ * <p>A write returns when its bytes are on their way. An error surfaces at a later one, and at flush
+ * or close at the latest. For one thread at a time.
+ */
+final class RemoteWriter {
+    // Appends in flight at once; see ReadAhead.WINDOW.
+    private static final int WINDOW = 8;
+
+    /** An append without a reply yet; its data is kept for a repetition. */
+    private record Append(AppendDataRequest request, ByteBuffer data) {}
+
+    private final Session session;
+    private final String path;
+    private final long handle;
+    private final int chunkBytes;
+    private final Deque<Append> inFlight = new ArrayDeque<>();
+    private ByteBuffer chunk; // being filled; null while there is nothing in it
+    private long sent; // the file's length with all that was sent
+    private Connection connection; // while appends are in flight
+    private IOException failure;
+    private boolean closed;
+
+    RemoteWriter(Session session, String path, OpenWriterReply opened) {
+        this.session = session;
+        this.path = path;
+        this.handle = opened.getHandle();
+        this.sent = opened.getPosition();
+        this.chunkBytes = Math.min(BufferPool.CHUNK_BYTES, session.maxChunkBytes());
+    }
+
+    /** The file's length with everything written. */
+    long position() {
+        return sent + (chunk == null ? 0 : chunk.position());
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    /** Most bytes of a buffer for {@link #send}. */
+    int chunkBytes() {
+        return chunkBytes;
+    }
+
+    // -- Writing
+
+    /** Takes all remaining bytes. */
+    void write(ByteBuffer source) throws IOException {
+        checkUsable();
+        while (source.hasRemaining()) {
+            if (chunk == null) {
+                chunk = session.buffers().take();
+            }
+            int count = Math.min(source.remaining(), chunkBytes - chunk.position());
+            chunk.put(chunk.position(), source, source.position(), count);
+            chunk.position(chunk.position() + count);
+            source.position(source.position() + count);
+            if (chunk.position() == chunkBytes) {
+                sendChunk();
+            }
+        }
+    }
+
+    private void sendChunk() throws IOException {
+        if (chunk != null) {
+            ByteBuffer full = chunk.flip();
+            chunk = null;
+            send(full);
+        }
+    }
+
+    /** Sends the remaining bytes of a buffer of the session's pool, which gets it back. */
+    void send(ByteBuffer data) throws IOException {
+        checkUsable();
+        AppendDataRequest request = new AppendDataRequest();
+        request.setRequest_id(Mutation.newRequestId());
+        request.setIs_retry(false).setHandle(handle).setExpected_offset(sent);
+        inFlight.addLast(new Append(request, data));
+        sent += data.remaining();
+        try {
+            if (connection == null) {
+                connection = session.borrow();
+            }
+            connection.sendAppend(request, data);
+        } catch (ConnectionLostException lost) {
+            repeatAll();
+        } catch (IOException error) {
+            throw failed(error);
+        }
+        collect(WINDOW - 1);
+    }
+
+    void flush() throws IOException {
+        flush(FlushMode.FLUSH);
+    }
+
+    void sync() throws IOException {
+        flush(FlushMode.SYNC);
+    }
+
+    private void flush(FlushMode mode) throws IOException {
+        checkUsable();
+        sendChunk();
+        collect(0);
+        try {
+            session.call(
+                    Method.FLUSH_FILE, new FlushFileRequest().setHandle(handle).setMode(mode));
+        } catch (IOException error) {
+            throw Failures.at(path, error);
+        }
+    }
+
+    /** Waits for what is in flight; then all that was written is on stable storage. */
+    void close() throws IOException {
+        boolean endedWithClient = session.isClosed() && chunk == null && inFlight.isEmpty();
+        if (closed || endedWithClient) {
+            closed = true;
+            return;
+        }
+        try {
+            checkUsable();
+            sendChunk();
+            collect(0);
+            session.mutate(Method.CLOSE_FILE, new CloseFileRequest().setHandle(handle));
+            closed = true;
+        } catch (IOException error) {
+            throw Failures.at(path, error);
+        } finally {
+            abandon();
+        }
+    }
+
+    /** Unless it is closed: lets the gateway forget the handle, whatever became of the writes. */
+    void abandon() {
+        giveBack();
+        if (closed) {
+            return;
+        }
+        closed = true;
+        try {
+            CloseFileRequest request = new CloseFileRequest().setHandle(handle);
+            session.once(connection -> connection.call(Method.CLOSE_FILE, request));
+        } catch (IOException ignored) {
+            // It does so with the session.
+        }
+    }
+
+    private void checkUsable() throws IOException {
+        if (closed) {
+            throw new IOException("the file is closed");
+        }
+        if (failure != null) {
+            throw Failures.again(failure);
+        }
+    }
+
+    // -- Requests in flight
+
+    /** Takes replies until at most `leave` appends are in flight. */
+    private void collect(int leave) throws IOException {
+        try {
+            while (inFlight.size() > leave && connection != null) {
+                done(connection.receive(Method.APPEND_DATA));
+            }
+        } catch (ConnectionLostException lost) {
+            repeatAll();
+        } catch (IOException error) {
+            throw failed(error);
+        }
+        if (inFlight.isEmpty()) {
+            giveBack();
+        }
+    }
+
+    /** Repeats what has no reply yet; the gateway recognises what it has done already. */
+    private void repeatAll() throws IOException {
+        giveBack();
+        try {
+            while (!inFlight.isEmpty()) {
+                Append append = inFlight.peekFirst();
+                Mutation repeated = Mutation.again(append.request);
+                done(session.attempt(Method.APPEND_DATA, repeated, again -> repeat(again, append)));
+            }
+        } catch (IOException error) {
+            throw failed(error);
+        }
+    }
+
+    private static AppendDataReply repeat(Connection connection, Append append)
+            throws IOException {
+        connection.sendAppend(append.request, append.data);
+        return connection.receive(Method.APPEND_DATA);
+    }
+
+    private void done(AppendDataReply reply) throws IOException {
+        Append append = inFlight.removeFirst();
+        if (reply.getPosition()
+                != append.request.getExpected_offset() + append.data.remaining()) {
+            throw Failures.of(
+                    ErrorKind.INTERNAL, "the gateway counts other bytes than were sent", path);
+        }
+        session.buffers().giveBack(append.data);
+    }
+
+    private IOException failed(IOException error) {
+        failure = Failures.at(path, error);
+        inFlight.clear();
+        giveBack();
+        return failure;
+    }
+
+    private void giveBack() {
+        if (connection != null) {
+            session.giveBack(connection);
+            connection = null;
+        }
+    }
+}

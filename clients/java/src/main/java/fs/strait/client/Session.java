@@ -1,0 +1,297 @@
+package fs.strait.client;
+
+import fs.strait.client.internal.CloseSessionRequest;
+import fs.strait.client.internal.OpenSessionReply;
+import fs.strait.client.internal.OpenSessionRequest;
+import fs.strait.client.internal.ProtocolVersion;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.ReentrantLock;
+import org.apache.thrift.TBase;
+
+/**
+ * A session with a gateway: login, a pool of connections, and retries.
+ *
+ * <p>For requests of any number of threads; each has a connection to itself while it needs one.
+ */
+final class Session {
+    /**
+     * Tries of one request before a broken connection becomes the caller's error. With the pauses
+     * below they span some three seconds: a gateway's restart.
+     */
+    static final int ATTEMPTS = 6;
+
+    private static final long FIRST_PAUSE_MS = 100;
+    // Idle connections kept: callers at once are few, and each costs the gateway one.
+    private static final int MAX_IDLE_CONNECTIONS = 8;
+    // Used where the gateway doesn't say what it takes.
+    private static final int DEFAULT_CHUNK_BYTES = 4 << 20;
+
+    private final String host;
+    private final int port;
+    private final ConnectOptions options;
+    private final Deque<Connection> idle = new ArrayDeque<>(); // guarded by itself
+    // Held while a connection is attached, so that one login serves all.
+    private final ReentrantLock attaching = new ReentrantLock();
+    private final BufferPool buffers = new BufferPool();
+
+    private volatile boolean closed;
+    private volatile String token;
+    private volatile String user = "";
+    private volatile StoreInfo store = Convert.store(null);
+    private volatile int maxChunkBytes = DEFAULT_CHUNK_BYTES;
+    private volatile int login; // counts logins: connections of an older one aren't pooled
+
+    Session(String host, int port, ConnectOptions options) throws IOException {
+        this.host = host;
+        this.port = port;
+        this.options = options;
+        this.token = options.token;
+        // At once and without retries: who mistypes an address wants to know now.
+        try {
+            giveBack(connect());
+        } catch (ConnectionLostException lost) {
+            throw unavailable(lost);
+        }
+    }
+
+    String user() {
+        return user;
+    }
+
+    String token() {
+        return token;
+    }
+
+    StoreInfo store() {
+        return store;
+    }
+
+    int maxChunkBytes() {
+        return maxChunkBytes;
+    }
+
+    BufferPool buffers() {
+        return buffers;
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    // -- Requests
+
+    /** What is done with a connection for one request. */
+    interface Exchange<T> {
+        T run(Connection connection) throws IOException;
+    }
+
+    /** One request and its reply, over a fresh connection if the old one broke. */
+    <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
+        return attempt(method, null, connection -> connection.call(method, request));
+    }
+
+    /** The same for a request that changes something. */
+    <R extends TBase<R, ?>> R mutate(Method<R> method, TBase<?, ?> request) throws IOException {
+        Mutation mutation = Mutation.of(request);
+        return attempt(method, mutation, connection -> connection.call(method, request));
+    }
+
+    /**
+     * An exchange, tried again while the connection breaks. Every request may be repeated: it
+     * either changes nothing, or carries the id by which the gateway recognises the repetition.
+     *
+     * @param mutation null for a request that changes nothing
+     */
+    <T> T attempt(Method<?> method, Mutation mutation, Exchange<T> exchange) throws IOException {
+        boolean sent = false;
+        boolean renewed = false;
+        ConnectionLostException last = null;
+        for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+            pauseBefore(attempt);
+            try {
+                return once(exchange);
+            } catch (ConnectionLostException lost) {
+                last = lost;
+                sent |= lost.sent;
+                dropIdle();
+                if (mutation != null) {
+                    mutation.retry(sent);
+                }
+            } catch (StraitException error) {
+                if (error.kind() == ErrorKind.TIMED_OUT && mutation != null) {
+                    throw Failures.of(error.kind(), error.getMessage(), mutation.path(), false);
+                }
+                // The session idled out, or its gateway was replaced.
+                if (error.kind() != ErrorKind.UNAUTHENTICATED || renewed) {
+                    throw error;
+                }
+                renewed = true;
+                dropIdle();
+            }
+        }
+        if (sent && mutation != null) {
+            String message =
+                    "%s: the connection broke (%s), and no gateway came back to say whether it was done";
+            throw Failures.of(
+                    ErrorKind.OUTCOME_UNKNOWN,
+                    message.formatted(method.name(), last.getMessage()),
+                    mutation.path());
+        }
+        throw unavailable(last);
+    }
+
+    /** An exchange without another try. */
+    <T> T once(Exchange<T> exchange) throws IOException {
+        Connection connection = borrow();
+        try {
+            return exchange.run(connection);
+        } finally {
+            giveBack(connection);
+        }
+    }
+
+    private static void pauseBefore(int attempt) throws InterruptedIOException {
+        if (attempt == 0) {
+            return;
+        }
+        // Half of it random: the clients of one gateway don't return at once.
+        double share = ThreadLocalRandom.current().nextDouble(0.5, 1);
+        try {
+            Thread.sleep((long) ((FIRST_PAUSE_MS << (attempt - 1)) * share));
+        } catch (InterruptedException interrupt) {
+            Thread.currentThread().interrupt();
+            throw new InterruptedIOException("interrupted while waiting for the gateway");
+        }
+    }
+
+    // -- Connections
+
+    /** A connection for the caller alone, until it gives it back. */
+    Connection borrow() throws IOException {
+        for (; ; ) {
+            Connection connection;
+            synchronized (idle) {
+                if (closed) {
+                    throw new IOException("the client is closed");
+                }
+                connection = idle.pollLast();
+            }
+            if (connection == null) {
+                return connect();
+            }
+            if (!connection.endedWhileIdle()) {
+                return connection;
+            }
+            connection.close();
+        }
+    }
+
+    void giveBack(Connection connection) {
+        synchronized (idle) {
+            boolean usable = connection.isIdle() && connection.login == login && !closed;
+            if (usable && idle.size() < MAX_IDLE_CONNECTIONS) {
+                idle.addLast(connection);
+                return;
+            }
+        }
+        connection.close();
+    }
+
+    private Connection connect() throws IOException {
+        Connection connection = new Connection(host, port, options.timeout, options.wire);
+        attaching.lock();
+        try {
+            attach(connection);
+            connection.login = login;
+            return connection;
+        } catch (ConnectionLostException lost) {
+            // The caller's own request wasn't sent yet.
+            throw new ConnectionLostException(lost, false);
+        } catch (IOException error) {
+            connection.close();
+            throw error;
+        } finally {
+            attaching.unlock();
+        }
+    }
+
+    private void attach(Connection connection) throws IOException {
+        if (token != null) {
+            try {
+                open(connection, new OpenSessionRequest().setToken(token));
+                return;
+            } catch (StraitException error) {
+                // Expired. With a password, or where none is needed, log in anew.
+                boolean expired = error.kind() == ErrorKind.UNAUTHENTICATED;
+                if (!expired || options.token != null) {
+                    throw error;
+                }
+            }
+        }
+        if (options.password != null && !connection.peer().isLoopbackAddress()) {
+            throw Failures.of(
+                    ErrorKind.UNAUTHENTICATED,
+                    "a password isn't sent in the clear to another machine; use a token",
+                    null);
+        }
+        OpenSessionRequest request = new OpenSessionRequest();
+        request.setStore(options.store).setUser(options.user).setPassword(options.password);
+        open(connection, request);
+        login++;
+    }
+
+    private void open(Connection connection, OpenSessionRequest request) throws IOException {
+        request.setVersion(ProtocolVersion.V1);
+        OpenSessionReply reply = connection.call(Method.OPEN_SESSION, request);
+        token = reply.getToken();
+        user = Convert.text(reply.getUser());
+        if (reply.isSetStore()) {
+            store = Convert.store(reply.getStore());
+        }
+        if (reply.isSetLimits() && reply.getLimits().getMax_chunk_bytes() > 0) {
+            maxChunkBytes = reply.getLimits().getMax_chunk_bytes();
+        }
+    }
+
+    private void dropIdle() {
+        List<Connection> dropped;
+        synchronized (idle) {
+            dropped = new ArrayList<>(idle);
+            idle.clear();
+        }
+        dropped.forEach(Connection::close);
+    }
+
+    private IOException unavailable(ConnectionLostException lost) {
+        String message =
+                "no gateway at %s:%d (%s); is it running, and is the address right?"
+                        .formatted(host, port, lost.getMessage());
+        IOException error = Failures.of(ErrorKind.UNAVAILABLE, message, null);
+        error.initCause(lost);
+        return error;
+    }
+
+    /** Ends the session, unless it is one that the caller had before. */
+    void close() {
+        if (closed) {
+            return;
+        }
+        if (options.token == null) {
+            try {
+                once(connection -> connection.call(Method.CLOSE_SESSION, new CloseSessionRequest()));
+            } catch (IOException ignored) {
+                // It idles out.
+            }
+        }
+        synchronized (idle) {
+            closed = true;
+        }
+        dropIdle();
+    }
+}

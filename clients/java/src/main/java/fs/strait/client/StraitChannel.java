@@ -1,0 +1,174 @@
+package fs.strait.client;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
+import java.nio.channels.NonReadableChannelException;
+import java.nio.channels.NonWritableChannelException;
+import java.nio.channels.SeekableByteChannel;
+
+/**
+ * A remote file, open either to read or to write at its end; stores do nothing else.
+ *
+ * <p>Threads may share one: operations follow each other, and {@link #read(ByteBuffer, long)} also
+ * runs beside them. Direct buffers of 16 KiB and more are read and written without another copy.
+ */
+public final class StraitChannel implements SeekableByteChannel {
+    // One of them is null.
+    private final RemoteReader reader;
+    private final RemoteWriter writer;
+
+    StraitChannel(RemoteReader reader) {
+        this.reader = reader;
+        this.writer = null;
+    }
+
+    StraitChannel(RemoteWriter writer) {
+        this.reader = null;
+        this.writer = writer;
+    }
+
+    @Override
+    public synchronized int read(ByteBuffer target) throws IOException {
+        checkReadable();
+        checkRoom(target);
+        return reader.read(target);
+    }
+
+    /**
+     * Reads from a given offset on, whatever the channel's position, which stays.
+     *
+     * @param target filled as far as the file goes
+     * @param offset of the first byte
+     * @return bytes read; -1 if the file ends there, or before
+     * @throws IOException if the gateway can't read there
+     */
+    public int read(ByteBuffer target, long offset) throws IOException {
+        checkReadable();
+        checkRoom(target);
+        if (offset < 0) {
+            throw new IllegalArgumentException("a negative offset: " + offset);
+        }
+        return target.hasRemaining() ? reader.readAt(offset, target) : 0;
+    }
+
+    @Override
+    public synchronized int write(ByteBuffer source) throws IOException {
+        checkWritable();
+        int count = source.remaining();
+        writer.write(source);
+        return count;
+    }
+
+    /**
+     * Makes what was written visible to whoever opens the file from now on, and puts it in the
+     * memory of each replica.
+     *
+     * @throws IOException if that can't be done
+     */
+    public synchronized void flush() throws IOException {
+        checkWritable();
+        writer.flush();
+    }
+
+    /**
+     * Puts what was written on stable storage.
+     *
+     * @throws IOException if it isn't there
+     */
+    public synchronized void sync() throws IOException {
+        checkWritable();
+        writer.sync();
+    }
+
+    @Override
+    public synchronized long position() throws IOException {
+        checkOpen();
+        return reader != null ? reader.position() : writer.position();
+    }
+
+    /**
+     * Goes elsewhere to read.
+     *
+     * @throws UnsupportedOperationException of a channel open to write, other than for its end
+     */
+    @Override
+    public synchronized StraitChannel position(long newPosition) throws IOException {
+        checkOpen();
+        if (newPosition < 0) {
+            throw new IllegalArgumentException("a negative position: " + newPosition);
+        }
+        if (reader != null) {
+            reader.seek(newPosition);
+        } else if (newPosition != writer.position()) {
+            throw new UnsupportedOperationException("stores only append");
+        }
+        return this;
+    }
+
+    /** The file's length: when it was opened to read, or with everything written. */
+    @Override
+    public synchronized long size() throws IOException {
+        checkOpen();
+        return reader != null ? reader.length() : writer.position();
+    }
+
+    /**
+     * Does nothing where the file isn't longer.
+     *
+     * @throws UnsupportedOperationException where it is: {@link StraitClient#truncate} cuts a
+     *     closed file
+     */
+    @Override
+    public synchronized StraitChannel truncate(long size) throws IOException {
+        checkWritable();
+        if (size < 0) {
+            throw new IllegalArgumentException("a negative size: " + size);
+        }
+        if (size < writer.position()) {
+            throw new UnsupportedOperationException("stores only append");
+        }
+        return this;
+    }
+
+    @Override
+    public boolean isOpen() {
+        return reader != null ? !reader.isClosed() : !writer.isClosed();
+    }
+
+    /** What was written is on stable storage then. */
+    @Override
+    public synchronized void close() throws IOException {
+        if (reader != null) {
+            reader.close();
+        } else {
+            writer.close();
+        }
+    }
+
+    private void checkOpen() throws IOException {
+        if (!isOpen()) {
+            throw new ClosedChannelException();
+        }
+    }
+
+    private void checkReadable() throws IOException {
+        checkOpen();
+        if (reader == null) {
+            throw new NonReadableChannelException();
+        }
+    }
+
+    private void checkWritable() throws IOException {
+        checkOpen();
+        if (writer == null) {
+            throw new NonWritableChannelException();
+        }
+    }
+
+    private static void checkRoom(ByteBuffer target) {
+        if (target.isReadOnly()) {
+            throw new IllegalArgumentException("a read-only buffer");
+        }
+    }
+}

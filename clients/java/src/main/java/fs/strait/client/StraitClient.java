@@ -1,0 +1,433 @@
+package fs.strait.client;
+
+import fs.strait.client.internal.GetBlockLocationsRequest;
+import fs.strait.client.internal.GetChecksumReply;
+import fs.strait.client.internal.GetChecksumRequest;
+import fs.strait.client.internal.GetFileInfoRequest;
+import fs.strait.client.internal.GetStoreStatusReply;
+import fs.strait.client.internal.GetStoreStatusRequest;
+import fs.strait.client.internal.MakeDirectoriesRequest;
+import fs.strait.client.internal.RemovePathRequest;
+import fs.strait.client.internal.RenamePathRequest;
+import fs.strait.client.internal.ServerInfoReply;
+import fs.strait.client.internal.ServerInfoRequest;
+import fs.strait.client.internal.SetAttributesRequest;
+import fs.strait.client.internal.TruncateFileRequest;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.NotDirectoryException;
+import java.nio.file.OpenOption;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Stream;
+
+/**
+ * The files of one store behind a gateway, as one user. For any number of threads at once.
+ *
+ * <p>Paths are absolute within the store, with {@code /} between names. Every failure is an {@link
+ * IOException} that is also a {@link StraitFailure}. A broken connection is taken up again for some
+ * three seconds, and changes are recognised by the gateway so that they are made once.
+ */
+public final class StraitClient implements AutoCloseable {
+    private final Session session;
+
+    private StraitClient(Session session) {
+        this.session = session;
+    }
+
+    // -- The session
+
+    /**
+     * Opens a session, without a login, on the gateway's default store.
+     *
+     * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default
+     * @return the client; close it
+     * @throws IOException if there is no gateway, or it wants a login
+     */
+    public static StraitClient connect(String address) throws IOException {
+        return connect(address, ConnectOptions.defaults());
+    }
+
+    /**
+     * Opens a session.
+     *
+     * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default
+     * @param options store, login and more
+     * @return the client; close it
+     * @throws IOException if there is no gateway, or it refuses the login
+     */
+    public static StraitClient connect(String address, ConnectOptions options) throws IOException {
+        Address parsed = Address.parse(address);
+        return new StraitClient(new Session(parsed.host(), parsed.port(), options));
+    }
+
+    /**
+     * As whom the gateway acts.
+     *
+     * @return the user's name
+     */
+    public String user() {
+        return session.user();
+    }
+
+    /**
+     * Stands for the login until it expires; keep it secret.
+     *
+     * @return for {@link ConnectOptions#token}
+     */
+    public String token() {
+        return session.token();
+    }
+
+    /**
+     * The store of this session.
+     *
+     * @return its names and what it can do
+     */
+    public StoreInfo store() {
+        return session.store();
+    }
+
+    /**
+     * The gateway's version, and the stores it serves.
+     *
+     * @return what it says of itself
+     * @throws IOException if it can't be asked
+     */
+    public ServerInfo serverInfo() throws IOException {
+        ServerInfoReply reply = session.call(Method.SERVER_INFO, new ServerInfoRequest());
+        int version = reply.isSetVersion() ? reply.getVersion().getValue() : 0;
+        List<StoreInfo> stores =
+                Convert.list(reply.getStores()).stream().map(Convert::store).toList();
+        return new ServerInfo(Convert.text(reply.getServer()), version, stores);
+    }
+
+    /**
+     * Capacity and use of the whole store.
+     *
+     * @return bytes
+     * @throws IOException if the store can't tell
+     */
+    public StoreStatus status() throws IOException {
+        GetStoreStatusReply reply =
+                session.call(Method.GET_STORE_STATUS, new GetStoreStatusRequest());
+        return new StoreStatus(reply.getCapacity(), reply.getUsed(), reply.getRemaining());
+    }
+
+    /** Ends the session; close its files first. */
+    @Override
+    public void close() {
+        session.close();
+    }
+
+    // -- Looking
+
+    /**
+     * Tells what lies at a path.
+     *
+     * @param path of a file or directory
+     * @return its attributes
+     * @throws IOException {@link NoSuchFileException} if nothing does
+     */
+    public FileInfo stat(String path) throws IOException {
+        GetFileInfoRequest request = new GetFileInfoRequest().setPath(Address.checked(path));
+        return Convert.file(session.call(Method.GET_FILE_INFO, request).getInfo());
+    }
+
+    /**
+     * Tells whether anything lies at a path.
+     *
+     * @param path to look at
+     * @return true if so
+     * @throws IOException if that can't be said
+     */
+    public boolean exists(String path) throws IOException {
+        try {
+            stat(path);
+            return true;
+        } catch (NoSuchFileException | NotDirectoryException nothing) {
+            return false;
+        }
+    }
+
+    /**
+     * Lists a directory, in the store's own order; fetched page by page while the stream is used.
+     *
+     * @param path of a directory
+     * @return its entries; a failure on the way is an {@link java.io.UncheckedIOException}
+     * @throws IOException {@link NotDirectoryException} for a file
+     */
+    public Stream<FileInfo> list(String path) throws IOException {
+        return list(path, 0);
+    }
+
+    /**
+     * Lists a directory by pages of a given size.
+     *
+     * @param path of a directory
+     * @param pageEntries entries of a page; 0: the gateway decides
+     * @return its entries; a failure on the way is an {@link java.io.UncheckedIOException}
+     * @throws IOException {@link NotDirectoryException} for a file
+     */
+    public Stream<FileInfo> list(String path, int pageEntries) throws IOException {
+        return new Listing(session, Address.checked(path), pageEntries).stream();
+    }
+
+    /**
+     * Tells where a file lies.
+     *
+     * @param path of a file
+     * @return all its blocks
+     * @throws IOException if the store can't tell
+     */
+    public List<BlockLocation> locate(String path) throws IOException {
+        return locate(new GetBlockLocationsRequest().setPath(Address.checked(path)));
+    }
+
+    /**
+     * Tells where a range of a file lies.
+     *
+     * @param path of a file
+     * @param offset of the first byte
+     * @param length bytes
+     * @return the blocks that hold any of it
+     * @throws IOException if the store can't tell
+     */
+    public List<BlockLocation> locate(String path, long offset, long length) throws IOException {
+        GetBlockLocationsRequest request = new GetBlockLocationsRequest();
+        request.setPath(Address.checked(path)).setOffset(offset).setLength(length);
+        return locate(request);
+    }
+
+    private List<BlockLocation> locate(GetBlockLocationsRequest request) throws IOException {
+        var blocks = session.call(Method.GET_BLOCK_LOCATIONS, request).getBlocks();
+        return Convert.list(blocks).stream().map(Convert::block).toList();
+    }
+
+    /**
+     * Tells the store's own checksum of a file.
+     *
+     * @param path of a file
+     * @return comparable with others of its algorithm
+     * @throws IOException if the store has none
+     */
+    public Checksum checksum(String path) throws IOException {
+        GetChecksumRequest request = new GetChecksumRequest().setPath(Address.checked(path));
+        GetChecksumReply reply = session.call(Method.GET_CHECKSUM, request);
+        byte[] value = reply.isSetValue() ? reply.getValue() : new byte[0];
+        return new Checksum(Convert.text(reply.getAlgorithm()), value);
+    }
+
+    // -- Files
+
+    /**
+     * Opens a file to read from its begin. Several requests are in flight at once, so there is no
+     * need for a {@link java.io.BufferedInputStream}, other than to read byte by byte.
+     *
+     * @param path of a file
+     * @return for one thread at a time; without mark
+     * @throws IOException {@link NoSuchFileException} if there is none
+     */
+    public InputStream newInputStream(String path) throws IOException {
+        String file = Address.checked(path);
+        return new RemoteInputStream(
+                new RemoteReader(session, file, RemoteReader.Pattern.SEQUENTIAL));
+    }
+
+    /**
+     * Opens a file to write. Missing parents are made.
+     *
+     * @param path of a file
+     * @param options none: makes or replaces it; {@link java.nio.file.StandardOpenOption}s:
+     *     CREATE_NEW makes a new one, APPEND goes on at its end; {@link CreateOption}s
+     * @return for one thread at a time
+     * @throws IOException {@link java.nio.file.FileAlreadyExistsException} for CREATE_NEW, if so
+     * @throws UnsupportedOperationException for what no store does, such as to overwrite in place
+     */
+    public StraitOutputStream newOutputStream(String path, OpenOption... options)
+            throws IOException {
+        String file = Address.checked(path);
+        return new StraitOutputStream(new Opening(options).openWriter(session, file));
+    }
+
+    /**
+     * Opens a file to read here and there, or to write at its end.
+     *
+     * @param path of a file
+     * @param options none or READ: to read; else as for {@link #newOutputStream}
+     * @return the channel
+     * @throws IOException as for the streams
+     * @throws UnsupportedOperationException for what no store does
+     */
+    public StraitChannel newByteChannel(String path, OpenOption... options) throws IOException {
+        String file = Address.checked(path);
+        Opening opening = new Opening(options);
+        return opening.reads()
+                ? new StraitChannel(new RemoteReader(session, file, RemoteReader.Pattern.RANDOM))
+                : new StraitChannel(opening.openWriter(session, file));
+    }
+
+    // -- Changing names
+
+    /**
+     * Makes a directory and its missing parents; one that is there already will do.
+     *
+     * @param path of the directory
+     * @throws IOException if that can't be done
+     */
+    public void mkdirs(String path) throws IOException {
+        mkdirs(new MakeDirectoriesRequest().setPath(Address.checked(path)));
+    }
+
+    /**
+     * Makes a directory and its missing parents.
+     *
+     * @param path of the directory
+     * @param permission permission bits, 07777 at most
+     * @throws IOException if that can't be done
+     */
+    public void mkdirs(String path, int permission) throws IOException {
+        MakeDirectoriesRequest request = new MakeDirectoriesRequest();
+        mkdirs(request.setPath(Address.checked(path)).setPermission(permission));
+    }
+
+    private void mkdirs(MakeDirectoriesRequest request) throws IOException {
+        session.mutate(Method.MAKE_DIRECTORIES, request);
+    }
+
+    /**
+     * Renames a file or directory.
+     *
+     * @param source its name
+     * @param target the new name itself, which must be free
+     * @throws IOException {@link java.nio.file.FileAlreadyExistsException} if it isn't
+     */
+    public void rename(String source, String target) throws IOException {
+        rename(source, target, false);
+    }
+
+    /**
+     * Renames a file; one at the target gives way.
+     *
+     * @param source its name
+     * @param target the new name itself
+     * @throws IOException if that can't be done
+     */
+    public void replace(String source, String target) throws IOException {
+        rename(source, target, true);
+    }
+
+    private void rename(String source, String target, boolean replace) throws IOException {
+        RenamePathRequest request = new RenamePathRequest().setSource(Address.checked(source));
+        request.setTarget(Address.checked(target)).setReplace(replace);
+        session.mutate(Method.RENAME_PATH, request);
+    }
+
+    /**
+     * Removes a file, or a directory without entries.
+     *
+     * @param path of it
+     * @throws IOException {@link java.nio.file.DirectoryNotEmptyException} if it has some
+     */
+    public void remove(String path) throws IOException {
+        remove(path, false);
+    }
+
+    /**
+     * Removes a file, or a directory with all that lies beneath it.
+     *
+     * @param path of it
+     * @throws IOException {@link NoSuchFileException} if it isn't there
+     */
+    public void removeAll(String path) throws IOException {
+        remove(path, true);
+    }
+
+    private void remove(String path, boolean recursive) throws IOException {
+        RemovePathRequest request = new RemovePathRequest();
+        request.setPath(Address.checked(path)).setRecursive(recursive);
+        session.mutate(Method.REMOVE_PATH, request);
+    }
+
+    // -- Changing attributes
+
+    /**
+     * Sets attributes of a file or directory.
+     *
+     * @param path of it
+     * @param attributes those to set
+     * @throws IOException if the store can't, or the user may not
+     */
+    public void setAttributes(String path, Attributes attributes) throws IOException {
+        SetAttributesRequest request = new SetAttributesRequest().setPath(Address.checked(path));
+        Convert.fill(request, attributes);
+        session.mutate(Method.SET_ATTRIBUTES, request);
+    }
+
+    /**
+     * Cuts a closed file.
+     *
+     * @param path of the file
+     * @param length bytes that are left
+     * @throws IOException if the store can't
+     */
+    public void truncate(String path, long length) throws IOException {
+        TruncateFileRequest request = new TruncateFileRequest();
+        request.setPath(Address.checked(path)).setLength(length);
+        session.mutate(Method.TRUNCATE_FILE, request);
+    }
+
+    // -- Whole files
+
+    /**
+     * Copies a remote file to a local one, which appears only when all is there.
+     *
+     * @param source remote path
+     * @param target local path; what is there is replaced
+     * @return bytes
+     * @throws IOException of either side
+     */
+    public long get(String source, Path target) throws IOException {
+        return get(source, target, Progress.NONE);
+    }
+
+    /**
+     * Copies a remote file to a local one and tells how far it is.
+     *
+     * @param source remote path
+     * @param target local path; what is there is replaced
+     * @param progress told after each piece
+     * @return bytes
+     * @throws IOException of either side
+     */
+    public long get(String source, Path target, Progress progress) throws IOException {
+        return new Transfer(this, session, progress).get(Address.checked(source), target);
+    }
+
+    /**
+     * Copies a local file to a remote one, which appears, or is replaced, only when all is there
+     * and on stable storage; a failed put leaves nothing.
+     *
+     * @param source local path
+     * @param target remote path
+     * @return bytes
+     * @throws IOException of either side
+     */
+    public long put(Path source, String target) throws IOException {
+        return put(source, target, Progress.NONE);
+    }
+
+    /**
+     * Copies a local file to a remote one and tells how far it is.
+     *
+     * @param source local path
+     * @param target remote path
+     * @param progress told after each piece
+     * @return bytes
+     * @throws IOException of either side
+     */
+    public long put(Path source, String target, Progress progress) throws IOException {
+        return new Transfer(this, session, progress).put(source, Address.checked(target));
+    }
+}

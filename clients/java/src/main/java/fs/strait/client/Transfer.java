@@ -1,0 +1,169 @@
+package fs.strait.client;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ReadableByteChannel;
+import java.nio.channels.WritableByteChannel;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.util.UUID;
+
+/** Whole files: one side read while the other is written. */
+final class Transfer {
+    private final StraitClient client;
+    private final Session session;
+    private final Progress progress;
+
+    Transfer(StraitClient client, Session session, Progress progress) {
+        this.client = client;
+        this.session = session;
+        this.progress = progress;
+    }
+
+    /** See {@link StraitClient#get(String, Path, Progress)}. */
+    long get(String source, Path target) throws IOException {
+        if (Files.exists(target) && !Files.isRegularFile(target)) {
+            // A device or a pipe takes the bytes, but nothing takes its place.
+            try (WritableByteChannel out =
+                    Files.newByteChannel(target, StandardOpenOption.WRITE)) {
+                return get(source, out);
+            }
+        }
+        Path temporary = target.resolveSibling(temporaryName("get"));
+        try {
+            long copied;
+            try (WritableByteChannel out =
+                    Files.newByteChannel(
+                            temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+                copied = get(source, out);
+            }
+            Files.move(
+                    temporary,
+                    target,
+                    StandardCopyOption.ATOMIC_MOVE,
+                    StandardCopyOption.REPLACE_EXISTING);
+            return copied;
+        } finally {
+            Files.deleteIfExists(temporary);
+        }
+    }
+
+    private long get(String source, WritableByteChannel target) throws IOException {
+        RemoteReader reader = new RemoteReader(session, source, RemoteReader.Pattern.WHOLE);
+        try {
+            return new Pump(session.buffers())
+                    .run(
+                            buffer -> fill(reader, buffer),
+                            buffer -> drain(buffer, target),
+                            BufferPool.CHUNK_BYTES,
+                            reader.length(),
+                            progress);
+        } finally {
+            reader.close();
+        }
+    }
+
+    private static void fill(RemoteReader reader, ByteBuffer buffer) throws IOException {
+        while (buffer.hasRemaining() && reader.read(buffer) > 0) {
+            // On to the next piece of it.
+        }
+    }
+
+    private void drain(ByteBuffer buffer, WritableByteChannel target) throws IOException {
+        while (buffer.hasRemaining()) {
+            target.write(buffer);
+        }
+        session.buffers().giveBack(buffer);
+    }
+
+    /** See {@link StraitClient#put(Path, String, Progress)}. */
+    long put(Path source, String target) throws IOException {
+        try (ReadableByteChannel in = Files.newByteChannel(source)) {
+            return put(in, Files.size(source), target);
+        }
+    }
+
+    private long put(ReadableByteChannel source, long total, String target)
+            throws IOException {
+        checkTarget(target);
+        // Not made of the target's name, which may be as long as a name can be.
+        String directory = target.substring(0, target.lastIndexOf('/') + 1);
+        String temporary = directory + temporaryName("put");
+        boolean done = false;
+        try {
+            long copied = write(source, total, temporary);
+            appear(temporary, target);
+            done = true;
+            return copied;
+        } finally {
+            if (!done) {
+                removeQuietly(temporary);
+            }
+        }
+    }
+
+    private void checkTarget(String target) throws IOException {
+        FileInfo there;
+        try {
+            there = client.stat(target);
+        } catch (NoSuchFileException free) {
+            return;
+        }
+        if (there.isDirectory()) {
+            throw Failures.of(ErrorKind.IS_A_DIRECTORY, "a file was to be put here", target);
+        }
+    }
+
+    private long write(ReadableByteChannel source, long total, String path) throws IOException {
+        RemoteWriter writer =
+                new Opening(StandardOpenOption.CREATE_NEW).openWriter(session, path);
+        try {
+            long copied =
+                    new Pump(session.buffers())
+                            .run(
+                                    buffer -> fill(source, buffer),
+                                    writer::send,
+                                    writer.chunkBytes(),
+                                    total,
+                                    progress);
+            writer.close();
+            return copied;
+        } finally {
+            writer.abandon();
+        }
+    }
+
+    private static void fill(ReadableByteChannel source, ByteBuffer buffer) throws IOException {
+        while (buffer.hasRemaining() && source.read(buffer) >= 0) {
+            // On to the next piece of it.
+        }
+    }
+
+    private void appear(String temporary, String target) throws IOException {
+        if (client.store().capabilities().contains("rename_replace")) {
+            client.replace(temporary, target);
+        } else {
+            try {
+                client.remove(target);
+            } catch (NoSuchFileException free) {
+                // All the better.
+            }
+            client.rename(temporary, target);
+        }
+    }
+
+    private void removeQuietly(String path) {
+        try {
+            client.remove(path);
+        } catch (IOException ignored) {
+            // The failure that led here says more.
+        }
+    }
+
+    private static String temporaryName(String operation) {
+        return ".strait-" + operation + "-" + UUID.randomUUID();
+    }
+}

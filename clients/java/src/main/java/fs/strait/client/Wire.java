@@ -1,0 +1,21 @@
+package fs.strait.client;
+
+/** How messages are spelled on the connection; the gateway notices by itself. */
+public enum Wire {
+    /** Thrift's binary protocol, each message led by its length: the default. */
+    FRAMED_BINARY(true, false),
+    /** Thrift's binary protocol. */
+    BINARY(false, false),
+    /** Thrift's compact protocol, each message led by its length. */
+    FRAMED_COMPACT(true, true),
+    /** Thrift's compact protocol. */
+    COMPACT(false, true);
+
+    final boolean framed;
+    final boolean compact;
+
+    Wire(boolean framed, boolean compact) {
+        this.framed = framed;
+        this.compact = compact;
+    }
+}

@@ -1,0 +1,150 @@
+package fs.strait.client;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Comparator;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/**
+ * Gateways of our own, {@code strait serve}, for tests.
+ *
+ * <pre>
+ * STRAIT_BIN         the command; default target/debug/strait, then release
+ * STRAIT_TEST_HDFS   hdfs://host:port, for a gateway over it too
+ * </pre>
+ */
+final class Gateways {
+    static final Path REPOSITORY = Path.of("../..").toAbsolutePath().normalize();
+
+    private static final Duration START_DEADLINE = Duration.ofSeconds(60);
+    private static final Duration STOP_DEADLINE = Duration.ofSeconds(40);
+
+    private Gateways() {}
+
+    /** A gateway that runs until it is closed, and a directory on its store to test in. */
+    record Gateway(int port, String root, Process process, Path log, Path scratch)
+            implements AutoCloseable {
+        String address() {
+            return "strait://127.0.0.1:" + port + "/";
+        }
+
+        @Override
+        public void close() throws IOException {
+            try (StraitClient client = StraitClient.connect(address())) {
+                if (client.exists(root)) {
+                    client.removeAll(root);
+                }
+            } finally {
+                stop(process);
+                Files.delete(log);
+                if (scratch != null) {
+                    removeAll(scratch);
+                }
+            }
+        }
+    }
+
+    /** What there is to test against: `file` always, `hdfs` where there is one. */
+    static List<String> stores() {
+        return System.getenv("STRAIT_TEST_HDFS") == null
+                ? List.of("file")
+                : List.of("file", "hdfs");
+    }
+
+    /** A gateway over the store of that kind. */
+    static Gateway start(String store) throws IOException, InterruptedException {
+        String root = "/strait-java-" + UUID.randomUUID();
+        if (store.equals("hdfs")) {
+            return start(System.getenv("STRAIT_TEST_HDFS"), root, null);
+        }
+        Path scratch = Files.createTempDirectory("strait-java-");
+        return start(scratch.toUri().toString(), root, scratch);
+    }
+
+    private static Gateway start(String uri, String root, Path scratch)
+            throws IOException, InterruptedException {
+        int port = freePort();
+        String command = command().toString();
+        Path log = Files.createTempFile("strait-java-", ".log");
+        Process process =
+                new ProcessBuilder(
+                                command, "serve", "--store", uri, "--listen", "127.0.0.1:" + port)
+                        .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+                        .redirectError(log.toFile())
+                        .start();
+        Gateway gateway = new Gateway(port, root, process, log, scratch);
+        try {
+            awaitReady(gateway);
+            return gateway;
+        } catch (IOException | InterruptedException | RuntimeException error) {
+            stop(process);
+            throw error;
+        }
+    }
+
+    private static void awaitReady(Gateway gateway) throws IOException, InterruptedException {
+        long deadline = System.nanoTime() + START_DEADLINE.toNanos();
+        for (; ; ) {
+            if (!gateway.process.isAlive()) {
+                throw new IllegalStateException("no gateway: " + Files.readString(gateway.log));
+            }
+            try (StraitClient client = StraitClient.connect(gateway.address())) {
+                client.exists("/");
+                return;
+            } catch (IOException error) {
+                if (System.nanoTime() > deadline) {
+                    throw error;
+                }
+                Thread.sleep(20);
+            }
+        }
+    }
+
+    private static void stop(Process process) {
+        process.destroy();
+        process.onExit()
+                .completeOnTimeout(process, STOP_DEADLINE.toSeconds(), TimeUnit.SECONDS)
+                .join();
+        if (process.isAlive()) {
+            process.destroyForcibly().onExit().join();
+        }
+    }
+
+    private static Path command() {
+        String named = System.getenv("STRAIT_BIN");
+        if (named != null) {
+            return Path.of(named);
+        }
+        String target = System.getenv("CARGO_TARGET_DIR");
+        Path directory = target == null ? REPOSITORY.resolve("target") : Path.of(target);
+        return Stream.of("debug", "release")
+                .map(profile -> directory.resolve(profile).resolve("strait"))
+                .filter(Files::isExecutable)
+                .findFirst()
+                .orElseThrow(
+                        () ->
+                                new IllegalStateException(
+                                        "no gateway: cargo build -p strait, or set STRAIT_BIN"));
+    }
+
+    static int freePort() throws IOException {
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return free.getLocalPort();
+        }
+    }
+
+    static void removeAll(Path directory) throws IOException {
+        try (Stream<Path> entries = Files.walk(directory)) {
+            for (Path entry : entries.sorted(Comparator.reverseOrder()).toList()) {
+                Files.delete(entry);
+            }
+        }
+    }
+}
