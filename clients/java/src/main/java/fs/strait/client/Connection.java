@@ -6,6 +6,7 @@ import java.io.InterruptedIOException;
 import java.net.InetAddress;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.time.Duration;
 import org.apache.thrift.TBase;
 import org.apache.thrift.TException;
@@ -27,6 +28,8 @@ final class Connection {
     Connection(String host, int port, Duration timeout, Wire wire) throws IOException {
         try {
             transport = new SocketTransport(host, port, timeout, wire.framed);
+        } catch (ClosedByInterruptException interrupt) {
+            throw new InterruptedIOException("interrupted while connecting to the gateway");
         } catch (IOException error) {
             throw new ConnectionLostException(error, false);
         }

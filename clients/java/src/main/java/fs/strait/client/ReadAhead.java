@@ -93,16 +93,12 @@ final class ReadAhead {
         fillWindow();
         while (!ended && !pieces.isEmpty()) {
             Piece first = pieces.peekFirst();
-            if (first.next == first.end) {
-                pieceDone();
-            } else if (first.isStashed()) {
-                return takeStashed(first, target);
+            if (first.isStashed()) {
+                return delivered(first, takeStashed(first, target));
             } else if (connection.payloadLeft() == 0) {
                 beginReply();
             } else if (receiving == first) {
-                int count = connection.readPayload(target);
-                first.next += count;
-                return count;
+                return delivered(first, connection.readPayload(target));
             } else {
                 stashPayload();
             }
@@ -110,12 +106,11 @@ final class ReadAhead {
         return 0;
     }
 
-    private int takeStashed(Piece piece, ByteBuffer target) {
+    private static int takeStashed(Piece piece, ByteBuffer target) {
         ByteBuffer stash = piece.stash.flip();
         int count = Math.min(stash.remaining(), target.remaining());
         target.put(stash.slice(0, count));
         stash.position(count).compact();
-        piece.next += count;
         return count;
     }
 
@@ -143,11 +138,16 @@ final class ReadAhead {
         }
     }
 
-    private void pieceDone() throws IOException {
-        pieces.removeFirst();
-        window = Math.min(window + 1, WINDOW);
-        pieceBytes = Math.min(pieceBytes * 2, maxPieceBytes);
-        fillWindow();
+    /** After the last byte of a piece asks for more at once: before the caller uses it. */
+    private int delivered(Piece piece, int count) throws IOException {
+        piece.next += count;
+        if (piece.next == piece.end) {
+            pieces.removeFirst();
+            window = Math.min(window + 1, WINDOW);
+            pieceBytes = Math.min(pieceBytes * 2, maxPieceBytes);
+            fillWindow();
+        }
+        return count;
     }
 
     private void fillWindow() throws IOException {

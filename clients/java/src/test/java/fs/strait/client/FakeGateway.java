@@ -1,0 +1,211 @@
+package fs.strait.client;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import fs.strait.client.internal.DfsError;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.function.IntUnaryOperator;
+import org.apache.thrift.TApplicationException;
+import org.apache.thrift.TBase;
+import org.apache.thrift.TException;
+import org.apache.thrift.protocol.TBinaryProtocol;
+import org.apache.thrift.protocol.TField;
+import org.apache.thrift.protocol.TMessage;
+import org.apache.thrift.protocol.TMessageType;
+import org.apache.thrift.protocol.TProtocol;
+import org.apache.thrift.protocol.TStruct;
+import org.apache.thrift.protocol.TType;
+import org.apache.thrift.transport.TMemoryBuffer;
+import org.apache.thrift.transport.TMemoryInputTransport;
+
+/**
+ * A gateway over a map, in this process, that fails on demand; of the framed binary wire.
+ *
+ * <p>It knows just enough of DfsV2 for the client's own duties (pipelining, short replies,
+ * reconnecting, repetitions) to be tested without a server. What a test reads or changes is guarded
+ * by the gateway itself.
+ */
+final class FakeGateway implements AutoCloseable {
+    final Map<String, byte[]> files = new HashMap<>();
+    /** Methods whose next call breaks the connection, before or after it is done. */
+    final List<String> cutBefore = new ArrayList<>();
+
+    final List<String> cutAfter = new ArrayList<>();
+    /** Raised by the next call of a method. */
+    final Map<String, DfsError> raises = new HashMap<>();
+    /** Of the bytes that a readRange asks for, how many it gets. */
+    IntUnaryOperator shorten = length -> length;
+
+    private final Map<String, Integer> calls = new HashMap<>();
+    private final Map<String, Integer> retries = new HashMap<>();
+    private final Map<ByteBuffer, TBase<?, ?>> repetitions = new HashMap<>();
+    private final FakeMethods methods = new FakeMethods(this);
+    private final List<Socket> sockets = new ArrayList<>();
+    private final ServerSocket listener;
+
+    FakeGateway() throws IOException {
+        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        start(this::accept);
+    }
+
+    String address() {
+        return "strait://127.0.0.1:" + listener.getLocalPort() + "/";
+    }
+
+    static DfsError failure(ErrorKind kind, String path) {
+        DfsError error = new DfsError().setCode(kind.ordinal() + 1).setKind(kind.toString());
+        return error.setMessage("as asked").setPath(path);
+    }
+
+    synchronized void breakConnections() throws IOException {
+        for (Socket socket : sockets) {
+            socket.close();
+        }
+        sockets.clear();
+    }
+
+    /** As a gateway does that was started anew: the next request on an old session fails. */
+    synchronized void forgetSessions(String nextRequest) {
+        methods.forgetSessions();
+        raises.put(nextRequest, failure(ErrorKind.UNAUTHENTICATED, null));
+    }
+
+    synchronized int calls(String method) {
+        return calls.getOrDefault(method, 0);
+    }
+
+    /** Waits until a method was called so often; fails after some seconds. */
+    synchronized void awaitCalls(String method, int count) throws InterruptedException {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (calls(method) < count) {
+            long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+            assertTrue(left > 0, () -> calls(method) + " calls of " + method);
+            wait(left);
+        }
+    }
+
+    synchronized int retries(String method) {
+        return retries.getOrDefault(method, 0);
+    }
+
+    @Override
+    public void close() throws IOException {
+        listener.close();
+        breakConnections();
+    }
+
+    private static void start(Runnable work) {
+        Thread thread = new Thread(work, "fake-gateway");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private void accept() {
+        try {
+            for (; ; ) {
+                Socket socket = listener.accept();
+                synchronized (this) {
+                    sockets.add(socket);
+                }
+                start(() -> serve(socket));
+            }
+        } catch (IOException closed) {
+            // The test is over.
+        }
+    }
+
+    private void serve(Socket socket) {
+        try (socket) {
+            DataInputStream in = new DataInputStream(socket.getInputStream());
+            DataOutputStream out =
+                    new DataOutputStream(new BufferedOutputStream(socket.getOutputStream()));
+            socket.setTcpNoDelay(true);
+            for (; ; ) {
+                byte[] frame = in.readNBytes(in.readInt());
+                TMemoryBuffer reply = new TMemoryBuffer(1 << 10);
+                answer(
+                        new TBinaryProtocol(new TMemoryInputTransport(frame)),
+                        new TBinaryProtocol(reply));
+                out.writeInt(reply.length());
+                out.write(reply.getArray(), 0, reply.length());
+                out.flush();
+            }
+        } catch (IOException | TException cut) {
+            // By the test, on either side.
+        }
+    }
+
+    private void answer(TProtocol in, TProtocol out) throws TException {
+        TMessage message = in.readMessageBegin();
+        in.readStructBegin();
+        in.readFieldBegin();
+        TBase<?, ?> request = methods.newRequest(message.name);
+        TBase<?, ?> reply;
+        short field = 0;
+        try {
+            if (request == null) {
+                unknown(message, out);
+                return;
+            }
+            request.read(in);
+            reply = once(message.name, request);
+        } catch (DfsError error) {
+            reply = error;
+            field = 1;
+        }
+        out.writeMessageBegin(new TMessage(message.name, TMessageType.REPLY, message.seqid));
+        out.writeStructBegin(new TStruct(""));
+        out.writeFieldBegin(new TField("", TType.STRUCT, field));
+        reply.write(out);
+        // A field that a newer gateway might add.
+        out.writeFieldBegin(new TField("", TType.I64, (short) 99));
+        out.writeI64(1);
+        out.writeFieldStop();
+    }
+
+    private static void unknown(TMessage message, TProtocol out) throws TException {
+        out.writeMessageBegin(new TMessage(message.name, TMessageType.EXCEPTION, message.seqid));
+        new TApplicationException(TApplicationException.UNKNOWN_METHOD, "unknown").write(out);
+    }
+
+    private synchronized TBase<?, ?> once(String name, TBase<?, ?> request) throws TException {
+        calls.merge(name, 1, Integer::sum);
+        notifyAll();
+        DfsError raised = raises.remove(name);
+        if (raised != null) {
+            throw raised;
+        }
+        if (cutBefore.remove(name)) {
+            throw new TException("cut before");
+        }
+        ByteBuffer id = (ByteBuffer) FakeMethods.get(request, "request_id");
+        boolean retry = Boolean.TRUE.equals(FakeMethods.get(request, "is_retry"));
+        retries.merge(name, retry ? 1 : 0, Integer::sum);
+        TBase<?, ?> reply = id == null ? null : repetitions.get(id);
+        if (reply != null && !retry) {
+            throw new AssertionError(name + ": the same request twice, not marked so");
+        }
+        if (reply == null) {
+            reply = methods.call(name, request);
+        }
+        if (id != null) {
+            repetitions.put(id, reply);
+        }
+        if (cutAfter.remove(name)) {
+            throw new TException("cut after");
+        }
+        return reply;
+    }
+}

@@ -1,0 +1,231 @@
+package fs.strait.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Login, reconnecting, threads. */
+class SessionTest {
+    private FakeGateway gateway;
+    private StraitClient client;
+
+    @BeforeEach
+    void connect() throws IOException {
+        gateway = new FakeGateway();
+        gateway.files.put("/x", new byte[3]);
+        client = StraitClient.connect(gateway.address());
+    }
+
+    @AfterEach
+    void close() throws IOException {
+        client.close();
+        gateway.close();
+    }
+
+    @Test
+    void aRequestSurvivesABrokenConnectionInItsSession() throws IOException {
+        String token = client.token();
+        gateway.breakConnections();
+        assertEquals(3, client.stat("/x").length());
+        assertEquals(token, client.token());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"before", "after"})
+    void aMutationCutOffIsDoneOnce(String cut) throws IOException {
+        (cut.equals("before") ? gateway.cutBefore : gateway.cutAfter).add("removePath");
+        client.remove("/x"); // a second execution would find nothing
+        assertTrue(gateway.files.isEmpty());
+    }
+
+    @Test
+    void aMutationAfterARestartIsNoRetry() throws IOException {
+        gateway.breakConnections();
+        assertThrows(
+                FileAlreadyExistsException.class,
+                () -> client.newOutputStream("/x", StandardOpenOption.CREATE_NEW));
+        assertEquals(0, gateway.retries("createFile"));
+    }
+
+    @Test
+    void aSessionThatEndedIsReplacedWhereTheLoginIsKnown() throws IOException {
+        gateway.forgetSessions("getFileInfo");
+        assertTrue(client.exists("/x"));
+    }
+
+    @Test
+    void aTokenThatExpiredIsTheCallersError() {
+        ConnectOptions options = ConnectOptions.defaults().token("of last year");
+        StraitException error =
+                assertThrows(
+                        StraitException.class,
+                        () -> StraitClient.connect(gateway.address(), options));
+        assertEquals(ErrorKind.UNAUTHENTICATED, error.kind());
+    }
+
+    @Test
+    void aMutationWithoutAnAnswerHasAnUnknownOutcome() {
+        gateway.cutAfter.add("removePath");
+        gateway.cutBefore.addAll(Collections.nCopies(100, "openSession"));
+        StraitException error =
+                assertThrows(StraitException.class, () -> client.remove("/x"));
+        assertEquals(ErrorKind.OUTCOME_UNKNOWN, error.kind());
+        assertEquals("/x", error.path());
+        assertFalse(error.retrySafe());
+    }
+
+    @Test
+    void aGatewayThatWentAwayIsUnavailable() {
+        gateway.cutBefore.addAll(Collections.nCopies(100, "getFileInfo"));
+        StraitException error = assertThrows(StraitException.class, () -> client.stat("/x"));
+        assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+        assertTrue(error.retrySafe());
+    }
+
+    @Test
+    void noGatewayIsSaidAtOnceWithItsAddress() throws IOException {
+        String address = "127.0.0.1:" + Gateways.freePort();
+        StraitException error =
+                assertThrows(StraitException.class, () -> StraitClient.connect(address));
+        assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+        assertTrue(error.getMessage().contains("no gateway at " + address), error.getMessage());
+    }
+
+    @Test
+    void silenceIsATimeout() throws IOException {
+        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            ConnectOptions options = ConnectOptions.defaults().timeout(Duration.ofMillis(50));
+            String address = "127.0.0.1:" + silent.getLocalPort();
+            StraitException error =
+                    assertThrows(
+                            StraitException.class, () -> StraitClient.connect(address, options));
+            assertEquals(ErrorKind.TIMED_OUT, error.kind());
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"HTTP/1.1 400 Bad Request\r\n\r\n", "\0\0\0\4\1\2\3\4", "\u007f"})
+    void anotherProtocolIsSaidToBeNoGateway(String greeting) throws IOException {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            CompletableFuture<Void> served =
+                    CompletableFuture.runAsync(
+                            () -> {
+                                try (Socket socket = server.accept()) {
+                                    socket.getInputStream().read(new byte[1000]);
+                                    socket.getOutputStream().write(greeting.getBytes());
+                                } catch (IOException error) {
+                                    throw new IllegalStateException(error);
+                                }
+                            });
+            StraitException error =
+                    assertThrows(
+                            StraitException.class,
+                            () -> StraitClient.connect("127.0.0.1:" + server.getLocalPort()));
+            assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+            served.join();
+        }
+    }
+
+    @Test
+    void aMethodThatTheGatewayDoesNotKnowIsUnsupported() {
+        StraitException error = assertThrows(StraitException.class, () -> client.status());
+        assertEquals(ErrorKind.UNSUPPORTED, error.kind());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "http://host/", "strait://host:1/path", "strait:///", "a b"})
+    void whatIsNoAddressIsRefused(String address) {
+        StraitException error =
+                assertThrows(StraitException.class, () -> StraitClient.connect(address));
+        assertEquals(ErrorKind.INVALID_ARGUMENT, error.kind());
+    }
+
+    @Test
+    void aPathThatTheWireCannotCarryIsRefused() {
+        StraitException error =
+                assertThrows(StraitException.class, () -> client.stat("/\ud800"));
+        assertEquals(ErrorKind.INVALID_ARGUMENT, error.kind());
+    }
+
+    @Test
+    void anInterruptEndsTheWait() throws IOException {
+        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            Thread.currentThread().interrupt();
+            assertThrows(
+                    InterruptedIOException.class,
+                    () -> StraitClient.connect("127.0.0.1:" + silent.getLocalPort()));
+            assertTrue(Thread.interrupted());
+        }
+    }
+
+    @Test
+    void threadsShareAClient() throws IOException {
+        for (int n = 0; n < 8; n++) {
+            gateway.files.put("/" + n, Bytes.pattern(n, 0, 1_500_000 + n));
+        }
+        List<CompletableFuture<Void>> threads = new ArrayList<>();
+        for (int n = 0; n < 8; n++) {
+            String path = "/" + n;
+            byte[] expected = gateway.files.get(path);
+            threads.add(CompletableFuture.runAsync(() -> readFiveTimes(path, expected)));
+        }
+        threads.forEach(CompletableFuture::join);
+    }
+
+    private void readFiveTimes(String path, byte[] expected) {
+        for (int round = 0; round < 5; round++) {
+            try (InputStream file = client.newInputStream(path)) {
+                assertEquals(expected.length, client.stat(path).length());
+                assertTrue(Arrays.equals(expected, file.readAllBytes()));
+            } catch (IOException error) {
+                throw new AssertionError(error);
+            }
+        }
+    }
+
+    @Test
+    void connectionsAreReused() throws IOException {
+        for (int round = 0; round < 20; round++) {
+            client.exists("/x");
+            client.newInputStream("/x").close();
+        }
+        assertEquals(1, gateway.calls("openSession"));
+    }
+
+    @Test
+    void closingEndsTheSessionOnce() {
+        client.close();
+        client.close();
+        assertEquals(1, gateway.calls("closeSession"));
+        assertThrows(IOException.class, () -> client.stat("/x"));
+    }
+
+    @Test
+    void nothingIsThereOrIsIt() throws IOException {
+        assertTrue(client.exists("/x"));
+        assertFalse(client.exists("/y"));
+        assertThrows(NoSuchFileException.class, () -> client.stat("/y"));
+    }
+}

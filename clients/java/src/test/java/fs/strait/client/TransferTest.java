@@ -1,0 +1,128 @@
+package fs.strait.client;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Whole files. */
+class TransferTest {
+    private static final byte[] DATA = Bytes.pattern(9, 0, (6 << 20) + 77);
+
+    @TempDir Path directory;
+
+    private FakeGateway gateway;
+    private StraitClient client;
+
+    @BeforeEach
+    void connect() throws IOException {
+        gateway = new FakeGateway();
+        gateway.files.put("/f", DATA);
+        client = StraitClient.connect(gateway.address());
+    }
+
+    @AfterEach
+    void close() throws IOException {
+        client.close();
+        gateway.close();
+    }
+
+    private List<Path> local() throws IOException {
+        try (Stream<Path> entries = Files.list(directory)) {
+            return entries.toList();
+        }
+    }
+
+    @Test
+    void getReplacesALocalFileAndTellsHowFarItIs() throws IOException {
+        Path target = Files.writeString(directory.resolve("t"), "old");
+        List<Long> told = new ArrayList<>();
+        long copied =
+                client.get(
+                        "/f",
+                        target,
+                        (done, total) -> {
+                            assertEquals(DATA.length, total);
+                            told.add(done);
+                        });
+        assertEquals(DATA.length, copied);
+        assertArrayEquals(DATA, Files.readAllBytes(target));
+        assertEquals(7, told.size());
+        assertEquals(DATA.length, told.get(6));
+        assertEquals(List.of(target), local());
+    }
+
+    @Test
+    void aFailedGetLeavesWhatWasThere() throws IOException {
+        Path target = Files.writeString(directory.resolve("t"), "old");
+        assertThrows(NoSuchFileException.class, () -> client.get("/missing", target));
+        Progress failing =
+                (done, total) -> {
+                    throw new IllegalStateException("enough");
+                };
+        assertThrows(IllegalStateException.class, () -> client.get("/f", target, failing));
+        assertEquals("old", Files.readString(target));
+        assertEquals(List.of(target), local());
+    }
+
+    @Test
+    void getWritesToADeviceWithoutTakingItsPlace() throws IOException {
+        Path device = Path.of("/dev/null");
+        assertEquals(DATA.length, client.get("/f", device));
+        assertTrue(Files.exists(device) && !Files.isRegularFile(device));
+    }
+
+    @Test
+    void getTakesShortRepliesAndBrokenConnections() throws IOException {
+        Path target = directory.resolve("t");
+        int[] calls = {0};
+        gateway.shorten = length -> ++calls[0] % 3 == 0 ? length / 2 + 1 : length;
+        gateway.cutAfter.add("readRange");
+        client.get("/f", target);
+        assertArrayEquals(DATA, Files.readAllBytes(target));
+    }
+
+    @Test
+    void putReplacesARemoteFile() throws IOException {
+        Path source = Files.write(directory.resolve("s"), Bytes.pattern(1, 0, 3_000_001));
+        gateway.cutAfter.add("appendData");
+        assertEquals(3_000_001, client.put(source, "/f"));
+        assertArrayEquals(Files.readAllBytes(source), gateway.files.get("/f"));
+        assertEquals(Set.of("/f"), gateway.files.keySet());
+    }
+
+    @Test
+    void anEmptyFileIsCopiedToo() throws IOException {
+        Path source = Files.createFile(directory.resolve("s"));
+        assertEquals(0, client.put(source, "/empty"));
+        assertEquals(0, client.get("/empty", directory.resolve("t")));
+        assertEquals(0, Files.size(directory.resolve("t")));
+    }
+
+    @Test
+    void aFailedPutLeavesWhatWasThere() throws IOException {
+        Path source = Files.write(directory.resolve("s"), DATA);
+        gateway.files.put("/f", new byte[] {1});
+        gateway.raises.put("appendData", FakeGateway.failure(ErrorKind.NO_SPACE, null));
+        StraitException error =
+                assertThrows(StraitException.class, () -> client.put(source, "/f"));
+        assertEquals(ErrorKind.NO_SPACE, error.kind());
+        assertThrows(
+                NoSuchFileException.class, () -> client.put(directory.resolve("none"), "/f"));
+        assertEquals(Set.of("/f"), gateway.files.keySet());
+        assertEquals(1, gateway.files.get("/f").length);
+    }
+}
