@@ -6,3 +6,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh test
 .venv/bin/python clients/python/generate.py
+clients/java/generate.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test: Rust with a real HDFS beside it, Python, the 2009 programs (they
-# run under cargo test), the README's tour, a short fuzz run.
+# Every test: Rust with a real HDFS beside it, the clients of every language, the
+# 2009 programs (they run under cargo test), the README's tour, a short fuzz run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,15 +18,16 @@ with_hdfs() {
     cargo run --quiet --locked -p strait-testkit --bin with-hdfs -- "$@"
 }
 
-rust_and_python() {
+every_language() {
     cargo test --workspace --locked
     # Named, so that its absence fails and doesn't skip.
     STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
     export STRAIT_BIN
     .venv/bin/python -m pytest clients/python
+    mvn -q -B -f clients/java/pom.xml verify
 }
 
-# Sums up what cargo and pytest said; the exit code has decided already.
+# Sums up what cargo, pytest and the Java tests said; the exit code has decided already.
 summary() {
     awk '
         / passed[;,]| passed in / {
@@ -41,7 +42,7 @@ summary() {
 
 scripts/setup.sh test
 if [[ ${1:-} == inside ]]; then
-    rust_and_python
+    every_language
     exit
 fi
 log=$(mktemp)
