@@ -1,6 +1,7 @@
 //! URIs choose the adapter: the one place that knows all of them.
 
 use crate::{Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, StorePath, fail};
+use futures::future::BoxFuture;
 use std::fmt;
 use std::sync::Arc;
 
@@ -142,22 +143,31 @@ impl StoreUri {
         self.open_at(&self.path, options).await
     }
 
-    async fn open_at(&self, root: &StorePath, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
-        match self.scheme {
-            Scheme::File => {
-                let (root, create) = (root.as_str().to_owned(), options.create);
-                let opened = tokio::task::spawn_blocking(move || FileStore::open(root, create)).await;
-                Ok(Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??))
-            }
-            Scheme::Memory => Ok(Arc::new(MemoryStore::new("root"))),
-            #[cfg(feature = "hdfs")]
-            Scheme::Hdfs => Ok(Arc::new(crate::HdfsStore::connect(&self.store()).await?)),
-            #[cfg(feature = "strait")]
-            Scheme::Strait => {
-                let options = options.strait.clone();
-                Ok(Arc::new(crate::strait::StraitStore::connect(&self.gateway(), options).await?))
-            }
-        }
+    /// Boxed, so that the adapters are compiled with this crate and not anew
+    /// with each one that opens a store.
+    fn open_at<'a>(
+        &'a self,
+        root: &'a StorePath,
+        options: &'a OpenOptions,
+    ) -> BoxFuture<'a, Result<Arc<dyn FileSystem>>> {
+        Box::pin(async move {
+            let store: Arc<dyn FileSystem> = match self.scheme {
+                Scheme::File => {
+                    let (root, create) = (root.as_str().to_owned(), options.create);
+                    let opened = tokio::task::spawn_blocking(move || FileStore::open(root, create)).await;
+                    Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??)
+                }
+                Scheme::Memory => Arc::new(MemoryStore::new("root")),
+                #[cfg(feature = "hdfs")]
+                Scheme::Hdfs => Arc::new(crate::HdfsStore::connect(&self.store()).await?),
+                #[cfg(feature = "strait")]
+                Scheme::Strait => {
+                    let options = options.strait.clone();
+                    Arc::new(crate::strait::StraitStore::connect(&self.gateway(), options).await?)
+                }
+            };
+            Ok(store)
+        })
     }
 }
 
