@@ -1,6 +1,7 @@
 //! The password file: one line a user, `user:hash`, the hash an argon2id PHC
 //! string.
 
+use crate::random::random;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
 use std::collections::BTreeMap;
@@ -68,18 +69,18 @@ impl PasswordFile {
         let mut hashes = if path.exists() { Self::load(path)?.hashes } else { BTreeMap::new() };
         hashes.insert(user.to_owned(), hash(password)?);
         let write = || -> io::Result<()> {
-            let temporary = path.with_extension("new");
-            let mut file = std::fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&temporary)?;
+            // A name that nothing else has: a file that is there already may
+            // be somebody's, or be readable by others.
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{:016x}", u64::from_be_bytes(random())));
+            let temporary = Path::new(&name);
+            let mut file =
+                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
             for (user, hash) in &hashes {
                 writeln!(file, "{user}:{hash}")?;
             }
             file.sync_all()?;
-            std::fs::rename(&temporary, path)
+            std::fs::rename(temporary, path)
         };
         write().map_err(|e| format!("password file {}: {e}", path.display()))
     }
@@ -121,6 +122,16 @@ mod tests {
         assert!(!file.verify("alice", "first"));
         assert!(!file.verify("carol", "decoy"), "an unknown user has no password");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("second"));
+    }
+
+    #[test]
+    fn setting_a_password_touches_no_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let neighbour = dir.path().join("strait.new");
+        std::fs::write(&neighbour, "mine").unwrap();
+        PasswordFile::set(&dir.path().join("strait.passwords"), "alice", "x").unwrap();
+        assert_eq!(std::fs::read_to_string(&neighbour).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "and leaves none");
     }
 
     #[test]
