@@ -82,6 +82,10 @@ pub struct Limits {
     pub list_files: usize,
     /// A session without requests for so long ends, and its files with it.
     pub session_idle: Duration,
+    /// A connection that has sent nothing yet is ended after so long, so that
+    /// places aren't held by nobody. A client asks as soon as it connects; one
+    /// that connects ahead of need gets a minute.
+    pub greeting: Duration,
     /// After its last connection is lost a session waits so long for the
     /// client to come back.
     pub session_linger: Duration,
@@ -95,6 +99,9 @@ pub struct Limits {
     pub password_checks: usize,
     /// Answers to mutations remembered a session, for retries.
     pub remembered_mutations: usize,
+    /// Bytes that all remembered answers take together; beyond it sessions that
+    /// remember much forget their oldest. Some 250,000 that succeeded.
+    pub remembered_bytes: usize,
     /// How long a token stands for its login.
     pub token_lifetime: Duration,
 }
@@ -112,11 +119,13 @@ impl Default for Limits {
             list_page: 1_000,
             list_files: 100_000,
             session_idle: Duration::from_secs(15 * 60),
+            greeting: Duration::from_secs(60),
             session_linger: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             drain: Duration::from_secs(20),
             password_checks: 2,
             remembered_mutations: 1_024,
+            remembered_bytes: 64 << 20,
             token_lifetime: Duration::from_secs(12 * 3_600),
         }
     }

@@ -17,6 +17,14 @@ pub struct Peer {
     pub encrypted: bool,
 }
 
+impl Peer {
+    /// Whether it is on this host. A socket for both families shows IPv4
+    /// addresses mapped into IPv6.
+    pub fn is_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+}
+
 /// What a connection knows of itself.
 pub struct Context {
     /// The gateway.
@@ -76,6 +84,7 @@ impl Context {
         let before = std::mem::replace(&mut self.current().attached, session);
         if let Some(before) = before {
             before.detach();
+            self.shared.sessions.left(&before);
         }
     }
 
@@ -104,7 +113,7 @@ impl Context {
 
     /// Passwords go over TLS or loopback only.
     pub fn may_send_password(&self) -> bool {
-        self.peer.encrypted || self.peer.address.ip().is_loopback()
+        self.peer.encrypted || self.peer.is_loopback()
     }
 
     /// The connection is gone: the 2009 session's open writers are abandoned,
@@ -129,11 +138,19 @@ impl Caller {
     /// # Errors
     /// Unauthenticated if nobody is logged in.
     pub fn of(session: Arc<Session>) -> Result<Self> {
-        Ok(Self { who: session.principal()?, session })
+        let who = session.principal()?;
+        session.begin_call();
+        Ok(Self { who, session })
     }
 
     /// The session's store.
     pub fn fs(&self) -> &dyn FileSystem {
         self.session.store.fs.as_ref()
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.session.end_call();
     }
 }

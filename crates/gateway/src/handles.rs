@@ -121,6 +121,11 @@ impl Handles {
         fail(ErrorKind::Busy, format!("the session has {limit} files open, the most it may; close some"))
     }
 
+    /// Whether nothing is open.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Adds a handle and gives its number, positive.
     pub fn add(&self, handle: Handle) -> Result<i64> {
         self.check_room()?;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{ErrorKind, fail};
 use strait_wire::DfsError;
@@ -29,18 +30,39 @@ pub type Result = std::result::Result<Outcome, DfsError>;
 /// A client's name for one mutation: 16 bytes chosen at random.
 pub type RequestId = [u8; 16];
 
-/// A session's latest mutations. The oldest are forgotten beyond a limit;
-/// a retry of one of these is told apart by what the store looks like, or
-/// refused, never executed blindly.
+/// What one remembered answer takes, beside an error's texts.
+const ENTRY_BYTES: usize = 256;
+/// What a session may remember however much others do: the 64 appends that a
+/// client may have under way, twice.
+const OWN_BYTES: usize = 128 * ENTRY_BYTES;
+
+/// The memory of all sessions' mutations.
+pub struct Remembered {
+    bytes: AtomicUsize,
+    limit: usize,
+}
+
+impl Remembered {
+    /// At most `limit` bytes, but for what each session may always have.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicUsize::new(0), limit })
+    }
+}
+
+/// A session's latest mutations. The oldest that are done are forgotten beyond
+/// a limit; a retry of one of these is told apart by what the store looks
+/// like, or refused, never executed blindly.
 pub struct Mutations {
     known: Mutex<Known>,
     limit: usize,
+    all: Arc<Remembered>,
 }
 
 #[derive(Default)]
 struct Known {
     by_id: HashMap<RequestId, Arc<Entry>>,
     order: VecDeque<RequestId>,
+    bytes: usize,
 }
 
 struct Entry {
@@ -49,14 +71,24 @@ struct Entry {
 }
 
 impl Mutations {
-    /// Remembers `limit` of them.
-    pub fn new(limit: usize) -> Self {
-        Self { known: Mutex::default(), limit }
+    /// Remembers `limit` of them, in the memory of `all`.
+    pub fn new(limit: usize, all: Arc<Remembered>) -> Self {
+        Self { known: Mutex::default(), limit, all }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lock().order.is_empty()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        // Every critical section here leaves map and queue in agreement.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this one has been asked for.
     pub fn knows(&self, id: &RequestId) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).by_id.contains_key(id)
+        self.lock().by_id.contains_key(id)
     }
 
     /// Executes `mutation` if it is new; gives the first execution's outcome
@@ -74,24 +106,62 @@ impl Mutations {
             let message = format!("this request id was used for {} before", entry.method);
             return fail(ErrorKind::InvalidArgument, message);
         }
-        Ok(entry.outcome.get_or_init(|| mutation).await.clone())
+        let outcome = entry.outcome.get_or_init(|| async {
+            let outcome = mutation.await;
+            self.count(text_bytes(&outcome));
+            outcome
+        });
+        Ok(outcome.await.clone())
     }
 
     fn entry(&self, id: RequestId, method: &'static str) -> Arc<Entry> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
         if let Some(entry) = known.by_id.get(&id) {
             return entry.clone();
         }
-        if known.order.len() >= self.limit
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.by_id.remove(&oldest);
-        }
+        let too_many = |known: &Known| {
+            let short = self.all.bytes.load(Ordering::Acquire) > self.all.limit;
+            known.order.len() >= self.limit || short && known.bytes > OWN_BYTES
+        };
+        while too_many(&known) && self.forget_oldest(&mut known) {}
         let entry = Arc::new(Entry { method, outcome: OnceCell::new() });
         known.by_id.insert(id, entry.clone());
         known.order.push_back(id);
+        drop(known);
+        self.count(ENTRY_BYTES);
         entry
     }
+
+    /// Forgets the oldest that is done: one under way could be executed twice.
+    /// False where there is none.
+    fn forget_oldest(&self, known: &mut Known) -> bool {
+        let is_done = |id: &RequestId| known.by_id.get(id).is_some_and(|entry| entry.outcome.initialized());
+        let Some(index) = known.order.iter().position(is_done) else { return false };
+        let Some(id) = known.order.remove(index) else { return false };
+        let forgotten = known.by_id.remove(&id);
+        let texts = forgotten.and_then(|entry| entry.outcome.get().map(text_bytes)).unwrap_or(0);
+        let bytes = ENTRY_BYTES + texts;
+        known.bytes = known.bytes.saturating_sub(bytes);
+        self.all.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        true
+    }
+
+    fn count(&self, bytes: usize) {
+        self.lock().bytes += bytes;
+        self.all.bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Mutations {
+    fn drop(&mut self) {
+        self.all.bytes.fetch_sub(self.lock().bytes, Ordering::AcqRel);
+    }
+}
+
+/// What an error's texts take.
+fn text_bytes(outcome: &Result) -> usize {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    outcome.as_ref().err().map_or(0, |error| length(&error.message) + length(&error.path))
 }
 
 #[cfg(test)]
@@ -101,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_repetition_is_answered_and_not_executed() {
-        let mutations = Mutations::new(2);
+        let mutations = Mutations::new(2, Remembered::new(1 << 20));
         let runs = AtomicUsize::new(0);
         let run = || async {
             runs.fetch_add(1, Ordering::Relaxed);

@@ -3,12 +3,13 @@
 use crate::config::{Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles};
 use crate::random::random;
-use crate::retry::Mutations;
+use crate::retry::{Mutations, Remembered};
 use crate::token::{Claims, Signer};
 use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, fail};
 use tokio::sync::Semaphore;
 
@@ -16,6 +17,13 @@ use tokio::sync::Semaphore;
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as i64
+}
+
+/// Milliseconds on a clock that nobody sets: a corrected wall clock must not
+/// end every session.
+fn uptime_ms() -> i64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_millis() as i64
 }
 
 /// Who a session is.
@@ -42,6 +50,9 @@ pub struct Session {
     identity: Mutex<Identity>,
     /// Connections attached; when the last is lost the session lingers.
     connections: AtomicUsize,
+    /// Calls at work in it.
+    calls: AtomicUsize,
+    /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
 }
 
@@ -81,14 +92,33 @@ impl Session {
 
     /// Notes that it is used.
     pub fn touch(&self) {
-        self.last_used_ms.store(now_ms(), Ordering::Release);
+        self.last_used_ms.store(uptime_ms(), Ordering::Release);
+    }
+
+    /// A call is at work in it, and it doesn't idle out meanwhile.
+    pub fn begin_call(&self) {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The call is done.
+    pub fn end_call(&self) {
+        self.touch();
+        self.calls.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn expired(&self, now: i64, limits: &Limits) -> bool {
         let idle = now.saturating_sub(self.last_used_ms.load(Ordering::Acquire));
         let attached = self.connections.load(Ordering::Acquire) > 0;
         let allowed = if attached { limits.session_idle } else { limits.session_linger };
-        idle > allowed.as_millis() as i64
+        idle > allowed.as_millis() as i64 && self.calls.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether it holds nothing that its token doesn't say.
+    fn is_empty(&self) -> bool {
+        self.connections.load(Ordering::Acquire) == 0
+            && self.calls.load(Ordering::Acquire) == 0
+            && self.handles.is_empty()
+            && self.mutations.is_empty()
     }
 
     /// Closes all files properly; the first failure is told.
@@ -117,7 +147,8 @@ pub struct Sessions {
     access: crate::config::Access,
     signer: Signer,
     limits: Limits,
-    password_checks: Semaphore,
+    remembered: Arc<Remembered>,
+    password_checks: Arc<Semaphore>,
 }
 
 impl Sessions {
@@ -128,7 +159,8 @@ impl Sessions {
             stores: config.stores,
             access: config.access,
             signer: Signer::new(config.token_key),
-            password_checks: Semaphore::new(config.limits.password_checks),
+            password_checks: Arc::new(Semaphore::new(config.limits.password_checks)),
+            remembered: Remembered::new(config.limits.remembered_bytes),
             limits: config.limits,
         }
     }
@@ -177,11 +209,13 @@ impl Sessions {
             return fail(ErrorKind::Unauthenticated, message);
         }
         // Never closed; if it were, nobody gets in.
-        let Ok(_turn) = self.password_checks.acquire().await else {
+        let Ok(turn) = self.password_checks.clone().acquire_owned().await else {
             return fail(ErrorKind::Unauthenticated, "the gateway is shutting down");
         };
         let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
         let verified = tokio::task::spawn_blocking(move || {
+            // The check goes on when its client has gone, so it keeps its turn.
+            let _turn = turn;
             this.access.passwords.as_ref().is_some_and(|file| file.verify(&name, &password))
         });
         if verified.await.unwrap_or(false) {
@@ -221,10 +255,11 @@ impl Sessions {
             id,
             store,
             handles: Handles::new(self.limits.handles_per_session),
-            mutations: Mutations::new(self.limits.remembered_mutations),
+            mutations: Mutations::new(self.limits.remembered_mutations, self.remembered.clone()),
             identity: Mutex::new(identity),
             connections: AtomicUsize::new(0),
-            last_used_ms: AtomicI64::new(now_ms()),
+            calls: AtomicUsize::new(0),
+            last_used_ms: AtomicI64::new(uptime_ms()),
         });
         by_id.insert(id, session.clone());
         Ok(session)
@@ -275,9 +310,21 @@ impl Sessions {
         self.lock().remove(&id)
     }
 
+    /// Ends a session that its connection has left, if nothing would be lost:
+    /// its token makes the same one again. Else it lingers.
+    pub fn left(&self, session: &Arc<Session>) {
+        /// The table's, and the caller's.
+        const NOBODY_ELSE: usize = 2;
+        let mut by_id = self.lock();
+        let ours = by_id.get(&session.id).is_some_and(|known| Arc::ptr_eq(known, session));
+        if ours && session.is_empty() && Arc::strong_count(session) == NOBODY_ELSE {
+            by_id.remove(&session.id);
+        }
+    }
+
     /// Ends and abandons what has idled out.
     pub fn sweep(&self) {
-        let now = now_ms();
+        let now = uptime_ms();
         let mut ended = Vec::new();
         self.lock().retain(|_, session| {
             let expired = session.expired(now, &self.limits);
@@ -306,5 +353,31 @@ impl Sessions {
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, Arc<Session>>> {
         // Every critical section here leaves the map whole.
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, PasswordFile};
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn a_password_check_keeps_its_turn_when_its_client_has_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("passwd");
+        PasswordFile::set(&file, "alice", "secret").unwrap();
+        let sessions = Arc::new(Sessions::new(Config {
+            stores: Vec::new(),
+            access: Access { passwords: Some(PasswordFile::load(&file).unwrap()), anonymous: None },
+            local_root: None,
+            tls: None,
+            token_key: [0; 32],
+            limits: Limits { password_checks: 1, ..Limits::default() },
+        }));
+        let mut check = Box::pin(sessions.check_password("alice", "secret"));
+        assert!((&mut check).now_or_never().is_none(), "it takes its time");
+        drop(check);
+        assert_eq!(sessions.password_checks.available_permits(), 0, "and its turn for as long");
     }
 }
