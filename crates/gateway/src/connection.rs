@@ -8,7 +8,7 @@
 use crate::context::{Context, Peer};
 use crate::dispatch::execute;
 use crate::input::{Input, Received};
-use crate::memory::Account;
+use crate::memory::{Account, Permit};
 use crate::request::{Outgoing, Request};
 use crate::shared::Shared;
 use bytes::Buf;
@@ -28,6 +28,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 /// A transfer that moves less than this in a stall's time isn't slow, it is
 /// stuck (or meant to be).
 const MIN_PROGRESS_BYTES: u64 = 16 << 10;
+/// The same for one that holds memory for which others wait: a chunk in a
+/// stall's time (140 KB/s by default), so that even the largest request makes
+/// room within two minutes.
+const SHORT_PROGRESS_BYTES: u64 = 4 << 20;
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
 /// What is read and thrown away of a client's that was refused, so that the
@@ -61,11 +65,11 @@ async fn accept(
         Some(tls) => {
             let mut first = [0];
             tokio::select! {
-                peeked = tokio::time::timeout(shared.limits.session_idle, stream.peek(&mut first)) => peeked??,
+                peeked = tokio::time::timeout(shared.limits.greeting, stream.peek(&mut first)) => peeked??,
                 _ = shutdown.changed() => return Ok(()),
             };
             let encrypted = strait_wire::sniff(&first) == Sniff::Tls;
-            if !encrypted && !peer.ip().is_loopback() {
+            if !encrypted && !(Peer { address: peer, encrypted }).is_loopback() {
                 return Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "clear text where TLS is configured",
@@ -101,6 +105,7 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         output: Output { to, queue: VecDeque::new(), written: 0, unflushed: false, ends: false },
         running: FuturesOrdered::new(),
         pending: None,
+        alone: false,
         account: shared.budget.account(),
         context: context.clone(),
         shared,
@@ -123,6 +128,8 @@ struct Connection<R, W> {
     running: FuturesOrdered<BoxFuture<'static, Outgoing>>,
     /// A request that can't start yet.
     pending: Option<Request>,
+    /// What runs is a request that nothing may run beside.
+    alone: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
@@ -133,10 +140,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         let mut watch = Watch::default();
         let mut closing = *shutdown.borrow();
         loop {
+            // At shutdown what was begun is finished, and nothing else begun.
+            self.output.ends |= closing && !self.input.mid_request();
             self.start_pending();
             let in_flight = self.running.len() + self.output.queue.len();
             let idle = self.running.is_empty() && !self.output.busy() && self.pending.is_none();
-            if idle && (closing && !self.input.mid_request() || self.output.ends) {
+            if idle && self.output.ends {
                 return self.output.finish(self.input.into_inner()).await;
             }
             let may_receive =
@@ -146,11 +155,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 sent = self.output.send(), if self.output.busy() => sent?,
                 Some(answer) = self.running.next(), if !self.running.is_empty() => self.output.push(answer),
                 received = self.input.receive(&self.account), if may_receive => match received? {
-                    Received::Request(request) => self.pending = Some(request),
-                    Received::Refused(refusal) => self.output.push(refusal),
+                    Received::Request(request) => {
+                        self.pending = Some(request);
+                        self.output.ends |= closing;
+                    }
+                    Received::Refused(refusal) => {
+                        self.output.ends = true;
+                        // After the answers to what was asked before.
+                        self.running.push_back(Box::pin(std::future::ready(refusal)));
+                    }
                     Received::End => self.output.ends = true,
                 },
-                _ = ticks.tick() => watch.check(&self)?,
+                _ = ticks.tick() => watch.check(&self, may_receive)?,
                 _ = shutdown.changed(), if !closing => closing = true,
             }
         }
@@ -159,16 +175,20 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     /// Starts the request that waits, if its turn and its memory have come.
     fn start_pending(&mut self) {
         let Some(request) = &self.pending else { return };
-        let memory = match request.read_bytes() {
+        let beside_others = request.runs_beside_others();
+        if (self.alone || !beside_others) && !self.running.is_empty() {
+            return;
+        }
+        let memory = match request.answer_bytes() {
             Some(bytes) => match self.account.now(bytes) {
                 Some(permit) => Some(permit),
                 // The reserve is in use by an answer before this one.
                 None => return,
             },
-            None if !self.running.is_empty() => return,
             None => None,
         };
         if let Some(request) = self.pending.take() {
+            self.alone = !beside_others;
             self.running.push_back(Box::pin(execute(request, self.context.clone(), memory)));
         }
     }
@@ -177,8 +197,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
 /// Cuts connections that don't move.
 #[derive(Default)]
 struct Watch {
-    moved: u64,
-    busy: bool,
+    received: u64,
+    written: u64,
+    /// Whether, at the last look, the rest of a request was waited for.
+    receiving: bool,
+    /// Whether, at the last look, answers waited to be taken.
+    sending: bool,
     idle_ticks: u32,
 }
 
@@ -186,21 +210,31 @@ impl Watch {
     fn check<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         connection: &Connection<R, W>,
+        may_receive: bool,
     ) -> io::Result<()> {
-        let moved = connection.input.received + connection.output.written;
-        let busy = connection.input.mid_request() || connection.output.busy();
-        // Waiting for memory isn't the client's fault.
-        let stuck = busy && self.busy && !connection.input.waits_for_memory();
-        if stuck && moved - self.moved < MIN_PROGRESS_BYTES {
+        let Connection { shared, input, output, .. } = connection;
+        let short = shared.budget.is_short();
+        let least = |holds_shared| match short && holds_shared {
+            true => SHORT_PROGRESS_BYTES,
+            false => MIN_PROGRESS_BYTES,
+        };
+        // What waits for its turn, or for memory, isn't held up by the client.
+        let receiving = may_receive && input.mid_request() && !input.waits_for_memory();
+        let slow_sender = input.received - self.received < least(input.holds_shared_memory());
+        let slow_taker = output.written - self.written < least(output.holds_shared_memory());
+        if self.receiving && receiving && slow_sender || self.sending && output.busy() && slow_taker {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-transfer"));
         }
-        let idle = moved == self.moved && connection.running.is_empty();
+        let moved = (input.received, output.written) != (self.received, self.written);
+        let idle = !moved && connection.running.is_empty();
         self.idle_ticks = if idle { self.idle_ticks + 1 } else { 0 };
-        let limits = &connection.shared.limits;
-        if limits.stall * self.idle_ticks > limits.session_idle {
+        let limits = &shared.limits;
+        let allowed = if input.received == 0 { limits.greeting } else { limits.session_idle };
+        if limits.stall * self.idle_ticks > allowed {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "idle for too long"));
         }
-        (self.moved, self.busy) = (moved, busy);
+        (self.received, self.written) = (input.received, output.written);
+        (self.receiving, self.sending) = (receiving, output.busy());
         Ok(())
     }
 }
@@ -226,6 +260,11 @@ impl<W: AsyncWrite + Unpin> Output<W> {
     /// Whether there is something to send.
     fn busy(&self) -> bool {
         !self.queue.is_empty() || self.unflushed
+    }
+
+    /// Whether it holds memory that others may wait for.
+    fn holds_shared_memory(&self) -> bool {
+        self.queue.iter().any(|answer| answer.memory.as_ref().is_some_and(Permit::is_shared))
     }
 
     /// Sends some of the first answer. May be dropped at any point: nothing

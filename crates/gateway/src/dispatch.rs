@@ -6,43 +6,50 @@ use crate::memory::Permit;
 use crate::request::{Body, Outgoing, Request};
 use crate::v2::PAGE_BYTES;
 use crate::{legacy, mutate, v2};
+use std::future::Future;
 use std::sync::Arc;
-use strait_store::{MAX_CHUNK_BYTES, Result};
+use strait_store::{Error, ErrorKind, Result};
 use strait_wire::{Call, Encoded, Method, Wire, methods as m};
 
-/// Executes a request and gives the answer. `granted` is the memory for a
-/// read's answer.
+/// Executes a request and gives the answer. `granted` is the memory for an
+/// answer that may be cut to it.
 pub async fn execute(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
-    let Request { wire, name, sequence, body, memory: _held } = request;
+    let Request { wire, name, sequence, body, memory: held } = request;
     let call = match body {
         Body::Call(call) => call,
         Body::Refused { error, last } => {
             tracing::debug!(peer = %context.peer.address, %name, error = error.message, "request refused");
-            return Outgoing { encoded: error.reply(wire, &name, sequence), _memory: None, last };
+            return Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last };
         }
     };
     let answer = Answer { wire, sequence };
     let mut memory = match (&call, granted) {
         (_, Some(granted)) => Some(granted),
-        // A read on from the handle's position waits like anybody else.
-        (Call::Read(args), None) => {
-            let asked = usize::try_from(args.len.unwrap_or(0)).unwrap_or(0).min(MAX_CHUNK_BYTES);
-            Some(context.shared.budget.wait(asked).await)
-        }
         (Call::ListFiles(_), None) => {
             Some(context.shared.budget.wait(context.shared.limits.message_bytes).await)
         }
-        (Call::ListDirectory(_) | Call::GetBlockLocations(_), None) => {
-            Some(context.shared.budget.wait(PAGE_BYTES).await)
-        }
+        (Call::GetBlockLocations(_), None) => Some(context.shared.budget.wait(PAGE_BYTES).await),
         _ => None,
     };
     let allowed = memory.as_ref().map_or(0, Permit::bytes);
-    let encoded = answer.to(call, &context, allowed).await;
+    let encoded = answer.to(call, &context, allowed, held).await;
     if let Some(memory) = &mut memory {
         memory.shrink(encoded.len());
     }
-    Outgoing { encoded, _memory: memory, last: false }
+    Outgoing { encoded, memory, last: false }
+}
+
+/// Does `work` to its end, even if the client is cut off meanwhile: what a
+/// writer does in half leaves a file that nobody asked for.
+async fn to_its_end<T, F>(context: &Arc<Context>, work: impl FnOnce(Arc<Context>) -> F) -> Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    tokio::spawn(work(context.clone())).await.unwrap_or_else(|failure| {
+        tracing::error!(%failure, "a call didn't run to its end");
+        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation"))
+    })
 }
 
 /// How to answer one request.
@@ -70,7 +77,8 @@ impl Answer {
         M::reply(self.wire, self.sequence, &result)
     }
 
-    async fn to(&self, call: Call, context: &Arc<Context>, allowed: usize) -> Encoded {
+    /// `held` is the memory that the call's own bytes take.
+    async fn to(&self, call: Call, context: &Arc<Context>, allowed: usize, held: Option<Permit>) -> Encoded {
         let c = context;
         match call {
             Call::Init(args) => self.with::<m::Init>(legacy::init(c, args)),
@@ -83,10 +91,20 @@ impl Answer {
             Call::Mkdir(args) => self.with::<m::Mkdir>(legacy::mkdir(c, args).await),
             Call::Move(args) => self.with::<m::Move>(legacy::rename(c, args).await),
             Call::Remove(args) => self.with::<m::Remove>(legacy::remove(c, args).await),
-            Call::Open(args) => self.with::<m::Open>(legacy::open(c, args).await),
-            Call::Close(args) => self.with::<m::Close>(legacy::close(c, args).await),
+            Call::Open(args) => {
+                self.with::<m::Open>(to_its_end(c, |c| async move { legacy::open(&c, args).await }).await)
+            }
+            Call::Close(args) => {
+                self.with::<m::Close>(to_its_end(c, |c| async move { legacy::close(&c, args).await }).await)
+            }
             Call::Read(args) => self.with::<m::Read>(legacy::read(c, args, allowed).await),
-            Call::Write(args) => self.with::<m::Write>(legacy::write(c, args).await),
+            Call::Write(args) => {
+                let write = |c: Arc<Context>| async move {
+                    let _held = held;
+                    legacy::write(&c, args).await
+                };
+                self.with::<m::Write>(to_its_end(c, write).await)
+            }
             Call::CopyToLocalFile(args) => {
                 self.with::<m::CopyToLocalFile>(legacy::copy_to_local(c, args).await)
             }
@@ -118,9 +136,11 @@ impl Answer {
                 self.remembered::<m::AppendFile>(mutate::append_file(c, request).await)
             }
             Call::AppendData(request) => {
-                self.remembered::<m::AppendData>(mutate::append_data(c, request).await)
+                self.remembered::<m::AppendData>(mutate::append_data(c, request, held).await)
             }
-            Call::FlushFile(request) => self.with::<m::FlushFile>(mutate::flush_file(c, request).await),
+            Call::FlushFile(request) => self.with::<m::FlushFile>(
+                to_its_end(c, |c| async move { mutate::flush_file(&c, request).await }).await,
+            ),
             Call::CloseFile(request) => self.remembered::<m::CloseFile>(mutate::close_file(c, request).await),
             Call::TruncateFile(request) => {
                 self.remembered::<m::TruncateFile>(mutate::truncate_file(c, request).await)

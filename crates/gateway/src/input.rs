@@ -2,7 +2,8 @@
 
 use crate::memory::{Account, Permit};
 use crate::request::{Outgoing, Request};
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use std::io;
 use strait_wire::{
     ApplicationError, ApplicationErrorKind, Decoder, Encoded, Envelope, Protocol, Scan, Scanner, Sniff, Wire,
@@ -14,6 +15,12 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 const FIRST_READ_BYTES: usize = 1 << 10;
 /// What a read in mid-request asks for at least.
 const READ_BYTES: usize = 16 << 10;
+/// What a large request may have beyond the memory set aside for it: the small
+/// fields after a large one, of which the scanner can't know before.
+const TAIL_BYTES: usize = 16 << 10;
+/// What is read beyond the known end of a large request at most, so that its
+/// tail isn't read field by field, and no request's buffer holds another one.
+const OVERREAD_BYTES: usize = 1 << 10;
 
 /// The receiving side of a connection.
 pub struct Input<R> {
@@ -24,9 +31,10 @@ pub struct Input<R> {
     max_bytes: usize,
     /// Memory for a request larger than the reserve.
     memory: Option<Permit>,
+    /// Its place in the queue for that memory, kept when `receive` is dropped.
+    waiting: Option<BoxFuture<'static, Permit>>,
     /// Bytes the request being received has in all, as far as known.
     needed: usize,
-    waits: bool,
     /// Bytes received in all.
     pub received: u64,
 }
@@ -52,8 +60,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
             scanner: None,
             max_bytes,
             memory: None,
+            waiting: None,
             needed: 0,
-            waits: false,
             received: 0,
         }
     }
@@ -65,7 +73,12 @@ impl<R: AsyncRead + Unpin> Input<R> {
 
     /// Whether it is this gateway that holds the request up.
     pub fn waits_for_memory(&self) -> bool {
-        self.waits
+        self.waiting.is_some()
+    }
+
+    /// Whether it holds memory that others may wait for.
+    pub fn holds_shared_memory(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// The socket.
@@ -79,11 +92,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
             if let Some(received) = self.take_request() {
                 return Ok(received);
             }
-            if self.needed > account.reserve_bytes() && self.memory.is_none() {
-                self.waits = true;
-                let memory = account.budget().wait(self.needed).await;
-                self.waits = false;
-                self.memory = Some(memory);
+            if let Some(refused) = self.have_memory(account).await {
+                return Ok(refused);
             }
             // An idle connection has next to no buffer; a large request's is
             // made once, when its memory is had.
@@ -92,7 +102,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
             if self.buffer.capacity() - self.buffer.len() < missing.max(1) {
                 self.buffer.reserve(missing.max(least));
             }
-            let read = self.from.read_buf(&mut self.buffer).await?;
+            let most = if self.memory.is_some() { missing + OVERREAD_BYTES } else { usize::MAX };
+            let read = self.from.read_buf(&mut (&mut self.buffer).limit(most)).await?;
             self.received += read as u64;
             if read == 0 {
                 return if self.buffer.is_empty() {
@@ -102,6 +113,38 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 };
             }
         }
+    }
+
+    /// Waits for the memory of a request larger than the reserve; a refusal
+    /// where a request claims more than it said at first, and there is no more.
+    async fn have_memory(&mut self, account: &Account) -> Option<Received> {
+        if self.needed <= account.reserve_bytes() {
+            return None;
+        }
+        match &mut self.memory {
+            None => {
+                let wait = || Box::pin(account.budget().wait(self.needed)) as BoxFuture<'static, Permit>;
+                let memory = self.waiting.get_or_insert_with(wait).await;
+                self.waiting = None;
+                self.memory = Some(memory);
+                None
+            }
+            Some(memory) => {
+                let lacking = self.needed.saturating_sub(memory.bytes() + TAIL_BYTES);
+                if lacking == 0 || memory.grow(lacking) {
+                    return None;
+                }
+                let message = "no memory for a second large field; send one a request";
+                self.wire.map(|wire| self.refusal(wire, message.to_owned()))
+            }
+        }
+    }
+
+    /// The answer to a request that can't be read on.
+    fn refusal(&self, wire: Wire, message: String) -> Received {
+        let start = if wire.framed { 4.min(self.buffer.len()) } else { 0 };
+        let head = Bytes::copy_from_slice(&self.buffer[start..self.buffer.len().min(256)]);
+        Received::Refused(protocol_error(wire, head, message))
     }
 
     /// A whole request, or a refusal, if the buffer has one.
@@ -129,14 +172,13 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 if self.buffer.is_empty() {
                     // The request keeps the allocation; the next gets its own.
                     self.buffer = BytesMut::new();
+                } else if self.memory.is_some() {
+                    // Little is left; it mustn't keep a large allocation alive.
+                    self.buffer = BytesMut::from(&self.buffer[..]);
                 }
                 Some(Received::Request(Request::parse(wire, message, self.memory.take())))
             }
-            Err(error) => {
-                let start = if wire.framed { 4.min(self.buffer.len()) } else { 0 };
-                let head = Bytes::copy_from_slice(&self.buffer[start..self.buffer.len().min(256)]);
-                Some(Received::Refused(protocol_error(wire, head, error.to_string())))
-            }
+            Err(error) => Some(self.refusal(wire, error.to_string())),
         }
     }
 }
@@ -147,7 +189,7 @@ fn protocol_error(wire: Wire, head: Bytes, message: String) -> Outgoing {
     let envelope = Envelope::read(&mut Decoder::new(wire.protocol, head)).ok();
     let (name, sequence) = envelope.map_or((String::new(), 0), |head| (head.name, head.sequence));
     let error = ApplicationError { kind: ApplicationErrorKind::ProtocolError, message };
-    Outgoing { encoded: error.reply(wire, &name, sequence), _memory: None, last: true }
+    Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last: true }
 }
 
 /// The answer to other protocols, in their own words where they have some.
@@ -168,5 +210,5 @@ fn foreign(kind: Sniff) -> Outgoing {
             return protocol_error(wire, Bytes::new(), "not a Thrift message, on any wire".to_owned());
         }
     };
-    Outgoing { encoded, _memory: None, last: true }
+    Outgoing { encoded, memory: None, last: true }
 }

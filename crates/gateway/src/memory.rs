@@ -1,14 +1,17 @@
 //! The memory that requests and answers may take, shared fairly.
 //!
 //! All connections draw on one budget, and each has a small reserve of its
-//! own. A request waits for the budget before its bytes are received; a read
-//! never waits: if the budget is out, the answer is cut to the reserve, which
-//! a read may be (only an empty answer means the end of the file). So clients
-//! that ask and never take their answers can slow others, not stop them, and
-//! memory stays bounded whatever they do.
+//! own. A large request waits for the budget, in the order of asking, before
+//! its bytes are received; a read or a page of a listing never waits: if the
+//! budget is out, the answer is cut to the reserve, which they may be (only an
+//! empty read means the end of the file). While somebody waits, those who hold
+//! a part of the budget must move it (see `connection`). So clients that ask
+//! and don't take their answers, or send what they claimed drop by drop, can
+//! slow others, not stop them, and memory stays bounded whatever they do.
 
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Permits are counted in KiB, as a semaphore counts in u32.
@@ -20,6 +23,24 @@ pub struct Budget {
     units: Arc<Semaphore>,
     total: u32,
     reserve_bytes: usize,
+    /// How many wait for the budget.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts one who waits, until dropped.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// One connection's part of it.
@@ -47,17 +68,28 @@ impl Budget {
     /// A budget of `total_bytes`, and `reserve_bytes` more for each account.
     pub fn new(total_bytes: usize, reserve_bytes: usize) -> Self {
         let total = units(total_bytes);
-        Self { units: Arc::new(Semaphore::new(total as usize)), total, reserve_bytes }
+        let units = Arc::new(Semaphore::new(total as usize));
+        Self { units, total, reserve_bytes, waiting: Arc::default() }
     }
 
-    /// Waits for `bytes` of the budget (all of it, if more is asked).
-    pub async fn wait(&self, bytes: usize) -> Permit {
-        let units = units(bytes).min(self.total);
-        match self.units.clone().acquire_many_owned(units).await {
-            Ok(permit) => Permit { bytes, source: Source::Budget(permit) },
-            // The semaphore is never closed.
-            Err(_) => Permit { bytes: 0, source: Source::Reserve(Arc::default()) },
+    /// Waits for `bytes` of the budget (all of it, if more is asked). Whoever
+    /// drops this loses their place in the queue.
+    pub fn wait(&self, bytes: usize) -> impl Future<Output = Permit> + Send + use<> {
+        let (semaphore, units) = (self.units.clone(), units(bytes).min(self.total));
+        let waiting = self.waiting.clone();
+        async move {
+            let _waiting = Waiting::new(waiting);
+            match semaphore.acquire_many_owned(units).await {
+                Ok(permit) => Permit { bytes, source: Source::Budget(permit) },
+                // The semaphore is never closed.
+                Err(_) => Permit { bytes: 0, source: Source::Reserve(Arc::default()) },
+            }
         }
+    }
+
+    /// Whether somebody waits for what others hold.
+    pub fn is_short(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
     }
 
     /// A new connection's account.
@@ -101,6 +133,23 @@ impl Permit {
     /// How much is held.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether others may be waiting for it.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.source, Source::Budget(_))
+    }
+
+    /// Takes `bytes` more, if they are to be had at once: whoever waited while
+    /// holding some could wait for others who do the same.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let Source::Budget(permit) = &mut self.source else { return false };
+        let more = permit.semaphore().clone().try_acquire_many_owned(units(bytes));
+        let grown = more.map(|more| permit.merge(more)).is_ok();
+        if grown {
+            self.bytes += bytes;
+        }
+        grown
     }
 
     /// Gives back what is above `bytes`.

@@ -10,6 +10,7 @@
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, unsigned};
 use crate::handles::{Handle, OpenFile};
+use crate::memory::Permit;
 use crate::retry::{Outcome, RequestId};
 use crate::v2::path;
 use bytes::Bytes;
@@ -173,9 +174,12 @@ pub async fn append_file(
     opened(asked.once("appendFile", append).await?)
 }
 
+/// `held` is the memory of the request's bytes: theirs until they are in the
+/// store, whether the client is still there or not.
 pub async fn append_data(
     context: &Context,
     request: wire::AppendDataRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::AppendDataReply> {
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
     let (file, expected, data) = arguments(|| {
@@ -190,6 +194,7 @@ pub async fn append_data(
     })?;
     let lost_track = asked.lost_track;
     let append = async move {
+        let _held = held;
         let refuse =
             |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("append", &file.path));
         let Some(writer) = &file.writer else {

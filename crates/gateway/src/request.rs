@@ -1,6 +1,7 @@
 //! A message from a client, and what goes back.
 
 use crate::memory::Permit;
+use crate::v2::PAGE_BYTES;
 use bytes::Bytes;
 use strait_store::MAX_CHUNK_BYTES;
 use strait_wire::{
@@ -65,14 +66,21 @@ impl Request {
         Self { wire, name, sequence, body, memory }
     }
 
-    /// For a read at a given offset, which may run beside others: the bytes
-    /// its answer may have.
-    pub fn read_bytes(&self) -> Option<usize> {
+    /// Whether it may run beside others of its kind: a read at a given offset.
+    pub fn runs_beside_others(&self) -> bool {
+        match &self.body {
+            Body::Call(Call::ReadRange(_)) => true,
+            Body::Call(Call::Read(args)) => args.offset.is_some_and(|offset| offset >= 0),
+            _ => false,
+        }
+    }
+
+    /// For what can be answered in part: the bytes its answer may have.
+    pub fn answer_bytes(&self) -> Option<usize> {
         let asked = match &self.body {
             Body::Call(Call::ReadRange(request)) => i64::from(request.length.unwrap_or(0)),
-            Body::Call(Call::Read(args)) if args.offset.is_some_and(|offset| offset >= 0) => {
-                args.len.unwrap_or(0)
-            }
+            Body::Call(Call::Read(args)) => args.len.unwrap_or(0),
+            Body::Call(Call::ListDirectory(_)) => return Some(PAGE_BYTES),
             _ => return None,
         };
         Some(usize::try_from(asked).unwrap_or(0).min(MAX_CHUNK_BYTES))
@@ -84,7 +92,7 @@ pub struct Outgoing {
     /// The bytes.
     pub encoded: Encoded,
     /// The memory they take, held until they are sent.
-    pub _memory: Option<Permit>,
+    pub memory: Option<Permit>,
     /// The connection ends after it.
     pub last: bool,
 }

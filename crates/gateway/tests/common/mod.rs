@@ -1,6 +1,8 @@
 //! A gateway in this process, and clients that send it whatever a test wants.
 #![allow(dead_code, missing_docs)] // each test binary uses its part
 
+pub mod gated;
+
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;

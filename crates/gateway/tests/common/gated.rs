@@ -1,0 +1,141 @@
+//! A store that takes its time: what writers do waits at a gate.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use strait_store::{
+    Capabilities, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore, Principal,
+    Result, StorePath,
+};
+use tokio::sync::watch;
+
+/// A store in memory behind a gate, which is open at first. An append has
+/// accepted half of its bytes when it comes to the gate.
+pub struct Gated {
+    behind: MemoryStore,
+    gate: Arc<Gate>,
+}
+
+pub struct Gate {
+    open: watch::Sender<bool>,
+    waiting: AtomicUsize,
+}
+
+impl Gated {
+    pub fn new() -> (Arc<Self>, Arc<Gate>) {
+        let gate = Arc::new(Gate { open: watch::Sender::new(true), waiting: AtomicUsize::new(0) });
+        (Arc::new(Self { behind: MemoryStore::new("tester"), gate: gate.clone() }), gate)
+    }
+}
+
+impl Gate {
+    pub fn shut(&self) {
+        self.open.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Until so many calls wait at the gate.
+    pub fn await_waiting(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.waiting() < count {
+            assert!(Instant::now() < deadline, "{} of {count} calls came to the gate", self.waiting());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    async fn pass(&self) {
+        struct Waiting<'a>(&'a AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(&self.waiting);
+        let _ = self.open.subscribe().wait_for(|open| *open).await;
+    }
+}
+
+struct Writer {
+    behind: Box<dyn FileWriter>,
+    gate: Arc<Gate>,
+}
+
+#[async_trait]
+impl FileWriter for Writer {
+    async fn append(&mut self, mut data: Bytes) -> Result<()> {
+        self.behind.append(data.split_to(data.len() / 2)).await?;
+        self.gate.pass().await;
+        self.behind.append(data).await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.gate.pass().await;
+        self.behind.flush().await
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.gate.pass().await;
+        self.behind.sync().await
+    }
+
+    async fn close(self: Box<Self>) -> Result<()> {
+        self.gate.pass().await;
+        self.behind.close().await
+    }
+
+    fn position(&self) -> u64 {
+        self.behind.position()
+    }
+}
+
+#[async_trait]
+impl FileSystem for Gated {
+    fn capabilities(&self) -> Capabilities {
+        self.behind.capabilities()
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        self.behind.stat(who, path).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        self.behind.list(who, path)
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        self.behind.open(who, path).await
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let behind = self.behind.create(who, path, options).await?;
+        Ok(Box::new(Writer { behind, gate: self.gate.clone() }))
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.behind.rename(who, from, to, replace).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        self.behind.remove(who, path, recursive).await
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        self.behind.mkdirs(who, path, permission).await
+    }
+}

@@ -1,0 +1,144 @@
+//! What all clients share, none can keep for itself.
+
+mod common;
+use bytes::Bytes;
+use common::*;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use strait_wire::*;
+
+/// Claims a request of `bytes` and sends it a little at a time, just fast
+/// enough not to count as stalled.
+struct Dribble {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Dribble {
+    fn start(mut client: Client, bytes: u32) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut alive = client.stream.write_all(&bytes.to_be_bytes()).is_ok();
+            alive &= client.stream.write_all(&[0x80, 1, 0, 1]).is_ok();
+            while alive && !stopped.load(Ordering::Relaxed) {
+                alive = client.stream.write_all(&[0; 8 << 10]).is_ok();
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Dribble {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+#[test]
+fn slow_senders_of_large_requests_keep_nobody_from_listing_and_writing_for_long() {
+    let served = serve_with(|config| {
+        config.limits.buffered_bytes = 32 << 20;
+        config.limits.stall = Duration::from_millis(500);
+    });
+    let mut client = served.session();
+    put(&mut client, "/f", b"x");
+    let handle = create(&mut client, "/g");
+    let _slow: Vec<Dribble> = (0..2).map(|_| Dribble::start(served.client(), (16 << 20) - 64)).collect();
+    std::thread::sleep(Duration::from_millis(300)); // until they hold all memory
+    let begun = Instant::now();
+    let list = ListDirectoryRequest { path: Some("/".into()), ..Default::default() };
+    assert_eq!(client.v2::<methods::ListDirectory>(list).unwrap().entries.unwrap().len(), 2);
+    assert!(begun.elapsed() < Duration::from_millis(400), "listed at once, not after {:?}", begun.elapsed());
+    append(&mut client, handle, 0, &vec![3; 1 << 20]).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "written soon, not after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_client_whose_answers_wait_can_not_hide_behind_a_request_that_waits() {
+    let served = serve_with(|config| {
+        config.limits.buffered_bytes = 16 << 20;
+        config.limits.stall = Duration::from_millis(300);
+    });
+    let mut writer = served.session();
+    put(&mut writer, "/f", &vec![5; 4 << 20]);
+    let mut greedy = served.session();
+    let handle = open(&mut greedy, "/f").unwrap().handle;
+    let read = ReadRangeRequest { handle, offset: Some(0), length: Some(4 << 20), ..Default::default() };
+    for _ in 0..4 {
+        greedy.send::<methods::ReadRange>(&read.clone().into());
+    }
+    // A claim for which there is no memory before the answers are taken.
+    greedy.stream.write_all(&(16u32 << 20).to_be_bytes()).unwrap();
+    greedy.stream.write_all(&[0x80, 1, 0, 1]).unwrap();
+    let handle = create(&mut writer, "/g");
+    let begun = Instant::now();
+    append(&mut writer, handle, 0, &vec![3; 4 << 20]).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_second_large_field_needs_memory_like_the_first() {
+    let served = serve_with(|config| config.limits.buffered_bytes = 1 << 20);
+    let mut client = served.client_on(UNFRAMED);
+    // A path of 100 KiB, and then an unknown field of 8 MiB.
+    let mut request = b"\x80\x01\x00\x01\x00\x00\x00\x04stat\x00\x00\x00\x07".to_vec();
+    request.extend(b"\x0b\x00\x02");
+    request.extend((100u32 << 10).to_be_bytes());
+    request.extend(vec![b'a'; 100 << 10]);
+    request.extend(b"\x0b\x00\x63");
+    request.extend((8u32 << 20).to_be_bytes());
+    client.stream.write_all(&request).unwrap();
+    let Reply::Application(error) = client.receive::<methods::Stat>() else { panic!("no refusal") };
+    assert!(error.message.contains("memory"), "{}", error.message);
+}
+
+#[test]
+fn opening_sessions_over_and_over_leaves_room_for_others() {
+    let served = serve_with(|config| config.limits.sessions = 4);
+    let mut client = served.client();
+    for _ in 0..50 {
+        client.open_session();
+    }
+    let _others: Vec<Client> = (0..3).map(|_| served.session()).collect();
+}
+
+#[test]
+fn a_connection_that_never_asks_gives_its_place_back() {
+    let served = serve_with(|config| {
+        config.limits.stall = Duration::from_millis(100);
+        config.limits.greeting = Duration::from_millis(300);
+    });
+    let mut silent = served.client();
+    let mut quiet = served.session();
+    assert!(silent.is_closed());
+    std::thread::sleep(Duration::from_millis(500)); // longer than a silent one may
+    quiet.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+}
+
+#[test]
+fn what_is_remembered_for_retries_is_bounded_for_all_together() {
+    let served = serve_with(|config| config.limits.remembered_bytes = 64 << 10);
+    let mut client = served.session();
+    let failing = |id: u32| {
+        let mut request_id = vec![0; 12];
+        request_id.extend(id.to_be_bytes());
+        RemovePathRequest {
+            request_id: Some(Bytes::from(request_id)),
+            path: Some(format!("/{id}{}", "/longer".repeat(500))),
+            ..Default::default()
+        }
+    };
+    for id in 0..200 {
+        assert_eq!(kind(client.v2::<methods::RemovePath>(failing(id))), "NotFound");
+    }
+    // Were the first remembered, its repetition would fail as it did.
+    let forgotten = RemovePathRequest { is_retry: Some(true), ..failing(0) };
+    client.v2::<methods::RemovePath>(forgotten).unwrap();
+    let remembered = RemovePathRequest { is_retry: Some(true), ..failing(199) };
+    assert_eq!(kind(client.v2::<methods::RemovePath>(remembered)), "NotFound");
+}

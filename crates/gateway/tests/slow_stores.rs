@@ -1,0 +1,189 @@
+//! A store that takes its time costs nobody more than that time: not their
+//! order, their connection, their session or their bytes.
+
+mod common;
+use bytes::Bytes;
+use common::gated::Gated;
+use common::*;
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use strait_wire::*;
+
+fn append_request(handle: i64, at: i64, data: &'static [u8]) -> AppendDataRequest {
+    AppendDataRequest {
+        handle: Some(handle),
+        expected_offset: Some(at),
+        data: Some(Bytes::from_static(data)),
+        ..Default::default()
+    }
+}
+
+/// Ends a connection in mid-request, so that the gateway gives it up at once
+/// instead of answering what it asked before.
+fn cut(mut client: Client) {
+    client.stream.write_all(&[0, 0]).unwrap();
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert!(client.message().is_none(), "cut off");
+}
+
+#[test]
+fn a_refusal_comes_after_the_answers_to_what_was_asked_before() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let mut client = served.session();
+    let handle = create(&mut client, "/f");
+    gate.shut();
+    client.send::<methods::AppendData>(&append_request(handle, 0, b"data").into());
+    gate.await_waiting(1);
+    client.stream.write_all(&[0; 4]).unwrap(); // an empty frame
+    std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
+    gate.open();
+    assert!(matches!(client.receive::<methods::AppendData>(), Reply::Success(_)));
+    assert!(matches!(client.receive::<methods::AppendData>(), Reply::Application(_)));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_read_waits_for_the_flush_that_was_sent_before_it() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let mut client = served.session();
+    let writer = create(&mut client, "/f");
+    let reader = open(&mut client, "/f").unwrap().handle;
+    append(&mut client, writer, 0, b"data").unwrap();
+    gate.shut();
+    let flush = FlushFileRequest { handle: Some(writer), mode: Some(FlushMode::Flush), ..Default::default() };
+    client.send::<methods::FlushFile>(&flush.into());
+    gate.await_waiting(1);
+    let read = ReadRangeRequest { handle: reader, offset: Some(0), length: Some(4), ..Default::default() };
+    client.send::<methods::ReadRange>(&read.into());
+    std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
+    gate.open();
+    assert!(matches!(client.receive::<methods::FlushFile>(), Reply::Success(_)));
+    let Reply::Success(read) = client.receive::<methods::ReadRange>() else { panic!("no success") };
+    assert_eq!(read.data.as_deref(), Some(&b"data"[..]));
+}
+
+#[test]
+fn a_client_is_not_cut_off_for_the_time_its_store_takes() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.stall = Duration::from_millis(100));
+    let mut client = served.session();
+    let handle = create(&mut client, "/f");
+    gate.shut();
+    for index in 0..8 {
+        client.send::<methods::AppendData>(&append_request(handle, index * 4, b"data").into());
+    }
+    gate.await_waiting(1);
+    std::thread::sleep(Duration::from_millis(600)); // many times the limit
+    gate.open();
+    for index in 1..=8 {
+        match client.message().map(|m| methods::AppendData::decode_reply(Protocol::Binary, m).unwrap().1) {
+            Some(Reply::Success(reply)) => assert_eq!(reply.position, Some(index * 4)),
+            other => panic!("append {index}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_session_at_work_does_not_idle_out() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.session_linger = Duration::from_millis(50));
+    let mut client = served.session();
+    let handle = create(&mut client, "/f");
+    // On a connection that is attached to no session.
+    let mut other = served.client();
+    gate.shut();
+    let request = AppendDataRequest { session: client.token.clone(), ..append_request(handle, 0, b"data") };
+    other.send::<methods::AppendData>(&request.into());
+    gate.await_waiting(1);
+    let token = client.token.take();
+    drop(client);
+    std::thread::sleep(Duration::from_millis(500)); // many times the limit
+    gate.open();
+    assert!(matches!(other.receive::<methods::AppendData>(), Reply::Success(_)));
+    let close = CloseFileRequest { session: token, handle: Some(handle), ..Default::default() };
+    assert_eq!(other.v2::<methods::CloseFile>(close).unwrap().length, Some(4));
+}
+
+#[test]
+fn appends_whose_clients_have_gone_keep_their_place_in_memory() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.buffered_bytes = 9 << 20);
+    let chunk: &'static [u8] = vec![7; 4 << 20].leak();
+    let mut writer = served.session();
+    let handles: Vec<i64> = (0..4).map(|n| create(&mut writer, &format!("/f{n}"))).collect();
+    gate.shut();
+    for (index, handle) in handles.iter().enumerate() {
+        let mut client = served.client();
+        let request =
+            AppendDataRequest { session: writer.token.clone(), ..append_request(*handle, 0, chunk) };
+        // By a thread, which may be held up.
+        let sending = std::thread::spawn(move || {
+            client.send::<methods::AppendData>(&request.into());
+            client
+        });
+        if index < 2 {
+            gate.await_waiting(index + 1);
+            cut(sending.join().unwrap());
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500)); // for the other two, if nothing held them up
+    assert_eq!(gate.waiting(), 2, "as many as there is memory for");
+    gate.open();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for handle in &handles {
+        while append(&mut writer, *handle, 4 << 20, b"x").is_err() {
+            assert!(Instant::now() < deadline, "the others never had their turn");
+        }
+    }
+}
+
+#[test]
+fn a_write_of_2009_that_is_cut_off_is_no_half_write() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let mut owner = served.client();
+    let Reply::Success(ch) = owner.call::<methods::Init>(InitArgs::default()) else { panic!("no session") };
+    let ch = Some(ch);
+    let open = OpenArgs { ch: ch.clone(), filename: Some("/f".into()), mode: Some(2) };
+    let dh = Some(owner.old::<methods::Open>(open).unwrap());
+    let write = |data: &'static [u8]| WriteArgs {
+        ch: ch.clone(),
+        dh: dh.clone(),
+        buf: Some(Bytes::from_static(data)),
+        offset: Some(-1),
+        len: Some(data.len() as i64),
+    };
+    gate.shut();
+    let mut other = served.client();
+    other.send::<methods::Write>(&write(b"whole."));
+    gate.await_waiting(1);
+    cut(other);
+    gate.open();
+    owner.old::<methods::Write>(write(b"and more")).unwrap();
+    owner.old::<methods::Close>(CloseArgs { ch: ch.clone(), dh: dh.clone() }).unwrap();
+    let stat = PathArgs { ch, path: Some("/f".into()) };
+    assert_eq!(owner.old::<methods::Stat>(stat).unwrap().length, Some(14));
+}
+
+#[test]
+fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
+    let mut served = serve();
+    let mut client = served.session();
+    let stat = GetFileInfoRequest { path: Some("/".into()), ..Default::default() };
+    let mut answers = client.stream.try_clone().unwrap();
+    let reading = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+    let asking = std::thread::spawn(move || {
+        let one = methods::GetFileInfo::call(FRAMED, 1, &stat.into()).to_bytes();
+        let many = one.repeat(100);
+        while client.stream.write_all(&many).is_ok() {}
+    });
+    std::thread::sleep(Duration::from_millis(200)); // until it is well under way
+    let begun = Instant::now();
+    served.shut_down();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    asking.join().unwrap();
+    let _ = reading.join().unwrap();
+}
