@@ -5,7 +5,7 @@ use crate::errors::Exception;
 use crate::memory::Permit;
 use crate::request::{Body, Outgoing, Request};
 use crate::v2::PAGE_BYTES;
-use crate::{legacy, mutate, v2};
+use crate::{copies, legacy, mutate, v2};
 use std::future::Future;
 use std::sync::Arc;
 use strait_store::{Error, ErrorKind, Result};
@@ -83,7 +83,7 @@ impl Answer {
         match call {
             Call::Init(args) => self.with::<m::Init>(legacy::init(c, args)),
             Call::Login(args) => self.with::<m::Login>(legacy::login(c, args).await),
-            Call::Logout(args) => self.with::<m::Logout>(legacy::logout(c, args)),
+            Call::Logout(args) => self.with::<m::Logout>(legacy::logout(c, args).await),
             Call::CloseClient(args) => self.with::<m::CloseClient>(legacy::close_client(c, args).await),
             Call::CloseDfs(args) => self.with::<m::CloseDfs>(legacy::close_dfs(c, args).await),
             Call::ListFiles(args) => self.with::<m::ListFiles>(legacy::list_files(c, args, allowed).await),
@@ -106,10 +106,10 @@ impl Answer {
                 self.with::<m::Write>(to_its_end(c, write).await)
             }
             Call::CopyToLocalFile(args) => {
-                self.with::<m::CopyToLocalFile>(legacy::copy_to_local(c, args).await)
+                self.with::<m::CopyToLocalFile>(copies::copy_to_local(c, args).await)
             }
             Call::CopyFromLocalFile(args) => {
-                self.with::<m::CopyFromLocalFile>(legacy::copy_from_local(c, args).await)
+                self.with::<m::CopyFromLocalFile>(copies::copy_from_local(c, args).await)
             }
 
             Call::ServerInfo(_) => self.with::<m::ServerInfo>(Ok(v2::server_info(c))),

@@ -4,7 +4,6 @@
 //! is served by the connection's own session, the last that `init` opened on
 //! it. Such a session ends with its connection: its open writers are abandoned.
 
-use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, OpenFile};
@@ -12,13 +11,10 @@ use crate::random::random;
 use crate::session::{Identity, Session};
 use futures::StreamExt;
 use std::sync::Arc;
-use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, MAX_CHUNK_BYTES, Principal, Result,
-    StorePath, fail,
-};
+use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use strait_wire::{
-    ClientArgs, ClientHandle, CloseArgs, CloseDfsArgs, CopyArgs, DfsHandle, FileStatus, InitArgs, LoginArgs,
-    MoveArgs, OpenArgs, PathArgs, ReadArgs, RemoveArgs, Text, WriteArgs,
+    ClientArgs, ClientHandle, CloseArgs, CloseDfsArgs, DfsHandle, FileStatus, InitArgs, LoginArgs, MoveArgs,
+    OpenArgs, PathArgs, ReadArgs, RemoveArgs, Text, WriteArgs,
 };
 
 /// The offset that means: where the handle stands.
@@ -86,9 +82,14 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     }
 }
 
-pub fn logout(context: &Context, args: ClientArgs) -> Result<bool> {
+/// What is open was opened with the rights of who logs out: it is closed.
+pub async fn logout(context: &Context, args: ClientArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
     session.set_identity(context.shared.sessions.stranger());
+    if let Err(error) = session.close_files().await {
+        tracing::warn!(%error, "a file couldn't be closed at logout");
+        return Ok(false);
+    }
     Ok(true)
 }
 
@@ -116,11 +117,11 @@ async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
 }
 
 /// At work in the session that a client handle names.
-fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
+pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
     Caller::of(client(context, handle)?)
 }
 
-fn path(text: Option<Text>) -> Result<StorePath> {
+pub fn path(text: Option<Text>) -> Result<StorePath> {
     StorePath::from_bytes(&required(text, "the path")?.0)
 }
 
@@ -277,67 +278,6 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
     strait_store::append_all(writer.as_mut(), data).await.map_err(|e| e.at("write", &file.path))?;
     file.written().await;
     Ok(true)
-}
-
-pub async fn copy_to_local(context: &Context, args: CopyArgs) -> Result<bool> {
-    let caller = caller(context, &None)?;
-    let (root, local) = local_path(context, args.dest)?;
-    let source = path(args.src)?;
-    copy((caller.fs(), &caller.who, &source), (root.fs.as_ref(), &caller.who, &local)).await
-}
-
-pub async fn copy_from_local(context: &Context, args: CopyArgs) -> Result<bool> {
-    let caller = caller(context, &None)?;
-    let (root, local) = local_path(context, args.src)?;
-    let target = path(args.dest)?;
-    copy((root.fs.as_ref(), &caller.who, &local), (caller.fs(), &caller.who, &target)).await
-}
-
-/// A path on the gateway's host, within the directory its operator named.
-fn local_path(context: &Context, text: Option<Text>) -> Result<(LocalRoot, StorePath)> {
-    let Some(root) = context.shared.local_root.clone() else {
-        let message = "copies to and from the gateway's own disk are off; its operator can allow a directory with \
-                       --local-root";
-        return fail(ErrorKind::PermissionDenied, message);
-    };
-    let asked = path(text)?;
-    let Ok(inside) = std::path::Path::new(asked.as_str()).strip_prefix(&root.path) else {
-        let message = format!("only files below {} may be copied to and from", root.path.display());
-        return Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", &asked));
-    };
-    let inside = StorePath::parse(&format!("/{}", inside.display()))?;
-    Ok((root, inside))
-}
-
-/// One end of a copy.
-type End<'a> = (&'a dyn FileSystem, &'a Principal, &'a StorePath);
-
-/// Copies one file; what there was gives way, as with Hadoop's
-/// `copyFromLocalFile`. A copy that fails leaves nothing behind.
-async fn copy((from, reader_is, source): End<'_>, (to, writer_is, target): End<'_>) -> Result<bool> {
-    let reader = from.open(reader_is, source).await?;
-    let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
-    let mut writer = to.create(writer_is, target, &options).await?;
-    let copied = async {
-        let mut offset = 0;
-        loop {
-            let bytes = reader.read_at(offset, MAX_CHUNK_BYTES).await?;
-            if bytes.is_empty() {
-                return Ok(());
-            }
-            offset += bytes.len() as u64;
-            writer.append(bytes).await?;
-        }
-    };
-    let result: Result<()> = copied.await;
-    let result = match result {
-        Ok(()) => writer.close().await,
-        Err(error) => Err(error),
-    };
-    if result.is_err() && to.exists(writer_is, target).await.unwrap_or(false) {
-        let _ = to.remove(writer_is, target, false).await;
-    }
-    result.map(|()| true)
 }
 
 #[cfg(test)]

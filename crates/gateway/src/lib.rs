@@ -19,6 +19,7 @@
 mod config;
 mod connection;
 mod context;
+mod copies;
 mod dispatch;
 mod errors;
 mod handles;

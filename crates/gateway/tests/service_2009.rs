@@ -210,7 +210,22 @@ fn copies_stay_below_the_directory_the_operator_named() {
     assert!(client.old::<methods::CopyToLocalFile>(copy("/f", "/tmp/here/g")).unwrap());
     assert!(client.old::<methods::CopyFromLocalFile>(copy("/tmp/here/g", "/h")).unwrap());
     assert_eq!(client.old::<methods::Stat>(path(&ch, "/h")).unwrap().length, Some(4));
+    assert!(client.old::<methods::CopyFromLocalFile>(copy("/tmp/here/g", "/h")).unwrap(), "once more");
     for outside in ["/tmp/elsewhere", "/tmp/here/../x", "/tmp/hereabouts/f"] {
         assert!(client.old::<methods::CopyToLocalFile>(copy("/f", outside)).is_err(), "{outside}");
     }
+}
+
+#[test]
+fn logging_out_closes_what_was_open() {
+    let served = serve();
+    let mut client = served.client_on(UNFRAMED);
+    let ch = handle(&mut client, None);
+    let dh = open_file(&mut client, &ch, "/f", 2).unwrap();
+    let Reply::Success(true) = client.call::<methods::Logout>(ClientArgs { ch: ch.clone() }) else {
+        panic!("not logged out")
+    };
+    let buf = Some(Bytes::from_static(b"data"));
+    let args = WriteArgs { ch, dh, buf, offset: Some(-1), len: Some(4) };
+    assert!(client.old::<methods::Write>(args).is_err(), "whoever acts now didn't open it");
 }

@@ -169,6 +169,33 @@ fn a_write_of_2009_that_is_cut_off_is_no_half_write() {
 }
 
 #[test]
+fn a_copy_whose_client_goes_away_leaves_what_was_there() {
+    let (store, gate) = Gated::new();
+    let local = std::sync::Arc::new(strait_store::MemoryStore::new("tester"));
+    let served = serve_store(store, |config| {
+        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local });
+    });
+    let copy = |src: &str, dest: &str| CopyArgs { src: Some(src.into()), dest: Some(dest.into()) };
+    let mut client = served.session();
+    put(&mut client, "/f", b"what was there");
+    let mut other = served.client();
+    let _ = other.call::<methods::Init>(InitArgs::default());
+    other.old::<methods::CopyToLocalFile>(copy("/f", "/here/f")).unwrap();
+    gate.shut();
+    other.send::<methods::CopyFromLocalFile>(&copy("/here/f", "/f"));
+    gate.await_waiting(1);
+    cut(other);
+    gate.open();
+    let handle = open(&mut client, "/f").unwrap().handle.unwrap();
+    assert_eq!(read(&mut client, handle, 0, 100).unwrap(), "what was there");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let list = ListDirectoryRequest { path: Some("/".into()), ..Default::default() };
+    while client.v2::<methods::ListDirectory>(list.clone()).unwrap().entries.unwrap().len() > 1 {
+        assert!(Instant::now() < deadline, "a temporary file is left");
+    }
+}
+
+#[test]
 fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
     let mut served = serve();
     let mut client = served.session();
