@@ -46,7 +46,7 @@ public enum ErrorKind {
         this.usuallyRetrySafe = usuallyRetrySafe;
     }
 
-    /** The kind of this code on the wire; {@link #INTERNAL} for one that a newer gateway made up. */
+    /** The kind of this code on the wire; INTERNAL for one that a newer gateway made up. */
     static ErrorKind ofCode(int code) {
         return code >= 1 && code <= BY_CODE.length ? BY_CODE[code - 1] : INTERNAL;
     }

@@ -15,8 +15,8 @@ import java.util.Deque;
  * A remote file, open to write at its end; the streams and channels that callers see are made of
  * it.
  *
- * <p>A write returns when its bytes are on their way. An error surfaces at a later one, and at flush
- * or close at the latest. For one thread at a time.
+ * <p>A write returns when its bytes are on their way. An error surfaces at a later one, and at
+ * flush or close at the latest. For one thread at a time.
  */
 final class RemoteWriter {
     // Appends in flight at once; see ReadAhead.WINDOW.
@@ -34,7 +34,7 @@ final class RemoteWriter {
     private long sent; // the file's length with all that was sent
     private Connection connection; // while appends are in flight
     private IOException failure;
-    private boolean closed;
+    private volatile boolean closed;
 
     RemoteWriter(Session session, String path, OpenWriterReply opened) {
         this.session = session;

@@ -137,7 +137,8 @@ final class Session {
         }
         if (sent && mutation != null) {
             String message =
-                    "%s: the connection broke (%s), and no gateway came back to say whether it was done";
+                    "%s: the connection broke (%s), and no gateway came back to say whether it"
+                            + " was done";
             throw Failures.of(
                     ErrorKind.OUTCOME_UNKNOWN,
                     message.formatted(method.name(), last.getMessage()),
@@ -284,7 +285,8 @@ final class Session {
         }
         if (options.token == null) {
             try {
-                once(connection -> connection.call(Method.CLOSE_SESSION, new CloseSessionRequest()));
+                CloseSessionRequest request = new CloseSessionRequest();
+                once(connection -> connection.call(Method.CLOSE_SESSION, request));
             } catch (IOException ignored) {
                 // It idles out.
             }

@@ -13,6 +13,7 @@ import java.nio.file.StandardOpenOption;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -75,7 +76,8 @@ final class CaseSteps {
     private void assertBytes(JsonObject expected, byte[] got) {
         // Not with assertArrayEquals, whose report would print megabytes.
         assertTrue(
-                Arrays.equals(bytes.of(expected), got), () -> "other bytes, " + got.length + " of them");
+                Arrays.equals(bytes.of(expected), got),
+                () -> "other bytes, " + got.length + " of them");
     }
 
     private static OpenOption[] options(String mode, Integer permission) {
@@ -84,8 +86,10 @@ final class CaseSteps {
             case "read" -> options.add(StandardOpenOption.READ);
             case "create" -> options.add(StandardOpenOption.CREATE_NEW);
             case "overwrite" ->
-                    options.addAll(
-                            List.of(StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING));
+                    Collections.addAll(
+                            options,
+                            StandardOpenOption.CREATE,
+                            StandardOpenOption.TRUNCATE_EXISTING);
             case "append" -> options.add(StandardOpenOption.APPEND);
             default -> throw new AssertionError("unknown mode " + mode);
         }

@@ -27,37 +27,34 @@ final class RawRequest {
     private RawRequest() {}
 
     /** Sends one and gives the reply's fields. */
-    static Map<String, Object> send(Connection connection, String method, Map<String, ?> fields)
+    static Map<String, Object> send(Connection c, String method, Map<String, ?> fields)
             throws IOException {
-        return fields(
-                switch (method) {
-                    case "openFile" ->
-                            connection.call(Method.OPEN_FILE, filled(new OpenFileRequest(), fields));
-                    case "readRange" ->
-                            connection.call(Method.READ_RANGE, filled(new ReadRangeRequest(), fields));
-                    case "createFile" ->
-                            connection.call(Method.CREATE_FILE, filled(new CreateFileRequest(), fields));
-                    case "appendFile" ->
-                            connection.call(Method.APPEND_FILE, filled(new AppendFileRequest(), fields));
-                    case "appendData" ->
-                            connection.call(Method.APPEND_DATA, filled(new AppendDataRequest(), fields));
-                    case "flushFile" ->
-                            connection.call(Method.FLUSH_FILE, filled(new FlushFileRequest(), fields));
-                    case "closeFile" ->
-                            connection.call(Method.CLOSE_FILE, filled(new CloseFileRequest(), fields));
-                    case "listDirectory" ->
-                            connection.call(
-                                    Method.LIST_DIRECTORY, filled(new ListDirectoryRequest(), fields));
-                    case "removePath" ->
-                            connection.call(Method.REMOVE_PATH, filled(new RemovePathRequest(), fields));
-                    case "renamePath" ->
-                            connection.call(Method.RENAME_PATH, filled(new RenamePathRequest(), fields));
-                    default -> throw new AssertionError("unknown method " + method);
-                });
+        return switch (method) {
+            case "openFile" -> call(c, Method.OPEN_FILE, new OpenFileRequest(), fields);
+            case "readRange" -> call(c, Method.READ_RANGE, new ReadRangeRequest(), fields);
+            case "createFile" -> call(c, Method.CREATE_FILE, new CreateFileRequest(), fields);
+            case "appendFile" -> call(c, Method.APPEND_FILE, new AppendFileRequest(), fields);
+            case "appendData" -> call(c, Method.APPEND_DATA, new AppendDataRequest(), fields);
+            case "flushFile" -> call(c, Method.FLUSH_FILE, new FlushFileRequest(), fields);
+            case "closeFile" -> call(c, Method.CLOSE_FILE, new CloseFileRequest(), fields);
+            case "listDirectory" ->
+                    call(c, Method.LIST_DIRECTORY, new ListDirectoryRequest(), fields);
+            case "removePath" -> call(c, Method.REMOVE_PATH, new RemovePathRequest(), fields);
+            case "renamePath" -> call(c, Method.RENAME_PATH, new RenamePathRequest(), fields);
+            default -> throw new AssertionError("unknown method " + method);
+        };
+    }
+
+    private static <R extends TBase<R, ?>> Map<String, Object> call(
+            Connection connection, Method<R> method, TBase<?, ?> request, Map<String, ?> fields)
+            throws IOException {
+        return fields(connection.call(method, filled(request, fields)));
     }
 
     private static <T extends TBase<T, F>, F extends TFieldIdEnum> T filled(
-            T request, Map<String, ?> fields) {
+            TBase<?, ?> any, Map<String, ?> fields) {
+        @SuppressWarnings("unchecked")
+        T request = (T) any;
         Map<String, Object> left = new HashMap<>(fields);
         for (int id = 1; id <= MAX_FIELD_ID; id++) {
             F field = request.fieldForId(id);

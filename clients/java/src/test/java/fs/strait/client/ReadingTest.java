@@ -137,8 +137,9 @@ class ReadingTest {
     void aChannelReadsHereAndThereIntoAnyBuffer() throws IOException {
         try (StraitChannel file = client.newByteChannel("/f")) {
             assertEquals(DATA.length, file.size());
-            for (ByteBuffer target :
-                    new ByteBuffer[] {ByteBuffer.allocate(70_000), ByteBuffer.allocateDirect(70_000)}) {
+            for (boolean direct : new boolean[] {false, true}) {
+                ByteBuffer target =
+                        direct ? ByteBuffer.allocateDirect(70_000) : ByteBuffer.allocate(70_000);
                 file.position(1_234_567);
                 while (target.hasRemaining()) {
                     file.read(target);

@@ -45,7 +45,14 @@ class ReadmeTest {
                         .toList();
         String body = code.replaceAll("(?m)^import .*;$", "");
         String program =
-                "%s%npublic class Readme { public static void main(String[] args) throws Exception {%n%s}}"
+                """
+                %s
+                public class Readme {
+                    public static void main(String[] arguments) throws Exception {
+                        %s
+                    }
+                }
+                """
                         .formatted(String.join("\n", imports), body);
         Path source = Files.writeString(directory.resolve("Readme.java"), program);
         compile(source, directory);

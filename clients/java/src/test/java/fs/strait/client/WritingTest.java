@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import fs.strait.client.internal.DfsError;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.NonReadableChannelException;
@@ -101,13 +102,13 @@ class WritingTest {
 
     @Test
     void aFailureToldOnceIsToldAgainByEachLaterCallAndNoneHidesAnother() {
+        DfsError full = FakeGateway.failure(ErrorKind.NO_SPACE, null);
         StraitException error =
                 assertThrows(
                         StraitException.class,
                         () -> {
                             try (StraitOutputStream file = client.newOutputStream("/f")) {
-                                gateway.raises.put(
-                                        "appendData", FakeGateway.failure(ErrorKind.NO_SPACE, null));
+                                gateway.raises.put("appendData", full);
                                 file.write(1);
                                 file.flush();
                             }
