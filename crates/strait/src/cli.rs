@@ -32,6 +32,18 @@ pub struct Global {
     /// Which of the gateway's stores to use, by name; its default if not given.
     #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
     pub gateway_store: Option<String>,
+    /// Speak TLS to gateways; without it a login goes no further than this host.
+    #[arg(long, global = true, env = "STRAIT_TLS")]
+    pub tls: bool,
+    /// Trust gateways with certificates of these authorities (PEM) [default: the system's].
+    #[arg(long, global = true, env = "STRAIT_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// Our own certificate (PEM, with its chain), for gateways that ask for one.
+    #[arg(long, global = true, env = "STRAIT_CLIENT_CERT", value_name = "FILE", requires = "client_key")]
+    pub client_cert: Option<PathBuf>,
+    /// That certificate's private key (PEM).
+    #[arg(long, global = true, env = "STRAIT_CLIENT_KEY", value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
     /// Print one JSON object a line.
     #[arg(long, global = true)]
     pub json: bool,

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use strait_store::strait::{Options, StraitStore};
+use strait_store::strait::{Options, StraitStore, TlsOptions};
 use strait_store::{FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri};
 
 /// What every command needs.
@@ -17,6 +17,7 @@ pub struct Context {
     user: Option<String>,
     password_file: Option<PathBuf>,
     gateway_store: Option<String>,
+    tls: Option<TlsOptions>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
     /// Sessions that are ours alone, to be ended with us.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
@@ -38,8 +39,12 @@ pub struct Place {
 impl Context {
     /// With these flags.
     pub fn new(global: Global) -> Self {
+        let identity = global.client_cert.zip(global.client_key);
+        // To say whom to trust, or who we are, is to ask for TLS.
+        let wanted = global.tls || global.tls_ca.is_some() || identity.is_some();
         Self {
             json: global.json,
+            tls: wanted.then_some(TlsOptions { ca: global.tls_ca, identity }),
             user: global.user,
             password_file: global.password_file,
             gateway_store: global.gateway_store,
@@ -84,7 +89,8 @@ impl Context {
     /// How to log in at the gateway with this address.
     pub fn login_at(&self, address: &str) -> Options {
         let Some(user) = self.user.clone() else {
-            return Options { store: self.gateway_store.clone(), ..Options::default() };
+            let (store, tls) = (self.gateway_store.clone(), self.tls.clone());
+            return Options { store, tls, ..Options::default() };
         };
         let cached = tokens::CachedToken::new(address, &user, self.gateway_store.as_deref());
         let (file, asked_for) = (self.password_file.clone(), format!("{user} at {address}"));
@@ -96,6 +102,7 @@ impl Context {
             on_token: cached.map(|cached| -> strait_store::strait::TokenSink {
                 Arc::new(move |token| cached.keep(token))
             }),
+            tls: self.tls.clone(),
         }
     }
 

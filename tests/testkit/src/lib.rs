@@ -9,6 +9,7 @@
 //! Plain blocking Rust, so that every crate's tests can use it, whatever
 //! runtime they have. Test code only: nothing here belongs in the product.
 
+mod certificates;
 mod failure;
 mod hdfs;
 mod http;
@@ -17,6 +18,7 @@ mod process;
 pub mod thrift;
 mod wait;
 
+pub use certificates::{Authority, Identity};
 pub use failure::{Failure, Result};
 pub use hdfs::{MiniHdfs, Options, current_user};
 pub use http::{HttpAnswer, http_request};

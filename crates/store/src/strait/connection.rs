@@ -15,9 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use strait_wire::{DecodeError, Encoded, Method, Protocol, Reply, Wire};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -108,12 +106,11 @@ impl Shared {
 }
 
 impl Connection {
-    /// Takes over a connected socket.
-    pub(super) fn new(socket: TcpStream) -> Self {
-        // Requests go out whole: waiting to fill a packet would only delay them.
-        // An error here costs speed, nothing else.
-        let _ = socket.set_nodelay(true);
-        let (read, write) = socket.into_split();
+    /// Takes over a connected socket, or what encrypts one.
+    pub(super) fn new(
+        read: impl AsyncRead + Unpin + Send + 'static,
+        write: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Self {
         let (outgoing, queue) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
         tokio::spawn(send(write, queue, shared.clone()));
@@ -192,7 +189,11 @@ impl<M: Method> Answer<M> {
 }
 
 /// Writes what is queued, until nobody can queue more.
-async fn send(mut socket: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>, shared: Arc<Shared>) {
+async fn send(
+    mut socket: impl AsyncWrite + Unpin,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    shared: Arc<Shared>,
+) {
     let mut gathered = Vec::with_capacity(GATHERED_CALLS);
     while queue.recv_many(&mut gathered, GATHERED_CALLS).await > 0 {
         let mut segments = Segments::default();
@@ -206,14 +207,19 @@ async fn send(mut socket: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Out
                 waiters.push_back(call.waiter);
             }
         }
-        if let Err(error) = socket.write_all_buf(&mut segments).await {
+        // TLS keeps some back until it is flushed; a socket has nothing to do.
+        let sent = async {
+            socket.write_all_buf(&mut segments).await?;
+            socket.flush().await
+        };
+        if let Err(error) = sent.await {
             return shared.fail(format!("sending to the gateway: {error}"));
         }
     }
 }
 
 /// Hands each reply to the waiter whose turn it is.
-async fn receive(socket: OwnedReadHalf, shared: Arc<Shared>) {
+async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>) {
     let mut socket = BufReader::with_capacity(READ_BUFFER_BYTES, socket);
     let error = loop {
         match read_frame(&mut socket, &shared).await {
@@ -231,7 +237,7 @@ async fn receive(socket: OwnedReadHalf, shared: Arc<Shared>) {
     });
 }
 
-async fn read_frame(socket: &mut BufReader<OwnedReadHalf>, shared: &Shared) -> io::Result<Bytes> {
+async fn read_frame(socket: &mut BufReader<impl AsyncRead + Unpin>, shared: &Shared) -> io::Result<Bytes> {
     let stalled = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
     // Between replies silence is fine, unless one is due.
     loop {

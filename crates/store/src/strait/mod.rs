@@ -16,6 +16,7 @@ mod connection;
 mod convert;
 mod reader;
 mod session;
+mod tls;
 mod writer;
 
 use crate::{
@@ -33,6 +34,7 @@ use strait_wire::{
     GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
     RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest, TruncateFileRequest, methods,
 };
+pub use tls::TlsOptions;
 use writer::Writer;
 
 /// How to log in.
@@ -48,6 +50,8 @@ pub struct Options {
     pub token: Option<Secret>,
     /// Told of each token that a gateway gives, to be kept for later.
     pub on_token: Option<TokenSink>,
+    /// Speak TLS. Without it a login goes no further than this host.
+    pub tls: Option<TlsOptions>,
 }
 
 /// Where a password comes from.

@@ -2,6 +2,7 @@
 
 use super::connection::{Broken, Connection};
 use super::convert;
+use super::tls::{Tls, check_secrecy};
 use super::{Options, Token};
 use crate::{Capabilities, Error, ErrorKind, Result};
 use bytes::Bytes;
@@ -71,6 +72,7 @@ pub(super) struct Session {
     /// Of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
     generations: AtomicU64,
+    tls: Option<Tls>,
 }
 
 /// A connection that the session is attached to.
@@ -94,9 +96,11 @@ impl Session {
     /// Connects and logs in; no second attempt, since nothing is at stake yet.
     pub(super) async fn open(address: String, options: Options) -> Result<Self> {
         let token = Mutex::new(options.token.clone());
+        let tls = options.tls.as_ref().map(|tls| Tls::new(tls, &address)).transpose()?;
         let session = Self {
             address,
             options,
+            tls,
             current: Mutex::default(),
             connecting: Default::default(),
             token,
@@ -136,7 +140,9 @@ impl Session {
             Ok(Err(error)) => return Err(self.unreachable(&error.to_string()).caused_by(error)),
             Err(_) => return Err(self.unreachable("no answer")),
         };
-        let connection = Arc::new(Connection::new(socket));
+        check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
+            .map_err(|error| error.at("connect to", &self.address))?;
+        let connection = Arc::new(self.talk(socket).await?);
         let token = lock(&self.token).clone();
         let opened = match token {
             Some(token) => match self.log_in(&connection, Some(token)).await {
@@ -159,6 +165,25 @@ impl Session {
                 .filter(|bytes| *bytes > 0)
                 .map_or(crate::MAX_CHUNK_BYTES, |bytes| bytes.min(crate::MAX_CHUNK_BYTES)),
         })
+    }
+
+    /// In clear text, or by TLS if the options say so.
+    async fn talk(&self, socket: TcpStream) -> Result<Connection> {
+        // Requests go out whole: waiting to fill a packet would only delay them.
+        // An error here costs speed, nothing else.
+        let _ = socket.set_nodelay(true);
+        let Some(tls) = &self.tls else {
+            let (read, write) = socket.into_split();
+            return Ok(Connection::new(read, write));
+        };
+        match timeout(CONNECT_TIMEOUT, tls.handshake(socket)).await {
+            Ok(Ok(stream)) => {
+                let (read, write) = tokio::io::split(stream);
+                Ok(Connection::new(read, write))
+            }
+            Ok(Err(error)) => Err(self.unreachable(&format!("TLS: {error}")).caused_by(error)),
+            Err(_) => Err(self.unreachable("TLS: no answer")),
+        }
     }
 
     /// Not with a token that was given to us alone: an anonymous session in

@@ -1,0 +1,128 @@
+//! TLS towards a gateway.
+
+use super::Options;
+use crate::{Error, ErrorKind, Result};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Whom to trust, and who we are; all files PEM.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// Certificate authorities that a gateway's certificate may come from;
+    /// none: those that this system trusts.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate (with its chain) and its key, for gateways that ask
+    /// for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// What TLS needs, read once for a session's connections.
+pub(super) struct Tls {
+    connector: TlsConnector,
+    server: ServerName<'static>,
+}
+
+impl Tls {
+    /// For connections to `address`, `host:port`.
+    pub(super) fn new(options: &TlsOptions, address: &str) -> Result<Self> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+        let server = ServerName::try_from(host.to_owned())
+            .map_err(|_| invalid(format!("{host:?} is no name that a certificate can have")))?;
+        let roots = match &options.ca {
+            Some(path) => roots_of(path)?,
+            None => system_roots()?,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| invalid(format!("TLS: {e}")))?
+            .with_root_certificates(roots);
+        let config = match &options.identity {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = certificates(certificate)?;
+                let private = PrivateKeyDer::from_pem_file(key).map_err(|e| about(key, &e))?;
+                builder.with_client_auth_cert(chain, private).map_err(|e| about(key, &e))?
+            }
+        };
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server })
+    }
+
+    pub(super) async fn handshake(&self, socket: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connector.connect(self.server.clone(), socket).await
+    }
+}
+
+/// Logins and what stands for them stay on this host unless they are encrypted.
+///
+/// # Errors
+/// Unauthenticated, before anything is sent.
+pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<()> {
+    let local = peer.is_some_and(|peer| peer.is_loopback());
+    if local || options.tls.is_some() || options.user.is_none() && options.token.is_none() {
+        return Ok(());
+    }
+    let message = "a login isn't sent in clear text beyond this host; use TLS (strait --tls)";
+    Err(Error::new(ErrorKind::Unauthenticated, message))
+}
+
+fn roots_of(path: &Path) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|e| about(path, &e))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        return Err(invalid(
+            "this system trusts no certificate authority; name one (strait --tls-ca FILE)".into(),
+        ));
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let all = CertificateDer::pem_file_iter(path).map_err(|e| about(path, &e))?;
+    let all: Vec<_> = all.collect::<std::result::Result<_, _>>().map_err(|e| about(path, &e))?;
+    if all.is_empty() { Err(about(path, &"no PEM certificate in it")) } else { Ok(all) }
+}
+
+fn about(path: &Path, what: &dyn std::fmt::Display) -> Error {
+    invalid(format!("TLS file {}: {what}", path.display()))
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_wire::Secret;
+
+    #[test]
+    fn a_login_leaves_this_host_only_encrypted() {
+        let far = Some("192.0.2.1".parse().unwrap());
+        let near = Some("127.0.0.1".parse().unwrap());
+        let user = Options { user: Some("alice".to_owned()), ..Options::default() };
+        let token = Options { token: Some(Secret("s1.0".to_owned())), ..Options::default() };
+        for login in [user, token] {
+            assert_eq!(check_secrecy(&login, far).unwrap_err().kind(), ErrorKind::Unauthenticated);
+            assert_eq!(check_secrecy(&login, None).unwrap_err().kind(), ErrorKind::Unauthenticated);
+            check_secrecy(&login, near).unwrap();
+            check_secrecy(&Options { tls: Some(TlsOptions::default()), ..login }, far).unwrap();
+        }
+        check_secrecy(&Options::default(), far).unwrap();
+    }
+}

@@ -1,0 +1,59 @@
+//! The command speaks TLS: it trusts whom it is told to, and shows who it is.
+
+mod support;
+
+use std::path::Path;
+use strait_testkit::Authority;
+use support::{Gateway, fresh};
+
+const UNAVAILABLE: i32 = 22;
+
+/// A gateway with a certificate of `ca`; asks for one of `clients`, if given.
+fn gateway(ca: &Authority, clients: Option<&Authority>) -> Gateway {
+    Gateway::start(|dir| {
+        let identity = ca.issue(dir).unwrap();
+        ca.write(dir).unwrap();
+        let shown = |path: &Path| path.display().to_string();
+        let data = format!("file://{}", shown(&fresh(dir, "data")));
+        let mut flags =
+            vec!["--store".to_owned(), data, "--tls-cert".to_owned(), shown(&identity.certificate)];
+        flags.extend(["--tls-key".to_owned(), shown(&identity.key)]);
+        if let Some(clients) = clients {
+            let path = clients.write(&fresh(dir, "clients")).unwrap();
+            flags.extend(["--tls-client-ca".to_owned(), shown(&path)]);
+        }
+        flags
+    })
+}
+
+#[test]
+fn files_go_there_and_back_encrypted() {
+    let gateway = gateway(&Authority::new().unwrap(), None);
+    let data: Vec<u8> = (0..3_000_000u32).map(|i| (i ^ (i >> 7)) as u8).collect();
+    let uri = gateway.uri("/f");
+    gateway.run_with(["--tls-ca", "ca.pem", "put", "-", &uri], &data, &[]).ok();
+    let back = gateway.run(["--tls-ca", "ca.pem", "cat", &uri]);
+    assert!(back.ok().stdout == data);
+    gateway.run(["ls", &uri]).ok(); // clear text from this host, on the same port
+}
+
+#[test]
+fn a_gateway_of_a_strange_authority_is_not_spoken_to() {
+    let gateway = gateway(&Authority::new().unwrap(), None);
+    let strange = Authority::new().unwrap().write(&fresh(gateway.dir.path(), "strange")).unwrap();
+    let strange = strange.display().to_string();
+    gateway.run(["--tls-ca", &strange, "ls", &gateway.uri("/")]).fails(UNAVAILABLE, "TLS");
+    gateway.run(["--tls-ca", "nothing.pem", "ls", &gateway.uri("/")]).fails(17, "nothing.pem");
+}
+
+#[test]
+fn a_gateway_that_asks_who_is_there_is_shown_a_certificate() {
+    let clients = Authority::new().unwrap();
+    let gateway = gateway(&Authority::new().unwrap(), Some(&clients));
+    let me = clients.issue(&fresh(gateway.dir.path(), "me")).unwrap();
+    let (certificate, key) = (me.certificate.display().to_string(), me.key.display().to_string());
+    let identity = ["--client-cert", &certificate, "--client-key", &key];
+    let uri = gateway.uri("/");
+    gateway.run(["--tls-ca", "ca.pem"].into_iter().chain(identity).chain(["ls", &uri])).ok();
+    gateway.run(["--tls-ca", "ca.pem", "ls", &uri]).fails(UNAVAILABLE, "gateway");
+}

@@ -1,0 +1,76 @@
+//! Certificate authorities for tests of TLS.
+
+use crate::Result;
+use crate::failure::Failure;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// An authority that nobody trusts yet.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, in PEM files.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its key, which only the owner may read.
+    pub key: PathBuf,
+}
+
+impl Authority {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The library's, on making keys.
+    pub fn new() -> Result<Self> {
+        let make = || {
+            let mut params = CertificateParams::new(Vec::new())?;
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+        };
+        make().map(Self).map_err(|error| Failure::new(format!("making an authority: {error}")))
+    }
+
+    /// Its own certificate, as those who trust it need it.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Its own certificate in a file of `dir`.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn write(&self, dir: &Path) -> Result<PathBuf> {
+        let path = dir.join("ca.pem");
+        write(&path, &self.pem())?;
+        Ok(path)
+    }
+
+    /// Issues a certificate for `localhost` and 127.0.0.1 into files of `dir`,
+    /// in place of one before.
+    ///
+    /// # Errors
+    /// The library's, or a file can't be written.
+    pub fn issue(&self, dir: &Path) -> Result<Identity> {
+        let make = || {
+            let key = KeyPair::generate()?;
+            let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+            Ok((params.signed_by(&key, &self.0)?.pem(), key.serialize_pem()))
+        };
+        let made: std::result::Result<_, rcgen::Error> = make();
+        let (certificate, key) =
+            made.map_err(|error| Failure::new(format!("issuing a certificate: {error}")))?;
+        let identity = Identity { certificate: dir.join("cert.pem"), key: dir.join("key.pem") };
+        write(&identity.key, &key)?;
+        write(&identity.certificate, &certificate)?;
+        Ok(identity)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write;
+    let open = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let written = open.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
