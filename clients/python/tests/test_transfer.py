@@ -73,6 +73,16 @@ def test_a_failed_get_leaves_nothing(fake, client, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
+def test_a_pipe_is_written_to_and_not_replaced(fake, client, tmp_path):
+    fake.files["/x"] = bytearray(b"data")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as cat:
+        client.get("/x", pipe)
+        assert cat.communicate(timeout=20)[0] == b"data"
+    assert pipe.is_fifo()
+
+
 def test_a_store_that_cannot_replace_is_overwritten_all_the_same(fake):
     fake.capabilities = ["append"]
     fake.files["/x"] = bytearray(b"old")

@@ -52,6 +52,16 @@ fn what_is_put_is_listed_printed_and_got_back() {
 }
 
 #[test]
+fn what_is_no_file_on_this_host_is_not_replaced_by_one() {
+    let gateway = Gateway::over_files();
+    gateway.run_with(["put", "-", &gateway.uri("/f")], b"data", &[]).ok();
+    let socket = gateway.dir.path().join("socket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    gateway.run(["get", "-f", &gateway.uri("/f"), "socket"]).fails(INVALID_ARGUMENT, "no regular file");
+    assert!(!socket.metadata().unwrap().is_file());
+}
+
+#[test]
 fn trees_go_in_and_come_out_whole() {
     let gateway = Gateway::over_files();
     let tree = fresh(gateway.dir.path(), "tree");

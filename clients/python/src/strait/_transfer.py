@@ -129,7 +129,15 @@ def _copy(
 
 @contextlib.contextmanager
 def _appearing(path: Path) -> Iterator[BinaryIO]:
-    """A new local file that takes its name when all went well."""
+    """A new local file that takes its name when all went well.
+
+    What is no regular file (a device, a pipe) is written to as it stands: a
+    file in its place isn't what was asked for.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as special:
+            yield special
+        return
     temporary = path.with_name(f".strait-get-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:

@@ -28,8 +28,8 @@ pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
     let place = directory.display();
     if create {
         std::fs::create_dir_all(directory).map_err(|error| {
-            let kind = Error::from(error).kind();
-            Error::new(kind, format!("the data directory {place} can't be made ({kind})"))
+            let error = Error::from(error);
+            Error::new(error.kind(), format!("the data directory {place} can't be made: {}", error.message()))
         })?;
     }
     let root = Root::open(directory)?;

@@ -134,8 +134,15 @@ impl Download {
     }
 
     async fn file(&self, place: Place, status: FileStatus, local: PathBuf) -> Result<(), Failure> {
-        if !self.get.copying.force && local.symlink_metadata().is_ok() {
-            return Err(already_there(&local));
+        match local.symlink_metadata() {
+            Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
+            // A rename would put a file in the place of a device or pipe.
+            Ok(there) if !there.is_file() && !there.is_symlink() => {
+                let shown = local.display();
+                let what = format!("get {shown}: no regular file; `get URI -` writes to standard output");
+                return Err(Failure::of(ErrorKind::InvalidArgument, what));
+            }
+            _ => {}
         }
         let directory = match local.parent() {
             Some(parent) if parent != Path::new("") => parent,
