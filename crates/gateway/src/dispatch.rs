@@ -6,14 +6,30 @@ use crate::memory::Permit;
 use crate::request::{Body, Outgoing, Request};
 use crate::v2::PAGE_BYTES;
 use crate::{copies, legacy, mutate, v2};
+use futures::FutureExt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use strait_store::{Error, ErrorKind, Result};
-use strait_wire::{Call, Encoded, Method, Wire, methods as m};
+use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
 
 /// Executes a request and gives the answer. `granted` is the memory for an
 /// answer that may be cut to it.
+///
+/// A panic, as libraries of stores have them, is that call's failure and nobody
+/// else's: the connection and what its session has open stay.
 pub async fn execute(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
+    let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
+    let answer = AssertUnwindSafe(run(request, context, granted)).catch_unwind().await;
+    answer.unwrap_or_else(|_| {
+        tracing::error!(%name, "a call met a defect");
+        let message = "a defect in the gateway or its store".to_owned();
+        let error = ApplicationError { kind: ApplicationErrorKind::InternalError, message };
+        Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last: false }
+    })
+}
+
+async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
     let Request { wire, name, sequence, body, memory: held } = request;
     let call = match body {
         Body::Call(call) => call,

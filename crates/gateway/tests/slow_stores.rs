@@ -1,5 +1,5 @@
-//! A store that takes its time costs nobody more than that time: not their
-//! order, their connection, their session or their bytes.
+//! A store that takes its time, or fails badly, costs nobody more than that:
+//! not their order, their connection, their session or their bytes.
 
 mod common;
 use bytes::Bytes;
@@ -213,4 +213,18 @@ fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     asking.join().unwrap();
     let _ = reading.join().unwrap();
+}
+
+#[test]
+fn a_panic_in_a_store_is_one_calls_failure() {
+    let (store, _gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let mut client = served.session();
+    let handle = create(&mut client, "/f");
+    let defect = OpenFileRequest { path: Some("/defect".into()), ..Default::default() };
+    let Reply::Application(error) = client.call::<methods::OpenFile>(defect.into()) else {
+        panic!("no exception")
+    };
+    assert_eq!(error.kind, ApplicationErrorKind::InternalError);
+    append(&mut client, handle, 0, b"data").unwrap();
 }
