@@ -1,0 +1,9 @@
+/// Everything.
+#pragma once
+
+#include <strait/client.hpp>
+#include <strait/errors.hpp>
+#include <strait/reader.hpp>
+#include <strait/stream.hpp>
+#include <strait/types.hpp>
+#include <strait/writer.hpp>

@@ -1,0 +1,83 @@
+/// Remote files as the standard library's streams.
+///
+/// As with any stream, a failure sets badbit; after
+/// `stream.exceptions(std::ios::badbit)` it is thrown, as a strait::Error.
+#pragma once
+
+#include <cstddef>
+#include <istream>
+#include <ostream>
+#include <vector>
+
+#include <strait/reader.hpp>
+#include <strait/writer.hpp>
+
+namespace strait {
+
+/// Between a Reader and std::istream.
+class STRAIT_EXPORT reader_buf final : public std::streambuf {
+public:
+    explicit reader_buf(Reader reader);
+
+protected:
+    int_type underflow() override;
+    std::streamsize xsgetn(char* into, std::streamsize size) override;
+    std::streamsize showmanyc() override;
+    pos_type seekoff(off_type offset, std::ios_base::seekdir from,
+                     std::ios_base::openmode which) override;
+    pos_type seekpos(pos_type position, std::ios_base::openmode which) override;
+
+private:
+    Reader reader_;
+    std::vector<char> buffer_;
+};
+
+/// Between a Writer and std::ostream.
+class STRAIT_EXPORT writer_buf final : public std::streambuf {
+public:
+    explicit writer_buf(Writer writer);
+
+    /// Hands over what is buffered, and closes the file.
+    void close();
+
+protected:
+    int_type overflow(int_type c) override;
+    std::streamsize xsputn(const char* data, std::streamsize size) override;
+    int sync() override;
+    pos_type seekoff(off_type offset, std::ios_base::seekdir from,
+                     std::ios_base::openmode which) override;
+
+private:
+    void hand_over();
+
+    Writer writer_;
+    std::vector<char> buffer_;
+};
+
+/// `strait::istream in(client.open_reader(path));`
+class STRAIT_EXPORT istream final : public std::istream {
+public:
+    explicit istream(Reader reader);
+
+private:
+    reader_buf buffer_;
+};
+
+/// `strait::ostream out(client.create(path));`
+///
+/// std::flush makes what was written visible to readers, at the price of a round
+/// trip: end lines with '\n' rather than std::endl.
+class STRAIT_EXPORT ostream final : public std::ostream {
+public:
+    explicit ostream(Writer writer);
+    /// Closes, but can't tell of an error: call close to know that all is there.
+    ~ostream() override;
+
+    /// Closes the file; throws what went wrong, as Writer::close does.
+    void close();
+
+private:
+    writer_buf buffer_;
+};
+
+} // namespace strait

@@ -1,0 +1,79 @@
+#include "connection.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include <thrift/TApplicationException.h>
+
+#include "failure.hpp"
+#include "protocol.hpp"
+
+namespace strait::detail {
+
+using apache::thrift::TApplicationException;
+
+Connection::Connection(const Endpoint& endpoint)
+    : transport_(std::make_shared<Transport>(Socket::connect(endpoint),
+                                             is_framed(endpoint.options.wire))),
+      client_(protocol_of(endpoint.options.wire, transport_)), timeout_(endpoint.options.timeout),
+      process_(getpid()) {}
+
+bool Connection::is_a_parents() const { return process_ != getpid(); }
+
+std::size_t Connection::receive_range(char* into, std::size_t size, std::string_view path) {
+    wire::ReadRangeReply reply;
+    const Transport::Sink sink{reinterpret_cast<std::uint8_t*>(into),
+                               static_cast<std::uint32_t>(size), 0};
+    return receive(Method<wire::ReadRangeRequest>::name, path, sink,
+                   [&] { client_.recv_readRange(reply); })
+        .filled;
+}
+
+/// Sends or decodes; whatever fails in the middle of a message ends the connection.
+void Connection::exchange(const char* method, const Step& step) {
+    const bool was_broken = std::exchange(broken_, true);
+    try {
+        step();
+        broken_ = was_broken;
+    } catch (const Silence&) {
+        raise(ErrorKind::TimedOut, std::string(method) + ": no answer within " +
+                                       std::to_string(timeout_.count()) + " ms");
+    } catch (const apache::thrift::TException& error) {
+        // Not a message of the protocol.
+        throw ConnectionLost(error.what(), true);
+    }
+}
+
+Transport::Sink Connection::receive(const char* method, std::string_view path,
+                                    Transport::Sink sink, const Step& decode) {
+    // Errors that the gateway reports come in whole, well-formed replies too.
+    std::optional<wire::DfsError> reported;
+    std::optional<TApplicationException> refused;
+    exchange(method, [&] {
+        transport_->begin_reply(sink);
+        try {
+            decode();
+        } catch (const wire::DfsError& error) {
+            reported = error;
+        } catch (const TApplicationException& error) {
+            refused = error;
+        }
+        sink = transport_->end_reply();
+    });
+    --in_flight_;
+    if (reported) {
+        const auto& isset = reported->__isset;
+        raise_reported(reported->code, reported->kind, reported->message,
+                       reported->path.empty() ? path : reported->path,
+                       isset.retry_safe ? std::optional(reported->retry_safe) : std::nullopt);
+    }
+    if (refused) {
+        const bool unknown = refused->getType() == TApplicationException::UNKNOWN_METHOD;
+        raise(unknown ? ErrorKind::Unsupported : ErrorKind::Internal,
+              std::string(method) + ": " + refused->what(), path);
+    }
+    return sink;
+}
+
+} // namespace strait::detail

@@ -1,0 +1,73 @@
+/// One connection to a gateway.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "endpoint.hpp"
+#include "methods.hpp"
+#include "transport.hpp"
+
+namespace strait::detail {
+
+/// Used by one caller at a time; replies come in the order of requests.
+///
+/// Throws ConnectionLost, TimedOut and what the gateway reports.
+class Connection {
+public:
+    explicit Connection(const Endpoint& endpoint);
+
+    /// Each needs its `receive`, in the same order.
+    template <class Request>
+    void send(const Request& request) {
+        exchange(Method<Request>::name, [&] { (client_.*Method<Request>::send)(request); });
+        ++in_flight_;
+    }
+
+    /// The next reply. `path` is for an error without one.
+    template <class Request>
+    ReplyTo<Request> receive(std::string_view path) {
+        ReplyTo<Request> reply;
+        receive(Method<Request>::name, path, {},
+                [&] { (client_.*Method<Request>::receive)(reply); });
+        return reply;
+    }
+
+    /// The next reply, to a readRange of `size` bytes at most; how many came.
+    std::size_t receive_range(char* into, std::size_t size, std::string_view path);
+
+    template <class Request>
+    ReplyTo<Request> call(const Request& request, std::string_view path) {
+        send(request);
+        return receive<Request>(path);
+    }
+
+    bool leads_to_this_machine() { return transport_->socket().leads_to_this_machine(); }
+    /// Noticed before a request is sent, it can't have been executed.
+    bool ended_while_idle() { return transport_->socket().readable(); }
+    /// Whether another request may be sent and will be answered by its own reply.
+    bool is_clean() const { return !broken_ && in_flight_ == 0; }
+    /// Whether this process is a forked child, which would take its parent's replies.
+    bool is_a_parents() const;
+
+    /// Which of its session's logins it is attached by.
+    unsigned login = 0;
+
+private:
+    using Step = std::function<void()>;
+    void exchange(const char* method, const Step& step);
+    Transport::Sink receive(const char* method, std::string_view path, Transport::Sink sink,
+                            const Step& decode);
+
+    std::shared_ptr<Transport> transport_;
+    wire::DfsV2Client client_;
+    const std::chrono::milliseconds timeout_;
+    const pid_t process_;
+    std::size_t in_flight_ = 0; // requests whose reply hasn't come yet
+    bool broken_ = false;
+};
+
+} // namespace strait::detail

@@ -1,0 +1,19 @@
+/// Where a gateway is.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <strait/types.hpp>
+
+namespace strait::detail {
+
+struct Endpoint {
+    /// Of `strait://host:port/` or `host:port`; throws InvalidArgument.
+    Endpoint(std::string_view address, const Options& options);
+
+    std::string host, port;
+    Options options;
+};
+
+} // namespace strait::detail

@@ -1,0 +1,33 @@
+/// Raising errors, and the failures that the session deals with itself.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <strait/errors.hpp>
+
+namespace strait::detail {
+
+/// Throws the exception class of the kind.
+[[noreturn]] void raise(ErrorKind kind, const std::string& message, std::string_view path = {},
+                        std::optional<bool> retry_safe = {});
+
+/// Throws what a gateway reported: a code of ErrorCode, or a newer one.
+[[noreturn]] void raise_reported(int code, const std::string& kind_name, const std::string& message,
+                                 std::string_view path, std::optional<bool> retry_safe);
+
+/// The connection broke; `sent` says whether a request may have arrived.
+struct ConnectionLost : std::exception {
+    ConnectionLost(std::string reason, bool sent) : reason(std::move(reason)), sent(sent) {}
+    const char* what() const noexcept override { return reason.c_str(); }
+
+    std::string reason;
+    bool sent;
+};
+
+/// Nothing came, or could be sent, within the time allowed.
+struct Silence : std::exception {};
+
+} // namespace strait::detail

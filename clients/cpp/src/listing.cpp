@@ -1,0 +1,71 @@
+#include <strait/client.hpp>
+
+#include "convert.hpp"
+#include "session.hpp"
+
+namespace strait {
+
+using namespace detail;
+
+struct Listing::iterator::Pages {
+    std::shared_ptr<Session> session;
+    std::string path;
+    std::int32_t page_size;
+    std::vector<FileInfo> entries = {};
+    std::size_t index = 0;
+    std::optional<std::int64_t> cursor = {};
+    bool is_last = false;
+
+    /// Fetches until there is an entry; whether there is.
+    bool fill() {
+        while (index == entries.size() && !is_last) {
+            fetch();
+        }
+        return index != entries.size();
+    }
+
+    void fetch() {
+        wire::ListDirectoryRequest request;
+        request.__set_path(path);
+        if (page_size != 0) {
+            request.__set_max_entries(page_size);
+        }
+        if (cursor) {
+            request.__set_cursor(*cursor);
+        }
+        const auto reply = session->call(request, path);
+        entries.clear();
+        index = 0;
+        for (const auto& entry : reply.entries) {
+            entries.push_back(converted(entry));
+        }
+        is_last = !reply.__isset.cursor;
+        cursor = reply.cursor;
+    }
+};
+
+Listing::Listing(std::shared_ptr<Session> session, std::string path, std::int32_t page_size)
+    : session_(std::move(session)), path_(std::move(path)), page_size_(page_size) {}
+
+Listing::iterator Listing::begin() const {
+    iterator first;
+    first.pages_ = std::make_shared<iterator::Pages>(iterator::Pages{session_, path_, page_size_});
+    if (!first.pages_->fill()) {
+        first.pages_.reset();
+    }
+    return first;
+}
+
+Listing::iterator::reference Listing::iterator::operator*() const {
+    return pages_->entries[pages_->index];
+}
+
+Listing::iterator& Listing::iterator::operator++() {
+    ++pages_->index;
+    if (!pages_->fill()) {
+        pages_.reset();
+    }
+    return *this;
+}
+
+} // namespace strait

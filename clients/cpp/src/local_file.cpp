@@ -1,0 +1,79 @@
+#include "local_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace strait::detail {
+
+LocalFile::LocalFile(const std::string& path, int flags)
+    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) {
+        fail("can't open");
+    }
+}
+
+LocalFile LocalFile::open(const std::string& path) { return {path, O_RDONLY}; }
+LocalFile LocalFile::create(const std::string& path) { return {path, O_WRONLY | O_CREAT | O_EXCL}; }
+
+LocalFile::LocalFile(LocalFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+LocalFile::~LocalFile() {
+    if (descriptor_ >= 0) {
+        ::close(descriptor_);
+    }
+}
+
+std::size_t LocalFile::read(char* into, std::size_t size) {
+    while (true) {
+        const ssize_t count = ::read(descriptor_, into, size);
+        if (count >= 0) {
+            return static_cast<std::size_t>(count);
+        }
+        if (errno != EINTR) {
+            fail("can't read");
+        }
+    }
+}
+
+void LocalFile::write(const char* data, std::size_t size) {
+    while (size != 0) {
+        const ssize_t count = ::write(descriptor_, data, size);
+        if (count >= 0) {
+            data += count;
+            size -= static_cast<std::size_t>(count);
+        } else if (errno != EINTR) {
+            fail("can't write");
+        }
+    }
+}
+
+std::int64_t LocalFile::size() const {
+    struct stat status {};
+    return fstat(descriptor_, &status) == 0 ? status.st_size : 0;
+}
+
+void LocalFile::close() {
+    if (::close(std::exchange(descriptor_, -1)) != 0) {
+        fail("can't close");
+    }
+}
+
+void LocalFile::fail(const char* what) const {
+    throw std::filesystem::filesystem_error(what, path_,
+                                            std::error_code(errno, std::generic_category()));
+}
+
+void rename_local(const std::string& from, const std::string& to) {
+    std::filesystem::rename(from, to);
+}
+
+void remove_local(const std::string& path) noexcept { ::unlink(path.c_str()); }
+
+} // namespace strait::detail

@@ -1,0 +1,34 @@
+/// A file of this machine; failures are std::filesystem::filesystem_error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace strait::detail {
+
+class LocalFile {
+public:
+    static LocalFile open(const std::string& path);
+    /// A new file.
+    static LocalFile create(const std::string& path);
+    LocalFile(LocalFile&& other) noexcept;
+    ~LocalFile();
+
+    std::size_t read(char* into, std::size_t size);
+    void write(const char* data, std::size_t size);
+    std::int64_t size() const;
+    void close();
+
+private:
+    LocalFile(const std::string& path, int flags);
+    [[noreturn]] void fail(const char* what) const;
+
+    std::string path_;
+    int descriptor_;
+};
+
+void rename_local(const std::string& from, const std::string& to);
+void remove_local(const std::string& path) noexcept;
+
+} // namespace strait::detail

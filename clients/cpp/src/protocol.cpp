@@ -1,0 +1,76 @@
+#include "protocol.hpp"
+
+#include <thrift/protocol/TBinaryProtocol.h>
+#include <thrift/protocol/TCompactProtocol.h>
+
+#include "failure.hpp"
+
+namespace strait::detail {
+namespace {
+
+using apache::thrift::protocol::TBinaryProtocolT;
+using apache::thrift::protocol::TCompactProtocolT;
+
+// Most elements of a list from the gateway: far above a page of its listings,
+// and the memory can be spared where a broken peer claims so many.
+constexpr std::int32_t max_list_entries = 1 << 16;
+
+class Binary : public TBinaryProtocolT<Transport> {
+public:
+    explicit Binary(const std::shared_ptr<Transport>& transport)
+        : TBinaryProtocolT(transport, max_message_bytes, max_list_entries, true, true) {}
+
+protected:
+    std::uint32_t read_length() {
+        std::int32_t length;
+        readI32(length);
+        return static_cast<std::uint32_t>(length);
+    }
+};
+
+class Compact : public TCompactProtocolT<Transport> {
+public:
+    explicit Compact(const std::shared_ptr<Transport>& transport)
+        : TCompactProtocolT(transport, max_message_bytes, max_list_entries) {}
+
+protected:
+    // Lengths are plain varints; the base class gives away zigzag ones alone.
+    std::uint32_t read_length() {
+        std::int32_t zigzag;
+        readI32(zigzag);
+        return (static_cast<std::uint32_t>(zigzag) << 1) ^ static_cast<std::uint32_t>(zigzag >> 31);
+    }
+};
+
+/// Receives a reply's payload into the sink, where there is one: through a
+/// std::string it would be cleared and copied on its way.
+template <class Protocol>
+class Sinking final : public Protocol {
+public:
+    using Protocol::Protocol;
+
+    std::uint32_t readBinary_virt(std::string& text) override {
+        Transport::Sink* sink = this->trans_->take_sink();
+        if (sink == nullptr) {
+            return Protocol::readBinary_virt(text);
+        }
+        const std::uint32_t length = this->read_length();
+        if (length > sink->room) {
+            throw ConnectionLost("more bytes came than were asked for", true);
+        }
+        sink->filled = this->trans_->readAll(sink->into, length);
+        return length;
+    }
+};
+
+} // namespace
+
+std::shared_ptr<apache::thrift::protocol::TProtocol>
+protocol_of(Wire wire, const std::shared_ptr<Transport>& transport) {
+    if (wire == Wire::binary || wire == Wire::framed_binary) {
+        return std::make_shared<Sinking<Binary>>(transport);
+    }
+    return std::make_shared<Sinking<Compact>>(transport);
+}
+
+} // namespace strait::detail

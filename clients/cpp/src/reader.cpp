@@ -1,0 +1,220 @@
+#include <strait/reader.hpp>
+
+#include <algorithm>
+#include <utility>
+#include <limits>
+
+#include "failure.hpp"
+#include "reader_impl.hpp"
+
+namespace strait {
+
+using namespace detail;
+
+Reader::Impl::Impl(std::shared_ptr<Session> session, std::string_view path)
+    : session_(std::move(session)), path_(path) {
+    open();
+}
+
+Reader::Impl::~Impl() { close(); }
+
+void Reader::Impl::open() {
+    wire::OpenFileRequest request;
+    request.__set_path(path_);
+    const auto reply = session_->call(request, path_);
+    if (reply.length < length_) {
+        raise(ErrorKind::Unavailable, "the file was replaced by a shorter one", path_);
+    }
+    handle_ = reply.handle;
+    length_ = reply.length;
+}
+
+void Reader::Impl::check_open() const {
+    if (closed_) {
+        raise(ErrorKind::InvalidArgument, "the file is closed", path_);
+    }
+}
+
+void Reader::Impl::close() noexcept {
+    if (std::exchange(closed_, true)) {
+        return;
+    }
+    ahead_.reset();
+    try {
+        wire::CloseFileRequest request;
+        request.__set_handle(handle_);
+        session_->borrow()->call(request, path_);
+    } catch (const std::exception&) {
+        // The gateway forgets it with the session.
+    }
+}
+
+std::size_t Reader::Impl::chunk() const {
+    return std::min(chunk_bytes, session_->max_chunk_bytes());
+}
+
+// -- Reading
+
+std::size_t Reader::Impl::read(char* into, std::size_t size) {
+    std::size_t filled = 0;
+    while (filled < size) {
+        const std::size_t count = read_some(into + filled, size - filled);
+        if (count == 0) {
+            break;
+        }
+        filled += count;
+    }
+    return filled;
+}
+
+std::size_t Reader::Impl::read_some(char* into, std::size_t size) {
+    check_open();
+    if (size == 0) {
+        return 0;
+    }
+    std::size_t count = read_ahead(into, size);
+    if (count == 0) {
+        count = read_once(position_, into, std::min(size, chunk()));
+    }
+    position_ += static_cast<std::int64_t>(count);
+    sequential_from_ = position_;
+    return count;
+}
+
+std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t size) {
+    check_open();
+    std::size_t filled = 0;
+    if (size > chunk() && offset >= 0 && offset < length_) {
+        const auto room = static_cast<std::uint64_t>(length_ - offset);
+        const auto end = offset + static_cast<std::int64_t>(std::min<std::uint64_t>(size, room));
+        try {
+            ReadAhead range(session_->borrow(), handle_, offset, end, chunk(), max_window, path_);
+            while (const std::size_t count = range.read(into + filled, size - filled)) {
+                filled += count;
+            }
+        } catch (const ConnectionLost&) {
+        } catch (const Error&) {
+            // Here and above: requests one by one, with retries, go on or have the error.
+        }
+    }
+    while (filled < size) {
+        const auto from = offset + static_cast<std::int64_t>(filled);
+        const std::size_t count = read_once(from, into + filled, size - filled);
+        if (count == 0) {
+            break;
+        }
+        filled += count;
+    }
+    return filled;
+}
+
+/// Bytes from the requests in flight; 0 where the read isn't sequential, or they ended.
+std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
+    if (ahead_ && ahead_->connection()->is_a_parents()) {
+        ahead_.reset();
+    }
+    const bool sequential = sequential_from_ == position_ || size >= chunk();
+    if (!sequential || position_ >= length_) {
+        ahead_.reset();
+        return 0;
+    }
+    std::size_t count = 0;
+    try {
+        if (!ahead_) {
+            const std::size_t window = std::max<std::size_t>(1, size / chunk());
+            ahead_.emplace(session_->borrow(), handle_, position_, length_, chunk(), window, path_);
+        }
+        count = ahead_->read(into, size);
+    } catch (const ConnectionLost&) {
+    } catch (const Error&) {
+        // Here and above: a single request, with its retries, has another try or the error.
+    }
+    if (count == 0) {
+        ahead_.reset();
+    }
+    return count;
+}
+
+std::size_t Reader::Impl::read_once(std::int64_t offset, char* into, std::size_t size) {
+    size = std::min(size, session_->max_chunk_bytes());
+    const std::int64_t handle = handle_;
+    try {
+        return request_range(offset, into, size);
+    } catch (const Error& error) {
+        const bool may_be_the_handle = error.kind() == ErrorKind::InvalidArgument ||
+                                       error.kind() == ErrorKind::NotFound ||
+                                       error.kind() == ErrorKind::Unauthenticated;
+        if (offset < 0 || !may_be_the_handle) {
+            throw;
+        }
+    }
+    // The handle is gone, as with a session that ended.
+    const std::lock_guard<std::mutex> lock(opening_);
+    if (handle_ == handle) {
+        open();
+    }
+    return request_range(offset, into, size);
+}
+
+std::size_t Reader::Impl::request_range(std::int64_t offset, char* into, std::size_t size) {
+    wire::ReadRangeRequest request;
+    request.__set_handle(handle_);
+    request.__set_offset(offset);
+    request.__set_length(static_cast<std::int32_t>(size));
+    std::size_t count = 0;
+    session_->attempt({"readRange", path_, false}, [&](Connection& connection, bool) {
+        connection.send(request);
+        count = connection.receive_range(into, size, path_);
+    });
+    return count;
+}
+
+void Reader::Impl::seek(std::int64_t offset) {
+    check_open();
+    if (offset < 0) {
+        raise(ErrorKind::InvalidArgument, "a negative position", path_);
+    }
+    position_ = offset;
+    if (offset != sequential_from_) {
+        ahead_.reset();
+        sequential_from_ = -1;
+    }
+}
+
+// -- The public face
+
+Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Reader::Reader(Reader&&) noexcept = default;
+Reader& Reader::operator=(Reader&&) noexcept = default;
+Reader::~Reader() = default;
+
+std::size_t Reader::read(void* into, std::size_t size) {
+    return impl_->read(static_cast<char*>(into), size);
+}
+
+std::size_t Reader::read_some(void* into, std::size_t size) {
+    return impl_->read_some(static_cast<char*>(into), size);
+}
+
+std::size_t Reader::read_at(std::int64_t offset, void* into, std::size_t size) const {
+    return impl_->read_at(offset, static_cast<char*>(into), size);
+}
+
+std::string Reader::read_all() {
+    std::string rest(static_cast<std::size_t>(std::max<std::int64_t>(0, length() - tell())), '\0');
+    rest.resize(read(rest.data(), rest.size()));
+    // What was appended since it was opened; ends with an empty read.
+    std::string more(chunk_bytes, '\0');
+    while (const std::size_t count = read(more.data(), more.size())) {
+        rest.append(more, 0, count);
+    }
+    return rest;
+}
+
+void Reader::seek(std::int64_t offset) { impl_->seek(offset); }
+std::int64_t Reader::tell() const noexcept { return impl_->position(); }
+std::int64_t Reader::length() const noexcept { return impl_->length(); }
+const std::string& Reader::path() const noexcept { return impl_->path(); }
+void Reader::close() noexcept { impl_->close(); }
+
+} // namespace strait

@@ -1,0 +1,270 @@
+#include "session.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "convert.hpp"
+#include "failure.hpp"
+
+namespace strait::detail {
+namespace {
+
+using Lock = std::lock_guard<std::mutex>;
+
+// Tries of one request before a broken connection becomes the caller's error.
+// With the pauses below they span some three seconds: a gateway's restart.
+constexpr int attempts = 6;
+constexpr std::chrono::milliseconds first_pause(100);
+// Idle connections kept: callers at once are few, and each costs the gateway one.
+constexpr std::size_t max_idle_connections = 8;
+// Used where the gateway doesn't say what it takes.
+constexpr std::size_t default_chunk_bytes = 4 << 20;
+// Of a mutation's request id; random, so that no two clients share one.
+constexpr std::size_t request_id_bytes = 16;
+
+/// Half of it random: the clients of one gateway don't return at once.
+void pause_before(int attempt) {
+    thread_local std::minstd_rand random(std::random_device{}());
+    std::uniform_real_distribution<> part(0.5, 1);
+    std::this_thread::sleep_for(first_pause * (1 << (attempt - 1)) * part(random));
+}
+
+} // namespace
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+    give_back();
+    session_ = other.session_;
+    connection_ = std::move(other.connection_);
+    return *this;
+}
+
+void Lease::give_back() noexcept {
+    if (connection_) {
+        session_->give_back(std::move(connection_));
+    }
+}
+
+Session::Session(Endpoint endpoint)
+    : endpoint_(std::move(endpoint)), owner_(getpid()), token_(endpoint_.options.token),
+      max_chunk_bytes_(default_chunk_bytes) {
+    try {
+        give_back(connect());
+    } catch (const ConnectionLost& lost) {
+        unavailable(lost);
+    }
+}
+
+Session::~Session() {
+    try {
+        close();
+    } catch (const std::exception&) {
+        // Nobody is left to tell.
+    }
+}
+
+// -- Requests
+
+void Session::attempt(const Operation& operation,
+                      const std::function<void(Connection&, bool is_retry)>& exchange) {
+    bool sent = false, renewed = false;
+    for (int attempt = 1;; ++attempt) {
+        try {
+            const Lease connection = borrow();
+            exchange(*connection.operator->(), sent);
+            return;
+        } catch (const ConnectionLost& lost) {
+            sent = sent || lost.sent;
+            drop_idle();
+            if (attempt == attempts) {
+                if (sent && operation.is_mutation) {
+                    raise(ErrorKind::OutcomeUnknown,
+                          std::string(operation.method) + ": the connection broke (" + lost.reason +
+                              "), and no gateway came back to say whether it was done",
+                          operation.path);
+                }
+                unavailable(lost);
+            }
+            pause_before(attempt);
+        } catch (const TimedOut& error) {
+            raise(error.kind(), error.message(), operation.path, !operation.is_mutation);
+        } catch (const Unauthenticated&) {
+            // The session idled out, or its gateway was replaced.
+            if (std::exchange(renewed, true)) {
+                throw;
+            }
+            drop_idle();
+        }
+    }
+}
+
+std::string Session::new_request_id() {
+    std::string id(request_id_bytes, '\0');
+    if (getentropy(id.data(), id.size()) != 0) {
+        raise(ErrorKind::Internal, "the system has no random bytes");
+    }
+    return id;
+}
+
+// -- Connections
+
+Lease Session::borrow() {
+    while (auto connection = idle_connection()) {
+        if (!connection->is_a_parents() && !connection->ended_while_idle()) {
+            return {*this, std::move(connection)};
+        }
+    }
+    return {*this, connect()};
+}
+
+std::unique_ptr<Connection> Session::idle_connection() {
+    const Lock lock(mutex_);
+    if (closed_) {
+        raise(ErrorKind::InvalidArgument, "the client is closed");
+    }
+    if (idle_.empty()) {
+        return nullptr;
+    }
+    auto connection = std::move(idle_.back());
+    idle_.pop_back();
+    return connection;
+}
+
+void Session::give_back(std::unique_ptr<Connection> connection) noexcept {
+    const Lock lock(mutex_);
+    if (connection->is_clean() && !connection->is_a_parents() && connection->login == login_ &&
+        !closed_ && idle_.size() < max_idle_connections) {
+        idle_.push_back(std::move(connection));
+    }
+}
+
+void Session::drop_idle() noexcept {
+    std::vector<std::unique_ptr<Connection>> dropped;
+    const Lock lock(mutex_);
+    dropped.swap(idle_);
+}
+
+/// A new connection, attached to the session.
+std::unique_ptr<Connection> Session::connect() {
+    auto connection = std::make_unique<Connection>(endpoint_);
+    try {
+        const Lock lock(attaching_);
+        attach(*connection);
+    } catch (const ConnectionLost& lost) {
+        // The caller's own request wasn't sent yet.
+        throw ConnectionLost(lost.reason, false);
+    }
+    return connection;
+}
+
+void Session::attach(Connection& connection) {
+    const Options& options = endpoint_.options;
+    wire::OpenSessionRequest request;
+    request.__set_version(wire::ProtocolVersion::V1);
+    if (const std::string token = this->token(); !token.empty()) {
+        request.__set_token(token);
+        try {
+            open(connection, request);
+            return;
+        } catch (const Unauthenticated&) {
+            // Expired. With a password, or where none is needed, log in anew.
+            if (!options.token.empty()) {
+                throw;
+            }
+        }
+        request.__isset.token = false;
+    }
+    if (!options.password.empty() && !options.tls && !connection.leads_to_this_machine()) {
+        raise(ErrorKind::Unauthenticated,
+              "a password isn't sent to another machine in the clear; use TLS, or a token");
+    }
+    if (!options.store.empty()) {
+        request.__set_store(options.store);
+    }
+    if (!options.user.empty()) {
+        request.__set_user(options.user);
+    }
+    if (!options.password.empty()) {
+        request.__set_password(options.password);
+    }
+    open(connection, request);
+}
+
+void Session::open(Connection& connection, const wire::OpenSessionRequest& request) {
+    const auto reply = connection.call(request, {});
+    const Lock lock(mutex_);
+    login_ += !request.__isset.token;
+    connection.login = login_;
+    token_ = reply.token;
+    user_ = reply.user;
+    if (reply.__isset.store) {
+        store_ = converted(reply.store);
+    }
+    if (reply.limits.max_chunk_bytes > 0) {
+        max_chunk_bytes_ = static_cast<std::size_t>(reply.limits.max_chunk_bytes);
+    }
+}
+
+void Session::unavailable(const ConnectionLost& lost) const {
+    raise(ErrorKind::Unavailable, "no gateway at " + endpoint_.host + ":" + endpoint_.port + " (" +
+                                      lost.reason + "); is it running, and is the address right?");
+}
+
+// -- The session
+
+std::string Session::user() const {
+    const Lock lock(mutex_);
+    return user_;
+}
+
+std::string Session::token() const {
+    const Lock lock(mutex_);
+    return token_;
+}
+
+StoreInfo Session::store() const {
+    const Lock lock(mutex_);
+    return store_;
+}
+
+std::size_t Session::max_chunk_bytes() const {
+    const Lock lock(mutex_);
+    return max_chunk_bytes_;
+}
+
+bool Session::is_closed() const {
+    const Lock lock(mutex_);
+    return closed_;
+}
+
+void Session::close() {
+    if (is_closed()) {
+        return;
+    }
+    const auto mark_closed = [this] {
+        {
+            const Lock lock(mutex_);
+            closed_ = true;
+        }
+        drop_idle();
+    };
+    try {
+        if (owner_ == getpid() && endpoint_.options.token.empty()) {
+            const Lease connection = borrow();
+            connection->call(wire::CloseSessionRequest(), {});
+        }
+    } catch (const ConnectionLost&) {
+        // It is gone already, here and below; but a file that fails to close is an error.
+    } catch (const TimedOut&) {
+    } catch (const Unauthenticated&) {
+    } catch (...) {
+        mark_closed();
+        throw;
+    }
+    mark_closed();
+}
+
+} // namespace strait::detail

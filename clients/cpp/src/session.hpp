@@ -1,0 +1,114 @@
+/// A session with a gateway: login, a pool of connections, and retries.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "connection.hpp"
+#include "failure.hpp"
+
+namespace strait::detail {
+
+class Session;
+
+/// A connection for its holder alone; returns to the session's pool.
+class Lease {
+public:
+    Lease() = default;
+    Lease(Session& session, std::unique_ptr<Connection> connection)
+        : session_(&session), connection_(std::move(connection)) {}
+    Lease(Lease&&) noexcept = default;
+    Lease& operator=(Lease&& other) noexcept;
+    ~Lease() { give_back(); }
+
+    void give_back() noexcept;
+    explicit operator bool() const { return connection_ != nullptr; }
+    Connection* operator->() const { return connection_.get(); }
+
+private:
+    Session* session_ = nullptr;
+    std::unique_ptr<Connection> connection_;
+};
+
+/// For any number of threads; each has a connection to itself while it needs one.
+class Session {
+public:
+    /// Logs in at once and without retries: who mistypes an address wants to know now.
+    explicit Session(Endpoint endpoint);
+    ~Session();
+
+    /// One request and its reply, over a fresh connection if the old one broke.
+    template <class Request>
+    ReplyTo<Request> call(Request&& request, std::string_view path) {
+        using Type = std::decay_t<Request>;
+        ReplyTo<Type> reply;
+        attempt({Method<Type>::name, path, IsMutation<Type>::value},
+                [&](Connection& connection, bool is_retry) {
+                    if constexpr (IsMutation<Type>::value) {
+                        if (is_retry) {
+                            request.__set_is_retry(true);
+                        }
+                    }
+                    reply = connection.call(request, path);
+                });
+        return reply;
+    }
+
+    /// `call` for a request that changes something.
+    template <class Request>
+    ReplyTo<Request> mutate(Request request, std::string_view path) {
+        request.__set_request_id(new_request_id());
+        return call(request, path);
+    }
+
+    struct Operation {
+        const char* method;
+        std::string_view path;
+        bool is_mutation;
+    };
+    /// Tries again while the connection breaks. Every request may be repeated: it
+    /// either changes nothing, or carries the id by which the gateway recognises
+    /// the repetition.
+    void attempt(const Operation& operation,
+                 const std::function<void(Connection&, bool is_retry)>& exchange);
+
+    Lease borrow();
+    static std::string new_request_id();
+
+    std::string user() const;
+    std::string token() const;
+    StoreInfo store() const;
+    /// Most bytes of one readRange or appendData.
+    std::size_t max_chunk_bytes() const;
+
+    /// Ends the session, unless it is a parent process's or was given as a token.
+    void close();
+    bool is_closed() const;
+
+private:
+    friend class Lease;
+    void give_back(std::unique_ptr<Connection> connection) noexcept;
+    std::unique_ptr<Connection> idle_connection();
+    std::unique_ptr<Connection> connect();
+    void attach(Connection& connection);
+    void open(Connection& connection, const wire::OpenSessionRequest& request);
+    void drop_idle() noexcept;
+    [[noreturn]] void unavailable(const ConnectionLost& lost) const;
+
+    const Endpoint endpoint_;
+    const pid_t owner_;
+    std::mutex attaching_;     // one at a time, so that one login serves all
+    mutable std::mutex mutex_; // of all below
+    std::vector<std::unique_ptr<Connection>> idle_;
+    unsigned login_ = 0; // counts logins: connections of an older one aren't pooled
+    bool closed_ = false;
+    std::string token_, user_;
+    StoreInfo store_;
+    std::size_t max_chunk_bytes_;
+};
+
+} // namespace strait::detail

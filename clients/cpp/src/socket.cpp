@@ -1,0 +1,169 @@
+#include "socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "failure.hpp"
+
+namespace strait::detail {
+namespace {
+
+[[noreturn]] void lost(int number, bool sent) {
+    throw ConnectionLost(std::generic_category().message(number), sent);
+}
+
+/// Connects within the time, or returns the errno.
+int connect_within(int descriptor, const addrinfo& to, std::chrono::milliseconds time) {
+    const int flags = fcntl(descriptor, F_GETFL);
+    fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+    if (::connect(descriptor, to.ai_addr, to.ai_addrlen) != 0) {
+        if (errno != EINPROGRESS) {
+            return errno;
+        }
+        pollfd poll{descriptor, POLLOUT, 0};
+        int ready;
+        do {
+            ready = ::poll(&poll, 1, static_cast<int>(time.count()));
+        } while (ready < 0 && errno == EINTR);
+        if (ready <= 0) {
+            return ready == 0 ? ETIMEDOUT : errno;
+        }
+        int number = 0;
+        socklen_t length = sizeof number;
+        getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &number, &length);
+        if (number != 0) {
+            return number;
+        }
+    }
+    fcntl(descriptor, F_SETFL, flags);
+    return 0;
+}
+
+void configure(int descriptor, std::chrono::milliseconds timeout) {
+    // A request is small and waits for nothing.
+    const int yes = 1;
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    timeval time{};
+    time.tv_sec = timeout.count() / 1000;
+    time.tv_usec = timeout.count() % 1000 * 1000;
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+}
+
+int connected(const Endpoint& endpoint) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (const int code = getaddrinfo(endpoint.host.c_str(), endpoint.port.c_str(), &hints, &found)) {
+        throw ConnectionLost(gai_strerror(code), false);
+    }
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+    int number = EADDRNOTAVAIL;
+    for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+        const int descriptor =
+            ::socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
+        if (descriptor < 0) {
+            number = errno;
+            continue;
+        }
+        const auto& options = endpoint.options;
+        number = connect_within(descriptor, *address, std::min(options.timeout, options.connect_timeout));
+        if (number == 0) {
+            configure(descriptor, options.timeout);
+            return descriptor;
+        }
+        ::close(descriptor);
+    }
+    lost(number, false);
+}
+
+} // namespace
+
+std::unique_ptr<Socket> Socket::connect(const Endpoint& endpoint) {
+    const int descriptor = connected(endpoint);
+    return endpoint.options.tls ? start_tls(descriptor, endpoint)
+                                : std::make_unique<Socket>(descriptor);
+}
+
+Socket::~Socket() { ::close(descriptor_); }
+
+std::size_t Socket::receive(void* into, std::size_t size) {
+    while (true) {
+        const ssize_t count = ::recv(descriptor_, into, size, 0);
+        if (count > 0) {
+            return static_cast<std::size_t>(count);
+        }
+        if (count == 0) {
+            throw ConnectionLost("the gateway closed the connection", true);
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            throw Silence();
+        }
+        if (errno != EINTR) {
+            lost(errno, true);
+        }
+    }
+}
+
+void Socket::send(iovec* parts, std::size_t count) {
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    while (message.msg_iovlen != 0) {
+        const ssize_t sent = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
+        if (sent < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            if (errno == EAGAIN || errno == EWOULDBLOCK) {
+                throw Silence();
+            }
+            lost(errno, true);
+        }
+        auto rest = static_cast<std::size_t>(sent);
+        while (message.msg_iovlen != 0 && rest >= message.msg_iov->iov_len) {
+            rest -= message.msg_iov->iov_len;
+            ++message.msg_iov;
+            --message.msg_iovlen;
+        }
+        if (message.msg_iovlen != 0) {
+            message.msg_iov->iov_base = static_cast<char*>(message.msg_iov->iov_base) + rest;
+            message.msg_iov->iov_len -= rest;
+        }
+    }
+}
+
+bool Socket::readable() const {
+    pollfd poll{descriptor_, POLLIN, 0};
+    return ::poll(&poll, 1, 0) > 0;
+}
+
+bool Socket::leads_to_this_machine() const {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(descriptor_, reinterpret_cast<sockaddr*>(&peer), &length) != 0) {
+        return false;
+    }
+    if (peer.ss_family == AF_INET) {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(peer);
+        return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    if (peer.ss_family == AF_INET6) {
+        const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+    }
+    return false;
+}
+
+} // namespace strait::detail

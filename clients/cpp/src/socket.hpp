@@ -1,0 +1,43 @@
+/// A connected TCP socket, plain or with TLS.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "endpoint.hpp"
+
+namespace strait::detail {
+
+/// Throws Silence and ConnectionLost.
+class Socket {
+public:
+    /// Throws ConnectionLost where there is nobody, InvalidArgument for unusable TLS files.
+    static std::unique_ptr<Socket> connect(const Endpoint& endpoint);
+
+    explicit Socket(int descriptor) : descriptor_(descriptor) {}
+    virtual ~Socket();
+    Socket(const Socket&) = delete;
+    Socket& operator=(const Socket&) = delete;
+
+    /// What is there, at least a byte.
+    virtual std::size_t receive(void* into, std::size_t size);
+    /// All of the parts, which it uses up.
+    virtual void send(iovec* parts, std::size_t count);
+
+    /// Whether something came, which while no reply is due is the connection's end.
+    bool readable() const;
+    bool leads_to_this_machine() const;
+
+protected:
+    int descriptor() const { return descriptor_; }
+
+private:
+    int descriptor_;
+};
+
+/// Wraps a connected socket; takes the descriptor over.
+std::unique_ptr<Socket> start_tls(int descriptor, const Endpoint& endpoint);
+
+} // namespace strait::detail

@@ -1,0 +1,173 @@
+#include <strait/stream.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace strait {
+namespace {
+
+// Small enough to stay in the processor's cache: the requests are the Reader's
+// and Writer's matter.
+constexpr std::size_t buffer_bytes = 64 << 10;
+// Characters that can be put back at the start of a buffer.
+constexpr std::size_t put_back = 16;
+
+const std::streambuf::pos_type failed(std::streambuf::off_type(-1));
+
+} // namespace
+
+// -- Reading
+
+reader_buf::reader_buf(Reader reader) : reader_(std::move(reader)), buffer_(buffer_bytes) {
+    char* const start = buffer_.data() + put_back;
+    setg(start, start, start);
+}
+
+reader_buf::int_type reader_buf::underflow() {
+    if (gptr() == egptr()) {
+        const auto kept = std::min<std::size_t>(put_back, static_cast<std::size_t>(gptr() - eback()));
+        char* const start = buffer_.data() + put_back;
+        std::memmove(start - kept, gptr() - kept, kept);
+        setg(start - kept, start, start);
+        const std::size_t count = reader_.read_some(start, buffer_.size() - put_back);
+        setg(start - kept, start, start + count);
+        if (count == 0) {
+            return traits_type::eof();
+        }
+    }
+    return traits_type::to_int_type(*gptr());
+}
+
+std::streamsize reader_buf::xsgetn(char* into, std::streamsize size) {
+    const std::streamsize buffered = std::min<std::streamsize>(size, egptr() - gptr());
+    std::memcpy(into, gptr(), static_cast<std::size_t>(buffered));
+    setg(eback(), gptr() + buffered, egptr());
+    const std::streamsize rest = size - buffered;
+    if (rest < static_cast<std::streamsize>(buffer_.size())) {
+        return buffered + (rest == 0 ? 0 : std::streambuf::xsgetn(into + buffered, rest));
+    }
+    // Past the buffer; what can be put back then is what was read last.
+    const auto count = static_cast<std::streamsize>(
+        reader_.read(into + buffered, static_cast<std::size_t>(rest)));
+    const auto kept = std::min<std::streamsize>(put_back, buffered + count);
+    char* const start = buffer_.data() + put_back;
+    std::memcpy(start - kept, into + buffered + count - kept, static_cast<std::size_t>(kept));
+    setg(start - kept, start, start);
+    return buffered + count;
+}
+
+std::streamsize reader_buf::showmanyc() {
+    const std::int64_t rest = reader_.length() - reader_.tell();
+    return rest > 0 ? rest : 0;
+}
+
+reader_buf::pos_type reader_buf::seekoff(off_type offset, std::ios_base::seekdir from,
+                                         std::ios_base::openmode which) {
+    const off_type here = reader_.tell() - (egptr() - gptr());
+    switch (from) {
+    case std::ios_base::beg:
+        return seekpos(offset, which);
+    case std::ios_base::cur:
+        return offset == 0 ? pos_type(here) : seekpos(here + offset, which);
+    default:
+        return seekpos(reader_.length() + offset, which);
+    }
+}
+
+reader_buf::pos_type reader_buf::seekpos(pos_type position, std::ios_base::openmode which) {
+    const off_type target = position;
+    if ((which & std::ios_base::in) == 0 || target < 0) {
+        return failed;
+    }
+    const off_type buffer_begin = reader_.tell() - (egptr() - eback());
+    if (target >= buffer_begin && target <= reader_.tell()) {
+        setg(eback(), eback() + (target - buffer_begin), egptr());
+    } else {
+        reader_.seek(target);
+        char* const start = buffer_.data() + put_back;
+        setg(start, start, start);
+    }
+    return position;
+}
+
+istream::istream(Reader reader) : std::istream(nullptr), buffer_(std::move(reader)) {
+    rdbuf(&buffer_);
+}
+
+// -- Writing
+
+writer_buf::writer_buf(Writer writer) : writer_(std::move(writer)), buffer_(buffer_bytes) {
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+}
+
+void writer_buf::hand_over() {
+    const auto size = static_cast<std::size_t>(pptr() - pbase());
+    // First, so that a failed write isn't repeated by the next call.
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+    writer_.write(buffer_.data(), size);
+}
+
+writer_buf::int_type writer_buf::overflow(int_type c) {
+    hand_over();
+    return traits_type::eq_int_type(c, traits_type::eof())
+               ? traits_type::not_eof(c)
+               : sputc(traits_type::to_char_type(c));
+}
+
+std::streamsize writer_buf::xsputn(const char* data, std::streamsize size) {
+    if (size < epptr() - pptr()) {
+        std::memcpy(pptr(), data, static_cast<std::size_t>(size));
+        pbump(static_cast<int>(size));
+    } else {
+        hand_over();
+        writer_.write(data, static_cast<std::size_t>(size));
+    }
+    return size;
+}
+
+int writer_buf::sync() {
+    hand_over();
+    writer_.flush();
+    return 0;
+}
+
+writer_buf::pos_type writer_buf::seekoff(off_type offset, std::ios_base::seekdir from,
+                                         std::ios_base::openmode) {
+    // Stores only append: a position can be told, and not changed.
+    if (offset != 0 || from != std::ios_base::cur) {
+        return failed;
+    }
+    return writer_.position() + (pptr() - pbase());
+}
+
+void writer_buf::close() {
+    hand_over();
+    writer_.close();
+}
+
+ostream::ostream(Writer writer) : std::ostream(nullptr), buffer_(std::move(writer)) {
+    rdbuf(&buffer_);
+}
+
+ostream::~ostream() {
+    try {
+        buffer_.close();
+    } catch (const std::exception&) {
+        // Nobody is left to tell.
+    }
+}
+
+void ostream::close() {
+    try {
+        buffer_.close();
+    } catch (...) {
+        try {
+            setstate(std::ios_base::badbit);
+        } catch (const std::ios_base::failure&) {
+            // What follows tells more.
+        }
+        throw;
+    }
+}
+
+} // namespace strait

@@ -1,0 +1,175 @@
+/// TLS by OpenSSL.
+#include <arpa/inet.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "failure.hpp"
+#include "socket.hpp"
+
+namespace strait::detail {
+namespace {
+
+template <class T, void (*Free)(T*)>
+struct Freeing {
+    void operator()(T* object) const { Free(object); }
+};
+using Context = std::unique_ptr<SSL_CTX, Freeing<SSL_CTX, SSL_CTX_free>>;
+using Session = std::unique_ptr<SSL, Freeing<SSL, SSL_free>>;
+
+// OpenSSL's own BIO for sockets writes without MSG_NOSIGNAL: a gateway that
+// went away would end the program by SIGPIPE. This one differs in that alone.
+
+int descriptor_of(BIO* bio) {
+    return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+}
+
+int after(BIO* bio, ssize_t count) {
+    BIO_clear_retry_flags(bio);
+    if (count < 0 && errno == EINTR) {
+        BIO_set_retry_write(bio);
+    }
+    return static_cast<int>(count);
+}
+
+int bio_write(BIO* bio, const char* data, int size) {
+    return after(bio, ::send(descriptor_of(bio), data, static_cast<std::size_t>(size), MSG_NOSIGNAL));
+}
+
+int bio_read(BIO* bio, char* into, int size) {
+    ssize_t count;
+    do {
+        count = ::recv(descriptor_of(bio), into, static_cast<std::size_t>(size), 0);
+    } while (count < 0 && errno == EINTR);
+    BIO_clear_retry_flags(bio);
+    return static_cast<int>(count);
+}
+
+long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH; }
+
+BIO* bio_for(int descriptor) {
+    static BIO_METHOD* const method = [] {
+        BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+        BIO_meth_set_write(made, bio_write);
+        BIO_meth_set_read(made, bio_read);
+        BIO_meth_set_ctrl(made, bio_control);
+        return made;
+    }();
+    BIO* bio = BIO_new(method);
+    BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
+    BIO_set_init(bio, 1);
+    return bio;
+}
+
+std::string reason() {
+    const unsigned long code = ERR_get_error();
+    ERR_clear_error();
+    const char* text = code != 0 ? ERR_reason_error_string(code) : nullptr;
+    return text != nullptr ? text : "TLS failed";
+}
+
+[[noreturn]] void unusable(const std::string& file) {
+    raise(ErrorKind::InvalidArgument, "TLS can't use the file: " + reason(), file);
+}
+
+Context context_of(const Tls& tls) {
+    Context context(SSL_CTX_new(TLS_client_method()));
+    SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    if (tls.ca_file.empty()) {
+        SSL_CTX_set_default_verify_paths(context.get());
+    } else if (SSL_CTX_load_verify_file(context.get(), tls.ca_file.c_str()) != 1) {
+        unusable(tls.ca_file);
+    }
+    if (!tls.certificate_file.empty()) {
+        const char* certificate = tls.certificate_file.c_str();
+        if (SSL_CTX_use_certificate_chain_file(context.get(), certificate) != 1) {
+            unusable(tls.certificate_file);
+        }
+        if (SSL_CTX_use_PrivateKey_file(context.get(), tls.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
+            unusable(tls.key_file);
+        }
+    }
+    return context;
+}
+
+class TlsSocket final : public Socket {
+public:
+    TlsSocket(int descriptor, const Endpoint& endpoint)
+        : Socket(descriptor), context_(context_of(*endpoint.options.tls)),
+          session_(SSL_new(context_.get())) {
+        SSL_set_mode(session_.get(), SSL_MODE_AUTO_RETRY);
+        BIO* bio = bio_for(descriptor);
+        SSL_set_bio(session_.get(), bio, bio);
+        expect_name(endpoint.host);
+        ERR_clear_error();
+        if (SSL_connect(session_.get()) != 1) {
+            const long verdict = SSL_get_verify_result(session_.get());
+            ConnectionLost failure(verdict == X509_V_OK
+                                       ? reason()
+                                       : std::string("certificate verify failed: ") +
+                                             X509_verify_cert_error_string(verdict),
+                                   false);
+            ERR_clear_error();
+            throw failure;
+        }
+    }
+
+    std::size_t receive(void* into, std::size_t size) override {
+        std::size_t count = 0;
+        errno = 0;
+        ERR_clear_error();
+        if (SSL_read_ex(session_.get(), into, size, &count) != 1) {
+            fail();
+        }
+        return count;
+    }
+
+    void send(iovec* parts, std::size_t count) override {
+        for (; count != 0; ++parts, --count) {
+            std::size_t sent = 0;
+            errno = 0;
+            ERR_clear_error();
+            if (parts->iov_len != 0 &&
+                SSL_write_ex(session_.get(), parts->iov_base, parts->iov_len, &sent) != 1) {
+                fail();
+            }
+        }
+    }
+
+private:
+    void expect_name(const std::string& host) {
+        unsigned char address[sizeof(in6_addr)];
+        if (inet_pton(AF_INET, host.c_str(), address) == 1 ||
+            inet_pton(AF_INET6, host.c_str(), address) == 1) {
+            X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session_.get()), host.c_str());
+            return;
+        }
+        SSL_set_tlsext_host_name(session_.get(), host.c_str());
+        SSL_set1_host(session_.get(), host.c_str());
+    }
+
+    [[noreturn]] static void fail() {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            throw Silence();
+        }
+        throw ConnectionLost(errno != 0 ? std::generic_category().message(errno) : reason(), true);
+    }
+
+    Context context_;
+    Session session_;
+};
+
+} // namespace
+
+std::unique_ptr<Socket> start_tls(int descriptor, const Endpoint& endpoint) {
+    return std::make_unique<TlsSocket>(descriptor, endpoint);
+}
+
+} // namespace strait::detail

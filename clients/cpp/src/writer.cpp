@@ -1,0 +1,191 @@
+#include <strait/writer.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "failure.hpp"
+#include "read_ahead.hpp"
+#include "writer_impl.hpp"
+
+namespace strait {
+
+using namespace detail;
+
+Writer::Impl::Impl(std::shared_ptr<Session> session, std::string_view path,
+                   const wire::OpenWriterReply& opened)
+    : session_(std::move(session)), path_(path), handle_(opened.handle), process_(getpid()),
+      sent_(opened.position) {}
+
+Writer::Impl::~Impl() {
+    try {
+        close();
+    } catch (const std::exception&) {
+        // Nobody is left to tell.
+    }
+}
+
+void Writer::Impl::check_usable() const {
+    if (closed_) {
+        raise(ErrorKind::InvalidArgument, "the file is closed", path_);
+    }
+    if (process_ != getpid()) {
+        raise(ErrorKind::InvalidArgument, "a file open to write stays with its process", path_);
+    }
+    if (failure_) {
+        std::rethrow_exception(failure_);
+    }
+}
+
+void Writer::Impl::write(const char* data, std::size_t size) {
+    check_usable();
+    const std::size_t chunk = std::min(chunk_bytes, session_->max_chunk_bytes());
+    while (size != 0) {
+        const std::size_t count = std::min(size, chunk - pending_.size());
+        if (pending_.empty() && count == chunk) {
+            pending_.reserve(chunk);
+        }
+        pending_.append(data, count);
+        data += count;
+        size -= count;
+        if (pending_.size() == chunk) {
+            send_pending();
+        }
+    }
+}
+
+void Writer::Impl::flush(wire::FlushMode::type mode) {
+    check_usable();
+    send_pending();
+    collect(0);
+    wire::FlushFileRequest request;
+    request.__set_handle(handle_);
+    request.__set_mode(mode);
+    session_->call(request, path_);
+}
+
+void Writer::Impl::close() {
+    if (closed_ || process_ != getpid()) {
+        return;
+    }
+    try {
+        check_usable();
+        send_pending();
+        collect(0);
+    } catch (...) {
+        closed_ = true;
+        connection_.give_back();
+        try {
+            close_handle();
+        } catch (...) {
+            // The first error is the one to tell; the gateway forgets the handle
+            // with the session.
+        }
+        throw;
+    }
+    closed_ = true;
+    wire::CloseFileRequest request;
+    request.__set_handle(handle_);
+    session_->mutate(request, path_);
+}
+
+void Writer::Impl::close_handle() {
+    wire::CloseFileRequest request;
+    request.__set_handle(handle_);
+    session_->borrow()->call(request, path_);
+}
+
+// -- Requests in flight
+
+void Writer::Impl::send_pending() {
+    if (pending_.empty()) {
+        return;
+    }
+    Append& request = in_flight_.emplace_back();
+    request.__set_request_id(Session::new_request_id());
+    request.__set_handle(handle_);
+    request.__set_expected_offset(sent_);
+    request.data = std::exchange(pending_, std::exchange(spare_, {}));
+    request.__isset.data = true;
+    sent_ += static_cast<std::int64_t>(request.data.size());
+    guarded([&] {
+        if (!connection_) {
+            connection_ = session_->borrow();
+        }
+        connection_->send(request);
+    });
+    collect(max_window - 1);
+}
+
+/// Takes replies until at most `leave` appends are in flight.
+void Writer::Impl::collect(std::size_t leave) {
+    guarded([&] {
+        while (in_flight_.size() > leave) {
+            expect(connection_->receive<Append>(path_), in_flight_.front());
+            done_with_first();
+        }
+    });
+    if (in_flight_.empty()) {
+        connection_.give_back();
+    }
+}
+
+/// Repeats what has no reply yet; the gateway recognises what it has done already.
+void Writer::Impl::repeat_all() {
+    connection_.give_back();
+    while (!in_flight_.empty()) {
+        Append& request = in_flight_.front();
+        request.__set_is_retry(true);
+        expect(session_->call(request, path_), request);
+        done_with_first();
+    }
+}
+
+void Writer::Impl::expect(const wire::AppendDataReply& reply, const Append& request) const {
+    if (reply.position != request.expected_offset + static_cast<std::int64_t>(request.data.size())) {
+        raise(ErrorKind::Internal, "the gateway counts other bytes than were sent", path_);
+    }
+}
+
+void Writer::Impl::done_with_first() {
+    spare_ = std::move(in_flight_.front().data);
+    spare_.clear();
+    in_flight_.pop_front();
+}
+
+/// Runs a step of the exchange; a broken connection is mended, and an error stays the writer's.
+template <class Step>
+void Writer::Impl::guarded(Step step) {
+    try {
+        try {
+            step();
+        } catch (const ConnectionLost&) {
+            repeat_all();
+        }
+    } catch (...) {
+        failure_ = std::current_exception();
+        in_flight_.clear();
+        connection_.give_back();
+        throw;
+    }
+}
+
+// -- The public face
+
+Writer::Writer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Writer::Writer(Writer&&) noexcept = default;
+Writer& Writer::operator=(Writer&&) noexcept = default;
+Writer::~Writer() = default;
+
+void Writer::write(const void* data, std::size_t size) {
+    impl_->write(static_cast<const char*>(data), size);
+}
+
+void Writer::flush() { impl_->flush(wire::FlushMode::FLUSH); }
+void Writer::sync() { impl_->flush(wire::FlushMode::SYNC); }
+void Writer::close() { impl_->close(); }
+std::int64_t Writer::position() const noexcept { return impl_->position(); }
+const std::string& Writer::path() const noexcept { return impl_->path(); }
+
+} // namespace strait
