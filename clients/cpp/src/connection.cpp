@@ -11,6 +11,14 @@
 
 namespace strait::detail {
 
+namespace {
+
+// So soon after a reply the look for a connection's end is saved: it costs a
+// system call, and an end in between is mended like any other.
+constexpr std::chrono::milliseconds fresh(50);
+
+} // namespace
+
 using apache::thrift::TApplicationException;
 
 Connection::Connection(const Endpoint& endpoint)
@@ -18,6 +26,10 @@ Connection::Connection(const Endpoint& endpoint)
                                              is_framed(endpoint.options.wire))),
       client_(protocol_of(endpoint.options.wire, transport_)), timeout_(endpoint.options.timeout),
       process_(getpid()) {}
+
+bool Connection::ended_while_idle() {
+    return std::chrono::steady_clock::now() - last_reply_ > fresh && transport_->socket().readable();
+}
 
 bool Connection::is_a_parents() const { return process_ != getpid(); }
 
@@ -62,6 +74,7 @@ Transport::Sink Connection::receive(const char* method, std::string_view path,
         sink = transport_->end_reply();
     });
     --in_flight_;
+    last_reply_ = std::chrono::steady_clock::now();
     if (reported) {
         const auto& isset = reported->__isset;
         raise_reported(reported->code, reported->kind, reported->message,

@@ -46,8 +46,9 @@ public:
     }
 
     bool leads_to_this_machine() { return transport_->socket().leads_to_this_machine(); }
+    /// Whether the gateway hung up since the last reply, as it does at a restart.
     /// Noticed before a request is sent, it can't have been executed.
-    bool ended_while_idle() { return transport_->socket().readable(); }
+    bool ended_while_idle();
     /// Whether another request may be sent and will be answered by its own reply.
     bool is_clean() const { return !broken_ && in_flight_ == 0; }
     /// Whether this process is a forked child, which would take its parent's replies.
@@ -67,6 +68,7 @@ private:
     const std::chrono::milliseconds timeout_;
     const pid_t process_;
     std::size_t in_flight_ = 0; // requests whose reply hasn't come yet
+    std::chrono::steady_clock::time_point last_reply_;
     bool broken_ = false;
 };
 

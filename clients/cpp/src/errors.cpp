@@ -15,6 +15,7 @@ struct Error::Details {
     std::string message;
     std::string path;
     bool retry_safe;
+    std::string text = path.empty() ? message : path + ": " + message;
 };
 
 namespace detail {
@@ -68,7 +69,7 @@ void raise(ErrorKind kind, const std::string& message, std::string_view path,
     const Row& of = row(kind);
     of.raise(std::make_shared<Error::Details>(Error::Details{
         kind, of.name, message, std::string(path), retry_safe.value_or(of.retry_safe)}));
-    std::abort(); // that threw
+    std::abort(); // unreachable: that threw
 }
 
 void raise_reported(int code, const std::string& kind_name, const std::string& message,
@@ -83,21 +84,13 @@ void raise_reported(int code, const std::string& kind_name, const std::string& m
 
 } // namespace detail
 
-namespace {
-
-std::string described(const Error::Details& details) {
-    return details.path.empty() ? details.message : details.path + ": " + details.message;
-}
-
-} // namespace
-
 Error::Error(std::shared_ptr<const Details> details)
-    : std::system_error(detail::row(details->kind).number, std::generic_category(),
-                        described(*details)),
+    : std::system_error(detail::row(details->kind).number, std::generic_category()),
       details_(std::move(details)) {}
 
 Error::~Error() = default;
 
+const char* Error::what() const noexcept { return details_->text.c_str(); }
 ErrorKind Error::kind() const noexcept { return details_->kind; }
 const std::string& Error::kind_name() const noexcept { return details_->kind_name; }
 const std::string& Error::message() const noexcept { return details_->message; }

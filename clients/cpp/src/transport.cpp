@@ -26,6 +26,7 @@ void Transport::begin_reply(Sink sink) {
     sink_ = sink;
     sink_waits_ = sink.room != 0;
     if (framed_) {
+        frame_end_ = consumed() + frame_header_bytes;
         std::uint32_t length;
         readAll(reinterpret_cast<std::uint8_t*>(&length), sizeof length);
         length = ntohl(length);
@@ -48,6 +49,9 @@ Transport::Sink* Transport::take_sink() {
 }
 
 std::uint32_t Transport::readAll(std::uint8_t* into, std::uint32_t size) {
+    if (framed_ && consumed() + size > frame_end_) {
+        throw ConnectionLost("a message goes beyond its frame", true);
+    }
     std::size_t missing = size;
     while (missing != 0) {
         if (begin_ != end_) {

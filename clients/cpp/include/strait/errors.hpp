@@ -38,6 +38,8 @@ class STRAIT_EXPORT Error : public std::system_error {
 public:
     ~Error() override;
 
+    /// Path and message.
+    const char* what() const noexcept override;
     /// Internal for a kind that this version doesn't know; see kind_name.
     ErrorKind kind() const noexcept;
     /// The kind's name, the same in every client language: "NotFound".

@@ -1,0 +1,94 @@
+/// The cases of every client language, over every wire, on every store at hand.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "conformance/run.hpp"
+#include "session.hpp"
+#include "support/gateway.hpp"
+
+using conformance::Json;
+using strait::Wire;
+
+namespace {
+
+const std::map<std::string, Wire> wires = {
+    {"framed-binary", Wire::framed_binary},
+    {"binary", Wire::binary},
+    {"framed-compact", Wire::framed_compact},
+    {"compact", Wire::compact},
+};
+
+struct Counts {
+    int run = 0, skipped = 0, failed = 0;
+    std::map<std::string, int> lacking; // by capability
+};
+
+Json load_cases() {
+    std::ifstream file(std::string(STRAIT_REPOSITORY) + "/clients/conformance/cases.json");
+    const Json document = Json::parse(file);
+    conformance::require(document.at("format") == 1, "cases of another format");
+    return document.at("cases");
+}
+
+void run_case(const Json& one, const std::string& address, const std::string& wire,
+              const std::string& directory, Counts& counts) {
+    strait::Options options;
+    options.wire = wires.at(wire);
+    try {
+        conformance::Run run(address, options, directory);
+        for (const std::string need : one.value("needs", Json::array())) {
+            if (!run.store().can(need)) {
+                ++counts.skipped;
+                ++counts.lacking[need];
+                return;
+            }
+        }
+        run.steps(one.at("steps"));
+        ++counts.run;
+    } catch (const std::exception& error) {
+        ++counts.failed;
+        std::printf("FAILED over %s: %s\n    %s\n", wire.c_str(),
+                    one.at("name").get<std::string>().c_str(), error.what());
+    }
+}
+
+/// Whether all went well on this store.
+bool run_store(const char* name, const std::string& uri) {
+    const testing::Gateway gateway(uri);
+    // A name of this run alone: the store may keep what others left.
+    std::string root = "/strait-cpp-";
+    for (const char byte : strait::detail::Session::new_request_id().substr(0, 6)) {
+        root += "0123456789abcdef"[byte & 15];
+    }
+    Counts counts;
+    int number = 0;
+    for (const Json& one : load_cases()) {
+        for (const auto& [wire, ignored] : wires) {
+            run_case(one, gateway.address(), wire, root + "/" + std::to_string(++number), counts);
+        }
+    }
+    strait::Client(gateway.address()).remove(root, true);
+    std::printf("conformance %s: %d run, %d skipped, %d failed", name, counts.run, counts.skipped, counts.failed);
+    for (const auto& [capability, count] : counts.lacking) {
+        std::printf(", %d for lack of %s", count, capability.c_str());
+    }
+    std::printf("\n");
+    return counts.failed == 0 && counts.run != 0;
+}
+
+} // namespace
+
+int main() try {
+    const testing::Scratch scratch;
+    bool good = run_store("file", "file://" + scratch.path());
+    if (const char* hdfs = std::getenv("STRAIT_TEST_HDFS")) {
+        good = run_store("hdfs", hdfs) && good;
+    }
+    return good ? 0 : 1;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "conformance: %s\n", error.what());
+    return 1;
+}

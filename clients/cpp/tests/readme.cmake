@@ -1,0 +1,21 @@
+# Joins the blocks of C++ in README to one program, in the place of FRAME's.
+file(READ "${README}" text)
+string(REPLACE ";" "<semicolon>" text "${text}")
+string(REPLACE "[" "<bracket>" text "${text}") # which would join elements of a list
+string(REPLACE "]" "<tekcarb>" text "${text}")
+string(REGEX MATCHALL "```cpp\n[^`]*```" blocks "${text}")
+set(examples "")
+foreach(block IN LISTS blocks)
+  string(REGEX REPLACE "^```cpp\n" "" block "${block}")
+  string(REGEX REPLACE "```$" "" block "${block}")
+  # Includes are the frame's.
+  string(REGEX REPLACE "#include [^\n]*\n" "" block "${block}")
+  string(APPEND examples "${block}")
+endforeach()
+string(REPLACE "<semicolon>" ";" examples "${examples}")
+string(REPLACE "<bracket>" "[" examples "${examples}")
+string(REPLACE "<tekcarb>" "]" examples "${examples}")
+string(REPLACE "\"strait://127.0.0.1:9090/\"" "gateway_address" examples "${examples}")
+file(READ "${FRAME}" frame)
+string(REPLACE "@EXAMPLES@" "${examples}" frame "${frame}")
+file(WRITE "${PROGRAM}" "${frame}")

@@ -1,0 +1,207 @@
+/// Sessions, connections, errors, threads and processes.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+#include <ostream>
+#include <vector>
+
+#include <strait/client.hpp>
+
+#include "support/answering.hpp"
+#include "support/fake_gateway.hpp"
+#include "support/gateway.hpp"
+#include "support/proxy.hpp"
+
+using namespace testing;
+
+TEST_CASE("addresses are strait://host:port/ or host:port") {
+    const std::string& plain = shared_gateway();
+    CHECK(strait::Client("strait://" + plain + "/").exists("/"));
+    CHECK(strait::Client("strait://" + plain).exists("/"));
+    CHECK(strait::Client("localhost" + plain.substr(plain.rfind(':'))).exists("/"));
+    for (const char* wrong : {"", "strait://", "http://x:1/", "host:", "host:99999", "host:1x", "[::1",
+                              "host:1/path", ":9090"}) {
+        CAPTURE(wrong);
+        CHECK_THROWS_AS(strait::Client{wrong}, strait::InvalidArgument);
+    }
+}
+
+TEST_CASE("nobody there is Unavailable at once") {
+    const auto nobody = [] {
+        Proxy proxy(shared_gateway());
+        return proxy.address();
+    }();
+    CHECK_THROWS_AS(strait::Client{nobody}, strait::Unavailable);
+}
+
+TEST_CASE("errors are of their kind, of its errno, and carry the path") {
+    strait::Client client(shared_gateway());
+    try {
+        client.open_reader("/missing");
+        FAIL("it is missing");
+    } catch (const strait::NotFound& error) {
+        CHECK(error.kind() == strait::ErrorKind::NotFound);
+        CHECK(error.kind_name() == "NotFound");
+        CHECK(error.path() == "/missing");
+        CHECK((error.code() == std::errc::no_such_file_or_directory));
+        CHECK(!error.retry_safe());
+        CHECK(std::string(error.what()).find("/missing: ") == 0);
+    }
+    CHECK_THROWS_AS(client.open_reader("/missing"), std::system_error);
+    CHECK_THROWS_AS(client.open_reader("/"), strait::IsADirectory);
+}
+
+TEST_CASE("an error of a newer kind keeps its name") {
+    FakeGateway fake("");
+    strait::Client client(fake.address());
+    try {
+        client.stat("/f");
+        FAIL("it is tired");
+    } catch (const strait::Error& error) {
+        CHECK(error.kind() == strait::ErrorKind::Internal);
+        CHECK(error.kind_name() == "Tired");
+        CHECK(error.path() == "/f");
+    }
+}
+
+TEST_CASE("one connection serves requests that follow each other") {
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    for (int n = 0; n != 20; ++n) {
+        client.stat("/");
+    }
+    CHECK(proxy.connections() == 1);
+}
+
+TEST_CASE("a connection that ended while idle is replaced, and a token logs in again") {
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    proxy.cut();
+    client.mkdirs(unique_path());
+    CHECK(proxy.connections() == 2);
+
+    strait::Options options;
+    options.token = client.token();
+    strait::Client second(proxy.address(), options);
+    CHECK(second.user() == client.user());
+    second.close(); // not the session, which isn't its own
+    CHECK(client.exists("/"));
+}
+
+TEST_CASE("a moved client goes on, a closed one refuses") {
+    strait::Client first(shared_gateway());
+    strait::Client client = std::move(first);
+    CHECK(client.exists("/"));
+    client.close();
+    client.close();
+    CHECK_THROWS_AS(client.stat("/"), strait::InvalidArgument);
+}
+
+TEST_CASE("threads share a client") {
+    strait::Client client(shared_gateway());
+    std::vector<std::thread> threads;
+    std::atomic<int> right{0};
+    for (unsigned n = 0; n != 4; ++n) {
+        threads.emplace_back([&, n] {
+            const std::string path = unique_path(), data = pattern(2'500'000, n);
+            for (int round = 0; round != 5; ++round) {
+                strait::CreateOptions options;
+                options.overwrite = true;
+                strait::Writer writer = client.create(path, options);
+                writer.write(data);
+                writer.close();
+                right += client.open_reader(path).read_all() == data;
+                right += client.stat(path).length == 2'500'000;
+            }
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(right == 4 * 5 * 2);
+}
+
+TEST_CASE("a forked child goes on with connections of its own") {
+    strait::Client client(shared_gateway());
+    const std::string path = unique_path(), data = pattern(5'000'000);
+    strait::Writer writer = client.create(path);
+    writer.write(data);
+    writer.flush();
+    strait::Reader reader = client.open_reader(path);
+    std::string start(1'500'000, '\0');
+    REQUIRE(reader.read(start.data(), start.size()) == start.size());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        bool right = start + reader.read_all() == data && client.exists(path);
+        try {
+            writer.write("no");
+            right = false;
+        } catch (const strait::InvalidArgument&) {
+            writer.close(); // the parent's matter
+        }
+        client.close();
+        ::_exit(right ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    CHECK(status == 0);
+    CHECK((start + reader.read_all() == data));
+    writer.write("yes");
+    writer.close();
+    CHECK((client.open_reader(path).read_all() == data + "yes"));
+}
+
+TEST_CASE("silence is a timeout") {
+    const Answering silent("");
+    strait::Options options;
+    options.timeout = std::chrono::milliseconds(50);
+    CHECK_THROWS_AS(strait::Client(silent.address(), options), strait::TimedOut);
+}
+
+TEST_CASE("another protocol is said to be no gateway, on every wire") {
+    using strait::Wire;
+    const std::vector<std::string> answers = {"HTTP/1.1 400 Bad Request\r\n\r\n",
+                                              std::string("\x80\x01\x00\x02\xff", 5), "\xff",
+                                              std::string("\x00\x00\x00\x05hello", 9)};
+    for (const Wire wire : {Wire::framed_binary, Wire::binary, Wire::framed_compact, Wire::compact}) {
+        for (const std::string& answer : answers) {
+            CAPTURE(static_cast<int>(wire));
+            CAPTURE(answer);
+            Answering server(answer + std::string(100, '\0') + std::string(1000, '\xff'));
+            strait::Options options;
+            options.wire = wire;
+            CHECK_THROWS_AS(strait::Client(server.address(), options), strait::Unavailable);
+        }
+    }
+}
+
+TEST_CASE("a login is needed where the gateway has passwords") {
+    const Scratch scratch;
+    const std::string passwords = scratch / "passwords";
+    const std::string setting = "echo secret | " + command() + " passwd ada --file " + passwords;
+    REQUIRE(std::system((setting + " >/dev/null").c_str()) == 0);
+    strait::Options options;
+    options.user = "ada";
+    options.password = "secret";
+    const Gateway gateway("file://" + scratch.path(), {"--passwords", passwords}, options);
+    strait::Client client(gateway.address(), options);
+    CHECK(client.user() == "ada");
+    options.password = "wrong";
+    CHECK_THROWS_AS(strait::Client(gateway.address(), options), strait::Unauthenticated);
+    CHECK_THROWS_AS(strait::Client{gateway.address()}, strait::Unauthenticated);
+}
+
+TEST_CASE("the gateway tells of itself and its stores") {
+    strait::Client client(shared_gateway());
+    const strait::ServerInfo info = client.server_info();
+    CHECK(info.server.find("strait") == 0);
+    CHECK(info.protocol_version == 1);
+    REQUIRE(info.stores.size() == 1);
+    CHECK(info.stores[0].name == client.store().name);
+    CHECK(client.store().can("append"));
+    CHECK(!client.store().can("fly"));
+}

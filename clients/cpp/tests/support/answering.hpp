@@ -1,0 +1,22 @@
+/// A server of no protocol.
+#pragma once
+
+#include <string>
+#include <thread>
+
+namespace testing {
+
+/// Answers whatever comes first with these bytes, and hangs up; without any it stays silent.
+class Answering {
+public:
+    explicit Answering(std::string answer);
+    ~Answering();
+    Answering(const Answering&) = delete;
+    std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+private:
+    int listener_, port_ = 0;
+    std::thread thread_;
+};
+
+} // namespace testing

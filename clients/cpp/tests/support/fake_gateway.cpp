@@ -1,0 +1,83 @@
+#include "fake_gateway.hpp"
+
+#include <algorithm>
+#include <future>
+
+#include <thrift/protocol/TBinaryProtocol.h>
+#include <thrift/transport/TBufferTransports.h>
+#include <thrift/transport/TServerSocket.h>
+
+namespace testing {
+
+namespace wire = strait::generated;
+using namespace apache::thrift;
+
+class FakeGateway::Handler final : public wire::DfsV2Null {
+public:
+    explicit Handler(FakeGateway& gateway) : gateway_(gateway) {}
+
+    void openSession(wire::OpenSessionReply& reply, const wire::OpenSessionRequest&) override {
+        reply.__set_token("token");
+    }
+
+    void openFile(wire::OpenFileReply& reply, const wire::OpenFileRequest&) override {
+        reply.__set_handle(++gateway_.opened_);
+        reply.__set_length(static_cast<std::int64_t>(gateway_.content_.size()));
+    }
+
+    void readRange(wire::ReadRangeReply& reply, const wire::ReadRangeRequest& request) override {
+        ++gateway_.reads_;
+        if (request.handle < gateway_.first_valid_) {
+            throw error(8, "InvalidArgument");
+        }
+        const auto offset = std::min(static_cast<std::size_t>(request.offset), gateway_.content_.size());
+        const auto length = std::min(request.length, gateway_.most_bytes.load());
+        reply.__set_data(gateway_.content_.substr(offset, static_cast<std::size_t>(length)));
+    }
+
+    void getFileInfo(wire::GetFileInfoReply&, const wire::GetFileInfoRequest&) override {
+        throw error(99, "Tired"); // of a kind from the future
+    }
+
+private:
+    static wire::DfsError error(int code, const char* kind) {
+        wire::DfsError error;
+        error.__set_code(code);
+        error.__set_kind(kind);
+        error.__set_message("said the fake");
+        return error;
+    }
+
+    FakeGateway& gateway_;
+};
+
+namespace {
+
+struct Ready final : server::TServerEventHandler {
+    std::promise<void> promise;
+    void preServe() override { promise.set_value(); }
+};
+
+} // namespace
+
+FakeGateway::FakeGateway(std::string content) : content_(std::move(content)) {
+    const auto socket = std::make_shared<transport::TServerSocket>("127.0.0.1", 0);
+    server_ = std::make_unique<server::TThreadedServer>(
+        std::make_shared<wire::DfsV2Processor>(std::make_shared<Handler>(*this)), socket,
+        std::make_shared<transport::TFramedTransportFactory>(),
+        std::make_shared<protocol::TBinaryProtocolFactory>());
+    const auto ready = std::make_shared<Ready>();
+    server_->setServerEventHandler(ready);
+    thread_ = std::thread([this] { server_->serve(); });
+    ready->promise.get_future().wait();
+    port_ = socket->getPort();
+}
+
+FakeGateway::~FakeGateway() {
+    server_->stop();
+    thread_.join();
+}
+
+std::string FakeGateway::address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+} // namespace testing

@@ -1,0 +1,42 @@
+/// A gateway in this process that misbehaves on demand: short replies, refused
+/// handles, newer errors. It serves one read-only file, "/f".
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <thrift/server/TThreadedServer.h>
+
+#include <DfsV2.h>
+
+namespace testing {
+
+class FakeGateway {
+public:
+    explicit FakeGateway(std::string content);
+    ~FakeGateway();
+    FakeGateway(const FakeGateway&) = delete;
+
+    std::string address() const;
+
+    /// Most bytes of a reply to readRange.
+    std::atomic<std::int32_t> most_bytes{1 << 30};
+    /// Handles given so far are unknown from now on.
+    void forget_handles() { first_valid_ = opened_ + 1; }
+    int opened() const { return opened_; }
+    int reads() const { return reads_; }
+
+private:
+    class Handler;
+    friend class Handler;
+
+    const std::string content_;
+    std::atomic<int> opened_{0}, first_valid_{1}, reads_{0};
+    std::unique_ptr<apache::thrift::server::TThreadedServer> server_;
+    std::thread thread_;
+    int port_ = 0;
+};
+
+} // namespace testing

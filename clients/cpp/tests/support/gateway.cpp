@@ -1,0 +1,149 @@
+#include "gateway.hpp"
+
+#include <arpa/inet.h>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+#include <strait/client.hpp>
+
+namespace testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds start_deadline(60), stop_deadline(40);
+constexpr std::chrono::milliseconds poll_interval(20);
+
+int free_port() {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    ::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+    ::close(listener);
+    return ntohs(address.sin_port);
+}
+
+} // namespace
+
+std::string command() {
+    if (const char* named = std::getenv("STRAIT_BIN")) {
+        return named;
+    }
+    const char* named = std::getenv("CARGO_TARGET_DIR");
+    const fs::path target = named != nullptr ? fs::path(named) : fs::path(STRAIT_REPOSITORY) / "target";
+    for (const char* profile : {"debug", "release"}) {
+        if (fs::exists(target / profile / "strait")) {
+            return target / profile / "strait";
+        }
+    }
+    throw std::runtime_error("no gateway: build it (cargo build -p strait), or set STRAIT_BIN");
+}
+
+Scratch::Scratch() {
+    std::string name = fs::temp_directory_path() / "strait-cpp-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) {
+        throw std::runtime_error("no temporary directory");
+    }
+    path_ = name;
+}
+
+Scratch::~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+}
+
+Gateway::Gateway(const std::string& store, std::vector<std::string> arguments,
+                 const strait::Options& options)
+    : address_("127.0.0.1:" + std::to_string(free_port())) {
+    std::vector<std::string> all = {command(), "serve", "--store", store, "--listen", address_};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    std::vector<char*> given;
+    for (std::string& argument : all) {
+        given.push_back(argument.data());
+    }
+    given.push_back(nullptr);
+    process_ = ::fork();
+    if (process_ == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGTERM); // should this program be killed
+        const int nowhere = ::open("/dev/null", O_WRONLY);
+        ::dup2(nowhere, STDOUT_FILENO);
+        ::dup2(nowhere, STDERR_FILENO);
+        ::execv(given[0], given.data());
+        ::_exit(127);
+    }
+    wait_until_ready(options);
+}
+
+void Gateway::wait_until_ready(const strait::Options& options) {
+    const auto deadline = Clock::now() + start_deadline;
+    while (true) {
+        try {
+            strait::Client(address_, options);
+            return;
+        } catch (const strait::Unavailable&) {
+            if (::waitpid(process_, nullptr, WNOHANG) != 0) {
+                process_ = -1;
+                throw std::runtime_error("the gateway ended at once");
+            }
+            if (Clock::now() > deadline) {
+                ::kill(process_, SIGKILL);
+                ::waitpid(process_, nullptr, 0);
+                throw;
+            }
+            std::this_thread::sleep_for(poll_interval);
+        }
+    }
+}
+
+Gateway::~Gateway() {
+    if (process_ < 0) {
+        return;
+    }
+    ::kill(process_, SIGTERM);
+    const auto deadline = Clock::now() + stop_deadline;
+    while (::waitpid(process_, nullptr, WNOHANG) == 0) {
+        if (Clock::now() > deadline) {
+            ::kill(process_, SIGKILL);
+            ::waitpid(process_, nullptr, 0);
+            return;
+        }
+        std::this_thread::sleep_for(poll_interval);
+    }
+}
+
+const std::string& shared_gateway() {
+    static const Scratch scratch;
+    static const Gateway gateway("file://" + scratch.path());
+    return gateway.address();
+}
+
+std::string unique_path() {
+    static std::atomic<int> count{0};
+    return "/test-" + std::to_string(++count);
+}
+
+std::string pattern(std::size_t length, unsigned seed) {
+    std::string bytes(length, '\0');
+    for (std::size_t i = 0; i != length; ++i) {
+        bytes[i] = static_cast<char>(seed + i + i / 251);
+    }
+    return bytes;
+}
+
+} // namespace testing

@@ -1,0 +1,57 @@
+/// Real gateways for tests.
+///
+/// STRAIT_BIN         the command; default target/debug/strait, then release
+/// STRAIT_TEST_HDFS   hdfs://host:port, to test over it too
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include <strait/types.hpp>
+
+namespace testing {
+
+/// A directory of this machine, removed at the end.
+class Scratch {
+public:
+    Scratch();
+    ~Scratch();
+    Scratch(const Scratch&) = delete;
+    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+/// `strait serve` on a free port, ended with the object.
+class Gateway {
+public:
+    explicit Gateway(const std::string& store, std::vector<std::string> arguments = {},
+                     const strait::Options& options = {});
+    ~Gateway();
+    Gateway(const Gateway&) = delete;
+    const std::string& address() const { return address_; }
+
+private:
+    void wait_until_ready(const strait::Options& options);
+
+    std::string address_;
+    pid_t process_ = -1;
+};
+
+/// The path of the command `strait`.
+std::string command();
+
+/// One over an empty directory, shared by the tests of this program.
+const std::string& shared_gateway();
+
+/// A name that no other test takes.
+std::string unique_path();
+
+/// `length` bytes that differ from one place to the next.
+std::string pattern(std::size_t length, unsigned seed = 1);
+
+} // namespace testing

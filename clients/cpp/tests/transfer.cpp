@@ -1,0 +1,121 @@
+/// get and put: all or nothing, with progress.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <strait/client.hpp>
+
+#include "support/gateway.hpp"
+#include "support/proxy.hpp"
+
+using namespace testing;
+
+namespace {
+
+const std::string& data() {
+    static const std::string bytes = pattern((7 << 20) + 99);
+    return bytes;
+}
+
+std::string local_content(const std::string& path) {
+    std::ostringstream all;
+    all << std::ifstream(path, std::ios::binary).rdbuf();
+    return all.str();
+}
+
+void make_local(const std::string& path, const std::string& content) {
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+std::ptrdiff_t entries(strait::Client& client, const std::string& path) {
+    strait::Listing listing = client.list(path);
+    return std::distance(listing.begin(), listing.end());
+}
+
+std::ptrdiff_t local_entries(const Scratch& scratch) {
+    return std::distance(std::filesystem::directory_iterator(scratch.path()), {});
+}
+
+} // namespace
+
+TEST_CASE("what was put is what one gets, with progress to the end") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, data().size()}) {
+        CAPTURE(size);
+        const std::string remote = unique_path() + "/deep/file", content = data().substr(0, size);
+        make_local(scratch / "from", content);
+        std::vector<std::pair<std::int64_t, std::int64_t>> seen;
+        const auto record = [&](std::int64_t done, std::int64_t total) { seen.emplace_back(done, total); };
+        const auto length = static_cast<std::int64_t>(size);
+        CHECK(client.put(scratch / "from", remote, record) == length);
+        CHECK(client.stat(remote).length == length);
+        CHECK(client.get(remote, scratch / "to", record) == length);
+        CHECK((local_content(scratch / "to") == content));
+        for (const auto& [done, total] : seen) {
+            CHECK(done <= total);
+            CHECK(total == length);
+        }
+        CHECK((size == 0 || seen.back().first == length));
+    }
+}
+
+TEST_CASE("put replaces a file, unless that is forbidden, and never a directory") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    const std::string directory = unique_path(), remote = directory + "/file";
+    make_local(scratch / "one", "one");
+    make_local(scratch / "two", "two");
+    client.put(scratch / "one", remote);
+    CHECK_THROWS_AS(client.put(scratch / "two", remote, {}, false), strait::AlreadyExists);
+    CHECK(client.open_reader(remote).read_all() == "one");
+    client.put(scratch / "two", remote);
+    CHECK(client.open_reader(remote).read_all() == "two");
+    CHECK_THROWS_AS(client.put(scratch / "two", directory), strait::IsADirectory);
+    CHECK(entries(client, directory) == 1);
+}
+
+TEST_CASE("a failed copy leaves nothing, and what was there") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    const std::string directory = unique_path(), remote = directory + "/file";
+    make_local(scratch / "file", data());
+    client.put(scratch / "file", remote);
+    struct Enough : std::exception {};
+    const auto stop = [](std::int64_t done, std::int64_t) {
+        if (done > 3'000'000) {
+            throw Enough();
+        }
+    };
+    make_local(scratch / "file", "kept");
+    CHECK_THROWS_AS(client.get(remote, scratch / "file", stop), Enough);
+    CHECK(local_content(scratch / "file") == "kept");
+    CHECK(local_entries(scratch) == 1);
+
+    make_local(scratch / "file", pattern(5'000'000, 9));
+    CHECK_THROWS_AS(client.put(scratch / "file", remote, stop), Enough);
+    CHECK((client.open_reader(remote).read_all() == data()));
+    CHECK(entries(client, directory) == 1);
+
+    CHECK_THROWS_AS(client.get("/missing", scratch / "none"), strait::NotFound);
+    CHECK_THROWS_AS(client.put(scratch / "none", remote), std::filesystem::filesystem_error);
+    CHECK(local_entries(scratch) == 1);
+}
+
+TEST_CASE("copies go on over broken connections") {
+    const Scratch scratch;
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    const std::string remote = unique_path();
+    make_local(scratch / "from", data());
+    proxy.cut_requests_after(4'000'000);
+    client.put(scratch / "from", remote);
+    proxy.cut_replies_after(4'000'000);
+    client.get(remote, scratch / "to");
+    CHECK(proxy.cuts() == 2);
+    CHECK((local_content(scratch / "to") == data()));
+}
