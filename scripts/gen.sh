@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Rewrites the committed code that Thrift's compiler makes from idl/dfs.thrift.
 # (The Rust messages are written by hand; crates/wire/tests/schema.rs holds them
-# against the IDL.)
+# against the IDL. The C++ client's build makes its own.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh test

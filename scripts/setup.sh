@@ -3,7 +3,7 @@
 #
 #   build   a C linker for Rust; checks the Rust toolchain itself
 #   run     build + Python and the client's requirements in .venv
-#   test    run + Java, Maven, the 2009 Thrift compiler and C++ runtime, pytest
+#   test    run + Java, Maven, pytest, CMake, and Thrift's compiler and C++ runtime
 #   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy
 #   fuzz    build + a C++ compiler for libFuzzer
 #   bench   test
@@ -89,6 +89,11 @@ setup_test() {
     need thrift-compiler have thrift
     need libthrift-dev test -e /usr/include/thrift/Thrift.h
     need libboost-dev test -e /usr/include/boost/version.hpp # its headers include it
+    need cmake have cmake
+    need pkg-config have pkg-config
+    need libssl-dev test -e /usr/include/openssl/ssl.h
+    need doctest-dev test -e /usr/include/doctest/doctest.h
+    need nlohmann-json3-dev test -e /usr/include/nlohmann/json.hpp
     need default-jdk-headless have javac
     need maven have mvn
     install_packages

@@ -25,12 +25,22 @@ every_language() {
     export STRAIT_BIN
     .venv/bin/python -m pytest clients/python
     mvn -q -B -f clients/java/pom.xml verify
+    cpp_client
+    (unset STRAIT_TEST_HDFS && cpp_client address,undefined)
 }
 
-# Sums up what cargo, pytest and the Java tests said; the exit code has decided already.
+# cpp_client [SANITIZERS]: builds it with these, and runs its tests.
+cpp_client() {
+    local build=${CARGO_TARGET_DIR:-target}/cpp${1:+-sanitized}
+    cmake -S clients/cpp -B "$build" -DSTRAIT_SANITIZE="${1:-}" >/dev/null
+    cmake --build "$build" --parallel "$(nproc)" -- --quiet
+    ctest --test-dir "$build" --verbose
+}
+
+# Sums up what cargo, pytest and the tests in Java and C++ said; the exit code has decided already.
 summary() {
     awk '
-        / passed[;,]| passed in / {
+        / passed[;,]| passed in | test cases: / {
             for (i = 2; i <= NF; i++) {
                 if ($i ~ /^passed/) passed += $(i - 1)
                 if ($i ~ /^failed/) failed += $(i - 1)

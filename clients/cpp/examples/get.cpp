@@ -72,7 +72,8 @@ double cpu_seconds() {
 int main(int count, char** given) {
     Arguments arguments;
     if (!parse(count, given, arguments)) {
-        std::fprintf(stderr, "usage: strait-get ADDRESS PATH [--to FILE] [--read BYTES] [--blocking]\n");
+        std::fprintf(stderr,
+                     "usage: strait-get ADDRESS PATH [--to FILE] [--read BYTES] [--blocking]\n");
         return 2;
     }
     try {

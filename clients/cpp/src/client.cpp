@@ -38,10 +38,18 @@ Client::~Client() = default;
 
 // -- The session
 
-std::string Client::user() const { return session_->user(); }
-std::string Client::token() const { return session_->token(); }
-StoreInfo Client::store() const { return session_->store(); }
-void Client::close() { session_->close(); }
+std::string Client::user() const {
+    return session_->user();
+}
+std::string Client::token() const {
+    return session_->token();
+}
+StoreInfo Client::store() const {
+    return session_->store();
+}
+void Client::close() {
+    session_->close();
+}
 
 ServerInfo Client::server_info() {
     const auto reply = session_->call(wire::ServerInfoRequest(), {});

@@ -22,16 +22,19 @@ constexpr std::chrono::milliseconds fresh(50);
 using apache::thrift::TApplicationException;
 
 Connection::Connection(const Endpoint& endpoint)
-    : transport_(std::make_shared<Transport>(Socket::connect(endpoint),
-                                             is_framed(endpoint.options.wire))),
+    : transport_(
+          std::make_shared<Transport>(Socket::connect(endpoint), is_framed(endpoint.options.wire))),
       client_(protocol_of(endpoint.options.wire, transport_)), timeout_(endpoint.options.timeout),
       process_(getpid()) {}
 
 bool Connection::ended_while_idle() {
-    return std::chrono::steady_clock::now() - last_reply_ > fresh && transport_->socket().readable();
+    return std::chrono::steady_clock::now() - last_reply_ > fresh &&
+           transport_->socket().readable();
 }
 
-bool Connection::is_a_parents() const { return process_ != getpid(); }
+bool Connection::is_a_parents() const {
+    return process_ != getpid();
+}
 
 std::size_t Connection::receive_range(char* into, std::size_t size, std::string_view path) {
     wire::ReadRangeReply reply;
@@ -57,8 +60,8 @@ void Connection::exchange(const char* method, const Step& step) {
     }
 }
 
-Transport::Sink Connection::receive(const char* method, std::string_view path,
-                                    Transport::Sink sink, const Step& decode) {
+Transport::Sink Connection::receive(const char* method, std::string_view path, Transport::Sink sink,
+                                    const Step& decode) {
     // Errors that the gateway reports come in whole, well-formed replies too.
     std::optional<wire::DfsError> reported;
     std::optional<TApplicationException> refused;

@@ -2,7 +2,9 @@
 
 namespace strait {
 
-std::string FileInfo::name() const { return path.substr(path.rfind('/') + 1); }
+std::string FileInfo::name() const {
+    return path.substr(path.rfind('/') + 1);
+}
 
 std::chrono::system_clock::time_point FileInfo::modified() const {
     return std::chrono::system_clock::time_point(std::chrono::milliseconds(modified_ms));

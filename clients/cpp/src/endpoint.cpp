@@ -32,8 +32,10 @@ Endpoint::Endpoint(std::string_view address, const Options& options) : options(o
     rest.remove_prefix(end == rest.npos ? rest.size() : end + bracketed);
     port = rest.empty() ? default_port : rest.substr(1);
     const bool numeric = !port.empty() && port.size() <= 5 &&
-                         port.find_first_not_of("0123456789") == port.npos && std::stoi(port) < 65536;
-    if (host.empty() || host.find('/') != host.npos || (!rest.empty() && rest[0] != ':') || !numeric) {
+                         port.find_first_not_of("0123456789") == port.npos &&
+                         std::stoi(port) < 65536;
+    if (host.empty() || host.find('/') != host.npos || (!rest.empty() && rest[0] != ':') ||
+        !numeric) {
         not_an_address(address);
     }
 }

@@ -37,7 +37,9 @@ struct Row {
 };
 
 #define STRAIT_ROW(kind, number, retry_safe)                                                       \
-    Row { #kind, number, retry_safe, throw_as<ErrorKind::kind> }
+    Row {                                                                                          \
+#kind, number, retry_safe, throw_as < ErrorKind::kind>                                     \
+    }
 
 // In the order of ErrorKind, which begins at 1.
 constexpr std::array table = {
@@ -60,7 +62,9 @@ constexpr std::array table = {
 };
 #undef STRAIT_ROW
 
-const Row& row(ErrorKind kind) { return table[static_cast<std::size_t>(kind) - 1]; }
+const Row& row(ErrorKind kind) {
+    return table[static_cast<std::size_t>(kind) - 1];
+}
 
 } // namespace
 
@@ -90,11 +94,23 @@ Error::Error(std::shared_ptr<const Details> details)
 
 Error::~Error() = default;
 
-const char* Error::what() const noexcept { return details_->text.c_str(); }
-ErrorKind Error::kind() const noexcept { return details_->kind; }
-const std::string& Error::kind_name() const noexcept { return details_->kind_name; }
-const std::string& Error::message() const noexcept { return details_->message; }
-const std::string& Error::path() const noexcept { return details_->path; }
-bool Error::retry_safe() const noexcept { return details_->retry_safe; }
+const char* Error::what() const noexcept {
+    return details_->text.c_str();
+}
+ErrorKind Error::kind() const noexcept {
+    return details_->kind;
+}
+const std::string& Error::kind_name() const noexcept {
+    return details_->kind_name;
+}
+const std::string& Error::message() const noexcept {
+    return details_->message;
+}
+const std::string& Error::path() const noexcept {
+    return details_->path;
+}
+bool Error::retry_safe() const noexcept {
+    return details_->retry_safe;
+}
 
 } // namespace strait

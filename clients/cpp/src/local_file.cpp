@@ -18,8 +18,12 @@ LocalFile::LocalFile(const std::string& path, int flags)
     }
 }
 
-LocalFile LocalFile::open(const std::string& path) { return {path, O_RDONLY}; }
-LocalFile LocalFile::create(const std::string& path) { return {path, O_WRONLY | O_CREAT | O_EXCL}; }
+LocalFile LocalFile::open(const std::string& path) {
+    return {path, O_RDONLY};
+}
+LocalFile LocalFile::create(const std::string& path) {
+    return {path, O_WRONLY | O_CREAT | O_EXCL};
+}
 
 LocalFile::LocalFile(LocalFile&& other) noexcept
     : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -74,6 +78,8 @@ void rename_local(const std::string& from, const std::string& to) {
     std::filesystem::rename(from, to);
 }
 
-void remove_local(const std::string& path) noexcept { ::unlink(path.c_str()); }
+void remove_local(const std::string& path) noexcept {
+    ::unlink(path.c_str());
+}
 
 } // namespace strait::detail

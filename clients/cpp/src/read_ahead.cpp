@@ -30,7 +30,8 @@ std::size_t ReadAhead::read(char* into, std::size_t size) {
             return count;
         }
         if (next.chunk->data == nullptr) {
-            next.chunk->data = spare_ ? std::move(spare_) : std::unique_ptr<char[]>(new char[chunk_]);
+            next.chunk->data =
+                spare_ ? std::move(spare_) : std::unique_ptr<char[]>(new char[chunk_]);
         }
         next.chunk->received += receive(next.chunk->data.get() + next.chunk->received);
     }

@@ -1,8 +1,10 @@
 #include <strait/reader.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <utility>
 #include <limits>
+#include <utility>
 
 #include "failure.hpp"
 #include "reader_impl.hpp"
@@ -12,11 +14,13 @@ namespace strait {
 using namespace detail;
 
 Reader::Impl::Impl(std::shared_ptr<Session> session, std::string_view path)
-    : session_(std::move(session)), path_(path) {
+    : session_(std::move(session)), path_(path), process_(getpid()) {
     open();
 }
 
-Reader::Impl::~Impl() { close(); }
+Reader::Impl::~Impl() {
+    close();
+}
 
 void Reader::Impl::open() {
     wire::OpenFileRequest request;
@@ -40,6 +44,9 @@ void Reader::Impl::close() noexcept {
         return;
     }
     ahead_.reset();
+    if (process_ != getpid()) {
+        return; // the handle is the parent's too
+    }
     try {
         wire::CloseFileRequest request;
         request.__set_handle(handle_);
@@ -211,10 +218,20 @@ std::string Reader::read_all() {
     return rest;
 }
 
-void Reader::seek(std::int64_t offset) { impl_->seek(offset); }
-std::int64_t Reader::tell() const noexcept { return impl_->position(); }
-std::int64_t Reader::length() const noexcept { return impl_->length(); }
-const std::string& Reader::path() const noexcept { return impl_->path(); }
-void Reader::close() noexcept { impl_->close(); }
+void Reader::seek(std::int64_t offset) {
+    impl_->seek(offset);
+}
+std::int64_t Reader::tell() const noexcept {
+    return impl_->position();
+}
+std::int64_t Reader::length() const noexcept {
+    return impl_->length();
+}
+const std::string& Reader::path() const noexcept {
+    return impl_->path();
+}
+void Reader::close() noexcept {
+    impl_->close();
+}
 
 } // namespace strait

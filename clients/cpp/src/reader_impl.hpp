@@ -1,6 +1,8 @@
 /// What is behind a Reader.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -38,6 +40,7 @@ private:
 
     const std::shared_ptr<detail::Session> session_;
     const std::string path_;
+    const pid_t process_;
     std::mutex opening_;
     std::atomic<std::int64_t> handle_{0}, length_{0};
     std::int64_t position_ = 0;

@@ -65,7 +65,8 @@ int connected(const Endpoint& endpoint) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
-    if (const int code = getaddrinfo(endpoint.host.c_str(), endpoint.port.c_str(), &hints, &found)) {
+    if (const int code =
+            getaddrinfo(endpoint.host.c_str(), endpoint.port.c_str(), &hints, &found)) {
         throw ConnectionLost(gai_strerror(code), false);
     }
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
@@ -78,7 +79,8 @@ int connected(const Endpoint& endpoint) {
             continue;
         }
         const auto& options = endpoint.options;
-        number = connect_within(descriptor, *address, std::min(options.timeout, options.connect_timeout));
+        number = connect_within(descriptor, *address,
+                                std::min(options.timeout, options.connect_timeout));
         if (number == 0) {
             configure(descriptor, options.timeout);
             return descriptor;
@@ -96,7 +98,9 @@ std::unique_ptr<Socket> Socket::connect(const Endpoint& endpoint) {
                                 : std::make_unique<Socket>(descriptor);
 }
 
-Socket::~Socket() { ::close(descriptor_); }
+Socket::~Socket() {
+    ::close(descriptor_);
+}
 
 std::size_t Socket::receive(void* into, std::size_t size) {
     while (true) {
@@ -161,7 +165,8 @@ bool Socket::leads_to_this_machine() const {
     }
     if (peer.ss_family == AF_INET6) {
         const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+        return IN6_IS_ADDR_LOOPBACK(&v6) ||
+               (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
     }
     return false;
 }

@@ -25,7 +25,8 @@ reader_buf::reader_buf(Reader reader) : reader_(std::move(reader)), buffer_(buff
 
 reader_buf::int_type reader_buf::underflow() {
     if (gptr() == egptr()) {
-        const auto kept = std::min<std::size_t>(put_back, static_cast<std::size_t>(gptr() - eback()));
+        const auto kept =
+            std::min<std::size_t>(put_back, static_cast<std::size_t>(gptr() - eback()));
         char* const start = buffer_.data() + put_back;
         std::memmove(start - kept, gptr() - kept, kept);
         setg(start - kept, start, start);
@@ -47,8 +48,8 @@ std::streamsize reader_buf::xsgetn(char* into, std::streamsize size) {
         return buffered + (rest == 0 ? 0 : std::streambuf::xsgetn(into + buffered, rest));
     }
     // Past the buffer; what can be put back then is what was read last.
-    const auto count = static_cast<std::streamsize>(
-        reader_.read(into + buffered, static_cast<std::size_t>(rest)));
+    const auto count =
+        static_cast<std::streamsize>(reader_.read(into + buffered, static_cast<std::size_t>(rest)));
     const auto kept = std::min<std::streamsize>(put_back, buffered + count);
     char* const start = buffer_.data() + put_back;
     std::memcpy(start - kept, into + buffered + count - kept, static_cast<std::size_t>(kept));
@@ -109,9 +110,8 @@ void writer_buf::hand_over() {
 
 writer_buf::int_type writer_buf::overflow(int_type c) {
     hand_over();
-    return traits_type::eq_int_type(c, traits_type::eof())
-               ? traits_type::not_eof(c)
-               : sputc(traits_type::to_char_type(c));
+    return traits_type::eq_int_type(c, traits_type::eof()) ? traits_type::not_eof(c)
+                                                           : sputc(traits_type::to_char_type(c));
 }
 
 std::streamsize writer_buf::xsputn(const char* data, std::streamsize size) {

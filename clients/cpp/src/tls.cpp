@@ -39,7 +39,8 @@ int after(BIO* bio, ssize_t count) {
 }
 
 int bio_write(BIO* bio, const char* data, int size) {
-    return after(bio, ::send(descriptor_of(bio), data, static_cast<std::size_t>(size), MSG_NOSIGNAL));
+    return after(bio,
+                 ::send(descriptor_of(bio), data, static_cast<std::size_t>(size), MSG_NOSIGNAL));
 }
 
 int bio_read(BIO* bio, char* into, int size) {
@@ -51,7 +52,9 @@ int bio_read(BIO* bio, char* into, int size) {
     return static_cast<int>(count);
 }
 
-long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH; }
+long bio_control(BIO*, int command, long, void*) {
+    return command == BIO_CTRL_FLUSH;
+}
 
 BIO* bio_for(int descriptor) {
     static BIO_METHOD* const method = [] {
@@ -92,7 +95,8 @@ Context context_of(const Tls& tls) {
         if (SSL_CTX_use_certificate_chain_file(context.get(), certificate) != 1) {
             unusable(tls.certificate_file);
         }
-        if (SSL_CTX_use_PrivateKey_file(context.get(), tls.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
+        if (SSL_CTX_use_PrivateKey_file(context.get(), tls.key_file.c_str(), SSL_FILETYPE_PEM) !=
+            1) {
             unusable(tls.key_file);
         }
     }

@@ -127,8 +127,8 @@ std::int64_t put(Client& client, const std::string& local, std::string_view remo
         Writer writer = client.create(temporary);
         const auto copied =
             copy([&](char* into, std::size_t size) { return file.read(into, size); },
-                 [&](const char* data, std::size_t size) { writer.write(data, size); },
-                 file.size(), progress);
+                 [&](const char* data, std::size_t size) { writer.write(data, size); }, file.size(),
+                 progress);
         writer.close();
         if (overwrite) {
             rename_over(client, temporary, remote);

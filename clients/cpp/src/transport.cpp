@@ -19,8 +19,7 @@ constexpr std::size_t frame_header_bytes = 4;
 } // namespace
 
 Transport::Transport(std::unique_ptr<Socket> socket, bool framed)
-    : socket_(std::move(socket)), framed_(framed),
-      small_(framed ? frame_header_bytes : 0) {}
+    : socket_(std::move(socket)), framed_(framed), small_(framed ? frame_header_bytes : 0) {}
 
 void Transport::begin_reply(Sink sink) {
     sink_ = sink;

@@ -18,8 +18,7 @@ namespace strait::detail {
 /// a page of a listing stays below that too.
 constexpr std::uint32_t max_message_bytes = 16u << 20;
 
-class Transport final
-    : public apache::thrift::transport::TVirtualTransport<Transport> {
+class Transport final : public apache::thrift::transport::TVirtualTransport<Transport> {
 public:
     /// Memory of the caller's for the next byte string of a reply.
     struct Sink {

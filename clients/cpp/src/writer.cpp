@@ -143,7 +143,8 @@ void Writer::Impl::repeat_all() {
 }
 
 void Writer::Impl::expect(const wire::AppendDataReply& reply, const Append& request) const {
-    if (reply.position != request.expected_offset + static_cast<std::int64_t>(request.data.size())) {
+    if (reply.position !=
+        request.expected_offset + static_cast<std::int64_t>(request.data.size())) {
         raise(ErrorKind::Internal, "the gateway counts other bytes than were sent", path_);
     }
 }
@@ -182,10 +183,20 @@ void Writer::write(const void* data, std::size_t size) {
     impl_->write(static_cast<const char*>(data), size);
 }
 
-void Writer::flush() { impl_->flush(wire::FlushMode::FLUSH); }
-void Writer::sync() { impl_->flush(wire::FlushMode::SYNC); }
-void Writer::close() { impl_->close(); }
-std::int64_t Writer::position() const noexcept { return impl_->position(); }
-const std::string& Writer::path() const noexcept { return impl_->path(); }
+void Writer::flush() {
+    impl_->flush(wire::FlushMode::FLUSH);
+}
+void Writer::sync() {
+    impl_->flush(wire::FlushMode::SYNC);
+}
+void Writer::close() {
+    impl_->close();
+}
+std::int64_t Writer::position() const noexcept {
+    return impl_->position();
+}
+const std::string& Writer::path() const noexcept {
+    return impl_->path();
+}
 
 } // namespace strait

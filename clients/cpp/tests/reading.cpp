@@ -47,7 +47,8 @@ std::string read_by(strait::Reader& reader, std::size_t piece) {
 
 TEST_CASE("a large file comes back in pieces of any size") {
     strait::Client client(shared_gateway());
-    for (const std::size_t piece : {std::size_t{1009}, 4096 * std::size_t{17}, mib, 3 * mib + 7, 40 * mib}) {
+    for (const std::size_t piece :
+         {std::size_t{1009}, 4096 * std::size_t{17}, mib, 3 * mib + 7, 40 * mib}) {
         CAPTURE(piece);
         strait::Reader reader = client.open_reader(big_file());
         CHECK(reader.length() == static_cast<std::int64_t>(data().size()));
@@ -70,12 +71,14 @@ TEST_CASE("reads after a seek begin there, also beyond the end") {
     strait::Client client(shared_gateway());
     strait::Reader reader = client.open_reader(big_file());
     std::string part(5000, '\0');
-    for (const std::size_t offset : {5 * mib, std::size_t{3}, data().size() - 5000, std::size_t{0}}) {
+    for (const std::size_t offset :
+         {5 * mib, std::size_t{3}, data().size() - 5000, std::size_t{0}}) {
         CAPTURE(offset);
         reader.seek(static_cast<std::int64_t>(offset));
         CHECK(reader.read(part.data(), part.size()) == part.size());
         CHECK((part == data().substr(offset, part.size())));
-        CHECK(reader.read(part.data(), part.size()) == std::min(part.size(), data().size() - offset - 5000));
+        CHECK(reader.read(part.data(), part.size()) ==
+              std::min(part.size(), data().size() - offset - 5000));
     }
     reader.seek(reader.length() + 100);
     CHECK(reader.read(part.data(), part.size()) == 0);
@@ -92,7 +95,8 @@ TEST_CASE("positional reads of many threads don't disturb each other or the posi
             for (std::size_t n = 0; n != 20; ++n) {
                 const std::size_t offset = (thread * 20 + n) * 130'003;
                 std::string part(thread % 2 != 0 ? 2 * mib + 3 : 4096, '\0');
-                part.resize(reader.read_at(static_cast<std::int64_t>(offset), part.data(), part.size()));
+                part.resize(
+                    reader.read_at(static_cast<std::int64_t>(offset), part.data(), part.size()));
                 wrong += part != data().substr(offset, thread % 2 != 0 ? 2 * mib + 3 : 4096);
             }
         });
@@ -119,7 +123,8 @@ TEST_CASE("what was appended after opening is read too") {
 TEST_CASE("a broken connection is not noticed by a reader, wherever it breaks") {
     Proxy proxy(shared_gateway());
     strait::Client client(proxy.address());
-    for (const std::int64_t after : {std::int64_t{0}, std::int64_t{17}, std::int64_t{500'000}, std::int64_t{3'333'333}}) {
+    for (const std::int64_t after :
+         {std::int64_t{0}, std::int64_t{17}, std::int64_t{500'000}, std::int64_t{3'333'333}}) {
         CAPTURE(after);
         strait::Reader reader = client.open_reader(big_file());
         std::string start(mib + 1, '\0');

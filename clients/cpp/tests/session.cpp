@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <thread>
 #include <ostream>
+#include <thread>
 #include <vector>
 
 #include <strait/client.hpp>
@@ -23,8 +23,8 @@ TEST_CASE("addresses are strait://host:port/ or host:port") {
     CHECK(strait::Client("strait://" + plain + "/").exists("/"));
     CHECK(strait::Client("strait://" + plain).exists("/"));
     CHECK(strait::Client("localhost" + plain.substr(plain.rfind(':'))).exists("/"));
-    for (const char* wrong : {"", "strait://", "http://x:1/", "host:", "host:99999", "host:1x", "[::1",
-                              "host:1/path", ":9090"}) {
+    for (const char* wrong : {"", "strait://", "http://x:1/", "host:", "host:99999", "host:1x",
+                              "[::1", "host:1/path", ":9090"}) {
         CAPTURE(wrong);
         CHECK_THROWS_AS(strait::Client{wrong}, strait::InvalidArgument);
     }
@@ -167,7 +167,8 @@ TEST_CASE("another protocol is said to be no gateway, on every wire") {
     const std::vector<std::string> answers = {"HTTP/1.1 400 Bad Request\r\n\r\n",
                                               std::string("\x80\x01\x00\x02\xff", 5), "\xff",
                                               std::string("\x00\x00\x00\x05hello", 9)};
-    for (const Wire wire : {Wire::framed_binary, Wire::binary, Wire::framed_compact, Wire::compact}) {
+    for (const Wire wire :
+         {Wire::framed_binary, Wire::binary, Wire::framed_compact, Wire::compact}) {
         for (const std::string& answer : answers) {
             CAPTURE(static_cast<int>(wire));
             CAPTURE(answer);

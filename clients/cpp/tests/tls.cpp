@@ -12,7 +12,8 @@ using namespace testing;
 namespace {
 
 /// A certificate of its own, or of an authority; its files are NAME.pem and NAME.key.
-void make_certificate(const Scratch& scratch, const std::string& name, const std::string& extensions) {
+void make_certificate(const Scratch& scratch, const std::string& name,
+                      const std::string& extensions) {
     const std::string made =
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=" +
         name + " " + extensions + " -keyout " + scratch / (name + ".key") + " -out " +
@@ -34,9 +35,9 @@ TEST_CASE("bytes come back over TLS, from a gateway that is who it should be") {
     make_certificate(scratch, "gateway", "-addext subjectAltName=IP:127.0.0.1");
     make_certificate(scratch, "other", "-addext subjectAltName=IP:127.0.0.1");
     const strait::Options options = trusting(scratch / "gateway.pem");
-    const Gateway gateway("file://" + scratch.path(),
-                          {"--tls-cert", scratch / "gateway.pem", "--tls-key", scratch / "gateway.key"},
-                          options);
+    const Gateway gateway(
+        "file://" + scratch.path(),
+        {"--tls-cert", scratch / "gateway.pem", "--tls-key", scratch / "gateway.key"}, options);
     const std::string data = pattern(5'000'011);
     for (const strait::Wire wire : {strait::Wire::framed_binary, strait::Wire::compact}) {
         strait::Options with_wire = options;
@@ -53,7 +54,8 @@ TEST_CASE("bytes come back over TLS, from a gateway that is who it should be") {
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting("")), strait::Unavailable);
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting(scratch / "none.pem")),
                     strait::InvalidArgument);
-    const std::string by_name = "localhost" + gateway.address().substr(gateway.address().rfind(':'));
+    const std::string by_name =
+        "localhost" + gateway.address().substr(gateway.address().rfind(':'));
     CHECK_THROWS_AS(strait::Client(by_name, options), strait::Unavailable);
 }
 
@@ -68,8 +70,8 @@ TEST_CASE("a gateway that asks for a certificate gets ours") {
     options.tls->certificate_file = scratch / "client.pem";
     options.tls->key_file = scratch / "client.key";
     const Gateway gateway("file://" + scratch.path(),
-                          {"--tls-cert", scratch / "gateway.pem", "--tls-key", scratch / "gateway.key",
-                           "--tls-client-ca", scratch / "authority.pem"},
+                          {"--tls-cert", scratch / "gateway.pem", "--tls-key",
+                           scratch / "gateway.key", "--tls-client-ca", scratch / "authority.pem"},
                           options);
     CHECK(strait::Client(gateway.address(), options).exists("/"));
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting(scratch / "gateway.pem")),

@@ -50,7 +50,9 @@ TEST_CASE("what was put is what one gets, with progress to the end") {
         const std::string remote = unique_path() + "/deep/file", content = data().substr(0, size);
         make_local(scratch / "from", content);
         std::vector<std::pair<std::int64_t, std::int64_t>> seen;
-        const auto record = [&](std::int64_t done, std::int64_t total) { seen.emplace_back(done, total); };
+        const auto record = [&](std::int64_t done, std::int64_t total) {
+            seen.emplace_back(done, total);
+        };
         const auto length = static_cast<std::int64_t>(size);
         CHECK(client.put(scratch / "from", remote, record) == length);
         CHECK(client.stat(remote).length == length);

@@ -36,7 +36,9 @@ public:
         pointer operator->() const { return &**this; }
         iterator& operator++();
         void operator++(int) { ++*this; }
-        friend bool operator==(const iterator& a, const iterator& b) { return a.pages_ == b.pages_; }
+        friend bool operator==(const iterator& a, const iterator& b) {
+            return a.pages_ == b.pages_;
+        }
         friend bool operator!=(const iterator& a, const iterator& b) { return !(a == b); }
 
     private:

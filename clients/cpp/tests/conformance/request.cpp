@@ -22,7 +22,10 @@ namespace wire = strait::detail::wire;
 #define STRAIT_FIELD(field)                                                                        \
     template <class Struct, class Visit, class = decltype(std::declval<Struct>().field)>           \
     void visit_##field(Struct& object, const Visit& visit, int) {                                  \
-        visit(#field, object.field, [&](auto value) { object.__isset.field = true; object.field = value; });        \
+        visit(#field, object.field, [&](auto value) {                                              \
+            object.__isset.field = true;                                                           \
+            object.field = value;                                                                  \
+        });                                                                                        \
     }                                                                                              \
     template <class Struct, class Visit>                                                           \
     void visit_##field(Struct&, const Visit&, long) {}
@@ -66,7 +69,9 @@ void visit_fields(Struct& object, const Visit& visit) {
 }
 
 /// A text of any bytes, or a number; JSON's own texts are UTF-8 only.
-Json as_json(const std::string& bytes) { return Json::binary({bytes.begin(), bytes.end()}); }
+Json as_json(const std::string& bytes) {
+    return Json::binary({bytes.begin(), bytes.end()});
+}
 template <class Number>
 Json as_json(Number number) {
     return number;
@@ -103,7 +108,8 @@ void Run::exchange(const Json& step) {
     }
     auto reply = strait::Internals::session(*client).borrow()->call(request, {});
 
-    const Json expect = step.value("expect", Json::object()), save = step.value("save", Json::object());
+    const Json expect = step.value("expect", Json::object()),
+               save = step.value("save", Json::object());
     visit_fields(reply, [&](const char* name, auto& member, const auto&) {
         if (expect.contains(name)) {
             require(as_json(member) == value(name, expect[name]), std::string("another ") + name);

@@ -27,7 +27,9 @@ std::string from_hex(const std::string& digits) {
     return bytes;
 }
 
-int octal(const Json& digits) { return std::stoi(digits.get<std::string>(), nullptr, 8); }
+int octal(const Json& digits) {
+    return std::stoi(digits.get<std::string>(), nullptr, 8);
+}
 
 /// The keys of each op beside "op", "error" and "absolute"; another fails the case.
 const std::map<std::string, std::set<std::string>> known_keys = {
@@ -123,9 +125,11 @@ void Run::perform(const std::string& op, const Json& step) {
         const File file = std::move(files_.extract(step.at("file").get<std::string>()).mapped());
         file.writer ? file.writer->close() : file.reader->close();
     } else if (op == "mkdirs") {
-        const auto bits = step.contains("permission") ? std::optional(octal(step.at("permission"))) : std::nullopt;
+        const auto bits = step.contains("permission") ? std::optional(octal(step.at("permission")))
+                                                      : std::nullopt;
         for (int n = 0; n != step.value("count", 1); ++n) {
-            client_.mkdirs(at(step, "path") + (step.contains("count") ? std::to_string(n) : ""), bits);
+            client_.mkdirs(at(step, "path") + (step.contains("count") ? std::to_string(n) : ""),
+                           bits);
         }
     } else if (op == "rename") {
         client_.rename(at(step, "source"), at(step, "target"), step.at("replace"));
@@ -152,10 +156,12 @@ void Run::look(const std::string& op, const Json& step) {
         same(part, step.at("expect"));
     } else if (op == "read_at") {
         std::string part(step.at("length").get<std::size_t>(), '\0');
-        part.resize(files_.at(step.at("file")).reader->read_at(step.at("offset"), part.data(), part.size()));
+        part.resize(files_.at(step.at("file"))
+                        .reader->read_at(step.at("offset"), part.data(), part.size()));
         same(part, step.at("expect"));
     } else if (op == "position") {
-        require(files_.at(step.at("file")).writer->position() == step.at("expect"), "another position");
+        require(files_.at(step.at("file")).writer->position() == step.at("expect"),
+                "another position");
     } else if (op == "stat") {
         stat(step);
     } else if (op == "exists") {
@@ -165,12 +171,14 @@ void Run::look(const std::string& op, const Json& step) {
     } else if (op == "locate") {
         locate(step);
     } else if (op == "checksum") {
-        const auto one = client_.checksum(at(step, "path")), other = client_.checksum(at(step, "other"));
+        const auto one = client_.checksum(at(step, "path")),
+                   other = client_.checksum(at(step, "other"));
         require((one == other) == step.at("expect"), "the contrary");
     } else { // status, as check_keys knows
         const strait::StoreStatus status = client_.status();
         require(0 <= status.used && status.used <= status.capacity, "used beyond the capacity");
-        require(0 <= status.remaining && status.remaining <= status.capacity, "remaining beyond it");
+        require(0 <= status.remaining && status.remaining <= status.capacity,
+                "remaining beyond it");
     }
 }
 
@@ -185,8 +193,8 @@ Run::File Run::open(const Json& step, const std::string& path) {
         options.permission = octal(step.at("permission"));
     }
     require(mode == "create" || mode == "overwrite" || mode == "append", "an unknown mode");
-    return {nullptr, std::make_unique<strait::Writer>(mode == "append" ? client_.append(path)
-                                                                       : client_.create(path, options))};
+    return {nullptr, std::make_unique<strait::Writer>(
+                         mode == "append" ? client_.append(path) : client_.create(path, options))};
 }
 
 void Run::write(const Json& step) {
@@ -231,7 +239,8 @@ void Run::list(const Json& step) {
 }
 
 void Run::locate(const Json& step) {
-    const auto length = step.contains("length") ? std::optional<std::int64_t>(step.at("length")) : std::nullopt;
+    const auto length =
+        step.contains("length") ? std::optional<std::int64_t>(step.at("length")) : std::nullopt;
     const auto blocks = client_.locate(at(step, "path"), step.value("offset", 0), length);
     const Json expect = step.value("expect", Json::object());
     if (expect.contains("none")) {
@@ -241,7 +250,8 @@ void Run::locate(const Json& step) {
     require(!blocks.empty() && blocks.front().offset <= expect["from"], "begins too late");
     std::int64_t end = blocks.front().offset;
     for (const strait::BlockLocation& block : blocks) {
-        require(block.offset == end && block.length > 0 && !block.hosts.empty(), "a gap, or no host");
+        require(block.offset == end && block.length > 0 && !block.hosts.empty(),
+                "a gap, or no host");
         end += block.length;
     }
     require(end >= expect["to"], "ends too early");

@@ -30,7 +30,8 @@ public:
         if (request.handle < gateway_.first_valid_) {
             throw error(8, "InvalidArgument");
         }
-        const auto offset = std::min(static_cast<std::size_t>(request.offset), gateway_.content_.size());
+        const auto offset =
+            std::min(static_cast<std::size_t>(request.offset), gateway_.content_.size());
         const auto length = std::min(request.length, gateway_.most_bytes.load());
         reply.__set_data(gateway_.content_.substr(offset, static_cast<std::size_t>(length)));
     }
@@ -78,6 +79,8 @@ FakeGateway::~FakeGateway() {
     thread_.join();
 }
 
-std::string FakeGateway::address() const { return "127.0.0.1:" + std::to_string(port_); }
+std::string FakeGateway::address() const {
+    return "127.0.0.1:" + std::to_string(port_);
+}
 
 } // namespace testing

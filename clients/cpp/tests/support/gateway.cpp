@@ -46,7 +46,8 @@ std::string command() {
         return named;
     }
     const char* named = std::getenv("CARGO_TARGET_DIR");
-    const fs::path target = named != nullptr ? fs::path(named) : fs::path(STRAIT_REPOSITORY) / "target";
+    const fs::path target =
+        named != nullptr ? fs::path(named) : fs::path(STRAIT_REPOSITORY) / "target";
     for (const char* profile : {"debug", "release"}) {
         if (fs::exists(target / profile / "strait")) {
             return target / profile / "strait";

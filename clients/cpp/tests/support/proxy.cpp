@@ -86,8 +86,9 @@ void Proxy::accept_all() {
 void Proxy::forward(Pair& pair) {
     pollfd ends[] = {{pair.client, POLLIN, 0}, {pair.server, POLLIN, 0}};
     while (::poll(ends, 2, -1) > 0) {
-        const bool goes_on = (ends[0].revents == 0 || pass(pair.client, pair.server, requests_left_)) &&
-                             (ends[1].revents == 0 || pass(pair.server, pair.client, replies_left_));
+        const bool goes_on =
+            (ends[0].revents == 0 || pass(pair.client, pair.server, requests_left_)) &&
+            (ends[1].revents == 0 || pass(pair.server, pair.client, replies_left_));
         if (!goes_on) {
             break;
         }
@@ -117,7 +118,8 @@ bool Proxy::pass(int from, int to, std::atomic<std::int64_t>& left) {
         }
     }
     for (ssize_t done = 0; done < count;) {
-        const ssize_t sent = ::send(to, buffer.data() + done, static_cast<std::size_t>(count - done), MSG_NOSIGNAL);
+        const ssize_t sent =
+            ::send(to, buffer.data() + done, static_cast<std::size_t>(count - done), MSG_NOSIGNAL);
         if (sent <= 0) {
             return false;
         }
