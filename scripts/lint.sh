@@ -22,3 +22,4 @@ tools=$PWD/.venv/bin
 "$tools/ruff" check clients/python scripts
 "$tools/ruff" format --check clients/python scripts
 (cd clients/python && "$tools/mypy" . ../../scripts)
+git ls-files 'clients/cpp/*.[ch]pp' | xargs clang-format --dry-run --Werror

@@ -4,7 +4,7 @@
 #   build   a C linker for Rust; checks the Rust toolchain itself
 #   run     build + Python and the client's requirements in .venv
 #   test    run + Java, Maven, pytest, CMake, and Thrift's compiler and C++ runtime
-#   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy
+#   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   bench   test
 #
@@ -57,7 +57,7 @@ setup_build() {
     need gcc have cc
     need libc6-dev test -e /usr/include/stdlib.h
     install_packages
-    have cargo || die "please install Rust $MIN_RUST or newer from https://rustup.rs"
+    have cargo || die "please install Rust $MIN_RUST or newer with rustup"
     local version
     version=$(rustc --version | cut -d' ' -f2)
     at_least "$MIN_RUST" "$version" ||
@@ -114,6 +114,8 @@ setup_lint() {
         say "installing cargo-deny $CARGO_DENY_VERSION (some minutes, once)"
         cargo install --quiet --locked "cargo-deny@$CARGO_DENY_VERSION" >&2
     fi
+    need clang-format have clang-format
+    install_packages
     python_requirements test
     python_requirements lint
 }
