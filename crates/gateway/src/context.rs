@@ -1,7 +1,7 @@
 //! What a connection knows of itself: its peer, and the sessions that serve
 //! calls which name none.
 
-use crate::session::Session;
+use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +98,7 @@ impl Context {
             })?,
         };
         session.touch();
-        Caller::of(session)
+        Caller::of(&self.shared.sessions, session)
     }
 
     /// The session that a client handle of 2009 names; without one the
@@ -136,9 +136,13 @@ impl Caller {
     /// In this session.
     ///
     /// # Errors
-    /// Unauthenticated if nobody is logged in.
-    pub fn of(session: Arc<Session>) -> Result<Self> {
+    /// Unauthenticated if nobody is logged in, or a user who isn't known any
+    /// more: a connection may hold a session that has ended.
+    pub fn of(sessions: &Sessions, session: Arc<Session>) -> Result<Self> {
         let who = session.principal()?;
+        if matches!(session.identity(), Identity::User(_)) {
+            sessions.check_known(&who.user)?;
+        }
         session.begin_call();
         Ok(Self { who, session })
     }

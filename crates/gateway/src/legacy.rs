@@ -118,7 +118,7 @@ async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
 
 /// At work in the session that a client handle names.
 pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
-    Caller::of(client(context, handle)?)
+    Caller::of(&context.shared.sessions, client(context, handle)?)
 }
 
 pub fn path(text: Option<Text>) -> Result<StorePath> {
@@ -226,7 +226,7 @@ pub async fn close(context: &Context, args: CloseArgs) -> Result<bool> {
 
 pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Result<Text> {
     let (client, handle) = args.handles();
-    let caller = Caller::of(context.client(client)?)?;
+    let caller = Caller::of(&context.shared.sessions, context.client(client)?)?;
     let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
     let wanted = unsigned(required(args.len, "len")?, "len")?;
     let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(MAX_CHUNK_BYTES).min(allowed_bytes);
@@ -247,7 +247,7 @@ pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Re
 
 pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
     let (client, handle) = args.handles();
-    let caller = Caller::of(context.client(client)?)?;
+    let caller = Caller::of(&context.shared.sessions, context.client(client)?)?;
     let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
     let refuse =
         |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("write", &file.path));

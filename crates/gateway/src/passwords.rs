@@ -1,24 +1,64 @@
 //! The password file: one line a user, `user:hash`, the hash an argon2id PHC
-//! string.
+//! string. Read anew when it changes.
 
 use crate::random::random;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::fs::Metadata;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Longest user name, in bytes.
 const MAX_USER_BYTES: usize = 64;
 /// Longest password, in bytes: more is no safer, and costs time to hash.
 const MAX_PASSWORD_BYTES: usize = 1_024;
 
-/// Users and the hashes of their passwords.
+/// Users and the hashes of their passwords, as the file has them now.
 pub struct PasswordFile {
-    hashes: BTreeMap<String, String>,
+    path: PathBuf,
+    current: Mutex<Current>,
     /// Checked in place of an unknown user's, so that time tells nothing.
     decoy: String,
+}
+
+struct Current {
+    hashes: Arc<Hashes>,
+    /// The file that was last looked at; none: there was none.
+    version: Option<Version>,
+}
+
+/// By user.
+type Hashes = BTreeMap<String, String>;
+
+/// Tells one state of a file from another. The time of change stands for mode
+/// and owner, which leave the time of modification as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    /// Seconds and nanoseconds since 1970.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Version {
+    fn of(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            size_bytes: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+
+    fn at(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().as_ref().map(Self::of)
+    }
 }
 
 /// Why a password file can't be used, for people.
@@ -31,26 +71,35 @@ impl PasswordFile {
     /// A line for people: the file is missing, others may read or write it, or
     /// a line in it isn't `user:hash`.
     pub fn load(path: &Path) -> Result<Self, Problem> {
-        let shown = path.display();
-        let metadata = std::fs::metadata(path).map_err(|e| {
-            format!("password file {shown}: {e}; make it with `strait passwd --file {shown} USER`")
-        })?;
-        if metadata.mode() & 0o077 != 0 {
-            return Err(format!("password file {shown}: others may read it; run `chmod 600 {shown}`"));
+        let current = Mutex::new(read(path)?);
+        Ok(Self { path: path.to_owned(), current, decoy: hash("decoy")? })
+    }
+
+    /// Reads the file anew if it has changed. Where it is no good, what was
+    /// read before stays in force. Blocks for a small local file.
+    ///
+    /// # Errors
+    /// As [`PasswordFile::load`], once for a change.
+    pub fn reload_if_changed(&self) -> Result<bool, Problem> {
+        let version = Version::at(&self.path);
+        if self.lock().version == version {
+            return Ok(false);
         }
-        let text = std::fs::read_to_string(path).map_err(|e| format!("password file {shown}: {e}"))?;
-        let mut hashes = BTreeMap::new();
-        for (number, line) in (1..).zip(text.lines()) {
-            if line.trim().is_empty() || line.starts_with('#') {
-                continue;
+        match read(&self.path) {
+            Ok(fresh) => {
+                *self.lock() = fresh;
+                Ok(true)
             }
-            let entry = line.split_once(':').filter(|(_, hash)| PasswordHash::new(hash).is_ok());
-            let Some((user, hash)) = entry else {
-                return Err(format!("password file {shown}, line {number}: not user:hash"));
-            };
-            hashes.insert(user.to_owned(), hash.to_owned());
+            Err(problem) => {
+                self.lock().version = version;
+                Err(problem)
+            }
         }
-        Ok(Self { hashes, decoy: hash("decoy")? })
+    }
+
+    /// Whether the file names this user.
+    pub fn contains(&self, user: &str) -> bool {
+        self.lock().hashes.contains_key(user)
     }
 
     /// Sets a user's password in the file, which is made if it is missing, in
@@ -66,7 +115,7 @@ impl PasswordFile {
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
             return Err("a password has 1 to 1,024 bytes".to_owned());
         }
-        let mut hashes = if path.exists() { Self::load(path)?.hashes } else { BTreeMap::new() };
+        let mut hashes = if path.exists() { (*read(path)?.hashes).clone() } else { Hashes::new() };
         hashes.insert(user.to_owned(), hash(password)?);
         let write = || -> io::Result<()> {
             // A name that nothing else has: a file that is there already may
@@ -88,12 +137,45 @@ impl PasswordFile {
     /// Whether the password is the user's. Takes some 20 ms of a core: call
     /// it on the blocking pool, few at a time.
     pub fn verify(&self, user: &str, password: &str) -> bool {
-        let known = self.hashes.get(user);
+        // Taken out of the lock, which the check is too long to hold.
+        let hashes = self.lock().hashes.clone();
+        let known = hashes.get(user);
         let Ok(hash) = PasswordHash::new(known.unwrap_or(&self.decoy)) else { return false };
         let right = password.len() <= MAX_PASSWORD_BYTES
             && Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
         right && known.is_some()
     }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        // Every critical section here leaves both fields whole.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(path: &Path) -> Result<Current, Problem> {
+    let shown = path.display();
+    let missing = |e| format!("password file {shown}: {e}; make it with `strait passwd --file {shown} USER`");
+    // One open file, so that mode, version and text are the same one's.
+    let mut file = std::fs::File::open(path).map_err(missing)?;
+    let problem = |e| format!("password file {shown}: {e}");
+    let metadata = file.metadata().map_err(problem)?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(format!("password file {shown}: others may read it; run `chmod 600 {shown}`"));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(problem)?;
+    let mut hashes = Hashes::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let entry = line.split_once(':').filter(|(_, hash)| PasswordHash::new(hash).is_ok());
+        let Some((user, hash)) = entry else {
+            return Err(format!("password file {shown}, line {number}: not user:hash"));
+        };
+        hashes.insert(user.to_owned(), hash.to_owned());
+    }
+    Ok(Current { hashes: Arc::new(hashes), version: Some(Version::of(&metadata)) })
 }
 
 fn hash(password: &str) -> Result<String, Problem> {

@@ -88,6 +88,7 @@ impl Gateway {
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 _ = sweep.tick() => {
                     shared.sessions.sweep();
+                    reload_passwords(&shared);
                     reload_tls(&shared);
                 }
             }
@@ -101,6 +102,18 @@ impl Gateway {
         }
         shared.sessions.close_all(shared.limits.drain).await;
     }
+}
+
+/// Takes up a new password file, on the blocking pool as it is a file.
+fn reload_passwords(shared: &Shared) {
+    let sessions = shared.sessions.clone();
+    tokio::task::spawn_blocking(move || match sessions.reload_passwords() {
+        Ok(true) => tracing::info!("password file read anew"),
+        Ok(false) => {}
+        Err(problem) => {
+            tracing::error!(problem, "the new password file is no good; the old one stays in force")
+        }
+    });
 }
 
 /// Takes up new certificates. Small local files, read on the blocking pool.

@@ -194,6 +194,30 @@ impl Sessions {
         self.access.passwords.is_some()
     }
 
+    /// Takes up a password file that has changed; its users' sessions follow
+    /// at the next [`Sessions::sweep`]. Blocks for a small local file.
+    ///
+    /// # Errors
+    /// A line for people, once for a change; what was read before stays in force.
+    pub fn reload_passwords(&self) -> std::result::Result<bool, String> {
+        self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload_if_changed())
+    }
+
+    /// Unauthenticated for a user whom the password file doesn't name any more.
+    /// Without a file there is nobody to ask.
+    pub fn check_known(&self, user: &str) -> Result<()> {
+        match &self.access.passwords {
+            Some(file) if !file.contains(user) => {
+                fail(ErrorKind::Unauthenticated, "the user who logged in is no longer known here")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_revoked(&self, session: &Session) -> bool {
+        matches!(session.identity(), Identity::User(user) if self.check_known(&user.user).is_err())
+    }
+
     /// Who somebody is that hasn't logged in.
     pub fn stranger(&self) -> Identity {
         self.access.anonymous.clone().map_or(Identity::Nobody, Identity::Anonymous)
@@ -280,7 +304,8 @@ impl Sessions {
     /// one before a restart) opened it.
     ///
     /// # Errors
-    /// Unauthenticated for a token that is wrong or has expired.
+    /// Unauthenticated for a token that is wrong, has expired, or whose user
+    /// is no longer in the password file.
     pub fn by_token(&self, token: &str) -> Result<Arc<Session>> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
@@ -288,6 +313,9 @@ impl Sessions {
                 "the session's token is wrong or has expired; log in again",
             );
         };
+        if let Some(user) = &claims.user {
+            self.check_known(user)?;
+        }
         if let Some(session) = self.lock().get(&claims.session) {
             session.touch();
             return Ok(session.clone());
@@ -322,16 +350,16 @@ impl Sessions {
         }
     }
 
-    /// Ends and abandons what has idled out.
+    /// Ends and abandons what has idled out, or whose user isn't known any more.
     pub fn sweep(&self) {
         let now = uptime_ms();
         let mut ended = Vec::new();
         self.lock().retain(|_, session| {
-            let expired = session.expired(now, &self.limits);
-            if expired {
+            let ends = session.expired(now, &self.limits) || self.is_revoked(session);
+            if ends {
                 ended.push(session.clone());
             }
-            !expired
+            !ends
         });
         // Outside of the lock: dropping a writer may start work.
         for session in ended {
