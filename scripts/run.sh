@@ -79,7 +79,7 @@ Strait is ready.
 
   $STRAIT ls $DEMO
   $STRAIT cat $DEMO/malgen.txt | head -3
-  $STRAIT put README.md $DEMO/
+  $STRAIT put -f README.md $DEMO/
   .venv/bin/python -c 'import strait; print(strait.connect("$LISTEN").stat("/demo/malgen.txt"))'
 
 Ctrl-C ends it.

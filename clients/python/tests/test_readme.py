@@ -15,7 +15,7 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     with gateways.gateway("file") as gateway:
         for match in re.finditer(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
             code = match[1].replace("strait://127.0.0.1:9090/", f"strait://{gateway.address}/")
-            code = code.replace("/demo", f"{gateway.root}/demo")
+            code = code.replace("/example", f"{gateway.root}/example")
             line = README.read_text()[: match.start(1)].count("\n")
             exec(compile("\n" * line + code, README, "exec"), names)
     assert (tmp_path / "numbers.txt").stat().st_size == 1_000_000

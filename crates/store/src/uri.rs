@@ -68,6 +68,13 @@ impl StoreUri {
     /// URI of one of them.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
+        if text
+            .split_once("//")
+            .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|at| at.contains('@')))
+        {
+            // Not repeated in the message: it may hold a password.
+            return refuse("a URI names no user; log in with --user".to_owned());
+        }
         let Some((scheme, rest)) = text.split_once(':') else {
             return refuse(format!("{text}: not a URI; give one such as {}", examples()));
         };

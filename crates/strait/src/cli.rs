@@ -24,6 +24,7 @@ pub struct Cli {
 pub struct Global {
     /// Log in at the gateway as this user; the password comes from STRAIT_PASSWORD,
     /// --password-file, or is asked for. The login is kept (in ~/.cache/strait) until it expires.
+    /// On hdfs:// itself: act as this user, which HDFS believes where it has no Kerberos.
     #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
     pub user: Option<String>,
     /// Read the password from the first line of this file.

@@ -66,7 +66,13 @@ impl Context {
                 fs
             }
         };
-        Ok(Place { fs, who: invoking_user(), path: uri.path().clone(), store })
+        // Where no login stands behind a name, as with HDFS without Kerberos,
+        // the store believes it.
+        let who = match &self.user {
+            Some(user) if fs.capabilities().per_user => Principal::new(user),
+            _ => invoking_user(),
+        };
+        Ok(Place { fs, who, path: uri.path().clone(), store })
     }
 
     async fn open(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>, Failure> {

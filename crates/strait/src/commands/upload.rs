@@ -51,7 +51,7 @@ impl Upload {
                 match self.look_at(&source).await {
                     Err(failure) => tally.add(Err(failure))?,
                     Ok(Found::Directory(metadata)) => {
-                        let entered = self.enter(&source, metadata, &target).await;
+                        let entered = self.enter(&source, metadata, &target, &mut tally).await;
                         tally.add(entered.map(|entries| waiting.extend(entries)))?;
                     }
                     Ok(Found::File(metadata)) => {
@@ -119,6 +119,7 @@ impl Upload {
         source: &Path,
         metadata: Metadata,
         target: &Place,
+        tally: &mut Tally,
     ) -> Result<Vec<(PathBuf, Place)>, Failure> {
         let permission = self.put.copying.preserve.then(|| metadata.permissions().mode() & 0o1777);
         let made = target.fs.mkdirs(&target.who, &target.path, permission).await;
@@ -129,16 +130,20 @@ impl Upload {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
             let kind = entry.file_type().map_err(failed)?;
+            // A link to a directory could lead round in circles; a device never ends.
             let copied = kind.is_file() || kind.is_dir() || (kind.is_symlink() && path.is_file());
             let name = entry.file_name();
-            match name.to_str().filter(|_| copied) {
-                Some(name) => entries.push((path, target.entry(name)?)),
-                // A link to a directory could lead round in circles; a device never ends.
-                None => eprintln!(
-                    "strait: put: left out {}: neither a file nor a directory, or not UTF-8",
-                    path.display()
-                ),
-            }
+            let why = match name.to_str() {
+                Some(name) if copied => {
+                    entries.push((path, target.entry(name)?));
+                    continue;
+                }
+                Some(_) if kind.is_symlink() => "a link to no file",
+                Some(_) => "neither a file nor a directory",
+                None => "its name isn't UTF-8",
+            };
+            let kind = ErrorKind::InvalidArgument;
+            tally.add(Err(Failure::of(kind, format!("put {}: left out: {why} ({kind})", path.display()))))?;
         }
         entries.sort_by(|a, b| b.0.cmp(&a.0)); // taken from the end
         Ok(entries)
