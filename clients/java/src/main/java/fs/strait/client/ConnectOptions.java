@@ -14,12 +14,13 @@ public final class ConnectOptions {
     private static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(120);
 
     private static final ConnectOptions DEFAULTS =
-            new ConnectOptions(null, null, null, null, Wire.FRAMED_BINARY, DEFAULT_TIMEOUT);
+            new ConnectOptions(null, null, null, null, null, Wire.FRAMED_BINARY, DEFAULT_TIMEOUT);
 
     final String store;
     final String user;
     final String password;
     final String token;
+    final Tls tls;
     final Wire wire;
     final Duration timeout;
 
@@ -28,12 +29,14 @@ public final class ConnectOptions {
             String user,
             String password,
             String token,
+            Tls tls,
             Wire wire,
             Duration timeout) {
         this.store = store;
         this.user = user;
         this.password = password;
         this.token = token;
+        this.tls = tls;
         this.wire = Objects.requireNonNull(wire, "wire");
         this.timeout = Objects.requireNonNull(timeout, "timeout");
     }
@@ -54,18 +57,18 @@ public final class ConnectOptions {
      * @return these options and that
      */
     public ConnectOptions store(String name) {
-        return new ConnectOptions(name, user, password, token, wire, timeout);
+        return new ConnectOptions(name, user, password, token, tls, wire, timeout);
     }
 
     /**
-     * Logs in with a password; it is sent to this machine only, until there is TLS.
+     * Logs in with a password; without TLS it is sent to this machine only.
      *
      * @param name the user's
      * @param secret the password
      * @return these options and that
      */
     public ConnectOptions login(String name, String secret) {
-        return new ConnectOptions(store, name, secret, token, wire, timeout);
+        return new ConnectOptions(store, name, secret, token, tls, wire, timeout);
     }
 
     /**
@@ -75,7 +78,17 @@ public final class ConnectOptions {
      * @return these options and that
      */
     public ConnectOptions token(String secret) {
-        return new ConnectOptions(store, user, password, secret, wire, timeout);
+        return new ConnectOptions(store, user, password, secret, tls, wire, timeout);
+    }
+
+    /**
+     * Speaks TLS.
+     *
+     * @param how whom to trust, and who we are
+     * @return these options and that
+     */
+    public ConnectOptions tls(Tls how) {
+        return new ConnectOptions(store, user, password, token, how, wire, timeout);
     }
 
     /**
@@ -85,7 +98,7 @@ public final class ConnectOptions {
      * @return these options and that
      */
     public ConnectOptions wire(Wire spelling) {
-        return new ConnectOptions(store, user, password, token, spelling, timeout);
+        return new ConnectOptions(store, user, password, token, tls, spelling, timeout);
     }
 
     /**
@@ -98,6 +111,6 @@ public final class ConnectOptions {
         if (patience.isNegative() || patience.isZero()) {
             throw new IllegalArgumentException("a timeout must be above zero: " + patience);
         }
-        return new ConnectOptions(store, user, password, token, wire, patience);
+        return new ConnectOptions(store, user, password, token, tls, wire, patience);
     }
 }

@@ -8,6 +8,7 @@ import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
 import java.time.Duration;
+import javax.net.ssl.SSLContext;
 import org.apache.thrift.TBase;
 import org.apache.thrift.TException;
 
@@ -25,9 +26,13 @@ final class Connection {
     /** Which of its session's logins it is attached by. */
     int login;
 
-    Connection(String host, int port, Duration timeout, Wire wire) throws IOException {
+    /** In the clear where there is no `tls`. */
+    Connection(String host, int port, Duration timeout, Wire wire, SSLContext tls)
+            throws IOException {
         try {
-            transport = new SocketTransport(host, port, timeout, wire.framed);
+            SocketLink socket = new SocketLink(host, port, timeout);
+            Link link = tls == null ? socket : new TlsLink(socket, tls, host, port);
+            transport = new SocketTransport(link, wire.framed);
         } catch (ClosedByInterruptException interrupt) {
             throw new InterruptedIOException("interrupted while connecting to the gateway");
         } catch (IOException error) {

@@ -12,6 +12,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.ReentrantLock;
+import javax.net.ssl.SSLContext;
 import org.apache.thrift.TBase;
 
 /**
@@ -35,6 +36,7 @@ final class Session {
     private final String host;
     private final int port;
     private final ConnectOptions options;
+    private final SSLContext tls; // null: in the clear
     private final Deque<Connection> idle = new ArrayDeque<>(); // guarded by itself
     // Held while a connection is attached, so that one login serves all.
     private final ReentrantLock attaching = new ReentrantLock();
@@ -51,6 +53,7 @@ final class Session {
         this.host = host;
         this.port = port;
         this.options = options;
+        this.tls = options.tls == null ? null : options.tls.context();
         this.token = options.token;
         // At once and without retries: who mistypes an address wants to know now.
         try {
@@ -205,7 +208,7 @@ final class Session {
     }
 
     private Connection connect() throws IOException {
-        Connection connection = new Connection(host, port, options.timeout, options.wire);
+        Connection connection = new Connection(host, port, options.timeout, options.wire, tls);
         attaching.lock();
         try {
             attach(connection);
@@ -235,10 +238,10 @@ final class Session {
                 }
             }
         }
-        if (options.password != null && !connection.peer().isLoopbackAddress()) {
+        if (options.password != null && tls == null && !connection.peer().isLoopbackAddress()) {
             throw Failures.of(
                     ErrorKind.UNAUTHENTICATED,
-                    "a password isn't sent in the clear to another machine; use a token",
+                    "a password isn't sent to another machine in the clear; use TLS, or a token",
                     null);
         }
         OpenSessionRequest request = new OpenSessionRequest();

@@ -1,17 +1,8 @@
 package fs.strait.client;
 
 import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.net.ConnectException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.net.SocketTimeoutException;
-import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
-import java.nio.channels.SelectionKey;
-import java.nio.channels.Selector;
-import java.nio.channels.SocketChannel;
-import java.time.Duration;
 import org.apache.thrift.TConfiguration;
 import org.apache.thrift.transport.TTransport;
 import org.apache.thrift.transport.TTransportException;
@@ -29,8 +20,6 @@ final class SocketTransport extends TTransport {
      */
     static final int MAX_MESSAGE_BYTES = 16 << 20;
 
-    // A gateway that is there takes a connection at once; only its answers may take long.
-    private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(10);
     // What comes together of small replies, and of a stream that is read by few bytes at a time.
     private static final int IN_BYTES = 64 << 10;
     // Received at once where a large payload may follow: of that, no more is
@@ -43,10 +32,7 @@ final class SocketTransport extends TTransport {
     private static final int HEAP_PIECE_BYTES = 128 << 10;
     private static final int FRAME_HEADER_BYTES = 4;
 
-    private final SocketChannel channel;
-    private final Selector selector;
-    private final SelectionKey key;
-    private final long timeoutMs;
+    private final Link link;
     private final boolean framed;
     private final ByteBuffer in = ByteBuffer.allocateDirect(IN_BYTES).flip();
     // Grows to the longest request: a path or two.
@@ -54,50 +40,21 @@ final class SocketTransport extends TTransport {
     private long received; // bytes in all
     private long frameEnd; // in bytes received
 
-    SocketTransport(String host, int port, Duration timeout, boolean framed) throws IOException {
-        this.timeoutMs = Math.max(1, timeout.toMillis());
+    SocketTransport(Link link, boolean framed) {
+        this.link = link;
         this.framed = framed;
-        channel = connect(host, port, (int) Math.min(timeoutMs, CONNECT_TIMEOUT.toMillis()));
-        try {
-            // A request is small and waits for nothing.
-            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-            channel.configureBlocking(false);
-            selector = Selector.open();
-            key = channel.register(selector, SelectionKey.OP_READ);
-        } catch (IOException error) {
-            channel.close();
-            throw error;
-        }
-    }
-
-    private static SocketChannel connect(String host, int port, int timeoutMs) throws IOException {
-        IOException last = new ConnectException("no address");
-        for (InetAddress address : InetAddress.getAllByName(host)) {
-            SocketChannel channel = SocketChannel.open();
-            try {
-                channel.socket().connect(new InetSocketAddress(address, port), timeoutMs);
-                return channel;
-            } catch (IOException error) {
-                channel.close();
-                last = error;
-            }
-        }
-        throw last;
     }
 
     InetAddress peer() throws IOException {
-        return ((InetSocketAddress) channel.getRemoteAddress()).getAddress();
+        return link.peer();
     }
 
     /** Whether something came, or the connection ended, since the last reply. */
     boolean stirredWhileIdle() {
         try {
-            key.interestOps(SelectionKey.OP_READ);
-            return in.hasRemaining() || selector.selectNow() > 0;
+            return in.hasRemaining() || link.hasStirred();
         } catch (IOException error) {
             return true;
-        } finally {
-            selector.selectedKeys().clear();
         }
     }
 
@@ -184,13 +141,7 @@ final class SocketTransport extends TTransport {
     }
 
     private int receive(ByteBuffer target) throws IOException {
-        int count;
-        while ((count = channel.read(target)) == 0) {
-            await(SelectionKey.OP_READ);
-        }
-        if (count < 0) {
-            throw new IOException("the gateway closed the connection");
-        }
+        int count = link.receive(target);
         received += count;
         return count;
     }
@@ -226,12 +177,7 @@ final class SocketTransport extends TTransport {
         }
         ByteBuffer head = out.slice(0, at);
         ByteBuffer tail = out.slice(at, out.limit() - at);
-        ByteBuffer[] parts = {head, payload.duplicate(), tail};
-        while (tail.hasRemaining() || parts[1].hasRemaining()) {
-            if (channel.write(parts) == 0) {
-                await(SelectionKey.OP_WRITE);
-            }
-        }
+        link.send(head, payload.duplicate(), tail);
     }
 
     void send() throws IOException {
@@ -239,31 +185,14 @@ final class SocketTransport extends TTransport {
         if (framed) {
             out.putInt(0, out.limit() - FRAME_HEADER_BYTES);
         }
-        while (out.hasRemaining()) {
-            if (channel.write(out) == 0) {
-                await(SelectionKey.OP_WRITE);
-            }
-        }
-    }
-
-    private void await(int operation) throws IOException {
-        key.interestOps(operation);
-        int ready = selector.select(timeoutMs);
-        selector.selectedKeys().clear();
-        if (ready > 0) {
-            return;
-        }
-        if (Thread.currentThread().isInterrupted()) {
-            throw new InterruptedIOException("interrupted while waiting for the gateway");
-        }
-        throw new SocketTimeoutException("no answer within " + timeoutMs / 1e3 + " s");
+        link.send(out);
     }
 
     // -- The rest of TTransport
 
     @Override
     public boolean isOpen() {
-        return channel.isOpen();
+        return link.isOpen();
     }
 
     @Override
@@ -271,12 +200,7 @@ final class SocketTransport extends TTransport {
 
     @Override
     public void close() {
-        try {
-            channel.close();
-            selector.close();
-        } catch (IOException ignored) {
-            // Nothing is left to lose.
-        }
+        link.close();
     }
 
     @Override

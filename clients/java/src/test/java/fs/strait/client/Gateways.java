@@ -6,6 +6,7 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.UUID;
@@ -29,7 +30,8 @@ final class Gateways {
     private Gateways() {}
 
     /** A gateway that runs until it is closed, and a directory on its store to test in. */
-    record Gateway(int port, String root, Process process, Path log, Path scratch)
+    record Gateway(
+            int port, String root, ConnectOptions options, Process process, Path log, Path scratch)
             implements AutoCloseable {
         String address() {
             return "strait://127.0.0.1:" + port + "/";
@@ -37,7 +39,7 @@ final class Gateways {
 
         @Override
         public void close() throws IOException {
-            try (StraitClient client = StraitClient.connect(address())) {
+            try (StraitClient client = StraitClient.connect(address(), options)) {
                 if (client.exists(root)) {
                     client.removeAll(root);
                 }
@@ -60,26 +62,35 @@ final class Gateways {
 
     /** A gateway over the store of that kind. */
     static Gateway start(String store) throws IOException, InterruptedException {
-        String root = "/strait-java-" + UUID.randomUUID();
         if (store.equals("hdfs")) {
-            return start(System.getenv("STRAIT_TEST_HDFS"), root, null);
+            String uri = System.getenv("STRAIT_TEST_HDFS");
+            return start(uri, null, ConnectOptions.defaults(), List.of());
         }
-        Path scratch = Files.createTempDirectory("strait-java-");
-        return start(scratch.toUri().toString(), root, scratch);
+        return start(ConnectOptions.defaults(), List.of());
     }
 
-    private static Gateway start(String uri, String root, Path scratch)
+    /** A gateway over a directory, with more arguments, that is reached with these options. */
+    static Gateway start(ConnectOptions options, List<String> arguments)
+            throws IOException, InterruptedException {
+        Path scratch = Files.createTempDirectory("strait-java-");
+        return start(scratch.toUri().toString(), scratch, options, arguments);
+    }
+
+    private static Gateway start(
+            String uri, Path scratch, ConnectOptions options, List<String> arguments)
             throws IOException, InterruptedException {
         int port = freePort();
-        String command = command().toString();
+        List<String> command = new ArrayList<>(List.of(command().toString(), "serve"));
+        command.addAll(List.of("--store", uri, "--listen", "127.0.0.1:" + port));
+        command.addAll(arguments);
         Path log = Files.createTempFile("strait-java-", ".log");
         Process process =
-                new ProcessBuilder(
-                                command, "serve", "--store", uri, "--listen", "127.0.0.1:" + port)
+                new ProcessBuilder(command)
                         .redirectOutput(ProcessBuilder.Redirect.DISCARD)
                         .redirectError(log.toFile())
                         .start();
-        Gateway gateway = new Gateway(port, root, process, log, scratch);
+        String root = "/strait-java-" + UUID.randomUUID();
+        Gateway gateway = new Gateway(port, root, options, process, log, scratch);
         try {
             awaitReady(gateway);
             return gateway;
@@ -95,7 +106,7 @@ final class Gateways {
             if (!gateway.process.isAlive()) {
                 throw new IllegalStateException("no gateway: " + Files.readString(gateway.log));
             }
-            try (StraitClient client = StraitClient.connect(gateway.address())) {
+            try (StraitClient client = StraitClient.connect(gateway.address(), gateway.options)) {
                 client.exists("/");
                 return;
             } catch (IOException error) {
