@@ -3,6 +3,7 @@
 //! ```text
 //!   StraitStore, Reader, Writer ── what is asked
 //!   Session ── who asks: login, token, reconnect, repetition
+//!   Lanes ── where: connections of the session, as many as are needed at once
 //!   Connection ── how: calls pipelined on one TCP connection
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 mod connection;
 mod convert;
+mod lanes;
 mod reader;
 mod session;
 mod tls;
@@ -25,6 +27,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
+use lanes::Turn;
 use reader::Reader;
 use session::{Session, Subject};
 use std::ops::Range;
@@ -85,7 +88,7 @@ impl StraitStore {
     /// let us in, NotFound where it has no such store.
     pub async fn connect(address: &str, options: Options) -> Result<Self> {
         let session = Arc::new(Session::open(address.to_owned(), options).await?);
-        let capabilities = session.attached().await?.capabilities;
+        let capabilities = session.attached(Turn::Beside).await?.capabilities;
         Ok(Self { session, capabilities })
     }
 
@@ -302,7 +305,7 @@ impl Listing {
             // A cursor moves on with each page: one whose page was lost can't
             // be used again.
             Some(cursor) => {
-                let attached = self.session.attached().await?;
+                let attached = self.session.attached(Turn::InOrder).await?;
                 let request = request(Some(cursor)).into();
                 let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
                 let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;

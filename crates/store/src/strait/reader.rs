@@ -3,6 +3,7 @@
 
 use super::connection::Answer;
 use super::convert;
+use super::lanes::Turn;
 use super::session::{Session, Subject, outcome};
 use crate::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
 use async_trait::async_trait;
@@ -188,7 +189,7 @@ impl Reader {
         }
         let mut next = ahead.pieces.back().map_or(offset, |piece| piece.offset + AHEAD_BYTES as u64);
         while ahead.pieces.len() <= AHEAD_READS && next < self.length {
-            let Ok(attached) = self.session.attached().await else { return };
+            let Ok(attached) = self.session.attached(Turn::Beside).await else { return };
             let handle = self.handle.load(Ordering::Relaxed);
             let Ok(request) = self.request(handle, next, AHEAD_BYTES) else { return };
             let sent = attached.connection.send::<methods::ReadRange>(&request.into(), AHEAD_BYTES).await;

@@ -2,6 +2,7 @@
 
 use super::connection::{Broken, Connection};
 use super::convert;
+use super::lanes::{Lane, Lanes, Turn};
 use super::tls::{Tls, check_secrecy};
 use super::{Options, Token};
 use crate::{Capabilities, Error, ErrorKind, Result};
@@ -18,6 +19,9 @@ use tokio::time::{sleep, timeout};
 
 /// A gateway that doesn't take a connection within this time isn't there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A further connection takes two round trips, and two more with TLS. Who can't
+/// have one within this time shares one with others.
+const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// Pauses before each further attempt after a connection broke. In all they
 /// outlast a gateway's restart, and stay below [`crate::Error`]s' readers'
 /// patience.
@@ -62,12 +66,13 @@ impl Mutation {
     }
 }
 
-/// A session, attached to a connection or about to be.
+/// A session, attached to its connections or about to be.
 pub(super) struct Session {
     address: String,
     options: Options,
-    current: Mutex<Option<Attached>>,
-    /// Held while connecting, so that one caller connects for all.
+    lanes: Mutex<Lanes>,
+    /// Held while connecting after all connections were lost, so that one
+    /// caller connects for all.
     connecting: tokio::sync::Mutex<()>,
     /// Of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
@@ -82,9 +87,38 @@ pub(super) struct Attached {
     pub(super) capabilities: Capabilities,
     /// Most bytes of one read or append here.
     pub(super) max_chunk_bytes: usize,
-    /// Counts the session's connections. What was opened on an earlier one
-    /// may be gone, if the session couldn't be taken up again.
+    /// Counts how often the session was taken up after all connections were
+    /// lost. What was opened before may be gone.
     pub(super) generation: u64,
+}
+
+impl Attached {
+    fn new(connection: Connection, opened: OpenSessionReply, generation: u64) -> Self {
+        let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
+        Self {
+            connection: Arc::new(connection),
+            generation,
+            capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
+            max_chunk_bytes: max_chunk_bytes
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .filter(|bytes| *bytes > 0)
+                .map_or(crate::MAX_CHUNK_BYTES, |bytes| bytes.min(crate::MAX_CHUNK_BYTES)),
+        }
+    }
+
+    /// Whether both are of one session, with the same handles.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        self.generation == other.generation
+    }
+}
+
+/// Counts a connection that is being opened, until dropped.
+struct Opening<'a>(&'a Mutex<Lanes>);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        lock(self.0).opening_done();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,48 +135,71 @@ impl Session {
             address,
             options,
             tls,
-            current: Mutex::default(),
+            lanes: Mutex::default(),
             connecting: Default::default(),
             token,
             generations: AtomicU64::new(0),
         };
-        session.attached().await?;
+        session.attached(Turn::Beside).await?;
         Ok(session)
     }
 
-    /// The connection in use, or a new one.
-    pub(super) async fn attached(&self) -> Result<Attached> {
-        if let Some(attached) = self.alive() {
-            return Ok(attached);
+    /// A connection for a call: one that nobody uses, a further one where all
+    /// are in use and it would wait there, or a new one where all were lost. It
+    /// counts as used as long as the caller keeps it.
+    pub(super) async fn attached(&self, turn: Turn) -> Result<Attached> {
+        if let Some(lane) = self.pick(turn) {
+            return Ok(self.own_lane(lane).await);
         }
         let _connecting = self.connecting.lock().await;
-        if let Some(attached) = self.alive() {
-            return Ok(attached); // somebody else has connected meanwhile
+        if let Some(lane) = self.pick(turn) {
+            return Ok(self.own_lane(lane).await); // somebody else has connected meanwhile
         }
         let attached = self.attach().await?;
-        *lock(&self.current) = Some(attached.clone());
+        lock(&self.lanes).start(attached.clone());
         Ok(attached)
     }
 
-    fn alive(&self) -> Option<Attached> {
-        lock(&self.current).clone().filter(|attached| attached.connection.is_alive())
+    fn pick(&self, turn: Turn) -> Option<Lane> {
+        lock(&self.lanes).pick(turn)
     }
 
-    /// The latest connection's number.
+    /// A further connection in place of one that others use, if it is to be had
+    /// soon.
+    async fn own_lane(&self, lane: Lane) -> Attached {
+        if !lane.open_another {
+            return lane.attached;
+        }
+        let opening = Opening(&self.lanes);
+        let further = timeout(FURTHER_PATIENCE, self.join(lane.attached.generation)).await;
+        let further = further.unwrap_or_else(|_| Err(self.unreachable("no answer")));
+        if let Err(error) = &further {
+            tracing::debug!(%error, "no further connection");
+        }
+        let further = further.ok();
+        lock(opening.0).opened(further.clone());
+        further.unwrap_or(lane.attached)
+    }
+
+    /// How often the session was taken up.
     pub(super) fn generation(&self) -> u64 {
         self.generations.load(Ordering::Relaxed)
     }
 
-    async fn attach(&self) -> Result<Attached> {
-        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
-        let socket = match connecting.await {
-            Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => return Err(self.unreachable(&error.to_string()).caused_by(error)),
-            Err(_) => return Err(self.unreachable("no answer")),
+    /// A further connection of the session: by its token, and by nothing else,
+    /// since a login makes another session.
+    async fn join(&self, generation: u64) -> Result<Attached> {
+        let Some(token) = lock(&self.token).clone() else {
+            return Err(self.unreachable("it gave no token"));
         };
-        check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
-            .map_err(|error| error.at("connect to", &self.address))?;
-        let connection = Arc::new(self.talk(socket).await?);
+        let connection = self.connect().await?;
+        let opened = self.log_in(&connection, Some(token)).await?;
+        Ok(Attached::new(connection, opened, generation))
+    }
+
+    /// The session's first connection.
+    async fn attach(&self) -> Result<Attached> {
+        let connection = self.connect().await?;
         let token = lock(&self.token).clone();
         let opened = match token {
             Some(token) => match self.log_in(&connection, Some(token)).await {
@@ -155,16 +212,20 @@ impl Session {
             None => self.log_in(&connection, None).await?,
         };
         self.keep_token(&opened);
-        let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
-        Ok(Attached {
-            connection,
-            generation: self.generations.fetch_add(1, Ordering::Relaxed) + 1,
-            capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
-            max_chunk_bytes: max_chunk_bytes
-                .and_then(|bytes| usize::try_from(bytes).ok())
-                .filter(|bytes| *bytes > 0)
-                .map_or(crate::MAX_CHUNK_BYTES, |bytes| bytes.min(crate::MAX_CHUNK_BYTES)),
-        })
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Attached::new(connection, opened, generation))
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
+        let socket = match connecting.await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => return Err(self.unreachable(&error.to_string()).caused_by(error)),
+            Err(_) => return Err(self.unreachable("no answer")),
+        };
+        check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
+            .map_err(|error| error.at("connect to", &self.address))?;
+        self.talk(socket).await
     }
 
     /// In clear text, or by TLS if the options say so.
@@ -271,7 +332,7 @@ impl Session {
         let mut unanswered = false;
         let mut logged_in_again = false;
         loop {
-            let failure = match self.attached().await {
+            let failure = match self.attached(turn::<M>()).await {
                 Ok(attached) => match attached.connection.call::<M>(&args(unanswered), payload_bytes).await {
                     Ok(reply) => match outcome::<M>(reply, subject) {
                         Err(error) if self.session_ended(&error, &attached) && !logged_in_again => {
@@ -295,16 +356,12 @@ impl Session {
         }
     }
 
-    /// Whether the gateway says that nobody is logged in; the connection isn't
+    /// Whether the gateway says that nobody is logged in; the connections aren't
     /// used any more then.
     fn session_ended(&self, error: &Error, used: &Attached) -> bool {
         let ended = error.kind() == ErrorKind::Unauthenticated;
         if ended {
-            let mut current = lock(&self.current);
-            let same = |attached: &Attached| Arc::ptr_eq(&attached.connection, &used.connection);
-            if current.as_ref().is_some_and(same) {
-                *current = None;
-            }
+            lock(&self.lanes).give_up(used);
         }
         ended
     }
@@ -320,24 +377,29 @@ impl Session {
     /// with what was accepted; after a broken connection the session's end
     /// does it.
     pub(super) fn release(&self, handle: i64) {
-        let (Some(attached), Ok(mutation)) = (self.alive(), Mutation::new()) else { return };
+        let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
         let request =
             CloseFileRequest { request_id: mutation.id(), handle: Some(handle), ..Default::default() };
-        let _ = attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
+        let _ = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
     }
 
     /// Ends the session on the gateway.
     pub(super) async fn close(&self) -> Result<()> {
-        let Some(attached) = self.alive() else { return Ok(()) };
+        let Some(lane) = self.pick(Turn::Beside) else { return Ok(()) };
         let request = CloseSessionRequest::default().into();
         let subject = Subject { operation: "close", path: &self.address };
-        let answered = attached.connection.call::<methods::CloseSession>(&request, 0).await;
-        *lock(&self.current) = None;
+        let answered = lane.attached.connection.call::<methods::CloseSession>(&request, 0).await;
+        lock(&self.lanes).clear();
         match answered {
             Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
             Err(_) => Ok(()), // then it ends by itself
         }
     }
+}
+
+/// How the gateway runs this method beside others on one connection.
+fn turn<M: Method>() -> Turn {
+    if M::NAME == methods::ReadRange::NAME { Turn::Beside } else { Turn::InOrder }
 }
 
 /// After how long to try again for the `attempt`th time, counted from 0; none

@@ -3,7 +3,8 @@
 
 use super::connection::{Answer, Broken};
 use super::convert;
-use super::session::{Mutation, Session, Subject, outcome, retry_delay, unknown};
+use super::lanes::Turn;
+use super::session::{Attached, Mutation, Session, Subject, outcome, retry_delay, unknown};
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,8 +30,9 @@ pub(super) struct Writer {
     generation: u64,
     position: u64,
     under_way: VecDeque<Append>,
-    /// The connection that they are under way on.
-    sent_on: u64,
+    /// The connection that they are under way on, which keeps them in order;
+    /// none where there are none, so that the writer occupies it no longer.
+    lane: Option<Attached>,
     under_way_bytes: usize,
     /// The failure that ended this writer.
     failed: Option<(ErrorKind, String)>,
@@ -52,7 +54,7 @@ impl Writer {
             handle: convert::present(opened.handle, "handle")?,
             position: convert::unsigned(opened.position, "position")?,
             generation: session.generation(),
-            sent_on: 0,
+            lane: None,
             session,
             path: path.clone(),
             under_way: VecDeque::new(),
@@ -78,20 +80,25 @@ impl Writer {
             self.settle_oldest().await?;
         }
         let mut append = Append { mutation: Mutation::new()?, offset: self.position, data, answer: None };
-        if let Ok(attached) = self.session.attached().await {
-            // Behind others that went out on a connection lost since, or not
-            // at all, this one waits for its turn to be sent with them.
-            let behind_them = attached.generation == self.sent_on;
-            let in_order = self.under_way.back().is_none_or(|last| behind_them && last.answer.is_some());
-            if in_order {
-                self.sent_on = attached.generation;
-                append.send(&attached.connection, self.handle).await;
-            }
+        // Behind others that couldn't be sent this one waits for its turn to be
+        // sent with them.
+        let in_order = self.under_way.back().is_none_or(|last| last.answer.is_some());
+        if in_order && let Some(lane) = self.lane().await {
+            append.send(&lane.connection, self.handle).await;
         }
         self.position += append.data.len() as u64;
         self.under_way_bytes += append.data.len();
         self.under_way.push_back(append);
         Ok(())
+    }
+
+    /// The connection for the next append; none while the gateway is away.
+    async fn lane(&mut self) -> Option<Attached> {
+        if self.under_way.is_empty() || self.lane.is_none() {
+            self.lane = None;
+            self.lane = self.session.attached(Turn::InOrder).await.ok();
+        }
+        self.lane.clone()
     }
 
     /// Waits until the oldest append is acknowledged; sends all again after a
@@ -138,15 +145,16 @@ impl Writer {
 
     /// Sends everything unacknowledged, in order, on the connection of now.
     async fn send_again(&mut self) -> Result<()> {
-        let attached = match self.session.attached().await {
-            Ok(attached) => attached,
+        self.lane = None;
+        let lane = match self.session.attached(Turn::InOrder).await {
+            Ok(lane) => lane,
             Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()), // the next attempt's
             Err(error) => return Err(error),
         };
-        self.sent_on = attached.generation;
         for append in &mut self.under_way {
-            append.send(&attached.connection, self.handle).await;
+            append.send(&lane.connection, self.handle).await;
         }
+        self.lane = Some(lane);
         Ok(())
     }
 
@@ -166,6 +174,7 @@ impl Writer {
         while !self.under_way.is_empty() {
             self.settle_oldest().await?;
         }
+        self.lane = None;
         Ok(())
     }
 
@@ -204,9 +213,9 @@ impl FileWriter for Writer {
             return fail(ErrorKind::InvalidArgument, "an append is of 4 MiB at most")
                 .map_err(|error: Error| error.at("append to", &self.path));
         }
-        let most = match self.session.attached().await {
-            Ok(attached) => attached.max_chunk_bytes,
-            Err(_) => MAX_CHUNK_BYTES, // settled with the rest, after the retries
+        let most = match self.lane().await {
+            Some(lane) => lane.max_chunk_bytes,
+            None => MAX_CHUNK_BYTES, // settled with the rest, after the retries
         };
         while !data.is_empty() {
             self.push(data.split_to(data.len().min(most))).await?;
