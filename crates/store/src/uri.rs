@@ -88,6 +88,12 @@ impl StoreUri {
         };
         let path = if path.is_empty() { StorePath::root() } else { StorePath::parse(path)? };
         let uri = Self { scheme: *scheme, authority: authority.to_owned(), path };
+        if let Some(port) = uri.port()
+            && !port.is_empty()
+            && !matches!(port.parse::<u16>(), Ok(1..))
+        {
+            return refuse(format!("{text}: {port} is no port; there are 1 to 65535"));
+        }
         match uri.scheme {
             Scheme::File if !["", "localhost"].contains(&authority) => {
                 refuse(format!("{text}: a file: URI has no host; write file:///{authority}{}", uri.path))
@@ -115,17 +121,20 @@ impl StoreUri {
         format!("{}://{}", self.scheme, self.authority)
     }
 
+    /// What follows the host and a colon; empty where nothing does.
+    fn port(&self) -> Option<&str> {
+        // The colons of `[::1]` are its own.
+        let (_, port) = self.authority.rsplit_once(':')?;
+        (!port.ends_with(']')).then_some(port)
+    }
+
     /// A gateway's `host:port`: the authority, with the default port where it
     /// names none.
     #[cfg(feature = "strait")]
     pub fn gateway(&self) -> String {
-        let has_port = match self.authority.rsplit_once(':') {
-            Some((_, port)) => !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()),
-            None => false,
-        };
-        match has_port {
-            true => self.authority.clone(),
-            false => format!("{}:{}", self.authority.trim_end_matches(':'), strait_wire::DEFAULT_PORT),
+        match self.port() {
+            Some(port) if !port.is_empty() => self.authority.clone(),
+            _ => format!("{}:{}", self.authority.trim_end_matches(':'), strait_wire::DEFAULT_PORT),
         }
     }
 
@@ -216,6 +225,15 @@ mod tests {
         assert_eq!(address("strait://gw:1/"), "gw:1");
         assert_eq!(address("strait://[::1]/"), "[::1]:9090");
         assert_eq!(address("strait://[::1]:1/"), "[::1]:1");
+    }
+
+    #[test]
+    fn what_is_no_port_is_refused_before_anybody_is_asked() {
+        for text in ["strait://gw:0/", "strait://gw:65536", "strait://gw:x/", "strait://[::1]:99999/"] {
+            let error = StoreUri::parse(text).expect_err(text);
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+            assert!(error.message().contains("is no port"), "{error}");
+        }
     }
 
     #[test]
