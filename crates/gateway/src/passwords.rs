@@ -117,21 +117,19 @@ impl PasswordFile {
         }
         let mut hashes = if path.exists() { (*read(path)?.hashes).clone() } else { Hashes::new() };
         hashes.insert(user.to_owned(), hash(password)?);
-        let write = || -> io::Result<()> {
-            // A name that nothing else has: a file that is there already may
-            // be somebody's, or be readable by others.
-            let mut name = path.as_os_str().to_owned();
-            name.push(format!(".{:016x}", u64::from_be_bytes(random())));
-            let temporary = Path::new(&name);
-            let mut file =
-                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
-            for (user, hash) in &hashes {
-                writeln!(file, "{user}:{hash}")?;
-            }
-            file.sync_all()?;
-            std::fs::rename(temporary, path)
-        };
-        write().map_err(|e| format!("password file {}: {e}", path.display()))
+        write(path, &hashes)
+    }
+
+    /// Takes a user out of the file, in one step.
+    ///
+    /// # Errors
+    /// A line for people, also where the file doesn't name the user.
+    pub fn remove(path: &Path, user: &str) -> Result<(), Problem> {
+        let mut hashes = (*read(path)?.hashes).clone();
+        match hashes.remove(user) {
+            Some(_) => write(path, &hashes),
+            None => Err(format!("password file {}: there is no user {user} in it", path.display())),
+        }
     }
 
     /// Whether the password is the user's. Takes some 20 ms of a core: call
@@ -150,6 +148,25 @@ impl PasswordFile {
         // Every critical section here leaves both fields whole.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// In one step: a temporary file renamed.
+fn write(path: &Path, hashes: &Hashes) -> Result<(), Problem> {
+    let write = || -> io::Result<()> {
+        // A name that nothing else has: a file that is there already may
+        // be somebody's, or be readable by others.
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{:016x}", u64::from_be_bytes(random())));
+        let temporary = Path::new(&name);
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        for (user, hash) in hashes {
+            writeln!(file, "{user}:{hash}")?;
+        }
+        file.sync_all()?;
+        std::fs::rename(temporary, path)
+    };
+    write().map_err(|e| format!("password file {}: {e}", path.display()))
 }
 
 fn read(path: &Path) -> Result<Current, Problem> {
@@ -204,6 +221,19 @@ mod tests {
         assert!(!file.verify("alice", "first"));
         assert!(!file.verify("carol", "decoy"), "an unknown user has no password");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("second"));
+    }
+
+    #[test]
+    fn a_removed_user_is_out_and_the_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwd");
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        PasswordFile::set(&path, "bob", "x").unwrap();
+        PasswordFile::remove(&path, "alice").unwrap();
+        let file = PasswordFile::load(&path).unwrap();
+        assert!(!file.contains("alice") && file.contains("bob"));
+        let problem = PasswordFile::remove(&path, "alice").unwrap_err();
+        assert!(problem.contains("no user alice"), "{problem}");
     }
 
     #[test]
