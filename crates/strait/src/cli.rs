@@ -1,7 +1,9 @@
 //! The command line: every flag and every variable of the environment that the
 //! command reads.
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use crate::failure::Failure;
+use clap::parser::ValueSource;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
@@ -27,6 +29,9 @@ pub struct Global {
     /// On hdfs:// itself: act as this user, which HDFS believes where it has no Kerberos.
     #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
     pub user: Option<String>,
+    /// The user was named on the command line, not by the environment.
+    #[arg(skip)]
+    pub user_is_explicit: bool,
     /// Read the password from the first line of this file.
     #[arg(long, global = true, env = "STRAIT_PASSWORD_FILE", value_name = "FILE")]
     pub password_file: Option<PathBuf>,
@@ -45,7 +50,7 @@ pub struct Global {
     /// That certificate's private key (PEM).
     #[arg(long, global = true, env = "STRAIT_CLIENT_KEY", value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
-    /// Print one JSON object a line.
+    /// Print one JSON object a line, for what was done (put, rm, …) and what went wrong too.
     #[arg(long, global = true)]
     pub json: bool,
     /// What is logged to standard error: error, warn, info, debug or trace.
@@ -54,6 +59,23 @@ pub struct Global {
 }
 
 impl Cli {
+    /// The command line of this process. Help, and without `as_failure` what is
+    /// wrong with it, is printed here, which ends the process.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(as_failure: bool) -> Result<Self, Failure> {
+        let parsed = Self::command().try_get_matches().and_then(|matches| {
+            let mut cli = Self::from_arg_matches(&matches)?;
+            cli.global.user_is_explicit = matches.value_source("user") == Some(ValueSource::CommandLine);
+            Ok(cli)
+        });
+        parsed.map_err(|error| match as_failure && error.use_stderr() {
+            true => Failure::usage(error.to_string().trim_end().to_owned()),
+            false => error.exit(), // with 2, if something is wrong
+        })
+    }
+
     /// What is logged: a server tells of more than a client by default.
     pub fn log_level(&self) -> LevelFilter {
         let default = match self.command {
@@ -101,7 +123,9 @@ pub enum Command {
     Checksum(Operands),
     /// Print a store's capacity and use
     Df(Df),
-    /// Set a user's password in a gateway's password file
+    /// Forget the logins that are kept on this host
+    Logout(Logout),
+    /// Set a user's password in a gateway's password file, or remove the user
     Passwd(Passwd),
     /// Write MalGen records (101 bytes each) to standard output
     Malgen(Malgen),
@@ -228,7 +252,7 @@ pub struct Copying {
 pub struct Put {
     #[command(flatten)]
     pub copying: Copying,
-    /// Replicas.
+    /// Replicas; refused where the store keeps none, as is --block-size.
     #[arg(long, value_name = "N")]
     pub replication: Option<u16>,
     /// Bytes a block.
@@ -261,6 +285,10 @@ pub struct Rm {
     /// What is missing is no error.
     #[arg(short, long)]
     pub force: bool,
+    /// Only what killed `put`s left in these directories and beneath: files called
+    /// .strait-put-… that were begun more than a day ago.
+    #[arg(long, conflicts_with_all = ["recursive", "force"])]
+    pub stale: bool,
 }
 
 #[derive(Debug, Args)]
@@ -351,8 +379,19 @@ pub struct Passwd {
     /// The gateway's password file; made if missing.
     #[arg(long, value_name = "FILE", default_value = "./strait-passwords")]
     pub file: PathBuf,
+    /// Take the user out of the file; a gateway that serves with it lets them in no more.
+    #[arg(long)]
+    pub remove: bool,
     /// Whose password; it is asked for twice, or read from standard input where that isn't a terminal.
     pub user: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Logout {
+    /// The gateways whose logins are forgotten: those of --user, or of everybody; without any,
+    /// all logins. The gateway itself takes a token until it expires.
+    #[arg(value_name = "URI")]
+    pub uris: Vec<String>,
 }
 
 #[derive(Debug, Args)]

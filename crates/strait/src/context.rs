@@ -1,7 +1,9 @@
 //! From URIs to stores, each opened once, logged in to as the flags say.
 
 use crate::cli::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, Tally};
+use crate::messages::Messages;
+use crate::output::Output;
 use crate::{password, tokens};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,6 +17,7 @@ pub struct Context {
     /// Print JSON.
     pub json: bool,
     user: Option<String>,
+    user_is_explicit: bool,
     password_file: Option<PathBuf>,
     gateway_store: Option<String>,
     tls: Option<TlsOptions>,
@@ -46,11 +49,27 @@ impl Context {
             json: global.json,
             tls: wanted.then_some(TlsOptions { ca: global.tls_ca, identity }),
             user: global.user,
+            user_is_explicit: global.user_is_explicit,
             password_file: global.password_file,
             gateway_store: global.gateway_store,
             opened: RefCell::default(),
             own_sessions: RefCell::default(),
         }
+    }
+
+    /// How to say what isn't output.
+    pub fn messages(&self) -> Messages {
+        Messages { json: self.json }
+    }
+
+    /// For operands of which some may fail.
+    pub fn tally(&self) -> Tally {
+        Tally::new(self.messages())
+    }
+
+    /// For what is to be printed.
+    pub fn output(&self) -> Output {
+        Output::new(self.json)
     }
 
     /// The place that a URI names.
@@ -78,8 +97,22 @@ impl Context {
     async fn open(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>, Failure> {
         match uri.scheme() {
             Scheme::Strait => Ok(self.open_gateway(&uri.gateway()).await?),
+            Scheme::File | Scheme::Memory if self.user_is_explicit => Err(Failure::usage(format!(
+                "{uri}: a {}: store acts as whoever runs this; --user is for gateways and hdfs:",
+                uri.scheme()
+            ))),
             _ => Ok(uri.open(&OpenOptions::default()).await?),
         }
+    }
+
+    /// The user that the flags or the environment name.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The store of gateways that the flags name.
+    pub fn gateway_store(&self) -> Option<&str> {
+        self.gateway_store.as_deref()
     }
 
     async fn open_gateway(&self, address: &str) -> strait_store::Result<Arc<dyn FileSystem>> {

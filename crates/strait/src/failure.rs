@@ -1,6 +1,10 @@
 //! How a command fails: one line on standard error, and an exit code.
 
+use crate::messages::Messages;
+use serde_json::{Value, json};
+use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use strait_store::{Error, ErrorKind, StorePath};
 
@@ -8,91 +12,144 @@ use strait_store::{Error, ErrorKind, StorePath};
 const OTHER: u8 = 1;
 /// A command line that can't be what was meant.
 const USAGE: u8 = 2;
-/// Interrupted by SIGINT, as shells count it: 128 and the signal's number.
-const INTERRUPTED: u8 = 128 + 2;
+/// Shells count an end by a signal so: this and the signal's number.
+const BY_SIGNAL: u8 = 128;
 /// The reader of our output has gone, as shells count SIGPIPE.
-const CLOSED_PIPE: u8 = 128 + 13;
+const CLOSED_PIPE: u8 = BY_SIGNAL + 13;
 
 /// Why a command ends without success.
 #[derive(Debug)]
-pub struct Failure {
-    /// None: there is nothing to say, or it has been said.
-    message: Option<String>,
-    code: u8,
+pub enum Failure {
+    /// An error of the table.
+    Error(Error),
+    /// A command line that can't be what was meant.
+    Usage(String),
+    /// Anything that no kind of error describes.
+    Other(String),
+    /// It has been told already; the exit code is left to be given.
+    Told(u8),
+    /// Everything ends here, with this exit code and without a word: after a
+    /// signal, or when nobody reads our output any more.
+    Ended(u8),
 }
 
 impl Failure {
     /// Anything that no kind of error describes.
     pub fn other(message: impl Into<String>) -> Self {
-        Self { message: Some(message.into()), code: OTHER }
+        Self::Other(message.into())
     }
 
     /// A command line that can't be what was meant.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { message: Some(message.into()), code: USAGE }
+        Self::Usage(message.into())
     }
 
-    /// A failure of this kind, in words of its own.
-    pub fn of(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { message: Some(message.into()), code: kind.row().exit }
+    /// A failure of this kind, found on our side.
+    pub fn at(
+        kind: ErrorKind,
+        operation: &'static str,
+        path: impl fmt::Display,
+        why: impl Into<String>,
+    ) -> Self {
+        Self::Error(Error::new(kind, why.into()).at(operation, path.to_string()))
     }
 
-    /// Ended by a signal.
-    pub fn interrupted() -> Self {
-        Self { message: None, code: INTERRUPTED }
+    /// Ended by the signal of this number.
+    pub fn signalled(signal: u8) -> Self {
+        Self::Ended(BY_SIGNAL + signal)
     }
 
     /// A store's error, told of the path that the user named and not of the one
     /// it happened on.
-    pub fn naming(error: Error, operation: &str, path: &StorePath) -> Self {
-        Self::of(error.kind(), format!("{operation} {path}: {} ({})", error.message(), error.kind()))
+    pub fn naming(error: Error, operation: &'static str, path: &StorePath) -> Self {
+        let retry_safe = error.retry_safe();
+        let told = Error::new(error.kind(), error.message().to_owned()).at(operation, path);
+        Self::Error(told.with_retry_safe(retry_safe).caused_by(error))
     }
 
     /// A failed operation on a file of this host.
-    pub fn local(error: io::Error, operation: &'static str, path: &std::path::Path) -> Self {
-        Error::from(error).at(operation, path.to_string_lossy()).into()
+    pub fn local(error: io::Error, operation: &'static str, path: &Path) -> Self {
+        let text = error.to_string();
+        // Without "(os error 2)", which says nothing beyond the kind.
+        let message = text.split(" (os error").next().unwrap_or_default().to_owned();
+        Self::at(Error::from(error).kind(), operation, path.display(), message)
     }
 
     /// A failed write to standard output.
     pub fn output(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self { message: None, code: CLOSED_PIPE },
+            io::ErrorKind::BrokenPipe => Self::Ended(CLOSED_PIPE),
             _ => Error::from(error).at("write to", "standard output").into(),
         }
     }
 
-    /// Whether the command is to stop at once, whatever else was asked.
-    pub fn is_final(&self) -> bool {
-        self.message.is_none()
+    /// What is to be said; none where there is nothing, or it has been said.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Self::Error(error) => Some(error.to_string()),
+            Self::Usage(message) | Self::Other(message) => Some(message.clone()),
+            Self::Told(_) | Self::Ended(_) => None,
+        }
     }
 
-    /// Says it on standard error.
-    pub fn print(&self) {
-        if let Some(message) = &self.message {
-            eprintln!("strait: {message}");
+    /// As [`Failure::message`], for programs.
+    pub fn object(&self) -> Option<Value> {
+        let mut object = match self {
+            Self::Error(error) => json!({
+                "error": error.kind().row().name,
+                "message": error.message(),
+                "retry_safe": error.retry_safe(),
+            }),
+            Self::Usage(message) => json!({"error": "Usage", "message": message, "retry_safe": false}),
+            Self::Other(message) => json!({"error": "Other", "message": message, "retry_safe": false}),
+            Self::Told(_) | Self::Ended(_) => return None,
+        };
+        object["exit_code"] = self.code().into();
+        if let Self::Error(error) = self {
+            for (name, value) in [("operation", error.operation()), ("path", error.path())] {
+                if !value.is_empty() {
+                    object[name] = value.into();
+                }
+            }
         }
+        Some(object)
     }
 
     /// For the shell.
     pub fn exit_code(&self) -> ExitCode {
-        self.code.into()
+        self.code().into()
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Error(error) => error.kind().row().exit,
+            Self::Usage(_) => USAGE,
+            Self::Other(_) => OTHER,
+            Self::Told(code) | Self::Ended(code) => *code,
+        }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { code: error.kind().row().exit, message: Some(error.to_string()) }
+        Self::Error(error)
     }
 }
 
 /// Goes on after failed operands, as `hdfs dfs` does: each is told, and the
 /// first decides the exit code.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
+    messages: Messages,
     first: Option<u8>,
 }
 
 impl Tally {
+    /// Nothing has failed yet.
+    pub fn new(messages: Messages) -> Self {
+        Self { messages, first: None }
+    }
+
     /// Counts one operand's result.
     ///
     /// # Errors
@@ -100,10 +157,10 @@ impl Tally {
     pub fn add(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
         match result {
             Ok(()) => Ok(()),
-            Err(failure) if failure.is_final() => Err(failure),
+            Err(failure @ Failure::Ended(_)) => Err(failure),
             Err(failure) => {
-                failure.print();
-                self.first.get_or_insert(failure.code);
+                self.messages.tell(&failure);
+                self.first.get_or_insert(failure.code());
                 Ok(())
             }
         }
@@ -111,9 +168,6 @@ impl Tally {
 
     /// The result of all.
     pub fn finish(self) -> Result<(), Failure> {
-        match self.first {
-            None => Ok(()),
-            Some(code) => Err(Failure { message: None, code }),
-        }
+        self.first.map_or(Ok(()), |code| Err(Failure::Told(code)))
     }
 }

@@ -1,6 +1,7 @@
 //! Values as people read them, in the manner of `ls` and `hdfs dfs`.
 
 use chrono::{DateTime, Local, Utc};
+use std::borrow::Cow;
 use strait_store::FileStatus;
 
 /// `drwxr-xr-x`, with `t`, `s` and their capitals where those bits are set.
@@ -55,9 +56,20 @@ pub fn utc_second(ms: i64) -> String {
     }
 }
 
-/// A name without the control characters that would lead a terminal astray.
-pub fn name(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// Text without the control characters that would lead a terminal astray, each
+/// spelled as in Rust: `\n`, `\u{1b}`.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => plain.extend(c.escape_default()),
+            false => plain.push(c),
+        }
+    }
+    plain.into()
 }
 
 #[cfg(test)]
@@ -78,6 +90,11 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    #[test]
+    fn control_characters_are_spelled_out() {
+        assert_eq!(escaped("a\x1b[2J\n\u{9b}\u{7f} ü"), "a\\u{1b}[2J\\n\\u{9b}\\u{7f} ü");
     }
 
     #[test]

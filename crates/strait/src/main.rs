@@ -4,7 +4,7 @@
 //! ```text
 //!   cli ─ what was asked ─→ commands ─→ context ─ URI ─→ a store
 //!                              │            └ login, tokens
-//!                              └→ output, progress; Failure → one line, exit code
+//!                              └→ output, progress; Failure → messages: one line; exit code
 //! ```
 //!
 //! This room must never: hold what belongs to a store or to the gateway; show
@@ -16,15 +16,16 @@ mod context;
 mod failure;
 mod format;
 mod malgen;
+mod messages;
 mod output;
 mod password;
 mod progress;
 mod signals;
 mod tokens;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
+use messages::Messages;
 use std::process::ExitCode;
 
 /// A gateway allocates and frees chunks of up to 4 MiB all day on many
@@ -33,12 +34,15 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse(); // a wrong command line ends with exit code 2 here
-    log_to_stderr(&cli);
-    match run(cli) {
+    let messages = Messages { json: std::env::args_os().any(|argument| argument == "--json") };
+    let done = Cli::read(messages.json).and_then(|cli| {
+        log_to_stderr(&cli);
+        run(cli)
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.print();
+            messages.tell(&failure);
             failure.exit_code()
         }
     }

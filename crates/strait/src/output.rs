@@ -1,20 +1,26 @@
 //! Standard output, buffered; JSON as one object a line.
 
 use crate::failure::Failure;
+use crate::format::escaped;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt;
-use std::io::{BufWriter, Stdout, Write, stdout};
-use strait_store::FileStatus;
+use std::io::{BufWriter, IsTerminal, Stdout, Write, stdout};
+use strait_store::{FileStatus, StorePath};
 
 /// What a command prints to.
 pub struct Output {
     out: BufWriter<Stdout>,
+    json: bool,
+    to_terminal: bool,
 }
 
 impl Output {
     /// Nothing printed yet.
-    pub fn new() -> Self {
-        Self { out: BufWriter::with_capacity(64 << 10, stdout()) }
+    pub fn new(json: bool) -> Self {
+        let out = stdout();
+        let to_terminal = out.is_terminal();
+        Self { out: BufWriter::with_capacity(64 << 10, out), json, to_terminal }
     }
 
     /// Prints one line.
@@ -22,11 +28,37 @@ impl Output {
         writeln!(self.out, "{line}").map_err(Failure::output)
     }
 
+    /// A name as it is to be printed: on a terminal without control characters,
+    /// which would lead it astray; anywhere else as it is, as ls(1) does.
+    pub fn name<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.to_terminal { escaped(name) } else { name.into() }
+    }
+
     /// Prints one JSON object on a line.
     pub fn object<const N: usize>(&mut self, fields: [(&str, Value); N]) -> Result<(), Failure> {
         let object: Map<String, Value> =
             fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         self.line(Value::Object(object))
+    }
+
+    /// Tells a program that `path` was changed, with what else belongs to it;
+    /// people hear of failures only.
+    pub fn done<const N: usize>(
+        &mut self,
+        operation: &str,
+        path: &StorePath,
+        more: [(&str, Value); N],
+    ) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut object = Map::new();
+        object.insert("operation".to_owned(), operation.into());
+        object.insert("path".to_owned(), path.as_str().into());
+        object.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        self.line(Value::Object(object))?;
+        // At once: who reads along wants to know what is done by now.
+        self.out.flush().map_err(Failure::output)
     }
 
     /// Prints a file's status as JSON.

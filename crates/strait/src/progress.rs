@@ -31,7 +31,7 @@ impl Progress {
     /// A file of this many bytes has been found.
     pub fn found(&self, name: &str, bytes: u64) {
         self.bar.inc_length(bytes);
-        self.bar.set_message(crate::format::name(name));
+        self.bar.set_message(crate::format::escaped(name).into_owned());
     }
 
     /// So many bytes more have been copied.

@@ -1,13 +1,14 @@
 //! SIGINT and SIGTERM.
 
 use crate::failure::Failure;
+use rustix::process::Signal;
 use std::future::Future;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 /// The two signals, caught from its making on.
 pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
 }
 
 impl Signals {
@@ -17,19 +18,20 @@ impl Signals {
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one.
-    pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+    /// Waits for the next one, and says how a command ends by it.
+    pub async fn next(&mut self) -> Failure {
+        let signal = tokio::select! {
+            _ = self.interrupt.recv() => Signal::INT,
+            _ = self.terminate.recv() => Signal::TERM,
+        };
+        Failure::signalled(signal.as_raw() as u8)
     }
 
     /// Does `work` until a signal comes.
     pub async fn unless<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::select! {
             result = work => result,
-            () = self.next() => Err(Failure::interrupted()),
+            failure = self.next() => Err(failure),
         }
     }
 }

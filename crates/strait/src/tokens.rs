@@ -1,5 +1,6 @@
 //! Tokens of earlier logins, so that a login isn't paid for each command.
 
+use crate::failure::Failure;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use strait_wire::Secret;
 
 /// A token that expires sooner than this isn't worth a try.
 const MIN_LIFE_MS: i64 = 60_000;
+/// What the names of all these files begin with.
+const PREFIX: &str = "token_";
 /// Longest file read; tokens are some hundred bytes.
 const MAX_FILE_BYTES: u64 = 4_096;
 
@@ -21,9 +24,7 @@ pub struct CachedToken {
 impl CachedToken {
     /// None where there is no place for it: neither XDG_CACHE_HOME nor HOME.
     pub fn new(address: &str, user: &str, store: Option<&str>) -> Option<Self> {
-        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-        Some(Self { file: cache.join("strait").join(file_name(address, user, store)) })
+        Some(Self { file: directory()?.join(file_name(address, user, store)) })
     }
 
     /// The token, if there is one that nobody else can have read or put there.
@@ -64,18 +65,54 @@ impl CachedToken {
     }
 }
 
+/// Removes the tokens of this gateway, user and store, of any where it is none;
+/// says how many there were.
+pub fn forget(address: Option<&str>, user: Option<&str>, store: Option<&str>) -> Result<usize, Failure> {
+    directory().map_or(Ok(0), |directory| forget_in(&directory, [address, user, store]))
+}
+
+fn forget_in(directory: &Path, wanted: [Option<&str>; 3]) -> Result<usize, Failure> {
+    let failed = |error, path: &Path| Failure::local(error, "forget", path);
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(failed(error, directory)),
+    };
+    let mut forgotten = 0;
+    for entry in entries {
+        let path = entry.map_err(|error| failed(error, directory))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(parts) = name.strip_prefix(PREFIX) else { continue };
+        let mut pairs = parts.split('_').zip(wanted);
+        if pairs.all(|(part, wanted)| wanted.is_none_or(|wanted| plain(wanted) == part)) {
+            std::fs::remove_file(&path).map_err(|error| failed(error, &path))?;
+            forgotten += 1;
+        }
+    }
+    Ok(forgotten)
+}
+
+/// None where there is no place for it.
+fn directory() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("strait"))
+}
+
 /// One plain name for the three, different for different ones.
 fn file_name(address: &str, user: &str, store: Option<&str>) -> String {
-    let plain = |text: &str| -> String {
-        let bytes = text.bytes();
-        bytes
-            .map(|byte| match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b':' => char::from(byte).to_string(),
-                other => format!("%{other:02x}"),
-            })
-            .collect()
-    };
-    format!("token_{}_{}_{}", plain(address), plain(user), plain(store.unwrap_or_default()))
+    format!("{PREFIX}{}_{}_{}", plain(address), plain(user), plain(store.unwrap_or_default()))
+}
+
+/// `text` without what a name can't have, and without `_`.
+fn plain(text: &str) -> String {
+    let bytes = text.bytes();
+    bytes
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b':' => char::from(byte).to_string(),
+            other => format!("%{other:02x}"),
+        })
+        .collect()
 }
 
 fn now_ms() -> i64 {
@@ -114,6 +151,26 @@ mod tests {
         cached.keep(&token(i64::MAX));
         std::fs::set_permissions(&cached.file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(cached.load().is_none());
+    }
+
+    #[test]
+    fn a_logout_forgets_what_it_names_and_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            file_name("gw:1", "alice", None),
+            file_name("gw:1", "bob", None),
+            file_name("gw:1", "bob", Some("lab_1")),
+            file_name("gw:11", "bob", None),
+            "notes".to_owned(),
+        ] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let forget = |address, user, store| forget_in(dir.path(), [address, user, store]).unwrap();
+        assert_eq!(forget(Some("gw:2"), None, None), 0);
+        assert_eq!(forget(Some("gw:1"), Some("bob"), Some("lab_1")), 1);
+        assert_eq!(forget(Some("gw:1"), None, None), 2);
+        assert_eq!(forget(None, None, None), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the notes");
     }
 
     #[test]

@@ -233,7 +233,7 @@ fn mv_renames_or_moves_into_a_directory() {
         gateway.run_with(["put", "-", &gateway.uri(&format!("/{name}"))], name.as_bytes(), &[]).ok();
     }
     gateway.run(["mkdir", &gateway.uri("/d")]).ok();
-    gateway.run(["mv", &gateway.uri("/a"), &gateway.uri("/b")]).fails(ALREADY_EXISTS, "rename /a");
+    gateway.run(["mv", &gateway.uri("/a"), &gateway.uri("/b")]).fails(ALREADY_EXISTS, "mv /b: ");
     gateway.run(["mv", "-f", &gateway.uri("/a"), "/b"]).ok();
     gateway.run(["mv", &gateway.uri("/b"), &gateway.uri("/c"), &gateway.uri("/d")]).ok();
     assert_eq!(gateway.run(["cat", &gateway.uri("/d/b"), &gateway.uri("/d/c")]).text(), "ac");

@@ -12,6 +12,7 @@ use support::{DEADLINE, Gateway, Run, command, ended, fresh};
 
 const OTHER: i32 = 1;
 const USAGE: i32 = 2;
+const NOT_FOUND: i32 = 10;
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
 const BUSY: i32 = 19;
@@ -137,6 +138,36 @@ fn a_login_is_needed_where_there_are_passwords_and_paid_once() {
     gateway.run_with(["put", "-", &gateway.uri("/f")], b"x", &[("STRAIT_USER", "alice")]).ok();
     let log = std::fs::read_to_string(gateway.process.log()).unwrap();
     assert!(!log.contains("secret") && !log.contains("s1."), "{log}");
+}
+
+#[test]
+fn a_logout_makes_the_next_command_log_in_again() {
+    let gateway = Gateway::start(with_passwords);
+    let root = gateway.uri("/");
+    for user in ["alice", "bob"] {
+        let secret = format!("{user}'s secret");
+        gateway.run_with(["--user", user, "ls", &root], b"", &[("STRAIT_PASSWORD", &secret)]).ok();
+    }
+    gateway.run(["logout", "--user", "alice", &root]).ok();
+    gateway.run(["--user", "alice", "ls", &root]).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
+    gateway.run(["--user", "bob", "ls", &root]).ok();
+    gateway.run(["logout", "--user", "alice", &root]).fails(NOT_FOUND, "no login there is kept");
+    gateway.run(["logout"]).ok();
+    gateway.run(["--user", "bob", "ls", &root]).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
+    gateway.run(["logout", "file:///"]).fails(USAGE, "no gateway");
+}
+
+#[test]
+fn a_removed_user_is_let_in_no_more() {
+    let gateway = Gateway::start(with_passwords);
+    let secret = [("STRAIT_PASSWORD", "bob's secret")];
+    let ls = ["--user", "bob", "ls", &gateway.uri("/")];
+    gateway.run_with(ls, b"", &secret).ok();
+    gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).ok();
+    gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).fails(OTHER, "no user bob");
+    strait_testkit::eventually("bob is out", DEADLINE, || {
+        gateway.run_with(ls, b"", &secret).code == UNAUTHENTICATED
+    });
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::mode::Mode;
 use crate::cli::{Chmod, Chown, Setrep};
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
+use crate::output::Output;
 use futures::StreamExt;
 use strait_store::{FileStatus, FileSystemExt, SetAttributes, StorePath};
 
@@ -14,7 +15,7 @@ pub async fn chmod(context: &Context, chmod: Chmod) -> Result<(), Failure> {
         let permission = mode.apply(status.permission, status.is_directory());
         Some(SetAttributes { permission: Some(permission), ..SetAttributes::default() })
     };
-    each(context, &chmod.operands.uris, chmod.recursive, change).await
+    each(context, "chmod", &chmod.operands.uris, chmod.recursive, change).await
 }
 
 /// Changes owner and group.
@@ -25,7 +26,7 @@ pub async fn chown(context: &Context, chown: Chown) -> Result<(), Failure> {
     if set == SetAttributes::default() {
         return Err(Failure::usage("chown: neither an owner nor a group is given"));
     }
-    each(context, &chown.operands.uris, chown.recursive, |_| Some(set.clone())).await
+    each(context, "chown", &chown.operands.uris, chown.recursive, |_| Some(set.clone())).await
 }
 
 /// Changes replication.
@@ -33,24 +34,26 @@ pub async fn setrep(context: &Context, setrep: Setrep) -> Result<(), Failure> {
     let set = SetAttributes { replication: Some(setrep.replication), ..SetAttributes::default() };
     // Directories have none; those named are walked, as `hdfs dfs` does.
     let change = |status: &FileStatus| (!status.is_directory()).then(|| set.clone());
-    each(context, &setrep.operands.uris, true, change).await
+    each(context, "setrep", &setrep.operands.uris, true, change).await
 }
 
 /// Sets on each operand, and what is beneath it if that is wanted, whatever
 /// `change` says.
 async fn each(
     context: &Context,
+    operation: &str,
     uris: &[String],
     recursive: bool,
     change: impl Fn(&FileStatus) -> Option<SetAttributes>,
 ) -> Result<(), Failure> {
-    let mut tally = Tally::default();
+    let mut tally = context.tally();
+    let mut out = context.output();
     for uri in uris {
         let top = async {
             let place = context.place(uri).await?;
             let status = place.stat().await?;
             // Before its entries: the new rights may be those that let us in.
-            set(&place, &status, &change).await?;
+            set(&place, &status, &change, operation, &mut out).await?;
             Ok((place, status))
         };
         let (place, status) = match top.await {
@@ -67,7 +70,7 @@ async fn each(
         while let Some(entry) = beneath.next().await {
             let done = async {
                 let entry = entry?;
-                set(&place.at(StorePath::parse(&entry.path)?), &entry, &change).await
+                set(&place.at(StorePath::parse(&entry.path)?), &entry, &change, operation, &mut out).await
             };
             tally.add(done.await)?;
         }
@@ -79,9 +82,10 @@ async fn set(
     place: &Place,
     status: &FileStatus,
     change: &impl Fn(&FileStatus) -> Option<SetAttributes>,
+    operation: &str,
+    out: &mut Output,
 ) -> Result<(), Failure> {
-    match change(status) {
-        Some(set) => Ok(place.fs.set_attributes(&place.who, &place.path, &set).await?),
-        None => Ok(()),
-    }
+    let Some(set) = change(status) else { return Ok(()) };
+    place.fs.set_attributes(&place.who, &place.path, &set).await?;
+    out.done(operation, &place.path, [])
 }

@@ -3,14 +3,14 @@
 use super::pump;
 use crate::cli::Operands;
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::progress::Progress;
 use std::fs::File;
 use std::os::fd::AsFd;
 
 /// Prints each operand.
 pub async fn cat(context: &Context, operands: Operands) -> Result<(), Failure> {
-    let mut tally = Tally::default();
+    let mut tally = context.tally();
     for uri in &operands.uris {
         let printed = async { print(&context.place(uri).await?).await };
         tally.add(printed.await)?;

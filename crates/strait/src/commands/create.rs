@@ -2,20 +2,22 @@
 
 use crate::cli::{Mkdir, Touch};
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use std::time::{SystemTime, UNIX_EPOCH};
 use strait_store::{CreateOptions, ErrorKind, SetAttributes};
 
 /// Makes each directory.
 pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
-    let mut tally = Tally::default();
+    let mut tally = context.tally();
+    let mut out = context.output();
     for uri in &mkdir.operands.uris {
         let made = async {
             let place = context.place(uri).await?;
             if !mkdir.parents {
                 check_new(&place).await?;
             }
-            Ok(place.fs.mkdirs(&place.who, &place.path, None).await?)
+            place.fs.mkdirs(&place.who, &place.path, None).await?;
+            out.done("mkdir", &place.path, [])
         };
         tally.add(made.await)?;
     }
@@ -24,8 +26,7 @@ pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
 
 /// The store's own mkdirs is `mkdir -p`; without -p more is an error.
 async fn check_new(place: &Place) -> Result<(), Failure> {
-    let refuse =
-        |kind: ErrorKind, why| Err(Failure::of(kind, format!("mkdir {}: {why} ({kind})", place.path)));
+    let refuse = |kind, why: String| Err(Failure::at(kind, "mkdir", &place.path, why));
     if place.find().await?.is_some() {
         return refuse(ErrorKind::AlreadyExists, "it is there already".to_owned());
     }
@@ -39,21 +40,30 @@ async fn check_new(place: &Place) -> Result<(), Failure> {
 
 /// Makes each file, or sets its times to now.
 pub async fn touch(context: &Context, touch: Touch) -> Result<(), Failure> {
-    let mut tally = Tally::default();
+    let mut tally = context.tally();
+    let mut out = context.output();
     for uri in &touch.operands.uris {
-        let touched = async { one(&context.place(uri).await?, &touch).await };
+        let touched = async {
+            let place = context.place(uri).await?;
+            match one(&place, &touch).await? {
+                true => out.done("touch", &place.path, []),
+                false => Ok(()),
+            }
+        };
         tally.add(touched.await)?;
     }
     tally.finish()
 }
 
-async fn one(place: &Place, touch: &Touch) -> Result<(), Failure> {
+/// Whether there was something to touch.
+async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
     if place.find().await?.is_none() {
         if touch.no_create {
-            return Ok(());
+            return Ok(false);
         }
         let writer = place.fs.create(&place.who, &place.path, &CreateOptions::default()).await?;
-        return Ok(writer.close().await?);
+        writer.close().await?;
+        return Ok(true);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
     let both = touch.access == touch.modification;
@@ -62,5 +72,6 @@ async fn one(place: &Place, touch: &Touch) -> Result<(), Failure> {
         modified_ms: (both || touch.modification).then_some(now),
         ..SetAttributes::default()
     };
-    Ok(place.fs.set_attributes(&place.who, &place.path, &set).await?)
+    place.fs.set_attributes(&place.who, &place.path, &set).await?;
+    Ok(true)
 }

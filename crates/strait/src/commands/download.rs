@@ -1,11 +1,12 @@
 //! `get`: files are written under a temporary name and renamed when they are
 //! whole.
 
-use super::leftovers::{Leftover, Leftovers};
+use super::leftovers::{Leftover, Leftovers, is_unfinished_put};
 use super::{cat, pump};
 use crate::cli::Get;
 use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use futures::StreamExt;
@@ -16,7 +17,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use strait_store::{ErrorKind, FileStatus, StorePath};
+use strait_store::{ErrorKind, FileReader, FileStatus, StorePath};
 
 /// Copies each source out of its store.
 pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
@@ -32,19 +33,20 @@ pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
     if target == "-" {
         return print_all(context, &get).await;
     }
-    let download = Download { get, progress: Progress::new(!context.json), leftovers: Leftovers::default() };
+    let progress = Progress::new(!context.json);
+    let download = Download { get, progress, leftovers: Leftovers::new(context.messages()) };
     let mut signals = Signals::catch()?;
-    let result = signals.unless(download.all(context, Path::new(&target))).await;
+    let result = signals.unless(download.all(context, &target)).await;
     download.progress.finish();
     // A second signal ends even the cleaning up.
     tokio::select! {
         () = download.leftovers.clear() => result,
-        () = signals.next() => Err(Failure::interrupted()),
+        failure = signals.next() => Err(failure),
     }
 }
 
 async fn print_all(context: &Context, get: &Get) -> Result<(), Failure> {
-    let mut tally = Tally::default();
+    let mut tally = context.tally();
     for uri in &get.operands {
         let printed = async { cat::print(&context.place(uri).await?).await };
         tally.add(printed.await)?;
@@ -59,15 +61,14 @@ struct Download {
 }
 
 impl Download {
-    async fn all(&self, context: &Context, target: &Path) -> Result<(), Failure> {
+    async fn all(&self, context: &Context, named: &str) -> Result<(), Failure> {
+        let target = Path::new(named);
         let into = target.is_dir();
-        if !into && self.get.operands.len() > 1 {
-            let kind = ErrorKind::NotADirectory;
-            let shown = target.display();
-            let what = format!("get {shown}: not a directory, and there are several sources ({kind})");
-            return Err(Failure::of(kind, what));
+        if !into {
+            self.check_single(named)?;
         }
-        let mut tally = Tally::default();
+        let mut out = context.output();
+        let mut tally = context.tally();
         let mut running = FuturesUnordered::new();
         for uri in &self.get.operands {
             let found = async {
@@ -93,15 +94,33 @@ impl Download {
                     continue;
                 }
                 while running.len() >= self.get.copying.threads.into() {
-                    tally.add(running.next().await.unwrap_or(Ok(())))?;
+                    if let Some(copied) = running.next().await {
+                        tally.add(told(copied, &mut out))?;
+                    }
                 }
                 running.push(self.file(place, status, local));
             }
         }
         while let Some(copied) = running.next().await {
-            tally.add(copied)?;
+            tally.add(told(copied, &mut out))?;
         }
         tally.finish()
+    }
+
+    /// A target that isn't a directory takes one source, under another name.
+    fn check_single(&self, target: &str) -> Result<(), Failure> {
+        let refuse = |kind, why: String| Err(Failure::at(kind, "get", target, why));
+        if self.get.operands.len() > 1 {
+            let why = "not a directory, and there are several sources";
+            return refuse(ErrorKind::NotADirectory, why.to_owned());
+        }
+        match target.strip_suffix('/') {
+            None => Ok(()),
+            Some(file) if Path::new(file).exists() => {
+                refuse(ErrorKind::NotADirectory, "not a directory".to_owned())
+            }
+            Some(directory) => refuse(ErrorKind::NotFound, format!("no directory {directory}")),
+        }
     }
 
     /// Makes a local directory and gives what is to go into it.
@@ -119,28 +138,28 @@ impl Download {
         while let Some(entry) = listing.next().await {
             let entry = entry?;
             match plain_entry(&entry.path, &place.path) {
+                Some(path) if !entry.is_directory() && is_unfinished_put(path.name()) => {}
                 Some(path) => {
                     let local = local.join(path.name());
                     entries.push((place.at(path), entry, local));
                 }
-                None => tally.add(Err(Failure::of(
-                    ErrorKind::InvalidArgument,
-                    format!("get {}: not a name that can be asked for: {:?}", place.path, entry.path),
-                )))?,
+                None => {
+                    let why = format!("not a name that can be asked for: {:?}", entry.path);
+                    tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "get", &place.path, why)))?;
+                }
             }
         }
         entries.sort_by(|a, b| b.2.cmp(&a.2)); // taken from the end
         Ok(entries)
     }
 
-    async fn file(&self, place: Place, status: FileStatus, local: PathBuf) -> Result<(), Failure> {
+    async fn file(&self, place: Place, status: FileStatus, local: PathBuf) -> Result<Copied, Failure> {
         match local.symlink_metadata() {
             Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
             // A rename would put a file in the place of a device or pipe.
             Ok(there) if !there.is_file() && !there.is_symlink() => {
-                let shown = local.display();
-                let what = format!("get {shown}: no regular file; `get URI -` writes to standard output");
-                return Err(Failure::of(ErrorKind::InvalidArgument, what));
+                let why = "no regular file; `get URI -` writes to standard output";
+                return Err(Failure::at(ErrorKind::InvalidArgument, "get", local.display(), why));
             }
             _ => {}
         }
@@ -149,15 +168,18 @@ impl Download {
             _ => Path::new("."),
         };
         let temporary = directory.join(self.leftovers.name("get")?);
+        let reader = place.fs.open(&place.who, &place.path).await?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
+        let file = file.map_err(|error| Failure::local(error, "write", &local))?;
         let ticket = self.leftovers.add(Leftover::Local(temporary.clone()));
         let copied = async {
-            self.write(&place, &status, &temporary).await?;
+            self.write(&place, &status, reader.as_ref(), file, &local).await?;
             rename(&temporary, &local, self.get.copying.force)
         };
         match copied.await {
             Ok(()) => {
                 self.leftovers.settled(ticket);
-                Ok(())
+                Ok(Copied { path: place.path, bytes: reader.length(), local })
             }
             Err(failure) => {
                 self.leftovers.remove(ticket).await;
@@ -166,18 +188,34 @@ impl Download {
         }
     }
 
-    async fn write(&self, place: &Place, status: &FileStatus, temporary: &Path) -> Result<(), Failure> {
-        let failed = |error| Failure::local(error, "write", temporary);
+    async fn write(
+        &self,
+        place: &Place,
+        status: &FileStatus,
+        reader: &dyn FileReader,
+        file: File,
+        local: &Path,
+    ) -> Result<(), Failure> {
+        let failed = |error| Failure::local(error, "write", local);
         self.progress.found(place.path.name(), status.length);
-        let reader = place.fs.open(&place.who, &place.path).await?;
-        let file = OpenOptions::new().write(true).create_new(true).open(temporary).map_err(failed)?;
-        let path = place.path.as_str();
-        let file = pump::out_of_store(reader.as_ref(), path, file, &self.progress, failed).await?;
+        let file = pump::out_of_store(reader, place.path.as_str(), file, &self.progress, failed).await?;
         if self.get.copying.preserve {
             preserve(&file, status).map_err(failed)?;
         }
         Ok(())
     }
+}
+
+/// A file that is there now.
+struct Copied {
+    path: StorePath,
+    local: PathBuf,
+    bytes: u64,
+}
+
+fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure> {
+    let Copied { path, local, bytes } = copied?;
+    out.done("get", &path, [("local", local.to_string_lossy().into()), ("bytes", bytes.into())])
 }
 
 /// The path of a directory's entry, if it is what an honest store answers: one
@@ -211,9 +249,8 @@ fn rename(temporary: &Path, local: &Path, replace: bool) -> Result<(), Failure> 
 }
 
 fn already_there(local: &Path) -> Failure {
-    let kind = ErrorKind::AlreadyExists;
-    let shown = local.display();
-    Failure::of(kind, format!("get {shown}: the file is there already; -f replaces it ({kind})"))
+    let why = "the file is there already; -f replaces it";
+    Failure::at(ErrorKind::AlreadyExists, "get", local.display(), why)
 }
 
 #[cfg(test)]

@@ -2,21 +2,30 @@
 
 use crate::context::Place;
 use crate::failure::Failure;
+use crate::messages::Messages;
 use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_store::ErrorKind;
 
 /// Cleaning up doesn't hold up the end of a command for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What `put` calls a file that isn't whole yet, in every language: this, and
+/// a random number.
+const PUT_PREFIX: &str = ".strait-put-";
+/// Digits of that number at least: a person's own name hardly looks like it.
+const MIN_RANDOM_DIGITS: usize = 16;
 
-/// Files under temporary names; cheap to clone.
-#[derive(Clone, Default)]
+/// Files under temporary names.
 pub struct Leftovers {
-    files: Arc<Mutex<HashMap<u64, Leftover>>>,
-    next: Arc<AtomicU64>,
+    files: Mutex<HashMap<u64, Leftover>>,
+    next: AtomicU64,
+    /// What couldn't be removed; told at the end, after the errors that led to it.
+    left: Mutex<Vec<String>>,
+    messages: Messages,
 }
 
 /// A file under a temporary name.
@@ -31,7 +40,18 @@ pub enum Leftover {
 /// Stands for one leftover until it has its real name.
 pub struct Ticket(u64);
 
+/// Whether a file of this name is one that `put` hasn't finished.
+pub fn is_unfinished_put(name: &str) -> bool {
+    let random = name.strip_prefix(PUT_PREFIX).unwrap_or_default();
+    random.len() >= MIN_RANDOM_DIGITS && random.bytes().all(|c| c.is_ascii_hexdigit() || c == b'-')
+}
+
 impl Leftovers {
+    /// None yet.
+    pub fn new(messages: Messages) -> Self {
+        Self { files: Mutex::default(), next: AtomicU64::new(0), left: Mutex::default(), messages }
+    }
+
     /// A name that nobody else uses; short, so that it fits wherever a name
     /// does.
     pub fn name(&self, command: &str) -> Result<String, Failure> {
@@ -44,53 +64,85 @@ impl Leftovers {
     /// To be removed, unless [`Leftovers::settled`] comes first.
     pub fn add(&self, leftover: Leftover) -> Ticket {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.files().insert(number, leftover);
+        lock(&self.files).insert(number, leftover);
         Ticket(number)
     }
 
-    /// It has its real name.
+    /// It has its real name, or was never made.
     pub fn settled(&self, ticket: Ticket) {
-        self.files().remove(&ticket.0);
+        lock(&self.files).remove(&ticket.0);
     }
 
     /// Removes one, whose making has failed.
     pub async fn remove(&self, ticket: Ticket) {
-        let leftover = self.files().remove(&ticket.0);
+        let leftover = lock(&self.files).remove(&ticket.0);
         if let Some(leftover) = leftover {
-            leftover.remove().await;
+            self.try_remove(&leftover).await;
         }
     }
 
-    /// Removes all, after a command was interrupted.
+    /// Removes what is there after a command was interrupted, and tells what
+    /// couldn't be; to be called at the end.
     pub async fn clear(&self) {
-        let all: Vec<_> = self.files().drain().map(|(_, leftover)| leftover).collect();
-        let removing = futures::future::join_all(all.iter().map(Leftover::remove));
+        let all: Vec<_> = lock(&self.files).drain().map(|(_, leftover)| leftover).collect();
+        let removing = futures::future::join_all(all.iter().map(|leftover| self.try_remove(leftover)));
         if tokio::time::timeout(PATIENCE, removing).await.is_err() {
-            eprintln!("strait: temporary files may be left: the store doesn't answer");
+            let names: Vec<String> = all.iter().map(Leftover::to_string).collect();
+            self.messages.warn(&format!(
+                "temporary files may be left, the store doesn't answer: {}",
+                names.join(", ")
+            ));
         }
+        lock(&self.left).drain(..).for_each(|left| self.messages.warn(&left));
     }
 
-    fn files(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Leftover>> {
-        // Every critical section is one call on the map.
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn try_remove(&self, leftover: &Leftover) {
+        if let Err(why) = leftover.remove().await {
+            lock(&self.left).push(format!("a temporary file may be left: {leftover}: {why}"));
+        }
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every critical section is one call on what is behind it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Leftover {
-    async fn remove(&self) {
+    async fn remove(&self) -> Result<(), String> {
         match self {
             Self::Stored(place) => match place.fs.remove(&place.who, &place.path, false).await {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    eprintln!("strait: a temporary file is left: {error}");
-                }
-                _ => {}
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error.message().to_owned()),
+                _ => Ok(()),
             },
             Self::Local(path) => match std::fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    eprintln!("strait: a temporary file is left: {}: {error}", path.display());
-                }
-                _ => {}
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+                _ => Ok(()),
             },
+        }
+    }
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stored(place) => write!(f, "{}", place.path),
+            Self::Local(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_put_names_so_is_an_unfinished_put() {
+        for name in [".strait-put-0123456789abcdef", ".strait-put-6f1c8b1e-6b0e-4d0b-9f58-6f4f0c7cb6a1"] {
+            assert!(is_unfinished_put(name), "{name}");
+        }
+        for name in [".strait-put-", ".strait-put-notes", ".strait-get-0123456789abcdef", "x", ""] {
+            assert!(!is_unfinished_put(name), "{name}");
         }
     }
 }

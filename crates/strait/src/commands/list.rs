@@ -10,10 +10,11 @@ use strait_store::{FileStatus, StorePath};
 
 /// Lists each operand.
 pub async fn ls(context: &Context, ls: Ls) -> Result<(), Failure> {
-    let mut lister = Lister { out: Output::new(), json: context.json, how: ls };
-    let mut tally = Tally::default();
+    let mut lister = Lister { out: context.output(), json: context.json, how: ls };
+    let mut tally = context.tally();
     for uri in lister.how.operands.uris.clone() {
-        tally.add(lister.operand(context, &uri).await)?;
+        let listed = lister.operand(context, &uri, &mut tally).await;
+        tally.add(listed)?;
     }
     lister.out.finish()?;
     tally.finish()
@@ -26,7 +27,7 @@ struct Lister {
 }
 
 impl Lister {
-    async fn operand(&mut self, context: &Context, uri: &str) -> Result<(), Failure> {
+    async fn operand(&mut self, context: &Context, uri: &str, tally: &mut Tally) -> Result<(), Failure> {
         let place = context.place(uri).await?;
         if self.how.directory {
             let status = place.stat().await?;
@@ -34,7 +35,6 @@ impl Lister {
         }
         // Depth first; one level's directories are held.
         let mut waiting = vec![place];
-        let mut tally = Tally::default();
         while let Some(place) = waiting.pop() {
             let result = self.directory(&place).await.map(|directories| {
                 if self.how.recursive {
@@ -44,7 +44,7 @@ impl Lister {
             });
             tally.add(result)?;
         }
-        tally.finish()
+        Ok(())
     }
 
     /// Prints one directory, and gives the directories in it.
@@ -88,17 +88,21 @@ impl Lister {
             return entries.iter().try_for_each(|entry| self.out.status(entry));
         }
         if self.how.paths_only {
-            return entries.iter().try_for_each(|entry| self.out.line(format::name(&entry.path)));
+            return entries.iter().try_for_each(|entry| {
+                let name = self.out.name(&entry.path);
+                self.out.line(name)
+            });
         }
         let rows: Vec<[String; 4]> = entries.iter().map(|entry| self.columns(entry)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths = [width(0), width(1), width(2), width(3)];
         for (entry, [replication, owner, group, size]) in entries.iter().zip(&rows) {
+            let name = self.out.name(&entry.path);
             self.out.line(format_args!(
                 "{} {replication:>w0$} {owner:<w1$} {group:<w2$} {size:>w3$} {} {}",
                 format::permission(entry),
                 format::local_minute(entry.modified_ms),
-                format::name(&entry.path),
+                name,
                 w0 = widths[0],
                 w1 = widths[1],
                 w2 = widths[2],
@@ -117,6 +121,7 @@ impl Lister {
             true => format::size(entry.length),
             false => entry.length.to_string(),
         };
-        [replication, format::name(&entry.owner), format::name(&entry.group), size]
+        let name = |text| self.out.name(text).into_owned();
+        [replication, name(&entry.owner), name(&entry.group), size]
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::cli::{Df, Operands};
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::format;
 use crate::output::Output;
 use serde_json::Value;
 
 /// Prints one line a block: path, offset, length, hosts.
 pub async fn locate(context: &Context, operands: Operands) -> Result<(), Failure> {
-    let mut out = Output::new();
-    let mut tally = Tally::default();
+    let mut out = context.output();
+    let mut tally = context.tally();
     for uri in &operands.uris {
         let located = async { blocks(&context.place(uri).await?, context.json, &mut out).await };
         tally.add(located.await)?;
@@ -32,8 +32,9 @@ async fn blocks(place: &Place, json: bool, out: &mut Output) -> Result<(), Failu
                 ("corrupt", block.corrupt.into()),
             ])?;
         } else {
-            let path = format::name(place.path.as_str());
+            let path = out.name(place.path.as_str());
             let hosts = block.hosts.join(",");
+            let hosts = out.name(&hosts);
             out.line(format_args!("{path}\t{}\t{}\t{hosts}", block.offset, block.length))?;
         }
     }
@@ -42,8 +43,8 @@ async fn blocks(place: &Place, json: bool, out: &mut Output) -> Result<(), Failu
 
 /// Prints one line a file: path, algorithm, value.
 pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failure> {
-    let mut out = Output::new();
-    let mut tally = Tally::default();
+    let mut out = context.output();
+    let mut tally = context.tally();
     for uri in &operands.uris {
         let summed = async {
             let place = context.place(uri).await?;
@@ -56,7 +57,8 @@ pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failu
                     ("value", value.into()),
                 ]);
             }
-            out.line(format_args!("{}\t{}\t{value}", format::name(place.path.as_str()), checksum.algorithm))
+            let (path, algorithm) = (out.name(place.path.as_str()), out.name(&checksum.algorithm));
+            out.line(format_args!("{path}\t{algorithm}\t{value}"))
         };
         tally.add(summed.await)?;
     }
@@ -66,11 +68,12 @@ pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failu
 
 /// Prints one line a store: its URI, capacity, used, remaining.
 pub async fn df(context: &Context, df: Df) -> Result<(), Failure> {
-    let mut out = Output::new();
-    let mut tally = Tally::default();
+    let mut out = context.output();
+    let mut tally = context.tally();
     for uri in &df.operands.uris {
         let told = async {
             let place = context.place(uri).await?;
+            place.stat().await?; // as df(1): of what isn't there nothing is told
             let status = place.fs.status(&place.who).await?;
             if context.json {
                 return out.object([

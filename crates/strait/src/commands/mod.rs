@@ -7,6 +7,7 @@ mod download;
 mod leftovers;
 mod list;
 mod locate;
+mod logout;
 mod malgen;
 mod mode;
 mod passwd;
@@ -43,6 +44,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Locate(operands) => locate::locate(&context, operands).await,
         Command::Checksum(operands) => locate::checksum(&context, operands).await,
         Command::Df(df) => locate::df(&context, df).await,
+        Command::Logout(logout) => logout::logout(&context, logout),
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),
     };

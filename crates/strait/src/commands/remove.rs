@@ -1,35 +1,77 @@
 //! `rm`.
 
+use super::leftovers::is_unfinished_put;
 use crate::cli::Rm;
-use crate::context::Context;
+use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
-use strait_store::ErrorKind;
+use crate::output::Output;
+use futures::StreamExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_store::{ErrorKind, FileStatus, FileSystemExt, StorePath};
+
+/// An unfinished `put` is taken for dead when it is as old: hardly one takes a
+/// day, and HDFS keeps the time of a file's beginning while it is written.
+const STALE_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Removes each operand.
 pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
-    let mut tally = Tally::default();
+    let mut tally = context.tally();
+    let mut out = context.output();
     for uri in &rm.operands.uris {
-        tally.add(one(context, uri, &rm).await)?;
+        let place = match context.place(uri).await {
+            Ok(place) => place,
+            Err(failure) => {
+                tally.add(Err(failure))?;
+                continue;
+            }
+        };
+        match rm.stale {
+            true => sweep(&place, &mut tally, &mut out).await?,
+            false => tally.add(one(&place, &rm, &mut out).await)?,
+        }
     }
     tally.finish()
 }
 
-async fn one(context: &Context, uri: &str, rm: &Rm) -> Result<(), Failure> {
-    let place = context.place(uri).await?;
-    if !rm.recursive {
-        // Even an empty one: that `rm` takes a directory has to be said.
-        match place.stat().await {
-            Ok(status) if status.is_directory() => {
-                let kind = ErrorKind::IsADirectory;
-                let what = format!("rm {}: a directory; -r removes it with all in it ({kind})", place.path);
-                return Err(Failure::of(kind, what));
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound && rm.force => return Ok(()),
-            found => found.map(drop)?,
+async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
+    let removed = async {
+        // Even an empty directory: that `rm` takes one has to be said.
+        if !rm.recursive && place.stat().await?.is_directory() {
+            let why = "a directory; -r removes it with all in it";
+            return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
         }
+        Ok(place.fs.remove(&place.who, &place.path, rm.recursive).await?)
+    };
+    match removed.await {
+        Err(Failure::Error(error)) if error.kind() == ErrorKind::NotFound && rm.force => Ok(()),
+        Err(failure) => Err(failure),
+        Ok(()) => out.done("rm", &place.path, []),
     }
-    match place.fs.remove(&place.who, &place.path, rm.recursive).await {
-        Err(error) if error.kind() == ErrorKind::NotFound && rm.force => Ok(()),
-        removed => Ok(removed?),
+}
+
+/// Removes what killed `put`s left at a place and beneath.
+async fn sweep(place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
+    let mut beneath = place.fs.walk(&place.who, &place.path);
+    while let Some(entry) = beneath.next().await {
+        let swept = async {
+            let entry = entry?;
+            if !is_stale(&entry) {
+                return Ok(());
+            }
+            let place = place.at(StorePath::parse(&entry.path)?);
+            match place.fs.remove(&place.who, &place.path, false).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()), // somebody was faster
+                Err(error) => Err(error.into()),
+                Ok(()) => out.done("rm", &place.path, []),
+            }
+        };
+        tally.add(swept.await)?;
     }
+    Ok(())
+}
+
+fn is_stale(entry: &FileStatus) -> bool {
+    let oldest_alive = SystemTime::now().checked_sub(STALE_AFTER).unwrap_or(UNIX_EPOCH);
+    let oldest_alive_ms = oldest_alive.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+    !entry.is_directory() && is_unfinished_put(entry.name()) && entry.modified_ms < oldest_alive_ms
 }

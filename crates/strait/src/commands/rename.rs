@@ -2,33 +2,50 @@
 
 use crate::cli::Mv;
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
-use strait_store::{ErrorKind, FileStatus, StorePath};
+use crate::failure::Failure;
+use crate::output::Output;
+use strait_store::{Error, ErrorKind, FileStatus, StorePath};
 
 /// Moves each source to the target, within one store.
 pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
-    let (Some(target), Some(first)) = (mv.operands.pop(), mv.operands.first()) else {
+    let (Some(named), Some(first)) = (mv.operands.pop(), mv.operands.first()) else {
         return Err(Failure::usage("mv: what is to go where?"));
     };
     let first = context.place(first).await?;
-    let target = match target.starts_with('/') {
-        true => first.at(StorePath::parse(&target)?),
-        false => context.place(&target).await?,
+    let target = match named.starts_with('/') {
+        true => first.at(StorePath::parse(&named)?),
+        false => context.place(&named).await?,
     };
-    let into = target.find().await?.as_ref().is_some_and(FileStatus::is_directory);
+    let there = target.find().await?;
+    let into = there.as_ref().is_some_and(FileStatus::is_directory);
+    let refuse = |kind, why: String| Err(Failure::at(kind, "mv", &target.path, why));
     if !into && mv.operands.len() > 1 {
-        let kind = ErrorKind::NotADirectory;
-        let what = format!("mv {}: not a directory, and there are several sources ({kind})", target.path);
-        return Err(Failure::of(kind, what));
+        return refuse(ErrorKind::NotADirectory, "not a directory, and there are several sources".to_owned());
     }
-    let mut tally = Tally::default();
+    if !into && named.ends_with('/') {
+        return match there {
+            Some(_) => refuse(ErrorKind::NotADirectory, "not a directory".to_owned()),
+            None => {
+                refuse(ErrorKind::NotFound, format!("no directory {}; make it with mkdir -p", target.path))
+            }
+        };
+    }
+    let mut tally = context.tally();
+    let mut out = context.output();
     for uri in &mv.operands {
-        tally.add(one(context, uri, &target, into, mv.force).await)?;
+        tally.add(one(context, uri, &target, into, mv.force, &mut out).await)?;
     }
     tally.finish()
 }
 
-async fn one(context: &Context, uri: &str, target: &Place, into: bool, force: bool) -> Result<(), Failure> {
+async fn one(
+    context: &Context,
+    uri: &str,
+    target: &Place,
+    into: bool,
+    force: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let place = context.place(uri).await?;
     if place.store != target.store {
         return Err(Failure::usage(format!(
@@ -37,5 +54,26 @@ async fn one(context: &Context, uri: &str, target: &Place, into: bool, force: bo
         )));
     }
     let to = if into { target.path.join(place.path.name())? } else { target.path.clone() };
-    Ok(place.fs.rename(&place.who, &place.path, &to, force).await?)
+    match place.fs.rename(&place.who, &place.path, &to, force).await {
+        Ok(()) => out.done("mv", &to, [("from", place.path.as_str().into())]),
+        Err(error) => Err(explained(error, &place, &to, force).await),
+    }
+}
+
+/// A store names the source in its error; often the target is at fault.
+async fn explained(error: Error, source: &Place, to: &StorePath, force: bool) -> Failure {
+    let at_target = |why: String| Failure::at(error.kind(), "mv", to, why);
+    match error.kind() {
+        ErrorKind::AlreadyExists if source.path == *to => at_target("it is its own target".to_owned()),
+        ErrorKind::AlreadyExists if !force => at_target("it is there already; -f replaces it".to_owned()),
+        ErrorKind::AlreadyExists
+        | ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::NotEmpty => Failure::naming(error, "mv", to),
+        ErrorKind::NotFound => match (source.find().await, to.parent()) {
+            (Ok(Some(_)), Some(parent)) => at_target(format!("no directory {parent}; make it with mkdir -p")),
+            _ => error.into(),
+        },
+        _ => error.into(),
+    }
 }

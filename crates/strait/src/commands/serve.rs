@@ -59,11 +59,11 @@ async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> 
         signals.next().await;
         tracing::info!("ending: requests in flight are finished; a second signal ends at once");
         let _ = stop.send(());
-        signals.next().await;
+        signals.next().await
     };
     tokio::select! {
         () = serving => Ok(()),
-        () = signalled => Err(Failure::interrupted()),
+        failure = signalled => Err(failure),
     }
 }
 
@@ -95,7 +95,7 @@ fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
         }
         _ => (strait_store::Error::from(io::Error::new(error.kind(), "")).kind(), error.to_string()),
     };
-    Failure::of(kind, format!("listen on {address}: {why} ({kind})"))
+    Failure::at(kind, "listen on", address, why)
 }
 
 /// Who may come in.

@@ -2,15 +2,15 @@
 
 use crate::cli::Stat;
 use crate::context::Context;
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::format;
 use crate::output::Output;
 use strait_store::FileStatus;
 
 /// Tells what the store knows of each operand.
 pub async fn stat(context: &Context, stat: Stat) -> Result<(), Failure> {
-    let mut out = Output::new();
-    let mut tally = Tally::default();
+    let mut out = context.output();
+    let mut tally = context.tally();
     for uri in &stat.operands.uris {
         tally.add(one(context, uri, stat.format.as_deref(), &mut out).await)?;
     }
@@ -21,7 +21,10 @@ pub async fn stat(context: &Context, stat: Stat) -> Result<(), Failure> {
 async fn one(context: &Context, uri: &str, format: Option<&str>, out: &mut Output) -> Result<(), Failure> {
     let status = context.place(uri).await?.stat().await?;
     match format {
-        Some(format) => out.line(formatted(format, &status)?),
+        Some(format) => {
+            let text = formatted(format, &status, out)?;
+            out.line(text)
+        }
         None if context.json => out.status(&status),
         None => described(&status, out),
     }
@@ -33,12 +36,13 @@ fn kind(status: &FileStatus) -> &'static str {
 }
 
 fn described(status: &FileStatus, out: &mut Output) -> Result<(), Failure> {
-    out.line(format_args!("path         {}", format::name(&status.path)))?;
+    let (path, owner, group) = (out.name(&status.path), out.name(&status.owner), out.name(&status.group));
+    out.line(format_args!("path         {path}"))?;
     out.line(format_args!("type         {}", kind(status)))?;
     out.line(format_args!("length       {}", status.length))?;
     out.line(format_args!("permission   {} ({:04o})", format::permission(status), status.permission))?;
-    out.line(format_args!("owner        {}", format::name(&status.owner)))?;
-    out.line(format_args!("group        {}", format::name(&status.group)))?;
+    out.line(format_args!("owner        {owner}"))?;
+    out.line(format_args!("group        {group}"))?;
     out.line(format_args!("modified     {} UTC", format::utc_second(status.modified_ms)))?;
     if status.accessed_ms != 0 {
         out.line(format_args!("accessed     {} UTC", format::utc_second(status.accessed_ms)))?;
@@ -52,7 +56,7 @@ fn described(status: &FileStatus, out: &mut Output) -> Result<(), Failure> {
 
 /// `format` with its `%` letters filled in: those of `hdfs dfs -stat`, and %p
 /// for the whole path.
-fn formatted(format: &str, status: &FileStatus) -> Result<String, Failure> {
+fn formatted(format: &str, status: &FileStatus, out: &Output) -> Result<String, Failure> {
     let mut text = String::new();
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
@@ -65,12 +69,12 @@ fn formatted(format: &str, status: &FileStatus) -> Result<String, Failure> {
             Some('A') => text.push_str(&format::permission(status)),
             Some('b') => text.push_str(&status.length.to_string()),
             Some('F') => text.push_str(kind(status)),
-            Some('g') => text.push_str(&status.group),
-            Some('n') => text.push_str(status.name()),
+            Some('g') => text.push_str(&out.name(&status.group)),
+            Some('n') => text.push_str(&out.name(status.name())),
             Some('o') => text.push_str(&status.block_size.to_string()),
-            Some('p') => text.push_str(&status.path),
+            Some('p') => text.push_str(&out.name(&status.path)),
             Some('r') => text.push_str(&status.replication.to_string()),
-            Some('u') => text.push_str(&status.owner),
+            Some('u') => text.push_str(&out.name(&status.owner)),
             Some('x') => text.push_str(&format::utc_second(status.accessed_ms)),
             Some('X') => text.push_str(&status.accessed_ms.to_string()),
             Some('y') => text.push_str(&format::utc_second(status.modified_ms)),

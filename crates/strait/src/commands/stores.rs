@@ -48,13 +48,13 @@ pub async fn open(
         Err(_) => {
             let kind = ErrorKind::TimedOut;
             let seconds = PROBE_TIMEOUT.as_secs();
-            Err(Failure::of(kind, format!("store {uri}: no answer within {seconds} s ({kind})")))
+            Err(Failure::at(kind, "open store", uri, format!("no answer within {seconds} s")))
         }
     }
 }
 
 fn store_failure(uri: &StoreUri, error: strait_store::Error) -> Failure {
-    Failure::of(error.kind(), format!("store {uri}: {} ({})", error.message(), error.kind()))
+    Failure::at(error.kind(), "open store", uri, error.message())
 }
 
 /// `NAME=URI` in its halves; a URI alone may have a `=` in its path.

@@ -5,6 +5,7 @@ use super::pump;
 use crate::cli::Put;
 use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use futures::StreamExt;
@@ -13,20 +14,21 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use strait_store::{CreateOptions, ErrorKind, FileStatus, SetAttributes};
+use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, FileWriter, SetAttributes, StorePath};
 
 /// Copies each source into a store.
 pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     let Some(target) = put.operands.pop() else { return Err(Failure::usage("put: no target")) };
-    let upload = Upload { put, progress: Progress::new(!context.json), leftovers: Leftovers::default() };
+    let progress = Progress::new(!context.json);
+    let upload = Upload { put, progress, leftovers: Leftovers::new(context.messages()) };
     let mut signals = Signals::catch()?;
-    let copying = async { upload.all(&context.place(&target).await?).await };
+    let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
     upload.progress.finish();
     // A second signal ends even the cleaning up.
     tokio::select! {
         () = upload.leftovers.clear() => result,
-        () = signals.next() => Err(Failure::interrupted()),
+        failure = signals.next() => Err(failure),
     }
 }
 
@@ -37,13 +39,16 @@ struct Upload {
 }
 
 impl Upload {
-    async fn all(&self, target: &Place) -> Result<(), Failure> {
+    async fn all(&self, context: &Context, named: &str) -> Result<(), Failure> {
+        let target = &context.place(named).await?;
+        self.check_capabilities(target)?;
         let there = target.find().await?;
         let into = there.as_ref().is_some_and(FileStatus::is_directory);
         if !into {
-            self.check_single(target).await?;
+            self.check_single(target, named.ends_with('/'), there.is_some()).await?;
         }
-        let mut tally = Tally::default();
+        let mut tally = context.tally();
+        let mut out = context.output();
         let mut running = FuturesUnordered::new();
         for source in &self.put.operands {
             let mut waiting = vec![(PathBuf::from(source), self.target_of(source, target, into)?)];
@@ -56,7 +61,9 @@ impl Upload {
                     }
                     Ok(Found::File(metadata)) => {
                         while running.len() >= self.put.copying.threads.into() {
-                            tally.add(running.next().await.unwrap_or(Ok(())))?;
+                            if let Some(copied) = running.next().await {
+                                tally.add(told(copied, &mut out))?;
+                            }
                         }
                         running.push(self.file(source, metadata, target));
                     }
@@ -64,24 +71,42 @@ impl Upload {
             }
         }
         while let Some(copied) = running.next().await {
-            tally.add(copied)?;
+            tally.add(told(copied, &mut out))?;
         }
         tally.finish()
     }
 
-    /// A target that isn't a directory takes one source, and its own directory
-    /// must be there: a typing error isn't to make a tree.
-    async fn check_single(&self, target: &Place) -> Result<(), Failure> {
-        let fail = |kind: ErrorKind, what: String| Err(Failure::of(kind, format!("put {what} ({kind})")));
-        if self.put.operands.len() > 1 {
-            let what = format!("{}: not a directory, and there are several sources", target.path);
-            return fail(ErrorKind::NotADirectory, what);
+    /// A store without replicas and blocks would leave them out in silence.
+    fn check_capabilities(&self, target: &Place) -> Result<(), Failure> {
+        let asked = match (self.put.replication, self.put.block_size) {
+            (Some(_), _) => "--replication",
+            (None, Some(_)) => "--block-size",
+            (None, None) => return Ok(()),
+        };
+        if target.fs.capabilities().replication {
+            return Ok(());
         }
-        if let Some(parent) = target.path.parent()
-            && target.at(parent.clone()).find().await?.is_none()
+        let why = format!("this store keeps neither replicas nor blocks; leave {asked} out");
+        Err(Failure::at(ErrorKind::Unsupported, "put", &target.path, why))
+    }
+
+    /// A target that isn't a directory takes one source, and its own directory
+    /// must be there: a typing error isn't to make a tree. By a slash at its
+    /// end it was meant to be one.
+    async fn check_single(&self, target: &Place, slash: bool, is_file: bool) -> Result<(), Failure> {
+        let fail = |kind, why: String| Err(Failure::at(kind, "put", &target.path, why));
+        if self.put.operands.len() > 1 {
+            let why = "not a directory, and there are several sources";
+            return fail(ErrorKind::NotADirectory, why.to_owned());
+        }
+        if slash && is_file {
+            return fail(ErrorKind::NotADirectory, "not a directory".to_owned());
+        }
+        let needed = if slash { Some(target.path.clone()) } else { target.path.parent() };
+        if let Some(needed) = needed
+            && target.at(needed.clone()).find().await?.is_none()
         {
-            let what = format!("{}: no directory {parent}; make it with mkdir -p", target.path);
-            return fail(ErrorKind::NotFound, what);
+            return fail(ErrorKind::NotFound, format!("no directory {needed}; make it with mkdir -p"));
         }
         Ok(())
     }
@@ -142,26 +167,54 @@ impl Upload {
                 Some(_) => "neither a file nor a directory",
                 None => "its name isn't UTF-8",
             };
-            let kind = ErrorKind::InvalidArgument;
-            tally.add(Err(Failure::of(kind, format!("put {}: left out: {why} ({kind})", path.display()))))?;
+            let why = format!("left out: {why}");
+            tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "put", path.display(), why)))?;
         }
         entries.sort_by(|a, b| b.0.cmp(&a.0)); // taken from the end
         Ok(entries)
     }
 
-    async fn file(&self, source: PathBuf, metadata: Option<Metadata>, target: Place) -> Result<(), Failure> {
+    async fn file(
+        &self,
+        source: PathBuf,
+        metadata: Option<Metadata>,
+        target: Place,
+    ) -> Result<Copied, Failure> {
         self.check_free(&target).await?;
         let parent = target.path.parent().unwrap_or_else(|| target.path.clone());
         let temporary = target.at(parent).entry(&self.leftovers.name("put")?)?;
+        let input: Box<dyn Read + Send> = match metadata {
+            None => Box::new(io::stdin()),
+            Some(_) => Box::new(File::open(&source).map_err(|error| Failure::local(error, "read", &source))?),
+        };
+        let preserved = metadata.as_ref().filter(|_| self.put.copying.preserve);
+        let options = CreateOptions {
+            overwrite: false,
+            permission: preserved.map(|metadata| metadata.permissions().mode() & 0o777),
+            replication: self.put.replication,
+            block_size: self.put.block_size,
+        };
+        self.progress.found(target.path.name(), metadata.as_ref().map_or(0, Metadata::len));
         let ticket = self.leftovers.add(Leftover::Stored(temporary.clone()));
+        let writer = match temporary.fs.create(&temporary.who, &temporary.path, &options).await {
+            Ok(writer) => writer,
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => self.leftovers.remove(ticket).await,
+                    _ => self.leftovers.settled(ticket), // it wasn't made
+                }
+                return Err(unseen(error, &target));
+            }
+        };
         let copied = async {
-            self.write(&source, metadata.as_ref(), &temporary, &target).await?;
-            self.rename(&temporary, &target).await
+            let bytes = self.write(input, &source, writer, preserved, &temporary, &target).await?;
+            self.rename(&temporary, &target).await?;
+            Ok(bytes)
         };
         match copied.await {
-            Ok(()) => {
+            Ok(bytes) => {
                 self.leftovers.settled(ticket);
-                Ok(())
+                Ok(Copied { local: source, path: target.path, bytes })
             }
             Err(failure) => {
                 self.leftovers.remove(ticket).await;
@@ -172,7 +225,7 @@ impl Upload {
 
     /// Before anything is copied; the renaming sees what comes in between.
     async fn check_free(&self, target: &Place) -> Result<(), Failure> {
-        let refuse = |kind, why| Err(Failure::of(kind, format!("put {}: {why} ({kind})", target.path)));
+        let refuse = |kind, why: &str| Err(Failure::at(kind, "put", &target.path, why));
         match target.find().await? {
             Some(there) if there.is_directory() => refuse(ErrorKind::IsADirectory, "a directory is there"),
             Some(_) if !self.put.copying.force => {
@@ -182,43 +235,28 @@ impl Upload {
         }
     }
 
+    /// Fills the temporary file; gives its length.
     async fn write(
         &self,
+        input: Box<dyn Read + Send>,
         source: &Path,
-        metadata: Option<&Metadata>,
+        mut writer: Box<dyn FileWriter>,
+        preserved: Option<&Metadata>,
         temporary: &Place,
         target: &Place,
-    ) -> Result<(), Failure> {
-        let naming = |error| Failure::naming(error, "put", &target.path);
-        let preserved = metadata.filter(|_| self.put.copying.preserve);
-        let options = CreateOptions {
-            overwrite: false,
-            permission: preserved.map(|metadata| metadata.permissions().mode() & 0o777),
-            replication: self.put.replication,
-            block_size: self.put.block_size,
-        };
-        let (input, length): (Box<dyn Read + Send>, u64) = match metadata {
-            None => (Box::new(io::stdin()), 0),
-            Some(metadata) => {
-                let file = File::open(source).map_err(|error| Failure::local(error, "read", source))?;
-                (Box::new(file), metadata.len())
-            }
-        };
-        self.progress.found(target.path.name(), length);
-        let mut writer =
-            temporary.fs.create(&temporary.who, &temporary.path, &options).await.map_err(naming)?;
-        let source = source.to_owned();
-        let appended = pump::into_store(input, writer.as_mut(), &self.progress, |error| {
-            Failure::local(error, "read", &source)
-        });
-        appended.await?.map_err(naming)?;
-        writer.close().await.map_err(naming)?;
+    ) -> Result<u64, Failure> {
+        let failed = |error| unseen(error, target);
+        let describe = |error| Failure::local(error, "read", source);
+        let appended = pump::into_store(input, writer.as_mut(), &self.progress, describe);
+        appended.await?.map_err(failed)?;
+        let bytes = writer.position();
+        writer.close().await.map_err(failed)?;
         if let Some(metadata) = preserved.filter(|_| temporary.fs.capabilities().times) {
             let modified_ms = Some(metadata.mtime() * 1_000 + metadata.mtime_nsec() / 1_000_000);
             let set = SetAttributes { modified_ms, ..SetAttributes::default() };
-            temporary.fs.set_attributes(&temporary.who, &temporary.path, &set).await.map_err(naming)?;
+            temporary.fs.set_attributes(&temporary.who, &temporary.path, &set).await.map_err(failed)?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     async fn rename(&self, temporary: &Place, target: &Place) -> Result<(), Failure> {
@@ -234,6 +272,29 @@ impl Upload {
         let renamed = fs.rename(who, &temporary.path, &target.path, replace).await;
         renamed.map_err(|error| Failure::naming(error, "put", &target.path))
     }
+}
+
+/// A failure before the file has its name. Whatever came of it, nothing of it
+/// is to be seen under that name, so that there is no doubt about the outcome.
+fn unseen(error: Error, target: &Place) -> Failure {
+    if error.kind() != ErrorKind::OutcomeUnknown {
+        return Failure::naming(error, "put", &target.path);
+    }
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
+    let why = cause.unwrap_or(&error).message().to_owned();
+    Failure::at(ErrorKind::Unavailable, "put", &target.path, why)
+}
+
+/// A file that is there now.
+struct Copied {
+    local: PathBuf,
+    path: StorePath,
+    bytes: u64,
+}
+
+fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure> {
+    let Copied { local, path, bytes } = copied?;
+    out.done("put", &path, [("local", local.to_string_lossy().into()), ("bytes", bytes.into())])
 }
 
 /// What a source is.

@@ -1,0 +1,31 @@
+//! `logout`.
+
+use crate::cli::Logout;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::tokens;
+use strait_store::{ErrorKind, Scheme, StoreUri};
+
+/// Forgets the logins at these gateways; without any, all.
+pub fn logout(context: &Context, logout: Logout) -> Result<(), Failure> {
+    if logout.uris.is_empty() {
+        return tokens::forget(None, context.user(), context.gateway_store()).map(drop);
+    }
+    let mut tally = context.tally();
+    for uri in &logout.uris {
+        tally.add(one(context, uri))?;
+    }
+    tally.finish()
+}
+
+fn one(context: &Context, uri: &str) -> Result<(), Failure> {
+    let uri = StoreUri::parse(uri)?;
+    if uri.scheme() != Scheme::Strait {
+        return Err(Failure::usage(format!("logout: {uri}: no gateway; write strait://HOST:PORT")));
+    }
+    let gateway = uri.gateway();
+    match tokens::forget(Some(&gateway), context.user(), context.gateway_store())? {
+        0 => Err(Failure::at(ErrorKind::NotFound, "logout", gateway, "no login there is kept")),
+        _ => Ok(()),
+    }
+}
