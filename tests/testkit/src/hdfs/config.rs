@@ -3,6 +3,7 @@
 use super::Options;
 use crate::failure::Result;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 /// Users that tests act as, with groups of their own: the namenode would ask
@@ -11,6 +12,8 @@ const TEST_USERS: &str = "alice=staff;bob=staff;carol=guests";
 
 /// What the files say that isn't the same in every cluster.
 pub(super) struct Settings<'a> {
+    /// The namenode's.
+    pub address: Ipv4Addr,
     pub rpc_port: u16,
     pub http_port: u16,
     pub user: &'a str,
@@ -24,9 +27,9 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
     for webapp in ["hdfs", "datanode"] {
         fs::create_dir_all(conf.join("webapps").join(webapp))?;
     }
-    let Settings { rpc_port, http_port, user, options } = settings;
-    let rpc = format!("127.0.0.1:{rpc_port}");
-    let http = format!("127.0.0.1:{http_port}");
+    let Settings { address, rpc_port, http_port, user, options } = settings;
+    let rpc = format!("{address}:{rpc_port}");
+    let http = format!("{address}:{http_port}");
     let proxy_hosts = format!("hadoop.proxyuser.{user}.hosts");
     let proxy_groups = format!("hadoop.proxyuser.{user}.groups");
     let groups = format!("{user}=supergroup;{TEST_USERS}");

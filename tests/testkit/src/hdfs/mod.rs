@@ -2,12 +2,14 @@
 
 mod classpath;
 mod config;
+mod site;
 
 use crate::failure::{Failure, Result};
-use crate::http::http_request;
+use crate::network::Host;
 use crate::port::free_port;
 use crate::process::Process;
 use crate::wait::wait_until;
+use site::Site;
 use std::env;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -47,11 +49,14 @@ pub struct Options {
     pub replication: usize,
     /// More properties for hdfs-site.xml, which overrule the test kit's own.
     pub properties: Vec<(&'static str, &'static str)>,
+    /// Where it runs: the namenode on the first, datanodes on the others in
+    /// turn. None: on this machine, on 127.0.0.1.
+    pub hosts: Vec<Host>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { datanodes: 1, replication: 1, properties: Vec::new() }
+        Self { datanodes: 1, replication: 1, properties: Vec::new(), hosts: Vec::new() }
     }
 }
 
@@ -64,13 +69,14 @@ pub struct MiniHdfs {
     uri: String,
     http: String,
     classpath: String,
+    site: Site,
     daemons: Held,
 }
 
 /// Who may stop the daemons.
 enum Held {
     /// The test.
-    Own(Daemons),
+    Own(Box<Daemons>),
     /// The last test of this process that uses them. Held for its drop only.
     InProcess { _daemons: Arc<Daemons> },
     /// `with-hdfs`.
@@ -84,7 +90,7 @@ impl MiniHdfs {
         static RUNNING: Mutex<Weak<Daemons>> = Mutex::new(Weak::new());
         if let Ok(uri) = env::var(ENV_URI) {
             let (http, classpath) = (shared(ENV_HTTP)?, shared(ENV_CLASSPATH)?);
-            return Ok(Self { uri, http, classpath, daemons: Held::Elsewhere });
+            return Ok(Self { uri, http, classpath, site: Site::default(), daemons: Held::Elsewhere });
         }
         // Held while it starts: whoever comes meanwhile waits and shares it.
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,14 +100,16 @@ impl MiniHdfs {
         };
         *running = Arc::downgrade(&daemons);
         let (uri, http, classpath) = daemons.coordinates();
-        Ok(Self { uri, http, classpath, daemons: Held::InProcess { _daemons: daemons } })
+        let site = Site::default();
+        Ok(Self { uri, http, classpath, site, daemons: Held::InProcess { _daemons: daemons } })
     }
 
     /// A cluster of its own, which the test may break.
     pub fn start_own(options: &Options) -> Result<Self> {
         let daemons = Daemons::start_on_free_ports(options)?;
         let (uri, http, classpath) = daemons.coordinates();
-        Ok(Self { uri, http, classpath, daemons: Held::Own(daemons) })
+        let site = daemons.namenode_site.clone();
+        Ok(Self { uri, http, classpath, site, daemons: Held::Own(Box::new(daemons)) })
     }
 
     /// `hdfs://127.0.0.1:PORT`.
@@ -143,7 +151,8 @@ impl MiniHdfs {
     }
 
     fn java(&self, class: &str, arguments: &[&str]) -> Result<Output> {
-        Ok(classpath::java().args(["-cp", &self.classpath, class]).args(arguments).output()?)
+        let mut java = self.site.place(classpath::java());
+        Ok(java.args(["-cp", &self.classpath, class]).args(arguments).output()?)
     }
 
     /// Kills the namenode (SIGKILL).
@@ -188,6 +197,8 @@ fn shared(variable: &str) -> Result<String> {
 struct Daemons {
     datanodes: Vec<Process>,
     namenode: Process,
+    namenode_site: Site,
+    datanode_sites: Vec<Site>,
     datanode_ports: Vec<[u16; 3]>,
     rpc_port: u16,
     http_port: u16,
@@ -212,23 +223,41 @@ impl Daemons {
 
     /// URI, HTTP address, classpath.
     fn coordinates(&self) -> (String, String, String) {
-        (format!("hdfs://127.0.0.1:{}", self.rpc_port), self.http_address(), self.classpath.clone())
+        (
+            format!("hdfs://{}:{}", self.namenode_site.address(), self.rpc_port),
+            self.http_address(),
+            self.classpath.clone(),
+        )
     }
 
     fn start(options: &Options, jars: &str) -> Result<Self> {
         let dir = TempDir::with_prefix("strait-hdfs-")?;
         let (rpc_port, http_port) = (free_port(), free_port());
         let user = current_user();
-        let settings = config::Settings { rpc_port, http_port, user: &user, options };
+        let namenode_site = Site::of(&options.hosts, 0);
+        let others = options.hosts.get(1..).unwrap_or_default();
+        let datanode_sites: Vec<Site> = (0..options.datanodes).map(|index| Site::of(others, index)).collect();
+        let address = namenode_site.address();
+        let settings = config::Settings { address, rpc_port, http_port, user: &user, options };
         config::write(dir.path(), &settings)?;
         let classpath = format!("{}:{jars}", dir.path().join("conf").display());
 
         format_namenode(&classpath, dir.path())?;
-        let namenode = Process::spawn("namenode", daemon(&classpath, NAMENODE), dir.path())?;
+        let namenode =
+            Process::spawn("namenode", namenode_site.place(daemon(&classpath, NAMENODE)), dir.path())?;
         let datanode_ports =
             (0..options.datanodes).map(|_| [free_port(), free_port(), free_port()]).collect();
-        let mut daemons =
-            Self { datanodes: Vec::new(), namenode, datanode_ports, rpc_port, http_port, classpath, dir };
+        let mut daemons = Self {
+            datanodes: Vec::new(),
+            namenode,
+            namenode_site,
+            datanode_sites,
+            datanode_ports,
+            rpc_port,
+            http_port,
+            classpath,
+            dir,
+        };
         for index in 0..options.datanodes {
             let datanode = daemons.spawn_datanode(index)?;
             daemons.datanodes.push(datanode);
@@ -239,32 +268,35 @@ impl Daemons {
     }
 
     fn http_address(&self) -> String {
-        format!("127.0.0.1:{}", self.http_port)
+        format!("{}:{}", self.namenode_site.address(), self.http_port)
     }
 
     fn spawn_datanode(&self, index: usize) -> Result<Process> {
         let [data, ipc, http] = self.datanode_ports[index];
+        let site = &self.datanode_sites[index];
+        let address = site.address();
         let dir = self.dir.path().join(format!("data-{index}"));
         let mut command = daemon(&self.classpath, DATANODE);
         command
             .arg(format!("-Ddfs.datanode.data.dir=file://{}", dir.display()))
-            .arg(format!("-Ddfs.datanode.address=127.0.0.1:{data}"))
-            .arg(format!("-Ddfs.datanode.ipc.address=127.0.0.1:{ipc}"))
-            .arg(format!("-Ddfs.datanode.http.address=127.0.0.1:{http}"))
-            .arg("-Ddfs.datanode.hostname=127.0.0.1");
-        Process::spawn(&format!("datanode-{index}"), command, self.dir.path())
+            .arg(format!("-Ddfs.datanode.address={address}:{data}"))
+            .arg(format!("-Ddfs.datanode.ipc.address={address}:{ipc}"))
+            .arg(format!("-Ddfs.datanode.http.address={address}:{http}"))
+            .arg(format!("-Ddfs.datanode.hostname={address}"));
+        Process::spawn(&format!("datanode-{index}"), site.place(command), self.dir.path())
     }
 
     /// Waits until the namenode serves, counts every datanode that runs, and
     /// is out of safe mode.
     fn wait_until_whole(&mut self) -> Result<()> {
-        let http = self.http_address();
-        self.namenode.wait_ready(START_DEADLINE, || jmx(&http, "NameNode", "FSNamesystemState").is_some())?;
+        let (http, site) = (self.http_address(), self.namenode_site.clone());
+        self.namenode
+            .wait_ready(START_DEADLINE, || jmx(&site, &http, "NameNode", "FSNamesystemState").is_some())?;
         let running =
             self.datanodes.iter_mut().filter_map(|node| node.try_wait().is_none().then_some(())).count();
         let live = format!("\"NumLiveDataNodes\" : {running}");
         let whole = || {
-            jmx(&http, "NameNode", "FSNamesystemState")
+            jmx(&site, &http, "NameNode", "FSNamesystemState")
                 .is_some_and(|state| state.contains(&live) && state.contains("\"FSState\" : \"Operational\""))
         };
         match self.datanodes.first_mut() {
@@ -275,7 +307,7 @@ impl Daemons {
 
     fn open_root(&self, user: &str) -> Result<()> {
         let target = format!("/webhdfs/v1/?op=SETPERMISSION&permission=777&user.name={user}");
-        let answer = http_request("PUT", &self.http_address(), &target)?;
+        let answer = self.namenode_site.http("PUT", &self.http_address(), &target)?;
         match answer.status {
             200 => Ok(()),
             status => Err(Failure::new(format!("chmod 777 / by WebHDFS: {status} {}", answer.body))),
@@ -284,7 +316,8 @@ impl Daemons {
 
     fn start_namenode_again(&mut self) -> Result<()> {
         self.namenode.kill();
-        self.namenode = Process::spawn("namenode", daemon(&self.classpath, NAMENODE), self.dir.path())?;
+        let command = self.namenode_site.place(daemon(&self.classpath, NAMENODE));
+        self.namenode = Process::spawn("namenode", command, self.dir.path())?;
         self.wait_until_whole()
     }
 
@@ -293,9 +326,10 @@ impl Daemons {
         self.datanodes[index] = self.spawn_datanode(index)?;
         // The namenode counts a killed one until heartbeats are missed: the
         // new process itself tells when it has registered.
-        let http = format!("127.0.0.1:{}", self.datanode_ports[index][2]);
+        let site = self.datanode_sites[index].clone();
+        let http = format!("{}:{}", site.address(), self.datanode_ports[index][2]);
         let registered =
-            || jmx(&http, "DataNode", "DataNodeInfo").is_some_and(|info| info.contains("RUNNING"));
+            || jmx(&site, &http, "DataNode", "DataNodeInfo").is_some_and(|info| info.contains("RUNNING"));
         self.datanodes[index].wait_ready(START_DEADLINE, registered)
     }
 }
@@ -322,9 +356,9 @@ fn format_namenode(classpath: &str, dir: &Path) -> Result<()> {
 }
 
 /// A bean of a daemon, as JSON, once it answers.
-fn jmx(http_address: &str, service: &str, bean: &str) -> Option<String> {
+fn jmx(site: &Site, http_address: &str, service: &str, bean: &str) -> Option<String> {
     let target = format!("/jmx?qry=Hadoop:service={service},name={bean}");
-    let answer = http_request("GET", http_address, &target).ok()?;
+    let answer = site.http("GET", http_address, &target).ok()?;
     (answer.status == 200 && answer.body.contains(bean)).then_some(answer.body)
 }
 

@@ -1,0 +1,278 @@
+//! Hosts of a small cluster on this machine: network namespaces, each with one
+//! link to a common switch. Needs root, and the commands `ip` and `tc`.
+//!
+//! ```no_run
+//! use strait_testkit::{LinkRate, Network};
+//! let network = Network::start(3, Some(LinkRate::mbit(1_000))).unwrap();
+//! let (a, b) = (network.host(0), network.host(1));
+//! let ping = a.command("ping").arg("-c1").arg(b.address().to_string()).status();
+//! network.cut(0, 1).unwrap(); // a and b don't hear each other any more
+//! ```
+//!
+//! Nothing of it has a name outside this process: the kernel takes namespaces,
+//! links and addresses away with the last descriptor and process that hold
+//! them, however this process ends.
+
+use crate::failure::{Failure, Result};
+use crate::wait::wait_until;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, thread};
+
+/// Hosts of one network: their addresses are of one /24.
+const MAX_HOSTS: usize = 200;
+/// What a link may send at once: with 32 KiB a shaped link carries 943–955 of
+/// 1,000 Mbit/s; with more, short messages would overtake the rate.
+const BURST: &str = "32kb";
+/// What a link holds back before it drops, as a switch's port does.
+const QUEUE: &str = "1mb";
+/// A port that nothing listens on: who is heard there is refused.
+const CLOSED_PORT: u16 = 1;
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
+const LINK_DEADLINE: Duration = Duration::from_secs(20);
+/// A hardware address that no host has: what is sent to it arrives nowhere.
+const NOBODY: &str = "02:00:00:00:00:01";
+
+/// How much a link carries, each way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkRate {
+    mbit_per_second: u32,
+}
+
+impl LinkRate {
+    /// A rate in Mbit/s.
+    pub const fn mbit(mbit_per_second: u32) -> Self {
+        Self { mbit_per_second }
+    }
+
+    /// The rate in bytes a second, headers included.
+    pub fn bytes_per_second(self) -> f64 {
+        f64::from(self.mbit_per_second) * 1e6 / 8.0
+    }
+}
+
+/// A switch with hosts.
+#[derive(Debug)]
+pub struct Network {
+    switch: Namespace,
+    hosts: Vec<Host>,
+}
+
+/// One host. Cheap to clone; stays while a clone or a process in it does.
+#[derive(Debug, Clone)]
+pub struct Host {
+    namespace: Namespace,
+    address: Ipv4Addr,
+    /// Without it the link would go.
+    _switch: Namespace,
+}
+
+impl Network {
+    /// `hosts` hosts, the link of each shaped to `rate` both ways; without one
+    /// as fast as memory.
+    ///
+    /// # Errors
+    /// Not root, or `ip` or `tc` is missing or refuses.
+    pub fn start(hosts: usize, rate: Option<LinkRate>) -> Result<Self> {
+        assert!(hosts <= MAX_HOSTS, "{hosts} hosts don't fit in a /24");
+        let switch = Namespace::new()?;
+        switch.run("ip", "link add switch type bridge")?;
+        switch.run("ip", "link set switch up")?;
+        let mut network = Self { switch, hosts: Vec::new() };
+        for _ in 0..hosts {
+            network.add_host(rate)?;
+        }
+        for index in 1..hosts {
+            network.wait_until_heard(index)?;
+        }
+        Ok(network)
+    }
+
+    /// The kernel brings links up in its own time, within a second or so.
+    fn wait_until_heard(&self, index: usize) -> Result<()> {
+        let (first, host) = (&self.hosts[0], &self.hosts[index]);
+        let address = SocketAddr::from((first.address, CLOSED_PORT));
+        let refused = || {
+            let answer = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+            answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        match host.run(|| wait_until(LINK_DEADLINE, refused)) {
+            true => Ok(()),
+            false => Err(Failure::new(format!("{} isn't heard after {LINK_DEADLINE:?}", host.address))),
+        }
+    }
+
+    /// One more host, whose link has a rate of its own; its index.
+    ///
+    /// # Errors
+    /// As [`Network::start`].
+    pub fn add_host(&mut self, rate: Option<LinkRate>) -> Result<usize> {
+        let index = self.hosts.len();
+        let address = Ipv4Addr::new(10, 77, 0, index as u8 + 1);
+        let host = Host { namespace: Namespace::new()?, address, _switch: self.switch.clone() };
+        let (port, inside) = (port(index), host.namespace.path());
+        let switch = &self.switch;
+        switch.run("ip", &format!("link add {port} type veth peer name eth0 netns {inside}"))?;
+        switch.run("ip", &format!("link set {port} master switch up"))?;
+        host.namespace.run("ip", "link set lo up")?;
+        host.namespace.run("ip", &format!("address add {}/24 dev eth0", host.address))?;
+        host.namespace.run("ip", "link set eth0 up")?;
+        if let Some(LinkRate { mbit_per_second }) = rate {
+            let shape = format!("root tbf rate {mbit_per_second}mbit burst {BURST} limit {QUEUE}");
+            host.namespace.run("tc", &format!("qdisc add dev eth0 {shape}"))?;
+            switch.run("tc", &format!("qdisc add dev {port} {shape}"))?;
+        }
+        self.hosts.push(host);
+        Ok(index)
+    }
+
+    /// A host, by its index.
+    ///
+    /// # Panics
+    /// Where there is none of that index.
+    pub fn host(&self, index: usize) -> &Host {
+        &self.hosts[index]
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// From now on nothing passes between two hosts; neither is told.
+    ///
+    /// # Errors
+    /// `ip` refuses.
+    pub fn cut(&self, a: usize, b: usize) -> Result<()> {
+        for (from, to) in [(a, b), (b, a)] {
+            let address = self.hosts[to].address;
+            let lost = format!("neighbour replace {address} lladdr {NOBODY} dev eth0 nud permanent");
+            self.hosts[from].namespace.run("ip", &lost)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a [`Network::cut`] back.
+    ///
+    /// # Errors
+    /// `ip` refuses, as where there is no cut.
+    pub fn mend(&self, a: usize, b: usize) -> Result<()> {
+        for (from, to) in [(a, b), (b, a)] {
+            let found = format!("neighbour delete {} dev eth0", self.hosts[to].address);
+            self.hosts[from].namespace.run("ip", &found)?;
+        }
+        Ok(())
+    }
+
+    /// Pulls a host's cable out of the switch; the host isn't told.
+    ///
+    /// # Errors
+    /// `ip` refuses.
+    pub fn unplug(&self, index: usize) -> Result<()> {
+        self.switch.run("ip", &format!("link set {} nomaster", port(index)))
+    }
+
+    /// Puts it back.
+    ///
+    /// # Errors
+    /// `ip` refuses.
+    pub fn plug(&self, index: usize) -> Result<()> {
+        self.switch.run("ip", &format!("link set {} master switch", port(index)))
+    }
+}
+
+/// The name of a host's port at the switch.
+fn port(index: usize) -> String {
+    format!("port{index}")
+}
+
+impl Host {
+    /// Its address on the network.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// A command that will run on this host.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        self.enter(&mut command);
+        command
+    }
+
+    /// Lets `command` run on this host.
+    pub fn enter(&self, command: &mut Command) {
+        self.namespace.enter(command);
+    }
+
+    /// Runs `work` in a thread on this host: sockets that it opens belong to
+    /// the host, also after it.
+    ///
+    /// # Panics
+    /// Where `work` does, or the thread can't enter the host.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            move_into(&self.namespace.0).expect("a thread may enter a namespace that root made");
+            work()
+        };
+        thread::scope(|scope| match scope.spawn(inside).join() {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+}
+
+/// A network namespace, alive while this, or a process in it, is.
+#[derive(Debug, Clone)]
+struct Namespace(Arc<File>);
+
+impl Namespace {
+    fn new() -> Result<Self> {
+        let made = thread::spawn(|| -> io::Result<File> {
+            // SAFETY: NEWNET moves this thread alone to another network; no
+            // memory or descriptors of other threads are touched.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            File::open("/proc/thread-self/ns/net")
+        });
+        match made.join() {
+            Ok(Ok(file)) => Ok(Self(Arc::new(file))),
+            Ok(Err(error)) => Err(Failure::new(format!("making a network namespace (as root?): {error}"))),
+            Err(_) => Err(Failure::new("the thread that makes a network namespace panicked")),
+        }
+    }
+
+    /// How other processes name it.
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    fn enter(&self, command: &mut Command) {
+        let namespace = Arc::clone(&self.0);
+        // SAFETY: between fork and exec one system call is made, which is
+        // async-signal-safe, and nothing is allocated.
+        unsafe { command.pre_exec(move || move_into(&namespace)) };
+    }
+
+    /// A command with arguments by words.
+    fn run(&self, program: &str, arguments: &str) -> Result<()> {
+        let mut command = Command::new(program);
+        self.enter(command.args(arguments.split(' ')));
+        let output = command.output().map_err(|error| Failure::new(format!("{program}: {error}")))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                Err(Failure::new(format!("{program} {arguments}: {}", said.trim())))
+            }
+        }
+    }
+}
+
+fn move_into(namespace: &File) -> io::Result<()> {
+    Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+}

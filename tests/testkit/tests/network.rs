@@ -1,0 +1,94 @@
+//! Hosts in network namespaces. Needs root; where it isn't there, says so.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+use strait_testkit::{Host, LinkRate, Network, eventually};
+
+const PORT: u16 = 7777;
+
+/// None where the tests don't run as root.
+fn network(hosts: usize, rate: Option<LinkRate>) -> Option<Network> {
+    match rustix::process::geteuid().is_root() {
+        true => Some(Network::start(hosts, rate).unwrap()),
+        false => {
+            eprintln!("skipped: network namespaces need root");
+            None
+        }
+    }
+}
+
+fn listen(host: &Host) -> TcpListener {
+    host.run(|| TcpListener::bind((host.address(), PORT)).unwrap())
+}
+
+fn connect(from: &Host, to: &Host) -> std::io::Result<TcpStream> {
+    let address = SocketAddr::from((to.address(), PORT));
+    from.run(|| TcpStream::connect_timeout(&address, Duration::from_millis(500)))
+}
+
+#[test]
+fn hosts_hear_each_other_and_no_other_network() {
+    let (Some(network), Some(other)) = (network(2, None), network(2, None)) else { return };
+    let listener = listen(network.host(1));
+    let mut here = connect(network.host(0), network.host(1)).unwrap();
+    let (mut there, peer) = listener.accept().unwrap();
+    assert_eq!(peer.ip(), network.host(0).address());
+    here.write_all(b"x").unwrap();
+    there.read_exact(&mut [0]).unwrap();
+    // The same addresses, and nobody listens.
+    let error = connect(other.host(0), other.host(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_command_runs_on_its_host() {
+    let Some(network) = network(1, None) else { return };
+    let output = network.host(0).command("ip").args(["-4", "-brief", "address"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(&network.host(0).address().to_string()), "{said}");
+}
+
+#[test]
+fn a_link_carries_its_rate_and_not_much_more() {
+    let rate = LinkRate::mbit(200);
+    let Some(network) = network(2, Some(rate)) else { return };
+    let listener = listen(network.host(1));
+    let mut here = connect(network.host(0), network.host(1)).unwrap();
+    let (mut there, _) = listener.accept().unwrap();
+    let bytes = 5_000_000;
+    let start = Instant::now();
+    let sender = thread::spawn(move || here.write_all(&vec![0; bytes]).unwrap());
+    there.read_exact(&mut vec![0; bytes]).unwrap();
+    let took = start.elapsed().as_secs_f64();
+    sender.join().unwrap();
+    // Only a floor on the time: a busy machine may take any longer.
+    assert!(took > 0.9 * bytes as f64 / rate.bytes_per_second(), "{took} s");
+}
+
+#[test]
+fn a_cut_is_between_two_hosts_and_can_be_mended() {
+    let Some(network) = network(3, None) else { return };
+    let _listeners: Vec<_> = network.hosts().iter().map(listen).collect();
+    network.cut(0, 1).unwrap();
+    for (from, to) in [(0, 1), (1, 0)] {
+        let error = connect(network.host(from), network.host(to)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "silence, not a refusal");
+    }
+    connect(network.host(0), network.host(2)).unwrap();
+    network.mend(0, 1).unwrap();
+    let heard = || connect(network.host(0), network.host(1)).is_ok();
+    eventually("the host is heard again", Duration::from_secs(20), heard);
+}
+
+#[test]
+fn an_unplugged_host_hears_nobody_until_it_is_plugged_in() {
+    let Some(network) = network(2, None) else { return };
+    let _listener = listen(network.host(1));
+    network.unplug(1).unwrap();
+    assert!(connect(network.host(0), network.host(1)).is_err());
+    network.plug(1).unwrap();
+    let heard = || connect(network.host(0), network.host(1)).is_ok();
+    eventually("the host is heard again", Duration::from_secs(20), heard);
+}
