@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh lint
 cargo fmt --all
 cargo fmt --all --manifest-path fuzz/Cargo.toml
-.venv/bin/ruff format clients/python scripts
-.venv/bin/ruff check --fix clients/python scripts
-git ls-files 'clients/cpp/*.[ch]pp' | xargs clang-format -i
+cargo fmt --all --manifest-path bench/peers/Cargo.toml
+.venv/bin/ruff format clients/python scripts bench
+.venv/bin/ruff check --fix clients/python scripts bench
+git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.cpp' | xargs clang-format --style=file:clients/cpp/.clang-format -i

@@ -6,7 +6,9 @@ scripts/setup.sh lint
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
-# A workspace of its own; its target directory is that of scripts/fuzz.sh.
+# Workspaces of their own. Of the peers clippy would want a JVM and libhdfs.
+cargo fmt --manifest-path bench/peers/Cargo.toml --all --check
+# Its target directory is that of scripts/fuzz.sh.
 cargo fmt --manifest-path fuzz/Cargo.toml --all --check
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz \
     cargo clippy --manifest-path fuzz/Cargo.toml --workspace --bins --locked -- -D warnings
@@ -19,7 +21,7 @@ else
 fi
 
 tools=$PWD/.venv/bin
-"$tools/ruff" check clients/python scripts
-"$tools/ruff" format --check clients/python scripts
+"$tools/ruff" check clients/python scripts bench
+"$tools/ruff" format --check clients/python scripts bench
 (cd clients/python && "$tools/mypy" . ../../scripts)
-git ls-files 'clients/cpp/*.[ch]pp' | xargs clang-format --dry-run --Werror
+git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.cpp' | xargs clang-format --style=file:clients/cpp/.clang-format --dry-run --Werror

@@ -1,13 +1,16 @@
 //! What suites start and read on this machine.
 
 use crate::Result;
-use std::net::{SocketAddr, TcpStream};
+use crate::stages::cpu_seconds;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use strait_testkit::thrift::Client;
-use strait_testkit::{Process, free_port};
+use strait_testkit::{Host, Process, free_port};
 use strait_wire::{Protocol, Wire};
+
+const START_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The wire that suites use where wires aren't the question.
 pub const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
@@ -29,13 +32,32 @@ pub struct Gateway {
 impl Gateway {
     /// `strait serve --store STORE` on a free port.
     pub fn start(store: &str) -> Result<Self> {
+        Self::start_with(store, None, &[])
+    }
+
+    /// The same on a host of a network, or with more arguments.
+    pub fn start_with(store: &str, host: Option<&Host>, arguments: &[&str]) -> Result<Self> {
         let logs = tempfile::tempdir()?;
-        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let ip = host.map_or(Ipv4Addr::LOCALHOST, Host::address);
+        let address = SocketAddr::from((ip, free_port()));
         let mut command = Command::new(strait()?);
-        command.args(["serve", "--listen", &address.to_string(), "--store", store]);
+        command.args(["serve", "--listen", &address.to_string(), "--store", store]).args(arguments);
+        if host.is_some() {
+            // The hosts are this process's own: nobody else can reach them.
+            command.arg("--allow-anonymous");
+        }
+        on(host, &mut command);
         let mut process = Process::spawn("strait", command, logs.path())?;
-        process.wait_ready(Duration::from_secs(30), || TcpStream::connect(address).is_ok())?;
+        process.wait_ready(START_DEADLINE, || match host {
+            Some(host) => host.run(|| TcpStream::connect(address).is_ok()),
+            None => TcpStream::connect(address).is_ok(),
+        })?;
         Ok(Self { process, address, _logs: logs })
+    }
+
+    /// CPU seconds so far.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds(self.process.id())
     }
 
     /// A client with a session.
@@ -57,6 +79,13 @@ impl Gateway {
     }
 }
 
+/// Lets a command run on a host of a network, or else here.
+pub fn on(host: Option<&Host>, command: &mut Command) {
+    if let Some(host) = host {
+        host.enter(command);
+    }
+}
+
 /// Seconds that a command takes as a whole process, output thrown away.
 pub fn seconds(command: &mut Command) -> Result<f64> {
     let start = Instant::now();
@@ -65,11 +94,11 @@ pub fn seconds(command: &mut Command) -> Result<f64> {
     if status.success() { Ok(took) } else { Err(format!("{command:?} failed: {status}").into()) }
 }
 
-/// A size in MiB from the environment, or the default: suites fit 2 cores and
-/// 10 GB of disk by themselves.
-pub fn size_mib(name: &str, default: usize) -> Result<usize> {
+/// A number from the environment, or the default: suites fit 2 cores and 10 GB
+/// of disk by themselves.
+pub fn setting(name: &str, default: usize) -> Result<usize> {
     match std::env::var(name) {
-        Ok(text) => text.parse().map_err(|_| format!("{name} isn't a number of MiB: {text:?}").into()),
+        Ok(text) => text.parse().map_err(|_| format!("{name} isn't a number: {text:?}").into()),
         Err(_) => Ok(default),
     }
 }

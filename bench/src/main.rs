@@ -7,7 +7,9 @@
 
 mod host;
 mod pairs;
+mod programs;
 mod report;
+mod stages;
 mod suites;
 
 use std::process::ExitCode;
@@ -37,6 +39,11 @@ const SUITES: &[Suite] = &[
         name: "python-get",
         question: "How fast does Python read a large HDFS file through the gateway, beside FsShell -get?",
         run: suites::python_get::run,
+    },
+    Suite {
+        name: "thrift-read",
+        question: "The report's tables: reading from HDFS to local disk, natively and through the gateway?",
+        run: suites::thrift_read::run,
     },
 ];
 

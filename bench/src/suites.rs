@@ -3,3 +3,4 @@
 pub mod cli_start;
 pub mod crowd;
 pub mod python_get;
+pub mod thrift_read;

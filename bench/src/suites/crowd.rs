@@ -2,7 +2,7 @@
 //! file each, 200 that ask for 4 MiB again and again and never take it.
 
 use crate::Result;
-use crate::host::{Gateway, make_file, size_mib};
+use crate::host::{Gateway, make_file, setting};
 use crate::pairs::{Sample, interleave};
 use crate::report::{Better, Row};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ const CALLS: usize = 5_000;
 
 pub fn run() -> Result<Vec<Row>> {
     raise_descriptor_limit();
-    let mib = size_mib("STRAIT_BENCH_MIB", 1_024)?;
+    let mib = setting("STRAIT_BENCH_MIB", 1_024)?;
     let dir = tempfile::tempdir()?;
     make_file(&dir.path().join("large"), mib)?;
     let file =

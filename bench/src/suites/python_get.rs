@@ -2,7 +2,7 @@
 //! the way it is done today, Hadoop's own shell, as whole processes.
 
 use crate::Result;
-use crate::host::{Gateway, make_file, seconds, size_mib};
+use crate::host::{Gateway, make_file, seconds, setting};
 use crate::pairs::interleave;
 use crate::report::{Better, Row};
 use std::process::Command;
@@ -11,7 +11,7 @@ use strait_testkit::MiniHdfs;
 const RUNS: usize = 5;
 
 pub fn run() -> Result<Vec<Row>> {
-    let mib = size_mib("STRAIT_BENCH_MIB", 1_024)?;
+    let mib = setting("STRAIT_BENCH_MIB", 1_024)?;
     let hdfs = MiniHdfs::start()?;
     let dir = tempfile::tempdir()?;
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));

@@ -1,0 +1,139 @@
+//! The programs that suites run beside each other: our clients', and peers'.
+
+use crate::Result;
+use crate::host::seconds;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The JVM's memory: HDFS's client and ours are happy with that.
+const JVM_MEMORY: &str = "-Xmx512m";
+
+/// Where the programs are, built.
+pub struct Programs {
+    target: PathBuf,
+    java_classpath: String,
+    java_home: String,
+}
+
+/// What a program copies, and how.
+#[derive(Debug, Clone)]
+pub struct Copying {
+    /// `get` or `put`.
+    pub action: &'static str,
+    /// The remote path.
+    pub remote: String,
+    /// The local path; `-` for memory.
+    pub local: String,
+    /// Bytes of each blocking request; none: the client's own way.
+    pub blocking: Option<usize>,
+    /// Speak TLS, trusting this file.
+    pub ca: Option<String>,
+}
+
+impl Programs {
+    /// Builds them, if they have changed.
+    pub fn build() -> Result<Self> {
+        let target = std::env::current_exe()?.with_file_name("").join("../bench");
+        std::fs::create_dir_all(&target)?;
+        let target = target.canonicalize()?;
+        let (cpp, java, peers) = (target.join("cpp"), target.join("java"), target.join("peers"));
+
+        eprintln!("building the programs to measure");
+        seconds(Command::new("cmake").args(["-S", "bench/clients", "-B"]).arg(&cpp))?;
+        seconds(Command::new("cmake").arg("--build").arg(&cpp).args(["--parallel", "4"]))?;
+
+        let list = java.join("classpath");
+        std::fs::create_dir_all(&java)?;
+        seconds(
+            Command::new("mvn")
+                .args(["-q", "-B", "-f", "clients/java/pom.xml", "-DskipTests", "compile"])
+                .args(["dependency:build-classpath", "-Dmdep.includeScope=runtime"])
+                .arg(format!("-Dmdep.outputFile={}", list.display())),
+        )?;
+        let runtime = std::fs::read_to_string(&list)?;
+        let java_classpath = format!("{}:clients/java/target/classes:{}", java.display(), runtime.trim());
+        compile(&java, &java_classpath, "bench/clients/CopyFile.java")?;
+
+        let java_home = java_home()?;
+        seconds(
+            Command::new("cargo")
+                .args(["build", "--quiet", "--release", "--locked"])
+                .args(["--manifest-path", "bench/peers/Cargo.toml", "--target-dir"])
+                .arg(&peers)
+                .env("JAVA_HOME", &java_home),
+        )?;
+        Ok(Self { target, java_classpath, java_home })
+    }
+
+    /// Our C++ client.
+    pub fn cpp(&self, gateway: &str, copying: &Copying) -> Command {
+        copying.arguments(Command::new(self.target.join("cpp/copy_file")), gateway)
+    }
+
+    /// Our Java client.
+    pub fn java(&self, gateway: &str, copying: &Copying) -> Command {
+        let mut command = Command::new("java");
+        command.args([JVM_MEMORY, "-cp", &self.java_classpath, "CopyFile"]);
+        copying.arguments(command, gateway)
+    }
+
+    /// Our Python client.
+    pub fn python(&self, gateway: &str, copying: &Copying) -> Command {
+        let mut command = Command::new(".venv/bin/python");
+        command.arg("bench/clients/copy_file.py");
+        copying.arguments(command, gateway)
+    }
+
+    /// A peer written in Rust.
+    pub fn peer(&self, name: &str) -> Command {
+        Command::new(self.target.join("peers/release").join(name))
+    }
+
+    /// HDFS's own Java client, in the structure of the report's program.
+    pub fn native_java(&self, hdfs_classpath: &str) -> Result<impl Fn(&[&str]) -> Command + use<>> {
+        let classes = self.target.join("java");
+        compile(&classes, hdfs_classpath, "bench/peers/java/NativeGet.java")?;
+        let classpath = format!("{}:{hdfs_classpath}", classes.display());
+        Ok(move |arguments: &[&str]| {
+            let mut command = Command::new("java");
+            command.args([JVM_MEMORY, "-cp", &classpath, "NativeGet"]).args(arguments);
+            command
+        })
+    }
+
+    /// HDFS's own C library, which starts a JVM in its process.
+    pub fn libhdfs(&self, hdfs_classpath: &str) -> Command {
+        let mut command = self.peer("libhdfs-get");
+        command.env("LD_LIBRARY_PATH", format!("{}/lib/server", self.java_home));
+        command.env("CLASSPATH", hdfs_classpath).env("LIBHDFS_OPTS", JVM_MEMORY);
+        command
+    }
+}
+
+impl Copying {
+    fn arguments(&self, mut command: Command, gateway: &str) -> Command {
+        command.args([self.action, gateway, &self.remote, &self.local]);
+        if let Some(bytes) = self.blocking {
+            command.args(["--blocking", &bytes.to_string()]);
+        }
+        if let Some(file) = &self.ca {
+            command.args(["--ca", file]);
+        }
+        command
+    }
+}
+
+fn compile(classes: &Path, classpath: &str, source: &str) -> Result<()> {
+    seconds(Command::new("javac").arg("-d").arg(classes).args(["-cp", classpath, source])).map(drop)
+}
+
+/// Of the Java in the path; building and running libhdfs want it.
+fn java_home() -> Result<String> {
+    if let Ok(home) = std::env::var("JAVA_HOME") {
+        return Ok(home);
+    }
+    let output = Command::new("sh").args(["-c", "readlink -f \"$(command -v javac)\""]).output()?;
+    let javac = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+    let home = javac.parent().and_then(Path::parent).ok_or("no javac in the path, and no JAVA_HOME")?;
+    Ok(home.display().to_string())
+}

@@ -1,0 +1,164 @@
+//! Programs timed stage by stage, any number of them at once.
+//!
+//! A staged program connects, prints a line, waits for a line, does its work,
+//! prints a line, and ends. So start-up (which a JVM makes long) is told from
+//! the work, and many programs begin their work together.
+
+use crate::Result;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use strait_testkit::spawn_bound;
+
+/// Seconds of one run of one or more programs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Times {
+    /// From the start of the first to the last being ready.
+    pub startup_s: f64,
+    /// From then until the last was done.
+    pub work_s: f64,
+    /// From the start of the first to the end of the last.
+    pub whole_s: f64,
+    /// Of the CPU, all programs together.
+    pub cpu_s: f64,
+}
+
+/// Runs staged programs side by side.
+pub fn staged(commands: Vec<Command>) -> Result<Times> {
+    let begin = Instant::now();
+    let mut running = Vec::new();
+    for command in commands {
+        running.push(Running::start(command, Stdio::piped(), Stdio::piped())?);
+    }
+    for program in &mut running {
+        program.expect_line()?;
+    }
+    let startup_s = begin.elapsed().as_secs_f64();
+    let go = Instant::now();
+    for program in &mut running {
+        program.go()?;
+    }
+    for program in &mut running {
+        program.expect_line()?;
+    }
+    let work_s = go.elapsed().as_secs_f64();
+    let mut cpu_s = 0.0;
+    for program in &mut running {
+        cpu_s += program.end()?;
+    }
+    Ok(Times { startup_s, work_s, whole_s: begin.elapsed().as_secs_f64(), cpu_s })
+}
+
+/// Runs programs that know no stages side by side.
+pub fn whole(commands: Vec<Command>) -> Result<Times> {
+    let begin = Instant::now();
+    let mut running = Vec::new();
+    for command in commands {
+        running.push(Running::start(command, Stdio::null(), Stdio::null())?);
+    }
+    let mut cpu_s = 0.0;
+    for program in &mut running {
+        cpu_s += program.end()?;
+    }
+    Ok(Times { whole_s: begin.elapsed().as_secs_f64(), cpu_s, ..Times::default() })
+}
+
+/// A child, killed if it is dropped before its end.
+struct Running {
+    name: String,
+    child: Child,
+    /// What it says on standard error, shown where it fails.
+    errors: File,
+}
+
+impl Running {
+    fn start(mut command: Command, input: Stdio, output: Stdio) -> Result<Self> {
+        let errors = tempfile::tempfile()?;
+        command.stdin(input).stdout(output).stderr(errors.try_clone()?);
+        let name = format!("{command:?}");
+        Ok(Self { name, child: spawn_bound(command)?, errors })
+    }
+
+    /// Waits for one line. Byte by byte, so that no later line is taken along.
+    fn expect_line(&mut self) -> Result<()> {
+        let output = self.child.stdout.as_mut().ok_or("no pipe from a program")?;
+        match BufReader::with_capacity(1, output).read_line(&mut String::new())? {
+            0 => self.failed("it ended before its time"),
+            _ => Ok(()),
+        }
+    }
+
+    fn go(&mut self) -> Result<()> {
+        Ok(self.child.stdin.as_mut().ok_or("no pipe to a program")?.write_all(b"\n")?)
+    }
+
+    /// Waits for its end; its CPU seconds.
+    fn end(&mut self) -> Result<f64> {
+        let id = self.child.id();
+        let pid = Pid::from_raw(i32::try_from(id)?).ok_or("a child without an id")?;
+        // What it used can be read until it is waited for.
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        let cpu_s = cpu_seconds(id)?;
+        let status = self.child.wait()?;
+        if status.success() { Ok(cpu_s) } else { self.failed(&status.to_string()) }
+    }
+
+    fn failed<T>(&mut self, why: &str) -> Result<T> {
+        let mut said = String::new();
+        self.errors.rewind()?;
+        self.errors.read_to_string(&mut said)?;
+        Err(format!("{why}: {}\n{said}", self.name).into())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU seconds that a process has used so far, in steps of 1/100.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // Fields 14 and 15; the second is a name that may hold anything, in brackets.
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    let sum = ticks.sum::<std::result::Result<u64, _>>()?;
+    Ok(sum as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn work_begins_when_all_are_ready() {
+        let slow = shell("sleep 0.2; echo ready; read go; echo done");
+        let quick = shell("echo ready; read go; echo done; sleep 0.1");
+        let times = staged(vec![quick, slow]).unwrap();
+        assert!(times.startup_s >= 0.2);
+        assert!(times.work_s < times.whole_s - 0.2);
+    }
+
+    #[test]
+    fn cpu_time_is_counted() {
+        let times = whole(vec![shell("n=0; while [ $n -lt 200000 ]; do n=$((n + 1)); done")]).unwrap();
+        assert!(times.cpu_s > 0.0 && times.cpu_s <= times.whole_s + 0.02);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_an_error() {
+        assert!(whole(vec![shell("exit 3")]).is_err());
+        assert!(staged(vec![shell("exit 0")]).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The tables of the technical report TR-09-03: one client, and twenty, read a
+//! file of MalGen records each from HDFS (replication 1) and write it to local
+//! disk; natively, and through the gateway.
+//!
+//! The report's native program is the limit: HDFS's Java client with blocking
+//! buffers of 4,096 bytes, reading and writing in turn. Two settings of ours:
+//! the same structure, and our clients' defaults.
+//!
+//! | variable | default | |
+//! | --- | --- | --- |
+//! | `STRAIT_BENCH_PLACES` | `loopback,hosts` | where to measure |
+//! | `STRAIT_BENCH_CLIENTS` | `1,20` | |
+//! | `STRAIT_BENCH_RECORDS` | 10,000,000 | of one client's file; 101 bytes each |
+//! | `STRAIT_BENCH_RECORDS_EACH` | 1,000,000 | of each of many clients' files |
+//! | `STRAIT_BENCH_HOSTS` | 4 | hosts with a datanode and clients |
+//! | `STRAIT_BENCH_RUNS` | 5; 3 of many clients | counted rounds |
+//!
+//! The hosts are network namespaces with links of 1 Gbit/s: the namenode on
+//! one, a gateway alone on one ("an unused slave node"), and datanodes, clients
+//! and another gateway beside each datanode on the others.
+
+mod contest;
+mod place;
+
+use crate::Result;
+use crate::host::setting;
+use crate::programs::Programs;
+use crate::report::Row;
+use contest::{Contestant, contest};
+use place::Place;
+
+/// The report's buffers.
+const REPORT_BUFFER_BYTES: usize = 4_096;
+/// What a native program takes that knows better.
+const LARGE_BUFFER_BYTES: usize = 1 << 20;
+/// Files read by blocking calls of 4,096 bytes are so much smaller: a call is a
+/// round trip there.
+const BLOCKING_SHARE: usize = 10;
+
+pub fn run() -> Result<Vec<Row>> {
+    let programs = Programs::build()?;
+    let list = |name: &str, default: &str| -> Vec<String> {
+        let text = std::env::var(name).unwrap_or_else(|_| default.to_owned());
+        text.split(',').map(str::to_owned).collect()
+    };
+    let mut rows = Vec::new();
+    for name in list("STRAIT_BENCH_PLACES", "loopback,hosts") {
+        let place = match name.as_str() {
+            "loopback" => Place::loopback()?,
+            "hosts" => Place::hosts(setting("STRAIT_BENCH_HOSTS", 4)?)?,
+            _ => return Err(format!("no place {name:?}; there are loopback and hosts").into()),
+        };
+        for clients in list("STRAIT_BENCH_CLIENTS", "1,20") {
+            rows.extend(tables(&programs, &place, clients.parse()?)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// The defaults' table and the blocking buffers' one, of so many clients.
+fn tables(programs: &Programs, place: &Place, clients: usize) -> Result<Vec<Row>> {
+    let (records, runs) = match clients {
+        1 => (setting("STRAIT_BENCH_RECORDS", 10_000_000)?, 5),
+        _ => (setting("STRAIT_BENCH_RECORDS_EACH", 1_000_000)?, 3),
+    };
+    let runs = setting("STRAIT_BENCH_RUNS", runs)?;
+    let title = format!("{}, {clients} client{}", place.name, if clients == 1 { "" } else { "s" });
+    let large = contest(&title, place.load(records, clients)?, runs, contestants(programs, place)?)?;
+    if clients > 1 {
+        return Ok(large);
+    }
+    let small = contest(
+        &format!("{title}, blocking {REPORT_BUFFER_BYTES} B"),
+        place.load(records / BLOCKING_SHARE, clients)?,
+        runs,
+        blocking_contestants(programs, place)?,
+    )?;
+    Ok([large, small].concat())
+}
+
+/// The first is what the others are measured against, the second what whole
+/// processes are.
+fn contestants<'a>(programs: &'a Programs, place: &'a Place) -> Result<Vec<Contestant<'a>>> {
+    let mut all = natives(programs, place, REPORT_BUFFER_BYTES)?;
+    all.insert(1, Contestant::fs_shell(place));
+    all.extend(natives(programs, place, LARGE_BUFFER_BYTES)?);
+    all.push(Contestant::hdfs_native(programs, place));
+    for gateways in place.gateway_placements() {
+        all.extend(Contestant::ours(programs, place, gateways, None));
+    }
+    Ok(all)
+}
+
+fn blocking_contestants<'a>(programs: &'a Programs, place: &'a Place) -> Result<Vec<Contestant<'a>>> {
+    let mut all = natives(programs, place, REPORT_BUFFER_BYTES)?;
+    for gateways in place.gateway_placements() {
+        all.extend(Contestant::ours(programs, place, gateways, Some(REPORT_BUFFER_BYTES)));
+    }
+    Ok(all)
+}
+
+fn natives<'a>(programs: &'a Programs, place: &'a Place, buffer: usize) -> Result<Vec<Contestant<'a>>> {
+    let java = Contestant::native_java(programs, place, buffer)?;
+    Ok(vec![java, Contestant::libhdfs(programs, place, buffer)])
+}

@@ -1,0 +1,303 @@
+//! Who reads, in turn, and what comes of it.
+
+use super::place::{Place, Placement};
+use crate::Result;
+use crate::host::on;
+use crate::pairs::Sample;
+use crate::programs::{Copying, Programs};
+use crate::report::{Better, Row};
+use crate::stages::{Times, staged, whole};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is read: one remote file for each client.
+pub struct Files {
+    pub clients: usize,
+    /// Of each.
+    pub bytes: u64,
+    /// What each holds.
+    pub source: PathBuf,
+    /// The remote files' common name, before `-CLIENT`.
+    pub directory: String,
+    /// Where clients write.
+    pub scratch: PathBuf,
+}
+
+impl Files {
+    fn remote(&self, client: usize) -> String {
+        format!("{}-{client}", self.directory)
+    }
+
+    fn local(&self, client: usize) -> PathBuf {
+        self.scratch.join(format!("target-{client}"))
+    }
+
+    fn remove_targets(&self) {
+        for client in 0..self.clients {
+            // It may not be there.
+            let _ = std::fs::remove_file(self.local(client));
+        }
+    }
+
+    /// A fast wrong answer isn't one.
+    fn compare(&self) -> Result<()> {
+        for client in 0..self.clients {
+            if !same(&self.source, &self.local(client))? {
+                return Err(format!("client {client} wrote something else than it should").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same(a: &Path, b: &Path) -> Result<bool> {
+    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
+    if a.metadata()?.len() != b.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut x, mut y) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        let count = a.read(&mut x)?;
+        b.read_exact(&mut y[..count])?;
+        if count == 0 || x[..count] != y[..count] {
+            return Ok(count == 0);
+        }
+    }
+}
+
+/// A way to read.
+pub struct Contestant<'a> {
+    name: String,
+    ours: bool,
+    staged: bool,
+    place: &'a Place,
+    command: Box<Reader<'a>>,
+}
+
+/// The command of a client, by its number, with its remote and its local path.
+type Reader<'a> = dyn Fn(usize, &str, &str) -> Command + 'a;
+
+impl<'a> Contestant<'a> {
+    pub fn native_java(programs: &Programs, place: &'a Place, buffer: usize) -> Result<Self> {
+        let java = programs.native_java(place.hdfs.classpath())?;
+        let command = move |_: usize, remote: &str, local: &str| {
+            java(&[place.hdfs.uri(), remote, local, &buffer.to_string()])
+        };
+        Ok(Self::peer(format!("native Java, {buffer} B"), true, place, command))
+    }
+
+    pub fn libhdfs(programs: &'a Programs, place: &'a Place, buffer: usize) -> Self {
+        let command = move |_: usize, remote: &str, local: &str| {
+            let mut command = programs.libhdfs(place.hdfs.classpath());
+            let address = place.hdfs.uri().trim_start_matches("hdfs://");
+            let (host, port) = address.split_once(':').unwrap_or((address, "8020"));
+            command.args([host, port, remote, local, &buffer.to_string()]);
+            command
+        };
+        Self::peer(format!("libhdfs, {buffer} B"), true, place, command)
+    }
+
+    pub fn hdfs_native(programs: &'a Programs, place: &'a Place) -> Self {
+        let command = move |_: usize, remote: &str, local: &str| {
+            let mut command = programs.peer("hdfs-native-get");
+            command.args([place.hdfs.uri(), remote, local]);
+            command
+        };
+        Self::peer("hdfs-native".into(), true, place, command)
+    }
+
+    pub fn fs_shell(place: &'a Place) -> Self {
+        let command = move |_: usize, remote: &str, local: &str| {
+            let mut command = Command::new("java");
+            command.args(["-cp", place.hdfs.classpath(), "org.apache.hadoop.fs.FsShell"]);
+            command.args(["-fs", place.hdfs.uri(), "-get", remote, local]);
+            command
+        };
+        Self::peer("FsShell -get".into(), false, place, command)
+    }
+
+    fn peer(
+        name: String,
+        staged: bool,
+        place: &'a Place,
+        command: impl Fn(usize, &str, &str) -> Command + 'a,
+    ) -> Self {
+        Self { name, ours: false, staged, place, command: Box::new(command) }
+    }
+
+    /// Each of our languages.
+    pub fn ours(
+        programs: &'a Programs,
+        place: &'a Place,
+        placement: Placement,
+        blocking: Option<usize>,
+    ) -> Vec<Self> {
+        type Program = fn(&Programs, &str, &Copying) -> Command;
+        let languages: [(&str, Program); 3] =
+            [("C++", Programs::cpp), ("Java", Programs::java), ("Python", Programs::python)];
+        let suffix = match (place.gateway_placements().len(), placement) {
+            (1, _) => "",
+            (_, Placement::Alone) => ", one gateway alone",
+            (_, Placement::Beside) => ", gateways beside",
+        };
+        let contestant = |(language, program): (&str, Program)| Self {
+            name: format!("{language}{suffix}"),
+            ours: true,
+            staged: true,
+            place,
+            command: Box::new(move |client, remote, local| {
+                let (remote, local) = (remote.to_owned(), local.to_owned());
+                let copying = Copying { action: "get", remote, local, blocking, ca: None };
+                program(programs, &place.gateway(client, placement).address.to_string(), &copying)
+            }),
+        };
+        languages.into_iter().map(contestant).collect()
+    }
+
+    fn run(&self, files: &Files) -> Result<Run> {
+        files.remove_targets();
+        let commands = (0..files.clients).map(|client| {
+            let local = files.local(client);
+            let mut command = (self.command)(client, &files.remote(client), &local.to_string_lossy());
+            on(self.place.client_host(client), &mut command);
+            command
+        });
+        let before = self.place.gateways_cpu_seconds()?;
+        let times = (if self.staged { staged } else { whole })(commands.collect())?;
+        Ok(Run { times, gateway_cpu_s: self.place.gateways_cpu_seconds()? - before })
+    }
+}
+
+struct Run {
+    times: Times,
+    gateway_cpu_s: f64,
+}
+
+/// Rounds in which each has its turn, after one that isn't counted and in which
+/// the files are compared. The first contestant is what others are measured
+/// against; whole processes, against the one that knows no stages.
+pub fn contest(title: &str, files: Files, runs: usize, contestants: Vec<Contestant>) -> Result<Vec<Row>> {
+    let mut all: Vec<Vec<Run>> = contestants.iter().map(|_| Vec::new()).collect();
+    for round in 0..=runs {
+        for (contestant, done) in contestants.iter().zip(&mut all) {
+            let run = contestant.run(&files).map_err(|error| format!("{}: {error}", contestant.name))?;
+            match round {
+                0 => files.compare().map_err(|error| format!("{}: {error}", contestant.name))?,
+                _ => done.push(run),
+            }
+        }
+    }
+    files.remove_targets();
+    let results = Results { title, files: &files, contestants: &contestants, runs: &all };
+    println!("{}", results.table());
+    Ok(results.rows())
+}
+
+struct Results<'a> {
+    title: &'a str,
+    files: &'a Files,
+    contestants: &'a [Contestant<'a>],
+    runs: &'a [Vec<Run>],
+}
+
+type Figure = fn(&Run) -> f64;
+const STARTUP: Figure = |run| run.times.startup_s;
+const TRANSFER: Figure = |run| run.times.work_s;
+const WHOLE: Figure = |run| run.times.whole_s;
+
+impl Results<'_> {
+    fn gigabytes(&self) -> f64 {
+        self.files.bytes as f64 * self.files.clients as f64 / 1e9
+    }
+
+    fn sample(&self, index: usize, figure: impl Fn(&Run) -> f64) -> Sample {
+        Sample::new(self.runs[index].iter().map(figure).collect())
+    }
+
+    /// Round by round.
+    fn ratio(&self, index: usize, other: usize, figure: Figure) -> f64 {
+        let pairs = self.runs[index].iter().zip(&self.runs[other]);
+        Sample::new(pairs.map(|(a, b)| figure(a) / figure(b)).collect()).median()
+    }
+
+    fn shell(&self) -> Option<usize> {
+        self.contestants.iter().position(|contestant| !contestant.staged)
+    }
+
+    fn cpu(&self, index: usize) -> (Sample, Sample) {
+        let gigabytes = self.gigabytes();
+        let client = self.sample(index, |run| run.times.cpu_s / gigabytes);
+        (client, self.sample(index, |run| run.gateway_cpu_s / gigabytes))
+    }
+
+    /// For people.
+    fn table(&self) -> String {
+        let mut out = format!(
+            "{}: {:.3} GB each, {} rounds\n{:<34} {:>8} {:>8} {:>7} {:>7} {:>8} {:>7} {:>7} {:>8}\n",
+            self.title,
+            self.files.bytes as f64 / 1e9,
+            self.runs.first().map_or(0, Vec::len),
+            "",
+            "start s",
+            "transf s",
+            "MB/s",
+            "÷ first",
+            "whole s",
+            "÷ shell",
+            "CPU/GB",
+            "gateway",
+        );
+        for (index, contestant) in self.contestants.iter().enumerate() {
+            let number = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.2}"));
+            let staged = |figure: Figure| contestant.staged.then(|| self.sample(index, figure).median());
+            let (client, gateway) = self.cpu(index);
+            out += &format!(
+                "{:<34} {:>8} {:>8} {:>7} {:>7} {:>8.2} {:>7} {:>7.2} {:>8.2}\n",
+                contestant.name,
+                number(staged(STARTUP)),
+                number(staged(TRANSFER)),
+                number(staged(TRANSFER).map(|seconds| self.gigabytes() * 1e3 / seconds)),
+                number(contestant.staged.then(|| self.ratio(index, 0, TRANSFER))),
+                self.sample(index, WHOLE).median(),
+                number(self.shell().map(|shell| self.ratio(index, shell, WHOLE))),
+                client.median(),
+                gateway.median(),
+            );
+        }
+        out
+    }
+
+    /// For scripts: of each of ours.
+    fn rows(&self) -> Vec<Row> {
+        let ours = self.contestants.iter().enumerate().filter(|(_, contestant)| contestant.ours);
+        ours.flat_map(|(index, contestant)| self.rows_of(index, &contestant.name)).collect()
+    }
+
+    fn rows_of(&self, index: usize, name: &str) -> Vec<Row> {
+        let runs = self.runs[index].len();
+        let row = |what: &str, unit: &str, sample: &Sample| {
+            Row::new(format!("{}: {name}, {what}", self.title), unit, Better::Lower, runs, sample)
+        };
+        let mut transfer = row("transfer", "s", &self.sample(index, TRANSFER));
+        transfer.limit = Some(self.sample(0, TRANSFER).median());
+        transfer.ratio_to_limit = Some(self.ratio(index, 0, TRANSFER));
+        let mut whole = row("whole process", "s", &self.sample(index, WHOLE));
+        if let Some(shell) = self.shell() {
+            whole.limit = Some(self.sample(shell, WHOLE).median());
+            whole.ratio_to_limit = Some(self.ratio(index, shell, WHOLE));
+        }
+        let (client, gateway) = self.cpu(index);
+        let mut client = row("CPU of the client", "s/GB", &client);
+        for (peer, contestant) in self.contestants.iter().enumerate().filter(|(_, other)| !other.ours) {
+            if contestant.staged {
+                transfer = transfer.with_peer(&contestant.name, self.sample(peer, TRANSFER).median());
+            }
+            client = client.with_peer(&contestant.name, self.cpu(peer).0.median());
+        }
+        let startup = row("start-up", "s", &self.sample(index, STARTUP));
+        let startup = startup.with_peer(&self.contestants[0].name, self.sample(0, STARTUP).median());
+        vec![transfer, startup, whole, client, row("CPU of the gateway", "s/GB", &gateway)]
+    }
+}

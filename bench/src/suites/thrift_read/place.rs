@@ -1,0 +1,114 @@
+//! Where clients, gateways and the cluster are.
+
+use super::contest::Files;
+use crate::Result;
+use crate::host::{Gateway, on, seconds, strait};
+use std::fs::File;
+use std::process::{Command, Stdio};
+use strait_testkit::{Host, LinkRate, MiniHdfs, Network, Options};
+use tempfile::TempDir;
+
+/// The report's links.
+const LINK: LinkRate = LinkRate::mbit(1_000);
+
+/// A cluster, gateways, and hosts for clients.
+pub struct Place {
+    /// What tables call it.
+    pub name: String,
+    /// The cluster; replication 1.
+    pub hdfs: MiniHdfs,
+    /// The report's: on a host of its own.
+    pub alone: Gateway,
+    /// One beside each datanode, where there are hosts.
+    pub beside: Vec<Gateway>,
+    /// Hosts with a datanode and clients; none: all is on this machine.
+    nodes: Vec<Host>,
+    /// From where data is loaded, as fast as memory.
+    loader: Option<Host>,
+    scratch: TempDir,
+}
+
+/// Which gateways clients use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// All the one that is alone.
+    Alone,
+    /// Each the one on its own host.
+    Beside,
+}
+
+impl Place {
+    /// Everything on this machine.
+    pub fn loopback() -> Result<Self> {
+        let hdfs = MiniHdfs::start_own(&Options::default())?;
+        let alone = Gateway::start(hdfs.uri())?;
+        let scratch = tempfile::tempdir()?;
+        let (beside, nodes) = (Vec::new(), Vec::new());
+        Ok(Self { name: "loopback".into(), hdfs, alone, beside, nodes, loader: None, scratch })
+    }
+
+    /// Hosts of a rack; `nodes` of them hold data.
+    pub fn hosts(nodes: usize) -> Result<Self> {
+        let mut network = Network::start(2 + nodes, Some(LINK))?;
+        let loader = network.add_host(None)?;
+        let host = |index: usize| network.host(index).clone();
+        let (master, unused) = (host(0), host(1));
+        let nodes: Vec<Host> = (0..nodes).map(|index| host(2 + index)).collect();
+        let mut hosts = vec![master];
+        hosts.extend(nodes.iter().cloned());
+        let options = Options { datanodes: nodes.len(), hosts, ..Options::default() };
+        let hdfs = MiniHdfs::start_own(&options)?;
+        let alone = Gateway::start_with(hdfs.uri(), Some(&unused), &[])?;
+        let beside = nodes.iter().map(|node| Gateway::start_with(hdfs.uri(), Some(node), &[]));
+        let beside = beside.collect::<Result<Vec<_>>>()?;
+        let scratch = tempfile::tempdir()?;
+        let name = format!("{} hosts at 1 Gbit/s", nodes.len());
+        Ok(Self { name, hdfs, alone, beside, nodes, loader: Some(host(loader)), scratch })
+    }
+
+    /// Where clients can find gateways here.
+    pub fn gateway_placements(&self) -> Vec<Placement> {
+        match self.beside.is_empty() {
+            true => vec![Placement::Alone],
+            false => vec![Placement::Beside, Placement::Alone],
+        }
+    }
+
+    /// The host of a client; none: this machine.
+    pub fn client_host(&self, client: usize) -> Option<&Host> {
+        self.nodes.get(client % self.nodes.len().max(1))
+    }
+
+    /// The gateway that a client uses.
+    pub fn gateway(&self, client: usize, placement: Placement) -> &Gateway {
+        match placement {
+            Placement::Alone => &self.alone,
+            Placement::Beside => &self.beside[client % self.beside.len()],
+        }
+    }
+
+    /// CPU seconds of all gateways so far.
+    pub fn gateways_cpu_seconds(&self) -> Result<f64> {
+        let gateways = std::iter::once(&self.alone).chain(&self.beside);
+        gateways.map(Gateway::cpu_seconds).sum()
+    }
+
+    /// Stores a file of MalGen records for each client.
+    pub fn load(&self, records: usize, clients: usize) -> Result<Files> {
+        let source = self.scratch.path().join("source");
+        let mut malgen = Command::new(strait()?);
+        malgen.args(["malgen", &records.to_string()]).stdin(Stdio::null()).stdout(File::create(&source)?);
+        if !malgen.status()?.success() {
+            return Err("strait malgen failed".into());
+        }
+        let directory = self.hdfs.scratch("records");
+        for client in 0..clients {
+            let mut put = Command::new(strait()?);
+            on(self.loader.as_ref(), &mut put);
+            put.arg("put").arg(&source).arg(format!("{}{directory}-{client}", self.hdfs.uri()));
+            seconds(&mut put)?;
+        }
+        let bytes = std::fs::metadata(&source)?.len();
+        Ok(Files { clients, bytes, source, directory, scratch: self.scratch.path().to_owned() })
+    }
+}
