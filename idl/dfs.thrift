@@ -224,7 +224,13 @@ struct OpenSessionReply {
   3: optional string user,
   4: optional StoreInfo store,
   5: optional ProtocolVersion version,
-  6: optional Limits limits
+  6: optional Limits limits,
+  /**
+   * Another one than before, under the same or another token, means that the
+   * session had to be made anew: handles given before are gone, and what became
+   * of a file written by one of them can't be known.
+   */
+  7: optional i64 incarnation
 }
 
 /*

@@ -39,6 +39,7 @@ class FakeGateway:
         self.raises: dict[str, t.DfsError] = {}
         self.capabilities = ["append", "rename_replace"]
         self.tokens = {"token-1"}
+        self.incarnation = 1
         self.handles: dict[int, str] = {}
         self.repetitions: dict[bytes, Any] = {}
         self._wire = wire
@@ -55,6 +56,12 @@ class FakeGateway:
 
     def close(self) -> None:
         self._listener.close()
+        self.break_connections()
+
+    def restart(self) -> None:
+        """Another process in its place, which takes the tokens."""
+        self.incarnation += 1
+        self.handles.clear()
         self.break_connections()
 
     def break_connections(self) -> None:
@@ -136,6 +143,7 @@ class Handler:
             store=t.StoreInfo(name="memory", uri="memory:", capabilities=gateway.capabilities),
             version=t.ProtocolVersion.V1,
             limits=t.Limits(max_chunk_bytes=4 << 20),
+            incarnation=gateway.incarnation,
         )
 
     def closeSession(self, request: t.CloseSessionRequest) -> t.CloseSessionReply:
@@ -163,8 +171,7 @@ class Handler:
         return t.OpenWriterReply(handle=self._handle(request.path), position=0)
 
     def appendData(self, request: t.AppendDataRequest) -> t.AppendDataReply:
-        if request.handle not in self._gateway.handles:
-            raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
+        self._known(request.handle)
         data = self._file(self._gateway.handles[request.handle])
         if request.expected_offset != len(data):
             raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
@@ -172,10 +179,12 @@ class Handler:
         return t.AppendDataReply(position=len(data))
 
     def flushFile(self, request: t.FlushFileRequest) -> t.FlushFileReply:
+        self._known(request.handle)
         return t.FlushFileReply(position=0)
 
     def closeFile(self, request: t.CloseFileRequest) -> t.CloseFileReply:
-        self._gateway.handles.pop(request.handle, None)
+        self._known(request.handle)
+        del self._gateway.handles[request.handle]
         return t.CloseFileReply()
 
     def renamePath(self, request: t.RenamePathRequest) -> t.MutationReply:
@@ -192,6 +201,10 @@ class Handler:
             return self._gateway.files[path]
         except KeyError:
             raise failure(t.ErrorCode.NOT_FOUND, "NotFound", path) from None
+
+    def _known(self, handle: int) -> None:
+        if handle not in self._gateway.handles:
+            raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
 
     def _handle(self, path: str) -> int:
         handle = 1000 + self._gateway.calls.total()

@@ -3,6 +3,7 @@
 import io
 import random
 
+import gateways
 import pytest
 from fake_gateway import failure
 
@@ -61,6 +62,62 @@ def test_a_writer_whose_gateway_forgot_it_says_that_its_outcome_is_unknown(fake,
     with pytest.raises(strait.OutcomeUnknown, match="/x"):
         file.close()
     assert fake.files["/x"] == DATA[:MIB]
+
+
+def act(step, file):
+    """A step of a writer's, and whatever tells what came of it."""
+    if step == "write":
+        file.write(b"more")
+        step = "flush"
+    getattr(file, step)()
+
+
+def fail_at(step, file):
+    """What a writer of a gateway that is gone comes to at this step."""
+    with pytest.raises(strait.OutcomeUnknown, match="/x"):
+        act(step, file)
+    if not file.closed:
+        with pytest.raises(strait.OutcomeUnknown, match="/x"):
+            file.close()
+
+
+@pytest.mark.parametrize("step", ["write", "flush", "sync", "close"])
+def test_a_writer_whose_gateway_was_restarted_says_that_its_outcome_is_unknown(fake, client, step):
+    file = client.open("/x", "wb", buffering=0)
+    file.write(DATA[:MIB])
+    file.flush()
+    fake.restart()
+    client.exists("/")  # the session goes on; the file doesn't
+    fail_at(step, file)
+    with client.open("/y", "wb") as other:
+        other.write(b"y")
+
+
+@pytest.mark.parametrize("step", ["write", "flush", "close"])
+def test_files_of_a_real_gateway_that_is_restarted(tmp_path, step):
+    gateways.require()
+    if gateways.binary() is None:
+        pytest.skip("no gateway of our own to restart")
+    with gateways.started(tmp_path.as_uri()) as address:
+        client = strait.connect(address)
+        file = client.open("/x", "wb", buffering=0)
+        file.write(b"data")
+        file.flush()
+        reader = client.open("/x", "rb")
+    port = int(address.rpartition(":")[2])
+    with gateways.started(tmp_path.as_uri(), port), client, reader:
+        fail_at(step, file)
+        assert reader.read() == b"data"
+
+
+def test_a_refused_append_is_no_unknown_outcome(fake, client):
+    file = client.open("/x", "wb", buffering=0)
+    fake.raises["appendData"] = failure(ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
+    file.write(b"x")
+    with pytest.raises(strait.InvalidArgument):
+        file.flush()
+    with pytest.raises(strait.InvalidArgument):
+        file.close()
 
 
 def test_an_error_of_an_append_surfaces_by_the_flush_at_the_latest(fake, client):

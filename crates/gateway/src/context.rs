@@ -5,7 +5,7 @@ use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use strait_store::{Error, ErrorKind, FileSystem, Principal, Result};
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
 use strait_wire::Secret;
 
 /// The other end of a connection.
@@ -137,8 +137,12 @@ impl Caller {
     ///
     /// # Errors
     /// Unauthenticated if nobody is logged in, or a user who isn't known any
-    /// more: a connection may hold a session that has ended.
+    /// more, or if the session has ended: a connection may still hold one.
     pub fn of(sessions: &Sessions, session: Arc<Session>) -> Result<Self> {
+        if session.has_ended() {
+            let message = "the session has ended; open it again by its token, or log in again";
+            return fail(ErrorKind::Unauthenticated, message);
+        }
         let who = session.principal()?;
         if matches!(session.identity(), Identity::User(_)) {
             sessions.check_known(&who.user)?;

@@ -7,7 +7,7 @@ use crate::retry::{Mutations, Remembered};
 use crate::token::{Claims, Signer};
 use std::collections::HashMap;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, fail};
@@ -41,6 +41,9 @@ pub enum Identity {
 pub struct Session {
     /// Its number; in a token for DfsV2.
     pub id: u128,
+    /// Tells this session from one of the same number before it: at another
+    /// gateway, before a restart, or before it idled out.
+    pub incarnation: i64,
     /// The store it is on.
     pub store: ConfiguredStore,
     /// What it has open.
@@ -52,6 +55,8 @@ pub struct Session {
     connections: AtomicUsize,
     /// Calls at work in it.
     calls: AtomicUsize,
+    /// No call is taken any more: its handles are gone.
+    ended: AtomicBool,
     /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
 }
@@ -93,6 +98,15 @@ impl Session {
     /// Notes that it is used.
     pub fn touch(&self) {
         self.last_used_ms.store(uptime_ms(), Ordering::Release);
+    }
+
+    /// Whether it has ended, though a connection may still hold it.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
     }
 
     /// A call is at work in it, and it doesn't idle out meanwhile.
@@ -277,12 +291,14 @@ impl Sessions {
         }
         let session = Arc::new(Session {
             id,
+            incarnation: i64::from_be_bytes(random()) & i64::MAX,
             store,
             handles: Handles::new(self.limits.handles_per_session),
             mutations: Mutations::new(self.limits.remembered_mutations, self.remembered.clone()),
             identity: Mutex::new(identity),
             connections: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
             last_used_ms: AtomicI64::new(uptime_ms()),
         });
         by_id.insert(id, session.clone());
@@ -335,7 +351,7 @@ impl Sessions {
 
     /// Ends a session; its files are the caller's to close or abandon.
     pub fn end(&self, id: u128) -> Option<Arc<Session>> {
-        self.lock().remove(&id)
+        self.lock().remove(&id).inspect(|session| session.set_ended())
     }
 
     /// Ends a session that its connection has left, if nothing would be lost:
@@ -357,6 +373,7 @@ impl Sessions {
         self.lock().retain(|_, session| {
             let ends = session.expired(now, &self.limits) || self.is_revoked(session);
             if ends {
+                session.set_ended();
                 ended.push(session.clone());
             }
             !ends

@@ -97,6 +97,7 @@ pub async fn open_session(
         store: Some(store_info(&session.store)),
         version: Some(wire::ProtocolVersion::V1),
         limits: Some(limits(context)),
+        incarnation: Some(session.incarnation),
     };
     context.attach(Some(session));
     Ok(reply)

@@ -121,8 +121,10 @@ fn the_session_of_who_is_taken_out_ends_with_its_files() {
     door.remove("tester");
     eventually("the one place comes free", || door.login("bob", "first").is_ok());
     PasswordFile::set(&door.file(), "tester", "first").unwrap();
-    // Unauthenticated until that user is let in again.
-    eventually("the file isn't open any more", || kind(close(&mut tester, handle)) == "InvalidArgument");
+    eventually("that user is let in again", || door.resume(&tester.token).is_ok());
+    assert_eq!(kind(close(&mut tester, handle)), "Unauthenticated", "this session has ended");
+    let mut again = door.resume(&tester.token).unwrap();
+    assert_eq!(kind(close(&mut again, handle)), "InvalidArgument", "the file isn't open any more");
 }
 
 #[test]

@@ -113,6 +113,7 @@ wire_structs! {
         4 store: StoreInfo,
         5 version: ProtocolVersion,
         6 limits: Limits,
+        7 incarnation: i64,
     }
     /// Request of `closeSession`.
     CloseSessionRequest {

@@ -57,6 +57,9 @@ class Session:
         self._process = self._owner = os.getpid()
         self.token = endpoint.token
         self._login = 0  # counts logins: connections of an older one aren't pooled
+        # Of the session on the gateway: another one than a handle's means that
+        # the handle is gone. None where the gateway doesn't say.
+        self.incarnation: int | None = None
         self.closed = False
         self.user = ""
         self.store: StoreInfo = StoreInfo("", "", frozenset(), 0)
@@ -190,6 +193,7 @@ class Session:
             "openSession", OpenSessionRequest(version=ProtocolVersion.V1, **credentials)
         )
         self.token = reply.token
+        self.incarnation = reply.incarnation
         self.user = reply.user or ""
         if reply.store is not None:
             self.store = StoreInfo._of(reply.store)

@@ -39,6 +39,7 @@ class RemoteWriter(io.RawIOBase):
         self._session = session
         self._process = os.getpid()
         self._handle = opened.handle
+        self._incarnation = session.incarnation
         self._position = opened.position or 0
         self._connection: Connection | None = None  # while appends are in flight
         self._in_flight: deque[Any] = deque()
@@ -73,7 +74,10 @@ class RemoteWriter(io.RawIOBase):
     def _flush(self, mode: int) -> None:
         self._check_open()
         self._collect(leave=0)
-        self._session.call("flushFile", FlushFileRequest(handle=self._handle, mode=mode))
+        try:
+            self._session.call("flushFile", FlushFileRequest(handle=self._handle, mode=mode))
+        except errors.StraitError as error:
+            raise self._explained(error) from error
 
     def close(self) -> None:
         """Waits for what is in flight; then what was written is on stable storage."""
@@ -96,7 +100,10 @@ class RemoteWriter(io.RawIOBase):
         except errors.StraitError:
             self._abandon()
             raise
-        self._session.mutate("closeFile", CloseFileRequest(handle=self._handle))
+        try:
+            self._session.mutate("closeFile", CloseFileRequest(handle=self._handle))
+        except errors.StraitError as error:
+            raise self._explained(error) from error
 
     def _abandon(self) -> None:
         """After a failure: lets the gateway forget the handle."""
@@ -157,12 +164,7 @@ class RemoteWriter(io.RawIOBase):
                 self._in_flight.popleft()
         except errors.InvalidArgument as error:
             # It was right before the connection broke: the handle is gone.
-            self._fail(
-                errors.OutcomeUnknown(
-                    "the gateway that had the file open is gone; what was flushed is in the file, "
-                    f"what was written since may be ({error.strerror})"
-                )
-            )
+            self._fail(self._forgotten(error))
         except errors.StraitError as error:
             self._fail(error)
 
@@ -170,9 +172,27 @@ class RemoteWriter(io.RawIOBase):
         if reply.position != request.expected_offset + len(request.data):
             raise errors.Internal("the gateway counts other bytes than were sent", self.name)
 
-    def _fail(self, error: errors.StraitError) -> None:
+    def _explained(self, error: errors.StraitError) -> errors.StraitError:
+        """The error for the caller, which doesn't know of handles."""
+        gone = isinstance(error, errors.Unauthenticated) or (
+            isinstance(error, errors.InvalidArgument)
+            and self._session.incarnation != self._incarnation
+        )
+        if gone:
+            error = self._forgotten(error)
         if error.filename is None:
             error.filename = self.name
+        return error
+
+    @staticmethod
+    def _forgotten(error: errors.StraitError) -> errors.OutcomeUnknown:
+        return errors.OutcomeUnknown(
+            "the session that had the file open has ended; what was flushed is in the file, "
+            f"what was written since may be ({error.strerror})"
+        )
+
+    def _fail(self, error: errors.StraitError) -> None:
+        error = self._explained(error)
         self._failure = error
         self._in_flight.clear()
         self._give_back()

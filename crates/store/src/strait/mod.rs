@@ -163,22 +163,24 @@ impl FileSystem for StraitStore {
             block_size: named(options.block_size.map(convert::signed).transpose(), what)?,
             ..Default::default()
         };
+        let incarnation = self.session.incarnation();
         let opened = self.session.change::<methods::CreateFile>(what, |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
             CreateFileRequest { request_id, is_retry, ..request.clone() }.into()
         });
         let opened = opened.await?;
-        Ok(Box::new(named(Writer::new(self.session.clone(), path, opened), what)?))
+        Ok(Box::new(named(Writer::new(self.session.clone(), path, incarnation, opened), what)?))
     }
 
     async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         let what = subject("append", path);
+        let incarnation = self.session.incarnation();
         let opened = self.session.change::<methods::AppendFile>(what, |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
             AppendFileRequest { session: None, request_id, is_retry, path: text(path) }.into()
         });
         let opened = opened.await?;
-        Ok(Box::new(named(Writer::new(self.session.clone(), path, opened), what)?))
+        Ok(Box::new(named(Writer::new(self.session.clone(), path, incarnation, opened), what)?))
     }
 
     async fn truncate(&self, _who: &Principal, path: &StorePath, length: u64) -> Result<()> {

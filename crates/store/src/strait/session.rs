@@ -7,7 +7,7 @@ use super::tls::{Tls, check_secrecy};
 use super::{Options, Token};
 use crate::{Capabilities, Error, ErrorKind, Result};
 use bytes::Bytes;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_wire::{
@@ -76,7 +76,8 @@ pub(super) struct Session {
     connecting: tokio::sync::Mutex<()>,
     /// Of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
-    generations: AtomicU64,
+    /// The session's latest.
+    incarnation: AtomicI64,
     tls: Option<Tls>,
 }
 
@@ -87,17 +88,16 @@ pub(super) struct Attached {
     pub(super) capabilities: Capabilities,
     /// Most bytes of one read or append here.
     pub(super) max_chunk_bytes: usize,
-    /// Counts how often the session was taken up after all connections were
-    /// lost. What was opened before may be gone.
-    pub(super) generation: u64,
+    /// Of the session: what was opened in another one is gone.
+    pub(super) incarnation: i64,
 }
 
 impl Attached {
-    fn new(connection: Connection, opened: OpenSessionReply, generation: u64) -> Self {
+    fn new(connection: Connection, opened: OpenSessionReply, incarnation: i64) -> Self {
         let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
         Self {
             connection: Arc::new(connection),
-            generation,
+            incarnation,
             capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
             max_chunk_bytes: max_chunk_bytes
                 .and_then(|bytes| usize::try_from(bytes).ok())
@@ -108,7 +108,7 @@ impl Attached {
 
     /// Whether both are of one session, with the same handles.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
-        self.generation == other.generation
+        self.incarnation == other.incarnation
     }
 }
 
@@ -138,7 +138,7 @@ impl Session {
             lanes: Mutex::default(),
             connecting: Default::default(),
             token,
-            generations: AtomicU64::new(0),
+            incarnation: AtomicI64::new(0),
         };
         session.attached(Turn::Beside).await?;
         Ok(session)
@@ -171,7 +171,7 @@ impl Session {
             return lane.attached;
         }
         let opening = Opening(&self.lanes);
-        let further = timeout(FURTHER_PATIENCE, self.join(lane.attached.generation)).await;
+        let further = timeout(FURTHER_PATIENCE, self.join(&lane.attached)).await;
         let further = further.unwrap_or_else(|_| Err(self.unreachable("no answer")));
         if let Err(error) = &further {
             tracing::debug!(%error, "no further connection");
@@ -181,20 +181,25 @@ impl Session {
         further.unwrap_or(lane.attached)
     }
 
-    /// How often the session was taken up.
-    pub(super) fn generation(&self) -> u64 {
-        self.generations.load(Ordering::Relaxed)
+    /// The session's incarnation, as of its latest connection.
+    pub(super) fn incarnation(&self) -> i64 {
+        self.incarnation.load(Ordering::Acquire)
     }
 
     /// A further connection of the session: by its token, and by nothing else,
     /// since a login makes another session.
-    async fn join(&self, generation: u64) -> Result<Attached> {
+    async fn join(&self, first: &Attached) -> Result<Attached> {
         let Some(token) = lock(&self.token).clone() else {
             return Err(self.unreachable("it gave no token"));
         };
         let connection = self.connect().await?;
         let opened = self.log_in(&connection, Some(token)).await?;
-        Ok(Attached::new(connection, opened, generation))
+        match opened.incarnation.unwrap_or(first.incarnation) {
+            incarnation if incarnation == first.incarnation => {
+                Ok(Attached::new(connection, opened, incarnation))
+            }
+            _ => Err(self.unreachable("the address leads to another gateway by now")),
+        }
     }
 
     /// The session's first connection.
@@ -212,8 +217,10 @@ impl Session {
             None => self.log_in(&connection, None).await?,
         };
         self.keep_token(&opened);
-        let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Attached::new(connection, opened, generation))
+        // An older gateway doesn't tell: then it may be another one each time.
+        let incarnation = opened.incarnation.unwrap_or_else(|| self.incarnation().wrapping_add(1));
+        self.incarnation.store(incarnation, Ordering::Release);
+        Ok(Attached::new(connection, opened, incarnation))
     }
 
     async fn connect(&self) -> Result<Connection> {

@@ -26,8 +26,8 @@ pub(super) struct Writer {
     session: Arc<Session>,
     path: StorePath,
     handle: i64,
-    /// Of the connection that it was opened on, or of a later one.
-    generation: u64,
+    /// The session's when it was opened.
+    incarnation: i64,
     position: u64,
     under_way: VecDeque<Append>,
     /// The connection that they are under way on, which keeps them in order;
@@ -49,11 +49,17 @@ struct Append {
 }
 
 impl Writer {
-    pub(super) fn new(session: Arc<Session>, path: &StorePath, opened: OpenWriterReply) -> Result<Self> {
+    /// `incarnation` is the session's from before it was opened.
+    pub(super) fn new(
+        session: Arc<Session>,
+        path: &StorePath,
+        incarnation: i64,
+        opened: OpenWriterReply,
+    ) -> Result<Self> {
         Ok(Self {
             handle: convert::present(opened.handle, "handle")?,
             position: convert::unsigned(opened.position, "position")?,
-            generation: session.generation(),
+            incarnation,
             lane: None,
             session,
             path: path.clone(),
@@ -158,12 +164,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends this writer. An unknown handle after a connection was lost means
-    /// that the session couldn't be taken up again, and that nobody knows what
-    /// became of bytes that weren't flushed.
+    /// Ends this writer. Where its session has ended, or was made anew and
+    /// doesn't know the handle, nobody knows what became of bytes that weren't
+    /// flushed.
     fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
-        let moved = self.session.generation() != self.generation;
-        let lost = moved && error.kind() == ErrorKind::InvalidArgument;
+        let lost = match error.kind() {
+            ErrorKind::Unauthenticated => true,
+            ErrorKind::InvalidArgument => self.session.incarnation() != self.incarnation,
+            _ => false,
+        };
         let error = if lost { unknown(error, subject) } else { error };
         self.failed = Some((error.kind(), error.message().to_owned()));
         error.at(subject.operation, subject.path)

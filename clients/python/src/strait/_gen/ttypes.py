@@ -1489,6 +1489,9 @@ class OpenSessionReply(object):
      - store
      - version
      - limits
+     - incarnation: Another one than before, under the same or another token, means that the
+    session had to be made anew: handles given before are gone, and what became
+    of a file written by one of them can't be known.
 
     """
 
@@ -1499,16 +1502,18 @@ class OpenSessionReply(object):
         'store',
         'version',
         'limits',
+        'incarnation',
     )
 
 
-    def __init__(self, token=None, expires_ms=None, user=None, store=None, version=None, limits=None,):
+    def __init__(self, token=None, expires_ms=None, user=None, store=None, version=None, limits=None, incarnation=None,):
         self.token = token
         self.expires_ms = expires_ms
         self.user = user
         self.store = store
         self.version = version
         self.limits = limits
+        self.incarnation = incarnation
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1551,6 +1556,11 @@ class OpenSessionReply(object):
                     self.limits.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.I64:
+                    self.incarnation = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1584,6 +1594,10 @@ class OpenSessionReply(object):
         if self.limits is not None:
             oprot.writeFieldBegin('limits', TType.STRUCT, 6)
             self.limits.write(oprot)
+            oprot.writeFieldEnd()
+        if self.incarnation is not None:
+            oprot.writeFieldBegin('incarnation', TType.I64, 7)
+            oprot.writeI64(self.incarnation)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4605,6 +4619,7 @@ OpenSessionReply.thrift_spec = (
     (4, TType.STRUCT, 'store', [StoreInfo, None], None, ),  # 4
     (5, TType.I32, 'version', None, None, ),  # 5
     (6, TType.STRUCT, 'limits', [Limits, None], None, ),  # 6
+    (7, TType.I64, 'incarnation', None, None, ),  # 7
 )
 all_structs.append(CloseSessionRequest)
 CloseSessionRequest.thrift_spec = (
