@@ -198,6 +198,7 @@ void Session::open(Connection& connection, const wire::OpenSessionRequest& reque
     const Lock lock(mutex_);
     login_ += !request.__isset.token;
     connection.login = login_;
+    incarnation_ = reply.incarnation;
     token_ = reply.token;
     user_ = reply.user;
     if (reply.__isset.store) {
@@ -228,6 +229,11 @@ std::string Session::token() const {
 StoreInfo Session::store() const {
     const Lock lock(mutex_);
     return store_;
+}
+
+std::int64_t Session::incarnation() const {
+    const Lock lock(mutex_);
+    return incarnation_;
 }
 
 std::size_t Session::max_chunk_bytes() const {

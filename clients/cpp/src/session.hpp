@@ -82,6 +82,9 @@ public:
     std::string user() const;
     std::string token() const;
     StoreInfo store() const;
+    /// Of the session on the gateway: another one than a handle's means that the
+    /// handle is gone. 0 where the gateway doesn't tell.
+    std::int64_t incarnation() const;
     /// Most bytes of one readRange or appendData.
     std::size_t max_chunk_bytes() const;
 
@@ -106,6 +109,7 @@ private:
     std::vector<std::unique_ptr<Connection>> idle_;
     unsigned login_ = 0; // counts logins: connections of an older one aren't pooled
     bool closed_ = false;
+    std::int64_t incarnation_ = 0;
     std::string token_, user_;
     StoreInfo store_;
     std::size_t max_chunk_bytes_;

@@ -15,8 +15,8 @@ using namespace detail;
 
 Writer::Impl::Impl(std::shared_ptr<Session> session, std::string_view path,
                    const wire::OpenWriterReply& opened)
-    : session_(std::move(session)), path_(path), handle_(opened.handle), process_(getpid()),
-      sent_(opened.position) {}
+    : session_(std::move(session)), path_(path), handle_(opened.handle),
+      incarnation_(session_->incarnation()), process_(getpid()), sent_(opened.position) {}
 
 Writer::Impl::~Impl() {
     try {
@@ -62,7 +62,7 @@ void Writer::Impl::flush(wire::FlushMode::type mode) {
     wire::FlushFileRequest request;
     request.__set_handle(handle_);
     request.__set_mode(mode);
-    session_->call(request, path_);
+    explained([&] { session_->call(request, path_); });
 }
 
 void Writer::Impl::close() {
@@ -87,7 +87,7 @@ void Writer::Impl::close() {
     closed_ = true;
     wire::CloseFileRequest request;
     request.__set_handle(handle_);
-    session_->mutate(request, path_);
+    explained([&] { session_->mutate(request, path_); });
 }
 
 void Writer::Impl::close_handle() {
@@ -159,15 +159,36 @@ void Writer::Impl::done_with_first() {
 template <class Step>
 void Writer::Impl::guarded(Step step) {
     try {
-        try {
-            step();
-        } catch (const ConnectionLost&) {
-            repeat_all();
-        }
+        explained([&] {
+            try {
+                step();
+            } catch (const ConnectionLost&) {
+                repeat_all();
+            }
+        });
     } catch (...) {
         failure_ = std::current_exception();
         in_flight_.clear();
         connection_.give_back();
+        throw;
+    }
+}
+
+/// Runs a step; its error is one for the caller, which doesn't know of handles.
+template <class Step>
+void Writer::Impl::explained(Step step) const {
+    try {
+        step();
+    } catch (const Error& error) {
+        const bool unknown_handle = error.kind() == ErrorKind::InvalidArgument;
+        if (error.kind() == ErrorKind::Unauthenticated ||
+            (unknown_handle && session_->incarnation() != incarnation_)) {
+            raise(ErrorKind::OutcomeUnknown,
+                  "the session that had the file open has ended; what was flushed is in the file, "
+                  "what was written since may be (" +
+                      error.message() + ")",
+                  path_);
+        }
         throw;
     }
 }

@@ -37,10 +37,13 @@ private:
     void close_handle();
     template <class Step>
     void guarded(Step step);
+    template <class Step>
+    void explained(Step step) const;
 
     const std::shared_ptr<detail::Session> session_;
     const std::string path_;
     const std::int64_t handle_;
+    const std::int64_t incarnation_; // the session's when it was opened
     const pid_t process_;
     std::int64_t sent_;            // the file's length with all that was sent
     std::string pending_;          // not yet a request

@@ -46,6 +46,31 @@ TEST_CASE("flushed bytes are there for who opens the file then") {
     CHECK(content(client, path) == "one two");
 }
 
+TEST_CASE("a writer whose gateway was replaced doesn't know its outcome, and says so") {
+    const Scratch store;
+    const Gateway first("file://" + store.path()), second("file://" + store.path());
+    for (const char* step : {"write", "flush", "close"}) {
+        CAPTURE(step);
+        Proxy proxy(first.address());
+        strait::Client client(proxy.address());
+        strait::Writer writer = client.create(unique_path());
+        writer.write("data");
+        writer.flush();
+        proxy.redirect(second.address());
+        proxy.cut();
+        const auto act = [&] {
+            if (step == std::string("close")) {
+                writer.close();
+                return;
+            }
+            writer.write(step == std::string("write") ? "more" : "");
+            writer.flush();
+        };
+        CHECK_THROWS_AS(act(), strait::OutcomeUnknown);
+        CHECK(client.exists("/"));
+    }
+}
+
 TEST_CASE("destruction closes a file") {
     strait::Client client(shared_gateway());
     const std::string path = unique_path();

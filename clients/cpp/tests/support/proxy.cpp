@@ -45,6 +45,10 @@ Proxy::~Proxy() {
     }
 }
 
+void Proxy::redirect(const std::string& target) {
+    target_port_ = std::stoi(target.substr(target.rfind(':') + 1));
+}
+
 void Proxy::stop() {
     if (!stopped_.exchange(true)) {
         ::shutdown(listener_, SHUT_RDWR);

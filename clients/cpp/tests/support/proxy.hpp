@@ -22,6 +22,8 @@ public:
     /// Cuts the connection over which the next byte after these would go, once.
     void cut_requests_after(std::int64_t bytes) { requests_left_ = bytes; }
     void cut_replies_after(std::int64_t bytes) { replies_left_ = bytes; }
+    /// Leads new connections to another gateway.
+    void redirect(const std::string& target);
     /// Cuts every connection there is.
     void cut();
     /// From now on there is nobody.
@@ -40,7 +42,8 @@ private:
     void forward(Pair& pair);
     bool pass(int from, int to, std::atomic<std::int64_t>& left);
 
-    int listener_, port_ = 0, target_port_;
+    int listener_, port_ = 0;
+    std::atomic<int> target_port_;
     std::atomic<std::int64_t> requests_left_, replies_left_;
     std::atomic<int> connections_{0}, cuts_{0};
     std::atomic<bool> stopped_{false};

@@ -28,6 +28,7 @@ final class RemoteWriter {
     private final Session session;
     private final String path;
     private final long handle;
+    private final long incarnation;
     private final int chunkBytes;
     private final Deque<Append> inFlight = new ArrayDeque<>();
     private ByteBuffer chunk; // being filled; null while there is nothing in it
@@ -40,6 +41,7 @@ final class RemoteWriter {
         this.session = session;
         this.path = path;
         this.handle = opened.getHandle();
+        this.incarnation = session.incarnation();
         this.sent = opened.getPosition();
         this.chunkBytes = Math.min(BufferPool.CHUNK_BYTES, session.maxChunkBytes());
     }
@@ -122,7 +124,7 @@ final class RemoteWriter {
             session.call(
                     Method.FLUSH_FILE, new FlushFileRequest().setHandle(handle).setMode(mode));
         } catch (IOException error) {
-            throw Failures.at(path, error);
+            throw explained(error);
         }
     }
 
@@ -140,7 +142,7 @@ final class RemoteWriter {
             session.mutate(Method.CLOSE_FILE, new CloseFileRequest().setHandle(handle));
             closed = true;
         } catch (IOException error) {
-            throw Failures.at(path, error);
+            throw explained(error);
         } finally {
             abandon();
         }
@@ -219,10 +221,27 @@ final class RemoteWriter {
     }
 
     private IOException failed(IOException error) {
-        failure = Failures.at(path, error);
+        failure = explained(error);
         inFlight.clear();
         giveBack();
         return failure;
+    }
+
+    /** The error for the caller, which doesn't know of handles. */
+    private IOException explained(IOException error) {
+        boolean unknownHandle = Failures.isOf(error, ErrorKind.INVALID_ARGUMENT);
+        boolean gone =
+                Failures.isOf(error, ErrorKind.UNAUTHENTICATED)
+                        || (unknownHandle && session.incarnation() != incarnation);
+        if (!gone) {
+            return Failures.at(path, error);
+        }
+        String message =
+                "the session that had the file open has ended; what was flushed is in the file, what"
+                        + " was written since may be";
+        IOException unknown = Failures.of(ErrorKind.OUTCOME_UNKNOWN, message, path);
+        unknown.initCause(error);
+        return unknown;
     }
 
     private void giveBack() {

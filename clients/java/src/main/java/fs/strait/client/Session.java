@@ -47,6 +47,7 @@ final class Session {
     private volatile String user = "";
     private volatile StoreInfo store = Convert.store(null);
     private volatile int maxChunkBytes = DEFAULT_CHUNK_BYTES;
+    private volatile long incarnation; // another one than a handle's: the handle is gone
     private volatile int login; // counts logins: connections of an older one aren't pooled
 
     Session(String host, int port, ConnectOptions options) throws IOException {
@@ -73,6 +74,11 @@ final class Session {
 
     StoreInfo store() {
         return store;
+    }
+
+    /** Which incarnation of the session on the gateway; 0 where that doesn't tell. */
+    long incarnation() {
+        return incarnation;
     }
 
     int maxChunkBytes() {
@@ -254,6 +260,7 @@ final class Session {
         request.setVersion(ProtocolVersion.V1);
         OpenSessionReply reply = connection.call(Method.OPEN_SESSION, request);
         token = reply.getToken();
+        incarnation = reply.getIncarnation();
         user = Convert.text(reply.getUser());
         if (reply.isSetStore()) {
             store = Convert.store(reply.getStore());

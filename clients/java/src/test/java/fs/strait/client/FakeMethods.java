@@ -45,6 +45,7 @@ final class FakeMethods {
     private final FakeGateway gateway;
     private final Set<String> tokens = new HashSet<>();
     private final Map<Long, String> handles = new HashMap<>();
+    private long incarnation = 1;
     private long lastHandle = 1000;
 
     FakeMethods(FakeGateway gateway) {
@@ -89,6 +90,7 @@ final class FakeMethods {
     void forgetSessions() {
         tokens.clear();
         handles.clear();
+        incarnation++;
     }
 
     /** A request's field by name; null where it has none, or it isn't set. */
@@ -119,7 +121,7 @@ final class FakeMethods {
         store.setCapabilities(List.of("append", "rename_replace"));
         OpenSessionReply reply = new OpenSessionReply().setToken(token).setStore(store);
         reply.setUser(request.isSetUser() ? request.getUser() : "nobody");
-        reply.setVersion(ProtocolVersion.V1);
+        reply.setVersion(ProtocolVersion.V1).setIncarnation(incarnation);
         return reply.setLimits(new Limits().setMax_chunk_bytes(MAX_CHUNK_BYTES));
     }
 

@@ -118,6 +118,30 @@ class WritingTest {
         assertEquals(ErrorKind.NO_SPACE, again.kind());
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"appendData", "flushFile", "closeFile"})
+    void afterItsSessionHasEndedTheOutcomeIsUnknown(String next) throws IOException {
+        StraitOutputStream file = client.newOutputStream("/f");
+        file.write(DATA, 0, 10);
+        file.flush();
+        gateway.forgetSessions(next);
+        StraitException error =
+                assertThrows(
+                        StraitException.class,
+                        () -> {
+                            if (next.equals("appendData")) {
+                                file.write(DATA, 0, 10);
+                            }
+                            if (!next.equals("closeFile")) {
+                                file.flush();
+                            }
+                            file.close();
+                        });
+        assertEquals(ErrorKind.OUTCOME_UNKNOWN, error.kind());
+        assertEquals("/f", error.path());
+        client.newOutputStream("/g").close();
+    }
+
     @Test
     void optionsSayWhatToDoWithWhatIsThere() throws IOException {
         client.newOutputStream("/f", CreateOption.permission(0640)).close();

@@ -16,6 +16,7 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
   private static final org.apache.thrift.protocol.TField STORE_FIELD_DESC = new org.apache.thrift.protocol.TField("store", org.apache.thrift.protocol.TType.STRUCT, (short)4);
   private static final org.apache.thrift.protocol.TField VERSION_FIELD_DESC = new org.apache.thrift.protocol.TField("version", org.apache.thrift.protocol.TType.I32, (short)5);
   private static final org.apache.thrift.protocol.TField LIMITS_FIELD_DESC = new org.apache.thrift.protocol.TField("limits", org.apache.thrift.protocol.TType.STRUCT, (short)6);
+  private static final org.apache.thrift.protocol.TField INCARNATION_FIELD_DESC = new org.apache.thrift.protocol.TField("incarnation", org.apache.thrift.protocol.TType.I64, (short)7);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new OpenSessionReplyStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new OpenSessionReplyTupleSchemeFactory();
@@ -33,6 +34,12 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
    */
   public @org.apache.thrift.annotation.Nullable ProtocolVersion version; // optional
   public @org.apache.thrift.annotation.Nullable Limits limits; // optional
+  /**
+   * Another one than before, under the same or another token, means that the
+   * session had to be made anew: handles given before are gone, and what became
+   * of a file written by one of them can't be known.
+   */
+  public long incarnation; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -48,7 +55,13 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
      * @see ProtocolVersion
      */
     VERSION((short)5, "version"),
-    LIMITS((short)6, "limits");
+    LIMITS((short)6, "limits"),
+    /**
+     * Another one than before, under the same or another token, means that the
+     * session had to be made anew: handles given before are gone, and what became
+     * of a file written by one of them can't be known.
+     */
+    INCARNATION((short)7, "incarnation");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -76,6 +89,8 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
           return VERSION;
         case 6: // LIMITS
           return LIMITS;
+        case 7: // INCARNATION
+          return INCARNATION;
         default:
           return null;
       }
@@ -120,8 +135,9 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
 
   // isset id assignments
   private static final int __EXPIRES_MS_ISSET_ID = 0;
+  private static final int __INCARNATION_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.TOKEN,_Fields.EXPIRES_MS,_Fields.USER,_Fields.STORE,_Fields.VERSION,_Fields.LIMITS};
+  private static final _Fields optionals[] = {_Fields.TOKEN,_Fields.EXPIRES_MS,_Fields.USER,_Fields.STORE,_Fields.VERSION,_Fields.LIMITS,_Fields.INCARNATION};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -137,6 +153,8 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
         new org.apache.thrift.meta_data.EnumMetaData(org.apache.thrift.protocol.TType.ENUM, ProtocolVersion.class)));
     tmpMap.put(_Fields.LIMITS, new org.apache.thrift.meta_data.FieldMetaData("limits", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, Limits.class)));
+    tmpMap.put(_Fields.INCARNATION, new org.apache.thrift.meta_data.FieldMetaData("incarnation", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(OpenSessionReply.class, metaDataMap);
   }
@@ -165,6 +183,7 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
     if (other.isSetLimits()) {
       this.limits = new Limits(other.limits);
     }
+    this.incarnation = other.incarnation;
   }
 
   @Override
@@ -181,6 +200,8 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
     this.store = null;
     this.version = null;
     this.limits = null;
+    setIncarnationIsSet(false);
+    this.incarnation = 0;
   }
 
   /**
@@ -345,6 +366,39 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
     }
   }
 
+  /**
+   * Another one than before, under the same or another token, means that the
+   * session had to be made anew: handles given before are gone, and what became
+   * of a file written by one of them can't be known.
+   */
+  public long getIncarnation() {
+    return this.incarnation;
+  }
+
+  /**
+   * Another one than before, under the same or another token, means that the
+   * session had to be made anew: handles given before are gone, and what became
+   * of a file written by one of them can't be known.
+   */
+  public OpenSessionReply setIncarnation(long incarnation) {
+    this.incarnation = incarnation;
+    setIncarnationIsSet(true);
+    return this;
+  }
+
+  public void unsetIncarnation() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __INCARNATION_ISSET_ID);
+  }
+
+  /** Returns true if field incarnation is set (has been assigned a value) and false otherwise */
+  public boolean isSetIncarnation() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __INCARNATION_ISSET_ID);
+  }
+
+  public void setIncarnationIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __INCARNATION_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -396,6 +450,14 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
       }
       break;
 
+    case INCARNATION:
+      if (value == null) {
+        unsetIncarnation();
+      } else {
+        setIncarnation((java.lang.Long)value);
+      }
+      break;
+
     }
   }
 
@@ -421,6 +483,9 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
     case LIMITS:
       return getLimits();
 
+    case INCARNATION:
+      return getIncarnation();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -445,6 +510,8 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
       return isSetVersion();
     case LIMITS:
       return isSetLimits();
+    case INCARNATION:
+      return isSetIncarnation();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -516,6 +583,15 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
         return false;
     }
 
+    boolean this_present_incarnation = true && this.isSetIncarnation();
+    boolean that_present_incarnation = true && that.isSetIncarnation();
+    if (this_present_incarnation || that_present_incarnation) {
+      if (!(this_present_incarnation && that_present_incarnation))
+        return false;
+      if (this.incarnation != that.incarnation)
+        return false;
+    }
+
     return true;
   }
 
@@ -546,6 +622,10 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
     hashCode = hashCode * 8191 + ((isSetLimits()) ? 131071 : 524287);
     if (isSetLimits())
       hashCode = hashCode * 8191 + limits.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetIncarnation()) ? 131071 : 524287);
+    if (isSetIncarnation())
+      hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(incarnation);
 
     return hashCode;
   }
@@ -614,6 +694,16 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
     }
     if (isSetLimits()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.limits, other.limits);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetIncarnation(), other.isSetIncarnation());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetIncarnation()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.incarnation, other.incarnation);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -695,6 +785,12 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
       } else {
         sb.append(this.limits);
       }
+      first = false;
+    }
+    if (isSetIncarnation()) {
+      if (!first) sb.append(", ");
+      sb.append("incarnation:");
+      sb.append(this.incarnation);
       first = false;
     }
     sb.append(")");
@@ -800,6 +896,14 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 7: // INCARNATION
+            if (schemeField.type == org.apache.thrift.protocol.TType.I64) {
+              struct.incarnation = iprot.readI64();
+              struct.setIncarnationIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -856,6 +960,11 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetIncarnation()) {
+        oprot.writeFieldBegin(INCARNATION_FIELD_DESC);
+        oprot.writeI64(struct.incarnation);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -893,7 +1002,10 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
       if (struct.isSetLimits()) {
         optionals.set(5);
       }
-      oprot.writeBitSet(optionals, 6);
+      if (struct.isSetIncarnation()) {
+        optionals.set(6);
+      }
+      oprot.writeBitSet(optionals, 7);
       if (struct.isSetToken()) {
         oprot.writeString(struct.token);
       }
@@ -912,12 +1024,15 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
       if (struct.isSetLimits()) {
         struct.limits.write(oprot);
       }
+      if (struct.isSetIncarnation()) {
+        oprot.writeI64(struct.incarnation);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, OpenSessionReply struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(6);
+      java.util.BitSet incoming = iprot.readBitSet(7);
       if (incoming.get(0)) {
         struct.token = iprot.readString();
         struct.setTokenIsSet(true);
@@ -943,6 +1058,10 @@ public class OpenSessionReply implements org.apache.thrift.TBase<OpenSessionRepl
         struct.limits = new Limits();
         struct.limits.read(iprot);
         struct.setLimitsIsSet(true);
+      }
+      if (incoming.get(6)) {
+        struct.incarnation = iprot.readI64();
+        struct.setIncarnationIsSet(true);
       }
     }
   }
