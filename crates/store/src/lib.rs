@@ -17,6 +17,8 @@
 //! than the [`Principal`] of the call has, unless the store declares itself
 //! single-identity.
 
+#[cfg(feature = "hdfs")]
+mod ahead;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod crc;

@@ -2,6 +2,7 @@
 //! CRCs, computed by the datanodes; the same bytes as `hdfs dfs -checksum`
 //! prints.
 
+use super::blocks::Block;
 use super::datanode::Datanodes;
 use super::namenode::Namenode;
 use super::wire::{LocatedBlocks, OpBlockChecksumResponse, crc_type};
@@ -21,13 +22,14 @@ const FIRST_BUFFER_BYTES: usize = 32;
 /// The checksum of a closed file.
 pub(super) async fn of_file(
     namenode: &Namenode,
-    datanodes: Datanodes,
+    datanodes: &Datanodes,
     user: &str,
     path: &str,
 ) -> Result<Checksum> {
     let located = namenode.locate(user, path, 0, i64::MAX as u64).await?;
     check(&located)?;
-    let blocks = stream::iter(located.blocks).map(|block| async move { datanodes.checksum(&block).await });
+    let blocks = located.blocks.into_iter().map(|block| Block::of(block, datanodes));
+    let blocks = stream::iter(blocks).map(|block| async move { datanodes.checksum(&block).await });
     let blocks: Vec<OpBlockChecksumResponse> = blocks.buffered(BLOCKS_AT_ONCE).try_collect().await?;
     combine(&blocks)
 }

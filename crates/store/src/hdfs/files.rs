@@ -1,11 +1,13 @@
 //! Opening files, and the bytes in them.
 
+use super::blocks::Blocks;
 use super::errors::Effect;
+use super::library::LibraryFile;
 use super::namespace::checked_permission;
 use super::reader::HdfsReader;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
-use super::source::{Source, Tail};
+use super::source::{DatanodesFile, Source};
 use super::wire::LocatedBlock;
 use super::writer::HdfsWriter;
 use crate::error::{Error, ErrorKind, Result, fail};
@@ -29,31 +31,39 @@ const APPEND_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Shared {
     pub async fn open(self: &Arc<Self>, who: &Principal, path: &str) -> Result<HdfsReader> {
-        // The tail first: blocks that are finished in between are then found
-        // by the library, and the tail is dropped.
-        let tail = match self.secured {
-            None => self.tail(who, path).await?,
+        let blocks = match self.secured {
+            None => self.blocks(&who.user, path).await?,
             Some(_) => None,
         };
-        let client = self.clients.get(who)?;
-        let reader = self.call(who, Effect::Read, |client| async move { client.read(path).await }).await?;
-        let tail = tail.filter(|tail| tail.block.offset == reader.file_length() as u64);
-        let (shared, user) = (Arc::clone(self), Arc::clone(&who.user));
-        let source = Source::new(shared, client, user, path.to_owned(), reader, tail);
+        let source = match blocks {
+            Some(blocks) => {
+                let (shared, user) = (Arc::clone(self), Arc::clone(&who.user));
+                Source::Datanodes(DatanodesFile::new(shared, user, path.to_owned(), blocks))
+            }
+            None => {
+                let client = self.clients.get(who)?;
+                let reader = self.call(who, Effect::Read, |client| async move { client.read(path).await });
+                Source::Library(LibraryFile::new(client, path.to_owned(), reader.await?))
+            }
+        };
         Ok(HdfsReader::new(source, path.to_owned()))
     }
 
-    /// What can be seen of the last block, while it is being written.
-    async fn tail(&self, who: &Principal, path: &str) -> Result<Option<Tail>> {
-        let Some((block, false)) = self.last_block(&who.user, path).await? else { return Ok(None) };
-        let length = self.datanodes.visible_length(&who.user, &block).await?;
-        Ok((length > 0).then_some(Tail { block, length }))
-    }
-
-    /// The last block of a file that has any, and whether it is finished.
-    pub async fn last_block(&self, user: &str, path: &str) -> Result<Option<(LocatedBlock, bool)>> {
-        let located = self.namenode.locate(user, path, FAR_OFFSET, 1).await?;
-        Ok(located.last_block.map(|block| (block, located.is_last_block_complete)))
+    /// Where a file's bytes lie, and as much of its last block as can be seen
+    /// while that is being written; none for a file that only the library can
+    /// read.
+    pub async fn blocks(&self, user: &str, path: &str) -> Result<Option<Blocks>> {
+        let located = self.namenode.locate(user, path, 0, i64::MAX as u64).await?;
+        if located.erasure_coding.is_some() || located.encryption.is_some() {
+            return Ok(None);
+        }
+        let tail_length = match &located.last_block {
+            Some(block) if !located.is_last_block_complete => {
+                self.datanodes.visible_length(user, block).await?
+            }
+            _ => 0,
+        };
+        Ok(Some(Blocks::new(located, tail_length, &self.datanodes)))
     }
 
     pub async fn create(&self, who: &Principal, path: &str, options: &CreateOptions) -> Result<HdfsWriter> {

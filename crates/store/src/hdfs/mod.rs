@@ -3,23 +3,28 @@
 //! ```text
 //!   HdfsStore ─ shared ─ namespace, files, checksum      the operations
 //!                 │        reader ─ readahead ─ source     an open file
+//!                 │          source ─ blocks, datanode     its bytes, by the adapter
+//!                 │          source ─ library              its bytes, by the library
 //!                 │        writer ─ recovery               the one writer, and what it leaves behind
-//!                 ├─ clients ─ hdfs-native                 namespace, finished blocks, write pipeline
+//!                 ├─ clients ─ hdfs-native                 namespace, write pipeline
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```
 //!
 //! The library does the bulk. What it lacks is spoken here, over Hadoop's own
 //! protocols: block locations, the visible part of a block that is still being
-//! written, checksums, truncate, capacity. That part knows SIMPLE
-//! authentication only; with Kerberos or encrypted transfer the store declares
-//! those capabilities absent. docs/hdfs.md says what was measured and tested.
+//! written, checksums, truncate, capacity; and reading, for speed. That part
+//! knows SIMPLE authentication only; with Kerberos or encrypted transfer the
+//! library reads, and the store declares those capabilities absent.
+//! docs/hdfs.md says what was measured and tested.
 
+mod blocks;
 mod checksum;
 mod clients;
 mod config;
 mod datanode;
 mod errors;
 mod files;
+mod library;
 mod namenode;
 mod namespace;
 mod readahead;
@@ -195,7 +200,7 @@ impl FileSystem for HdfsStore {
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let checksum = async {
             self.shared.require_own_calls()?;
-            checksum::of_file(&self.shared.namenode, self.shared.datanodes, &who.user, path.as_str()).await
+            checksum::of_file(&self.shared.namenode, &self.shared.datanodes, &who.user, path.as_str()).await
         };
         checksum.await.map_err(|error| error.at("checksum", path))
     }

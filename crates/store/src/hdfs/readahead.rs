@@ -4,14 +4,18 @@
 //! one while the caller still reads this one. A caller that jumps about gets
 //! exactly what it asks for, so it doesn't pay for bytes that nobody reads.
 
-use super::source::Source;
+use super::datanode::BlockStream;
+use super::source::{Sequence, Source};
+use crate::ahead::{AheadHolder, AheadMemory, ReservedAhead};
 use crate::error::{Error, Result};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// The first window of a run: little is lost if the run is short.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
@@ -26,7 +30,7 @@ const MAX_WINDOWS: usize = 3;
 const MAX_GAP_BYTES: u64 = 256 << 10;
 /// From this length on a read is its own window: the caller does the reading
 /// ahead, by what it asks for.
-pub(super) const LARGE_READ_BYTES: u64 = 1 << 20;
+const LARGE_READ_BYTES: u64 = 1 << 20;
 /// Smaller pieces are copied out: a slice would pin a whole window for as long
 /// as its receiver keeps it.
 const COPY_BELOW_BYTES: usize = 64 << 10;
@@ -35,22 +39,41 @@ const COPY_BELOW_BYTES: usize = 64 << 10;
 type Fetch = Shared<BoxFuture<'static, std::result::Result<Bytes, Arc<Error>>>>;
 
 /// The windows of one reader.
-#[derive(Default)]
 pub(super) struct ReadAhead {
-    state: Mutex<State<Fetch>>,
+    source: Arc<Source>,
+    memory: Arc<AheadMemory>,
+    state: Arc<Mutex<State<Fetch>>>,
 }
 
 impl ReadAhead {
+    /// Of `source`, with what `memory` has for it.
+    pub fn new(source: Source, memory: Arc<AheadMemory>) -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let holder: Weak<dyn AheadHolder> = Arc::<Mutex<State<Fetch>>>::downgrade(&state);
+        memory.register(holder);
+        Self { source: Arc::new(source), memory, state }
+    }
+
+    /// Bytes of the file.
+    pub fn length(&self) -> u64 {
+        self.source.length()
+    }
+
     /// The bytes `range`, which lies within the file.
-    pub async fn read(&self, source: &Arc<Source>, range: Range<u64>) -> Result<Bytes> {
-        if range.end - range.start >= LARGE_READ_BYTES {
-            return source.fetch(range).await;
-        }
-        let windows = self.lock().cover(&range, source.length(), |window| fetch(source, window));
-        let Some(windows) = windows else { return source.fetch(range).await };
+    pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let plan = {
+            let begin = |window, link| fetch(&self.source, window, link);
+            let reserve = |bytes| self.memory.reserve(bytes);
+            self.lock().plan(&range, self.source.length(), begin, reserve)
+        };
+        let windows = match plan {
+            Plan::Windows(windows) => windows,
+            Plan::Own(fetch) => return fetch.await.map_err(|error| again(&error)),
+            Plan::Direct => return self.source.fetch(range).await,
+        };
         let mut whole = BytesMut::new();
-        for window in windows {
-            let bytes = match window.data.await {
+        for (window, data) in windows {
+            let bytes = match data.await {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     // Not for the next caller: it should try anew.
@@ -58,8 +81,8 @@ impl ReadAhead {
                     return Err(again(&error));
                 }
             };
-            let begin = range.start.max(window.range.start) - window.range.start;
-            let end = range.end.min(window.range.end) - window.range.start;
+            let begin = range.start.max(window.start) - window.start;
+            let end = range.end.min(window.end) - window.start;
             let piece = bytes.slice(begin as usize..end as usize);
             if piece.len() as u64 == range.end - range.start && piece.len() >= COPY_BELOW_BYTES {
                 return Ok(piece);
@@ -69,15 +92,37 @@ impl ReadAhead {
         Ok(whole.freeze())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State<Fetch>> {
+    fn lock(&self) -> MutexGuard<'_, State<Fetch>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl<F: Send> AheadHolder for Mutex<State<F>> {
+    fn give_up(&self, idle: Duration) {
+        // Whoever holds the lock is about to read.
+        if let Ok(mut state) = self.try_lock()
+            && state.last_read.elapsed() >= idle
+        {
+            state.windows.clear();
+        }
+    }
+}
+
 /// Starts to fetch at once; the last one to lose interest stops it.
-fn fetch(source: &Arc<Source>, range: Range<u64>) -> Fetch {
+fn fetch(source: &Arc<Source>, range: Range<u64>, link: Link) -> Fetch {
     let source = Arc::clone(source);
-    let task = AbortOnDrop(tokio::spawn(async move { source.fetch(range).await }));
+    let task = AbortOnDrop(tokio::spawn(async move {
+        let mut sequence = Sequence { stream: None, goes_on: link.goes_on };
+        if let Some(before) = link.before {
+            sequence.stream = before.await.ok();
+        }
+        let outcome = source.fetch_in_sequence(range, &mut sequence).await;
+        if let (Some(after), Some(stream)) = (link.after, sequence.stream) {
+            // Nobody goes on: the stream ends with it.
+            let _ = after.send(stream);
+        }
+        outcome
+    }));
     async move {
         let mut task = task;
         match (&mut task.0).await {
@@ -104,40 +149,89 @@ fn again(error: &Arc<Error>) -> Error {
         .caused_by(Arc::clone(error))
 }
 
+/// The fetches of a run, one after the other on one stream from the datanode:
+/// each hands it to the next. It waits in between, and the datanode with it.
+#[derive(Default)]
+struct Chain {
+    /// Where the last fetch ends; none before the first.
+    end: Option<u64>,
+    stream: Option<oneshot::Receiver<BlockStream>>,
+}
+
+/// A fetch's place in the chain.
+struct Link {
+    before: Option<oneshot::Receiver<BlockStream>>,
+    after: Option<oneshot::Sender<BlockStream>>,
+    goes_on: bool,
+}
+
+impl Chain {
+    /// Adds a fetch. The first of a chain may be the only one: it asks the
+    /// datanode for no more than it needs.
+    fn add(&mut self, range: &Range<u64>) -> Link {
+        let goes_on = self.end == Some(range.start);
+        let before = self.stream.take().filter(|_| goes_on);
+        let (after, stream) = oneshot::channel();
+        *self = Self { end: Some(range.end), stream: goes_on.then_some(stream) };
+        Link { before, after: goes_on.then_some(after), goes_on }
+    }
+}
+
+/// How to answer a read.
+enum Plan<F> {
+    /// From these windows.
+    Windows(Vec<(Range<u64>, F)>),
+    /// By a fetch of exactly this range, in sequence with others.
+    Own(F),
+    /// By a fetch of its own.
+    Direct,
+}
+
 /// What to fetch, and when: free of I/O, for any kind of fetch `F`.
 struct State<F> {
     /// Next to each other, in order.
     windows: VecDeque<Window<F>>,
-    /// Where the run of small reads has come to.
+    chain: Chain,
+    /// Where the run of reads has come to.
     run_end: u64,
     /// Where the last read out of sequence ended: a read from there begins a
     /// new run.
     stray_end: Option<u64>,
     /// Length of the next window.
     window_length: u64,
+    last_read: Instant,
 }
 
-#[derive(Clone)]
 struct Window<F> {
     range: Range<u64>,
     data: F,
+    _memory: ReservedAhead,
 }
 
 impl<F> Default for State<F> {
     fn default() -> Self {
-        Self { windows: VecDeque::new(), run_end: 0, stray_end: None, window_length: FIRST_WINDOW_BYTES }
+        Self {
+            windows: VecDeque::new(),
+            chain: Chain::default(),
+            run_end: 0,
+            stray_end: None,
+            window_length: FIRST_WINDOW_BYTES,
+            last_read: Instant::now(),
+        }
     }
 }
 
 impl<F: Clone> State<F> {
-    /// The windows that hold `range`, those not there yet begun by `begin`;
-    /// nothing where the read isn't in sequence.
-    fn cover(
+    /// How to read `range`; `begin` starts a fetch, `reserve` finds memory for
+    /// a window.
+    fn plan(
         &mut self,
         range: &Range<u64>,
         file_length: u64,
-        begin: impl Fn(Range<u64>) -> F,
-    ) -> Option<Vec<Window<F>>> {
+        begin: impl Fn(Range<u64>, Link) -> F,
+        reserve: impl Fn(u64) -> Option<ReservedAhead>,
+    ) -> Plan<F> {
+        self.last_read = Instant::now();
         let hit = self.windows.iter().any(|window| window.range.contains(&range.start));
         let gap = if self.windows.is_empty() { 0 } else { MAX_GAP_BYTES };
         let follows = |end: u64| range.start >= end && range.start - end <= gap;
@@ -148,37 +242,57 @@ impl<F: Clone> State<F> {
         }
         if !hit && !follows(self.run_end) {
             self.stray_end = Some(range.end);
-            return None;
+            return Plan::Direct;
         }
-        // The first read of a run may be the only one: no next window yet.
-        let is_run = hit;
         self.run_end = self.run_end.max(range.end);
+        if !hit && range.end - range.start >= LARGE_READ_BYTES {
+            // Memory for it is the caller's affair, who got it for the answer.
+            self.windows.clear();
+            let link = self.chain.add(range);
+            return Plan::Own(begin(range.clone(), link));
+        }
 
-        self.extend_to(range.start, range.end, file_length, &begin);
+        self.extend_to(range.start, range.end, file_length, &begin, &reserve);
         let windows = self
             .windows
             .iter()
-            .filter(|window| window.range.start < range.end && range.start < window.range.end);
-        let windows: Vec<_> = windows.cloned().collect();
+            .filter(|window| window.range.start < range.end && range.start < window.range.end)
+            .map(|window| (window.range.clone(), window.data.clone()));
+        let windows: Vec<_> = windows.collect();
 
+        // The first read of a run may be the only one: no next window yet.
+        let last_end = self.windows.back().map_or(range.start, |window| window.range.end);
         let in_last = self.windows.back().is_some_and(|window| window.range.start < range.end);
-        if is_run && in_last {
-            let end = self.windows.back().map_or(range.end, |window| window.range.end);
-            self.extend_to(end, end.saturating_add(1), file_length, &begin);
+        if hit && in_last {
+            self.extend_to(last_end, last_end.saturating_add(1), file_length, &begin, &reserve);
         }
         while self.windows.len() > MAX_WINDOWS {
             self.windows.pop_front();
         }
-        Some(windows)
+        match last_end >= range.end {
+            true => Plan::Windows(windows),
+            // There was no memory for all of it.
+            false => Plan::Direct,
+        }
     }
 
-    /// Begins windows until there is one that holds the byte before `end`.
-    fn extend_to(&mut self, start: u64, end: u64, file_length: u64, begin: &impl Fn(Range<u64>) -> F) {
+    /// Begins windows until there is one that holds the byte before `end`, as
+    /// far as there is memory for them.
+    fn extend_to(
+        &mut self,
+        start: u64,
+        end: u64,
+        file_length: u64,
+        begin: &impl Fn(Range<u64>, Link) -> F,
+        reserve: &impl Fn(u64) -> Option<ReservedAhead>,
+    ) {
         let mut from = self.windows.back().map_or(start, |window| window.range.end);
         while from < end.min(file_length) {
             let range = from..from.saturating_add(self.window_length).min(file_length);
+            let Some(memory) = reserve(range.end - range.start) else { return };
             from = range.end;
-            self.windows.push_back(Window { data: begin(range.clone()), range });
+            let link = self.chain.add(&range);
+            self.windows.push_back(Window { data: begin(range.clone(), link), range, _memory: memory });
             self.window_length = (self.window_length * 2).min(LARGEST_WINDOW_BYTES);
         }
     }
@@ -196,14 +310,17 @@ mod tests {
     fn trace(ranges: impl IntoIterator<Item = Range<u64>>) -> (Vec<Range<u64>>, usize) {
         let mut state = State::default();
         let fetched = RefCell::new(Vec::new());
+        let memory = AheadMemory::new(16 << 20);
         let mut direct = 0;
         for range in ranges {
-            match state.cover(&range, FILE, |window| fetched.borrow_mut().push(window)) {
-                None => direct += 1,
-                Some(windows) => {
-                    assert!(windows[0].range.start <= range.start, "{range:?}");
-                    assert!(windows.last().unwrap().range.end >= range.end.min(FILE), "{range:?}");
-                    assert!(windows.windows(2).all(|pair| pair[0].range.end == pair[1].range.start));
+            let begin = |window, _| fetched.borrow_mut().push(window);
+            match state.plan(&range, FILE, begin, |bytes| memory.reserve(bytes)) {
+                Plan::Direct => direct += 1,
+                Plan::Own(()) => assert_eq!(fetched.borrow().last(), Some(&range)),
+                Plan::Windows(windows) => {
+                    assert!(windows[0].0.start <= range.start, "{range:?}");
+                    assert!(windows.last().unwrap().0.end >= range.end.min(FILE), "{range:?}");
+                    assert!(windows.windows(2).all(|pair| pair[0].0.end == pair[1].0.start));
                 }
             }
             assert!(state.windows.len() <= MAX_WINDOWS);
@@ -252,5 +369,42 @@ mod tests {
         let bytes: u64 = fetched.iter().map(|window| window.end - window.start).sum();
         assert!(direct <= 1, "{direct} reads went past the windows");
         assert!(bytes <= 512 * 65_536 + 3 * LARGEST_WINDOW_BYTES, "{bytes} bytes were fetched");
+    }
+
+    #[test]
+    fn many_open_files_hold_no_more_ahead_than_the_memory_they_share() {
+        const SHARED: u64 = 8 << 20;
+        let memory = AheadMemory::new(SHARED);
+        let mut readers: Vec<State<()>> = (0..100).map(|_| State::default()).collect();
+        let mut direct = 0;
+        for step in 0..400 {
+            for reader in &mut readers {
+                let range = step * 65_536..(step + 1) * 65_536;
+                let plan = reader.plan(&range, FILE, |_, _| (), |bytes| memory.reserve(bytes));
+                direct += u32::from(matches!(plan, Plan::Direct));
+            }
+            let windows = readers.iter().flat_map(|reader| &reader.windows);
+            let held: u64 = windows.map(|window| window.range.end - window.range.start).sum();
+            assert!(held <= SHARED, "{held} bytes are held");
+        }
+        assert!(direct > 0, "those without memory read directly");
+        drop(readers);
+        assert!(memory.reserve(SHARED).is_some(), "all of it comes back");
+    }
+
+    #[test]
+    fn an_idle_reader_gives_up_its_windows_and_reads_on_later() {
+        let memory = AheadMemory::new(1 << 20);
+        let reader = Mutex::new(State::default());
+        let read = |range: Range<u64>| {
+            let mut state = reader.lock().unwrap();
+            matches!(state.plan(&range, FILE, |_, _| (), |bytes| memory.reserve(bytes)), Plan::Windows(_))
+        };
+        assert!(steps(0, 4096, 10).all(read));
+        let held = || memory.reserve(1 << 20).is_none();
+        assert!(held());
+        (&reader as &dyn AheadHolder).give_up(Duration::ZERO);
+        assert!(!held());
+        assert!(steps(10 * 4096, 4096, 10).all(read));
     }
 }

@@ -45,7 +45,7 @@ impl Shared {
                 encrypted.then_some("not with encrypted data transfer")
             }
         };
-        let datanodes = Datanodes { by_hostname: config.use_datanode_hostname() };
+        let datanodes = Datanodes::new(config.use_datanode_hostname());
         let recoveries = Arc::default();
         Ok(Self { clients, namenode, datanodes, recoveries, secured })
     }

@@ -144,6 +144,9 @@ pub struct LocatedBlocks {
     pub last_block: Option<LocatedBlock>,
     #[prost(bool, required, tag = "5")]
     pub is_last_block_complete: bool,
+    /// Present on files in encryption zones; its content isn't needed here.
+    #[prost(message, optional, tag = "6")]
+    pub encryption: Option<Presence>,
     /// Present on erasure-coded files; its content isn't needed here.
     #[prost(message, optional, tag = "7")]
     pub erasure_coding: Option<Presence>,

@@ -1,0 +1,100 @@
+//! Where the bytes of an open file lie.
+
+use super::datanode::Datanodes;
+use super::wire::{ExtendedBlock, LocatedBlock, LocatedBlocks, Token};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// One block of a file.
+#[derive(Debug, PartialEq)]
+pub(super) struct Block {
+    pub block: ExtendedBlock,
+    pub token: Token,
+    /// Of its first byte in the file.
+    pub offset: u64,
+    /// Bytes of it that can be read.
+    pub length: u64,
+    /// Addresses of the datanodes that have it, in the namenode's order: the
+    /// nearest first.
+    pub replicas: Vec<Arc<str>>,
+}
+
+impl Block {
+    /// Where in the file the next block begins.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
+}
+
+/// The blocks of one file, in order, each where the one before ends.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Blocks(Vec<Arc<Block>>);
+
+impl Blocks {
+    /// The blocks that the namenode lists, and of the last one, while it is
+    /// under construction, `tail_length` bytes. What doesn't follow on the
+    /// block before it is left out, and all after it.
+    pub fn new(located: LocatedBlocks, tail_length: u64, datanodes: &Datanodes) -> Self {
+        let mut addresses = HashSet::new();
+        let last = located.last_block.filter(|_| !located.is_last_block_complete);
+        let finished = located.blocks.into_iter().map(|block| (block.block.num_bytes, block));
+        let finished =
+            finished.filter(|(_, block)| last.as_ref().is_none_or(|last| block.offset < last.offset));
+        let finished: Vec<_> = finished.collect();
+        let mut blocks = Self::default();
+        for (length, block) in finished.into_iter().chain(last.map(|last| (tail_length, last))) {
+            if block.offset == blocks.length() && length > 0 {
+                blocks.0.push(Arc::new(of_located(block, length, datanodes, &mut addresses)));
+            }
+        }
+        blocks
+    }
+
+    /// Bytes of all of them.
+    pub fn length(&self) -> u64 {
+        self.0.last().map_or(0, |block| block.end())
+    }
+
+    /// The block that holds the byte at `offset`.
+    pub fn at(&self, offset: u64) -> Option<&Arc<Block>> {
+        let index = self.0.partition_point(|block| block.end() <= offset);
+        self.0.get(index)
+    }
+
+    /// Whether these are the blocks of the same file as `earlier`, which may
+    /// have been shorter: blocks keep their ids as they are finished, moved
+    /// and appended to.
+    pub fn continue_from(&self, earlier: &Self) -> bool {
+        let id = |block: &Arc<Block>| (block.block.block_id, block.offset);
+        self.length() >= earlier.length()
+            && self.0.iter().zip(&earlier.0).all(|(now, before)| id(now) == id(before))
+    }
+}
+
+/// A large file names the same few datanodes again and again: each address is
+/// held once.
+fn of_located(
+    located: LocatedBlock,
+    length: u64,
+    datanodes: &Datanodes,
+    addresses: &mut HashSet<Arc<str>>,
+) -> Block {
+    let mut address = |text: String| match addresses.get(&*text) {
+        Some(known) => Arc::clone(known),
+        None => {
+            let new: Arc<str> = text.into();
+            addresses.insert(Arc::clone(&new));
+            new
+        }
+    };
+    let replicas = located.locations.iter().map(|at| address(datanodes.address(&at.id))).collect();
+    Block { block: located.block, token: located.token, offset: located.offset, length, replicas }
+}
+
+impl Block {
+    /// A block by itself, as the namenode lists it.
+    pub fn of(located: LocatedBlock, datanodes: &Datanodes) -> Self {
+        let length = located.block.num_bytes;
+        of_located(located, length, datanodes, &mut HashSet::new())
+    }
+}

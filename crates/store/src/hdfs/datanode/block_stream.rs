@@ -1,0 +1,82 @@
+//! One range of one block on its way from one datanode.
+
+use super::super::blocks::Block;
+use super::super::wire::{ClientOperationHeader, ClientReadStatus, OpReadBlock, status};
+use super::Datanodes;
+use super::packets::Packets;
+use super::transfer::{OPERATION_TIMEOUT, Started, base_header, start};
+use bytes::BytesMut;
+use prost::Message;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const OP_READ_BLOCK: u8 = 81;
+/// What the datanode's log calls its client.
+const CLIENT_NAME: &str = "strait";
+
+/// The datanode sends as far ahead as the connection takes it; dropping this
+/// stops it.
+#[derive(Debug)]
+pub(in super::super) struct BlockStream {
+    stream: TcpStream,
+    packets: Packets,
+    address: Arc<str>,
+    block_id: u64,
+}
+
+impl BlockStream {
+    /// Asks the datanode at `address` for `range` of the block.
+    pub async fn open(
+        datanodes: &Datanodes,
+        address: &Arc<str>,
+        block: &Block,
+        range: Range<u64>,
+    ) -> io::Result<Self> {
+        let header = ClientOperationHeader { base: base_header(block), client_name: CLIENT_NAME.to_owned() };
+        let message = OpReadBlock { header, offset: range.start, length: range.end - range.start };
+        let Started { stream, answer, rest } = start(datanodes, address, OP_READ_BLOCK, &message).await?;
+        let checksum = answer.read_checksum.ok_or_else(|| io::Error::other("no checksum in the answer"))?;
+        let packets = Packets::new(&checksum, range, rest)?;
+        Ok(Self { stream, packets, address: Arc::clone(address), block_id: block.block.block_id })
+    }
+
+    /// Whether the next byte is the one at `offset` of `block`.
+    pub fn is_at(&self, block: &Block, offset: u64) -> bool {
+        self.block_id == block.block.block_id
+            && self.packets.position() == offset
+            && self.packets.remaining() > 0
+    }
+
+    /// The datanode.
+    pub fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// Appends the next `wanted` bytes to `into`, or, on an error, as many as
+    /// came whole.
+    pub async fn read(&mut self, into: &mut BytesMut, wanted: usize) -> io::Result<()> {
+        timeout(OPERATION_TIMEOUT, self.packets.read(&mut self.stream, into, wanted)).await?
+    }
+
+    /// The stream, if there is more to come on it; else its connection is kept
+    /// for the next operation.
+    pub async fn unless_ended(mut self, datanodes: &Datanodes) -> Option<Self> {
+        if self.packets.remaining() > 0 {
+            return Some(self);
+        }
+        let end = async {
+            self.packets.finish(&mut self.stream).await?;
+            // The datanode counts the read as done, and waits for the next.
+            let done = ClientReadStatus { status: status::CHECKSUM_OK }.encode_length_delimited_to_vec();
+            self.stream.write_all(&done).await
+        };
+        if let Ok(Ok(())) = timeout(OPERATION_TIMEOUT, end).await {
+            datanodes.pool.keep(self.address, self.stream);
+        }
+        None
+    }
+}

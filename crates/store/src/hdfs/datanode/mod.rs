@@ -1,0 +1,138 @@
+//! Asking datanodes: for the bytes of a block, checked; for its checksum; and
+//! how much of one under construction can be seen.
+
+mod block_stream;
+mod packets;
+mod pool;
+mod transfer;
+
+pub(super) use block_stream::BlockStream;
+
+use super::blocks::Block;
+use super::errors::from_java;
+use super::rpc::{Connection, DATANODE_PROTOCOL, RpcError};
+use super::wire::{
+    DatanodeId, GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse, LocatedBlock,
+    OpBlockChecksum, OpBlockChecksumResponse,
+};
+use crate::error::{Error, ErrorKind, Result, fail};
+use pool::Pool;
+use std::io;
+use std::sync::Arc;
+use transfer::{Started, base_header, start};
+
+const OP_BLOCK_CHECKSUM: u8 = 85;
+
+/// How to talk to datanodes, and the connections to them.
+#[derive(Debug)]
+pub(super) struct Datanodes {
+    by_hostname: bool,
+    pool: Pool,
+}
+
+impl Datanodes {
+    /// `by_hostname`: they are called by name rather than by address.
+    pub fn new(by_hostname: bool) -> Self {
+        Self { by_hostname, pool: Pool::default() }
+    }
+
+    fn host<'a>(&self, id: &'a DatanodeId) -> &'a str {
+        if self.by_hostname { &id.host_name } else { &id.ip_addr }
+    }
+
+    /// Where a datanode serves data.
+    pub fn address(&self, id: &DatanodeId) -> String {
+        format!("{}:{}", self.host(id), id.transfer_port)
+    }
+
+    /// How much of a block under construction readers can see: what every
+    /// replica of the pipeline has acknowledged.
+    pub async fn visible_length(&self, user: &str, block: &LocatedBlock) -> Result<u64> {
+        let request = GetReplicaVisibleLengthRequest { block: block.block.clone() };
+        let mut last = None;
+        for location in &block.locations {
+            let address = format!("{}:{}", self.host(&location.id), location.id.ipc_port);
+            let answer: std::result::Result<GetReplicaVisibleLengthResponse, _> =
+                match Connection::open(&address, user, DATANODE_PROTOCOL).await {
+                    Ok(mut connection) => connection.call("getReplicaVisibleLength", &request).await,
+                    Err(error) => Err(error),
+                };
+            match answer {
+                Ok(answer) => return Ok(answer.length),
+                // Allocated, but the writer hasn't sent a byte yet.
+                Err(RpcError::Java { class, .. }) if class.ends_with("ReplicaNotFoundException") => {}
+                Err(error) => last = Some((address, error)),
+            }
+        }
+        match last {
+            None => Ok(0),
+            Some((_, RpcError::Java { class, message })) => Err(from_java(&class, &message)),
+            Some((address, error)) => fail(ErrorKind::Unavailable, format!("datanode {address}: {error}")),
+        }
+    }
+
+    /// A block's checksum, computed by a datanode.
+    pub async fn checksum(&self, block: &Block) -> Result<OpBlockChecksumResponse> {
+        let mut failures = Failures::of(block);
+        for address in self.replicas(block) {
+            match self.checksum_by(&address, block).await {
+                Ok(checksum) => return Ok(checksum),
+                Err(error) => failures.add(self, &address, error),
+            }
+        }
+        Err(failures.into_error())
+    }
+
+    async fn checksum_by(&self, address: &Arc<str>, block: &Block) -> io::Result<OpBlockChecksumResponse> {
+        let message = OpBlockChecksum { header: base_header(block) };
+        // The datanode closes the connection after this one.
+        let Started { answer, .. } = start(self, address, OP_BLOCK_CHECKSUM, &message).await?;
+        answer.checksum.ok_or_else(|| io::Error::other("no checksum in the answer"))
+    }
+
+    /// The datanodes that have the block, the most promising first.
+    pub fn replicas(&self, block: &Block) -> Vec<Arc<str>> {
+        self.pool.trusted_first(&block.replicas)
+    }
+}
+
+/// Why none of a block's replicas gave what was asked for.
+#[derive(Debug)]
+pub(super) struct Failures {
+    block_id: u64,
+    all: Vec<(Arc<str>, io::Error)>,
+}
+
+impl Failures {
+    /// None so far.
+    pub fn of(block: &Block) -> Self {
+        Self { block_id: block.block.block_id, all: Vec::new() }
+    }
+
+    /// One more; the datanode is asked last for some time.
+    pub fn add(&mut self, datanodes: &Datanodes, address: &Arc<str>, error: io::Error) {
+        tracing::debug!(block = self.block_id, datanode = &**address, %error, "replica failed");
+        // A bad replica says nothing of the others on its datanode.
+        if error.kind() != io::ErrorKind::InvalidData {
+            datanodes.pool.suspect(address);
+        }
+        self.all.push((Arc::clone(address), error));
+    }
+
+    /// Whether this replica failed already.
+    pub fn include(&self, address: &str) -> bool {
+        self.all.iter().any(|(failed, _)| **failed == *address)
+    }
+
+    /// Corrupt if every replica contradicted its checksums, else Unavailable.
+    pub fn into_error(self) -> Error {
+        let Self { block_id, all } = self;
+        let Some((address, error)) = all.last() else {
+            return Error::new(ErrorKind::Unavailable, format!("block {block_id} has no live replica"));
+        };
+        let corrupt = all.iter().all(|(_, error)| error.kind() == io::ErrorKind::InvalidData);
+        let kind = if corrupt { ErrorKind::Corrupt } else { ErrorKind::Unavailable };
+        let count = all.len();
+        Error::new(kind, format!("block {block_id}, {count} replicas tried, last {address}: {error}"))
+    }
+}

@@ -1,0 +1,171 @@
+//! Operations on datanodes: one request, one answer, on a connection that is
+//! kept from one operation to the next where the datanode allows it.
+
+use super::super::rpc::CONNECT_TIMEOUT;
+use super::super::wire::{BaseHeader, BlockOpResponse, status};
+use super::{Block, Datanodes};
+use bytes::{Buf, BufMut, BytesMut};
+use prost::Message;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// `DataTransferProtocol.DATA_TRANSFER_VERSION`
+const TRANSFER_VERSION: u16 = 28;
+
+/// For one step of an operation, the 60 s of `dfs.client.socket-timeout`.
+pub(super) const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// An answer is some hundred bytes, more with a Java exception's text.
+const MAX_ANSWER_BYTES: u64 = 64 << 10;
+/// Of a length before a message: 7 bits a byte, [`MAX_ANSWER_BYTES`] are three.
+const MAX_LENGTH_BYTES: usize = 3;
+/// An answer and the head of what follows it come with one read.
+const ANSWER_READ_BYTES: usize = 1 << 10;
+
+/// A datanode's agreement to an operation.
+pub(super) struct Started {
+    pub stream: TcpStream,
+    pub answer: BlockOpResponse,
+    /// What came behind the answer.
+    pub rest: BytesMut,
+}
+
+pub(super) fn base_header(block: &Block) -> BaseHeader {
+    BaseHeader { block: block.block.clone(), token: Some(block.token.clone()) }
+}
+
+/// Sends one operation and takes its answer.
+pub(super) async fn start(
+    datanodes: &Datanodes,
+    address: &str,
+    operation: u8,
+    message: &impl Message,
+) -> io::Result<Started> {
+    let mut request = TRANSFER_VERSION.to_be_bytes().to_vec();
+    request.push(operation);
+    request.extend(message.encode_length_delimited_to_vec());
+    // A kept connection may be closed by now, which shows only when it is used.
+    while let Some(stream) = datanodes.pool.take(address) {
+        match exchange(stream, &request).await {
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
+            outcome => return accepted(outcome?),
+        }
+    }
+    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
+    stream.set_nodelay(true)?;
+    accepted(exchange(stream, &request).await?)
+}
+
+async fn exchange(mut stream: TcpStream, request: &[u8]) -> io::Result<Started> {
+    let mut rest = BytesMut::new();
+    let answer = timeout(OPERATION_TIMEOUT, async {
+        stream.write_all(request).await?;
+        receive_message(&mut stream, &mut rest).await
+    });
+    let answer = answer.await??;
+    Ok(Started { stream, answer, rest })
+}
+
+fn accepted(started: Started) -> io::Result<Started> {
+    match started.answer.status {
+        status::SUCCESS => Ok(started),
+        status::ERROR_CHECKSUM => Err(damaged("the datanode's checksum doesn't match")),
+        code => {
+            let line = started.answer.message.lines().next().unwrap_or_default();
+            Err(io::Error::other(format!("refused with status {code}: {line}")))
+        }
+    }
+}
+
+/// A message with its length before it, from `buffer` and then the stream;
+/// what comes behind it stays in `buffer`.
+async fn receive_message<M: Message + Default>(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+) -> io::Result<M> {
+    let (length_bytes, length) = loop {
+        if let Some(length) = message_length(buffer)? {
+            break length;
+        }
+        receive_some(stream, buffer, ANSWER_READ_BYTES).await?;
+    };
+    while buffer.len() < length_bytes + length {
+        receive_some(stream, buffer, ANSWER_READ_BYTES).await?;
+    }
+    buffer.advance(length_bytes);
+    M::decode(buffer.split_to(length)).map_err(|error| strange(&error.to_string()))
+}
+
+/// The varint at the start of `bytes` as (its own length, its value); none
+/// while it isn't whole.
+fn message_length(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let mut length = 0;
+    for (index, byte) in bytes.iter().take(MAX_LENGTH_BYTES).enumerate() {
+        length |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 && length <= MAX_ANSWER_BYTES {
+            return Ok(Some((index + 1, length as usize)));
+        }
+    }
+    match bytes.len() < MAX_LENGTH_BYTES && length <= MAX_ANSWER_BYTES {
+        true => Ok(None),
+        false => Err(strange("the length of an answer")),
+    }
+}
+
+/// What has come, at most `most` bytes: memory grows with what comes, not with
+/// what is claimed. `into` grows only when it is full.
+pub(super) async fn receive_some(
+    stream: &mut (impl AsyncRead + Unpin),
+    into: &mut BytesMut,
+    most: usize,
+) -> io::Result<()> {
+    if into.capacity() == into.len() {
+        into.reserve(most);
+    }
+    match stream.read_buf(&mut into.limit(most)).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// InvalidData marks bytes that contradict their checksum, nothing else.
+pub(super) fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+pub(super) fn strange(what: &str) -> io::Error {
+    io::Error::other(format!("the datanode's answer makes no sense: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn receive(mut bytes: &[u8]) -> io::Result<BlockOpResponse> {
+        receive_message(&mut bytes, &mut BytesMut::new()).await
+    }
+
+    #[tokio::test]
+    async fn an_answer_leaves_what_follows_it() {
+        let answer = BlockOpResponse { message: "x".repeat(300), ..BlockOpResponse::default() };
+        let mut bytes = answer.encode_length_delimited_to_vec();
+        for length in 0..bytes.len() {
+            assert!(receive(&bytes[..length]).await.is_err(), "{length}");
+        }
+        bytes.extend(b"packets");
+        let (mut stream, mut rest) = (&bytes[..], BytesMut::new());
+        let received: BlockOpResponse = receive_message(&mut stream, &mut rest).await.unwrap();
+        assert_eq!(received, answer);
+        assert_eq!([&rest, stream].concat(), b"packets");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_bounds_is_refused_at_its_length() {
+        for claimed in [&[0xff; 64][..], &[0x80, 0x80, 0x80, 0x80, 1], &[0xff, 0xff, 0x7f]] {
+            let error = receive(claimed).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Other, "{claimed:?}");
+        }
+    }
+}
