@@ -1,0 +1,2 @@
+//! FlexRPC
+pub mod proto;

@@ -1,0 +1,327 @@
+//! The frame: a head, the payload, and a tag where a cluster key is set.
+//!
+//! ```text
+//!  0 magic  4 version  5 kind  6 flags  8 head checksum  12 extension bytes  14 status
+//! 16 payload bytes    20 payload checksum    24 session    40 handle    44 program
+//! 48 transaction      56 version    60 procedure    64 time left, µs
+//! 68 extension (credentials, chain …)  then payload  then tag of 32 bytes if AUTHENTIC
+//! ```
+//!
+//! Numbers are big-endian. The head's checksum covers head and extension, the
+//! payload's covers the arguments or the result alone: it is computed once for
+//! all callees of a multicast, and a chain passes it on unchanged.
+
+use crate::proto::checksum;
+use crate::proto::ids::{CallId, Procedure, SessionId};
+use crate::proto::limits::EXTENSION_BYTES;
+
+/// Bytes of a head without its extension.
+pub const HEAD_BYTES: usize = 68;
+
+/// Bytes of a tag.
+pub const TAG_BYTES: usize = 32;
+
+/// `FlxR`: as a record mark of ONC RPC it would announce a fragment of 1.2 GB,
+/// so the two can share a port.
+pub const MAGIC: [u8; 4] = *b"FlxR";
+
+/// Version of this frame; a server refuses others.
+pub const VERSION: u8 = 1;
+
+/// What a frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Client: a session, please. Its extension carries a nonce.
+    Hello = 1,
+    /// Server: the session is in the head; the nonce comes back.
+    Welcome = 2,
+    /// Client: execute this.
+    Call = 3,
+    /// Server: executed, and the payload is the result.
+    Value = 4,
+    /// Server: executed, and the payload is the error.
+    Fault = 5,
+    /// Server: not executed; the status says why.
+    Refused = 6,
+    /// Server: executed or not, the status says why that can't be told.
+    Doubtful = 7,
+    /// Server: the payload came damaged; send the call again (section IV.C).
+    SendAgain = 8,
+    /// Server: still executing; ask again later. Over TCP only, where the
+    /// connection that the call came on may be gone.
+    Pending = 9,
+    /// Server: the outcomes of a chain's callees from here on.
+    Outcomes = 10,
+    /// Client: if the call hasn't begun, never begin it; say what is known.
+    Revoke = 11,
+}
+
+impl Kind {
+    const ALL: [Self; 11] = [
+        Self::Hello,
+        Self::Welcome,
+        Self::Call,
+        Self::Value,
+        Self::Fault,
+        Self::Refused,
+        Self::Doubtful,
+        Self::SendAgain,
+        Self::Pending,
+        Self::Outcomes,
+        Self::Revoke,
+    ];
+
+    fn from_wire(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// Whether a server receives this kind.
+    pub fn is_request(self) -> bool {
+        matches!(self, Self::Hello | Self::Call | Self::Revoke)
+    }
+}
+
+/// Bits of a head.
+pub mod flags {
+    /// A tag follows the payload.
+    pub const AUTHENTIC: u16 = 1;
+    /// The extension holds a delivery chain.
+    pub const CHAIN: u16 = 2;
+    /// Chain: pass the payload on only when it has arrived whole.
+    pub const STORE_AND_FORWARD: u16 = 4;
+    /// All that are known; others are refused, since they may change the meaning.
+    pub const KNOWN: u16 = AUTHENTIC | CHAIN | STORE_AND_FORWARD;
+}
+
+/// A frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the frame says.
+    pub kind: Kind,
+    /// [`flags`].
+    pub flags: u16,
+    /// Code of a refusal or doubt, else 0.
+    pub status: u16,
+    /// Bytes of the extension.
+    pub extension_len: u16,
+    /// Bytes of the payload.
+    pub payload_len: u32,
+    /// CRC-32C of the payload.
+    pub payload_crc: u32,
+    /// Which call.
+    pub id: CallId,
+    /// What is called.
+    pub procedure: Procedure,
+    /// Microseconds until the caller's deadline; 0 for none. Remaining time, not
+    /// a point in time: hosts' clocks differ.
+    pub time_left_us: u32,
+}
+
+/// Why bytes are not a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Another protocol.
+    #[error("not a FlexRPC frame")]
+    Magic,
+    /// A version that isn't spoken here.
+    #[error("frame version {0}, only {VERSION} is understood")]
+    Version(u8),
+    /// The head was damaged on the way.
+    #[error("the head's checksum doesn't hold")]
+    HeadChecksum,
+    /// An unknown kind or flag, an extension that is too long or doesn't parse.
+    #[error("the head doesn't follow the protocol")]
+    Malformed,
+    /// The payload was damaged on the way.
+    #[error("the payload's checksum doesn't hold")]
+    PayloadChecksum,
+}
+
+impl Head {
+    /// A head of `kind` with everything else empty.
+    pub fn new(kind: Kind, id: CallId) -> Self {
+        Self {
+            kind,
+            flags: 0,
+            status: 0,
+            extension_len: 0,
+            payload_len: 0,
+            payload_crc: 0,
+            id,
+            procedure: Procedure::default(),
+            time_left_us: 0,
+        }
+    }
+
+    /// Bytes of head, extension, payload and tag.
+    pub fn frame_len(&self) -> usize {
+        self.head_len() + self.payload_len as usize + self.tag_len()
+    }
+
+    /// Bytes of head and extension.
+    pub fn head_len(&self) -> usize {
+        HEAD_BYTES + usize::from(self.extension_len)
+    }
+
+    /// Bytes of the tag that follows the payload.
+    pub fn tag_len(&self) -> usize {
+        if self.flags & flags::AUTHENTIC != 0 { TAG_BYTES } else { 0 }
+    }
+
+    /// Whether `flag` is set.
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Writes the head over the first [`HEAD_BYTES`] of `out`, which must hold
+    /// exactly the head and, already in place, the extension.
+    pub fn write_over(&self, out: &mut [u8]) {
+        debug_assert_eq!(out.len(), self.head_len());
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&MAGIC);
+        put(&[VERSION, self.kind as u8]);
+        put(&self.flags.to_be_bytes());
+        put(&[0; 4]);
+        put(&self.extension_len.to_be_bytes());
+        put(&self.status.to_be_bytes());
+        put(&self.payload_len.to_be_bytes());
+        put(&self.payload_crc.to_be_bytes());
+        put(&self.id.session.0);
+        put(&self.id.handle.to_be_bytes());
+        put(&self.procedure.program.to_be_bytes());
+        put(&self.id.transaction.to_be_bytes());
+        put(&self.procedure.version.to_be_bytes());
+        put(&self.procedure.number.to_be_bytes());
+        put(&self.time_left_us.to_be_bytes());
+        let crc = checksum::crc32c(out);
+        out[8..12].copy_from_slice(&crc.to_be_bytes());
+    }
+
+    /// Head and extension as bytes.
+    pub fn encode(&self, extension: &[u8]) -> Vec<u8> {
+        let head = Self { extension_len: extension.len() as u16, ..*self };
+        let mut out = vec![0; HEAD_BYTES];
+        out.extend_from_slice(extension);
+        head.write_over(&mut out);
+        out
+    }
+
+    /// Reads a head from the beginning of `bytes`; `None` if more bytes are
+    /// needed. Looks at nothing behind a part that is already wrong, so that
+    /// foreign bytes are refused at once.
+    ///
+    /// # Errors
+    /// The bytes are not a head.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
+        let prefix = bytes.len().min(MAGIC.len());
+        if bytes[..prefix] != MAGIC[..prefix] {
+            return Err(FrameError::Magic);
+        }
+        if let Some(version) = bytes.get(4).filter(|version| **version != VERSION) {
+            return Err(FrameError::Version(*version));
+        }
+        let Some(fixed) = bytes.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        let u16_at = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+        let u32_at =
+            |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        let extension_len = u16_at(12);
+        if usize::from(extension_len) > EXTENSION_BYTES {
+            return Err(FrameError::Malformed);
+        }
+        let Some(whole) = bytes.get(..HEAD_BYTES + usize::from(extension_len)) else { return Ok(None) };
+        if head_checksum(whole) != u32_at(8) {
+            return Err(FrameError::HeadChecksum);
+        }
+        let kind = Kind::from_wire(fixed[5]).ok_or(FrameError::Malformed)?;
+        let flags = u16_at(6);
+        if flags & !flags::KNOWN != 0 {
+            return Err(FrameError::Malformed);
+        }
+        let mut session = SessionId::NONE;
+        session.0.copy_from_slice(&fixed[24..40]);
+        let transaction = u64::from(u32_at(48)) << 32 | u64::from(u32_at(52));
+        Ok(Some(Self {
+            kind,
+            flags,
+            status: u16_at(14),
+            extension_len,
+            payload_len: u32_at(16),
+            payload_crc: u32_at(20),
+            id: CallId { session, handle: u32_at(40), transaction },
+            procedure: Procedure::new(u32_at(44), u32_at(56), u32_at(60)),
+            time_left_us: u32_at(64),
+        }))
+    }
+}
+
+/// Of head and extension, with the checksum's own place taken as zero.
+fn head_checksum(head: &[u8]) -> u32 {
+    let mut copy = [0u8; HEAD_BYTES];
+    let (fixed, extension) = head.split_at(HEAD_BYTES);
+    copy.copy_from_slice(fixed);
+    copy[8..12].fill(0);
+    match extension {
+        [] => checksum::crc32c(&copy),
+        extension => checksum::crc32c_of_slices(&[&copy, extension]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Head {
+        Head {
+            flags: flags::CHAIN,
+            status: 7,
+            payload_len: 123_456,
+            payload_crc: 0xdead_beef,
+            procedure: Procedure::new(0x2000_0001, 3, 9),
+            time_left_us: 1_500_000,
+            ..Head::new(
+                Kind::Call,
+                CallId { session: SessionId([9; 16]), handle: 77, transaction: 0x1_0000_0001 },
+            )
+        }
+    }
+
+    #[test]
+    fn a_head_survives_the_wire() {
+        for extension in [&b""[..], b"x", &[7; 4000]] {
+            let bytes = sample().encode(extension);
+            let head = Head::decode(&bytes).unwrap().unwrap();
+            assert_eq!(head, Head { extension_len: extension.len() as u16, ..sample() });
+            assert_eq!(head.head_len(), bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_truncated_head_asks_for_more() {
+        let bytes = sample().encode(b"extension");
+        for len in 0..bytes.len() {
+            assert_eq!(Head::decode(&bytes[..len]), Ok(None), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let bytes = sample().encode(b"extension");
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(Head::decode(&damaged), Ok(Some(_))), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn foreign_bytes_are_refused_at_the_first_that_differs() {
+        assert_eq!(Head::decode(b"G"), Err(FrameError::Magic));
+        assert_eq!(Head::decode(&[0x80, 0, 0, 40]), Err(FrameError::Magic));
+        assert_eq!(Head::decode(b"FlxR\x02"), Err(FrameError::Version(2)));
+    }
+}

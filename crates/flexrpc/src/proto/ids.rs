@@ -1,0 +1,64 @@
+//! What names a session, a call, and a procedure.
+
+use std::fmt;
+
+/// A session between one client and one incarnation of a server: 128 random
+/// bits that the server drew. The paper names a caller by address and process id
+/// (section IV.D); both are used again, and a restarted server would take a
+/// retried call for a new one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SessionId(pub [u8; 16]);
+
+impl SessionId {
+    /// Not a session: what a client sends before it has one.
+    pub const NONE: Self = Self([0; 16]);
+
+    /// Well-spread bits for choosing shards and buckets: ids are random.
+    pub(crate) fn spread(self) -> u64 {
+        let (low, _) = self.0.split_first_chunk::<8>().expect("16 bytes hold 8");
+        u64::from_le_bytes(*low)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A call's identifier (section IV.D). It travels unchanged through
+/// retransmission, reconnects and chains.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct CallId {
+    /// Which client, at which incarnation of the server.
+    pub session: SessionId,
+    /// Handle id: one caller at a time, so one call at a time.
+    pub handle: u32,
+    /// Transaction id: ever higher within a session. A higher one on the same
+    /// handle tells that the one before is over.
+    pub transaction: u64,
+}
+
+/// What is called: program, version and procedure, as in ONC RPC (RFC 5531 §8).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Procedure {
+    /// Program number.
+    pub program: u32,
+    /// Version of the program.
+    pub version: u32,
+    /// Procedure of that version; 0 does nothing by convention.
+    pub number: u32,
+}
+
+impl Procedure {
+    /// Procedure `number` of `version` of `program`.
+    pub const fn new(program: u32, version: u32, number: u32) -> Self {
+        Self { program, version, number }
+    }
+}
+
+impl fmt::Display for Procedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.program, self.version, self.number)
+    }
+}

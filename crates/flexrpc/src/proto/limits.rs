@@ -1,0 +1,49 @@
+//! Every limit of the protocol, with its reason. What a deployment may want to
+//! change is a field of [`crate::ServerOptions`] or [`crate::ClientOptions`];
+//! these are their defaults, and the bounds that the wire itself sets.
+
+/// What one IPv4 datagram carries beside the IP (20 bytes) and UDP (8 bytes)
+/// headers. The paper's 65,488 forgets the IP header (section IV.C).
+pub const UDP_DATAGRAM_BYTES: usize = 65_507;
+
+/// Largest argument or result over TCP. The paper's is unlimited (section IV.C);
+/// here a claimed length is money spent, so it is bounded: a Kadoop chunk.
+pub const MESSAGE_BYTES: usize = 64 << 20;
+
+/// Largest extension area of a head: a chain of the longest kind and the longest
+/// AUTH_SYS body fit twice.
+pub const EXTENSION_BYTES: usize = 16 << 10;
+
+/// Callees of a delivery chain, by default (section IV.C).
+pub const CHAIN_CALLEES: usize = 16;
+
+/// Callees of a delivery chain that the wire can carry: their entries fill the
+/// extension area.
+pub const CHAIN_CALLEES_MAX: usize = 255;
+
+/// Handles of one session. A caller thread uses one at a time, and ids of closed
+/// handles are used again, so this is the number of concurrent calls of one
+/// client to one callee.
+pub const HANDLES_PER_SESSION: u32 = 65_536;
+
+/// Bytes of an error's message that go on the wire: a line for people.
+pub const FAULT_MESSAGE_BYTES: usize = 1024;
+
+/// Sessions that a server keeps: a thousand clients with ten callees' worth of
+/// reconnecting each; 100 bytes a session.
+pub const SESSIONS: usize = 65_536;
+
+/// A session unused for this long may be forgotten; its calls are then refused,
+/// never executed twice.
+pub const SESSION_IDLE_MS: u64 = 30 * 60 * 1000;
+
+/// Results kept for duplicated requests, in bytes over all sessions. Beyond it
+/// the oldest are evicted, which their callers learn as an explicit error.
+pub const CACHED_RESULT_BYTES: usize = 64 << 20;
+
+/// How long a result is kept for a caller that may ask again. Above any sane
+/// retransmission interval.
+pub const CACHED_RESULT_MS: u64 = 120 * 1000;
+
+/// Shards of the response cache: callers of different handles rarely meet.
+pub const CACHE_SHARDS: usize = 64;

@@ -1,0 +1,15 @@
+//! The protocol as pure state machines: no sockets, threads or clocks.
+//!
+//! Inputs are frames, broken connections and the time; outputs are what to send,
+//! execute or report. `net`, `client` and `server` drive these with sockets, the
+//! simulator in `tests/` drives the same ones with a virtual network.
+
+pub mod auth;
+pub mod checksum;
+pub mod frame;
+pub mod ids;
+pub mod limits;
+pub mod status;
+
+/// Microseconds since an origin that the driver chooses.
+pub type Micros = u64;

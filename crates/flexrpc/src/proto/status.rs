@@ -1,0 +1,336 @@
+//! What becomes of a call at one callee: a value, an error, not executed, or not
+//! known. The paper leaves partial success of a chain ambiguous (section III.B);
+//! here every callee's outcome is one of these four, and each claims no more
+//! than is certain.
+
+use crate::proto::limits::FAULT_MESSAGE_BYTES;
+use bytes::Bytes;
+use std::fmt;
+
+/// What became of a call at one callee.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Executed once; this is the result.
+    Value(Bytes),
+    /// Executed once; the procedure ended with this error.
+    Error(Fault),
+    /// Not executed, and never will be.
+    NotExecuted(Refusal),
+    /// Executed once or not at all.
+    Unknown(Doubt),
+}
+
+impl Outcome {
+    /// Whether the procedure was executed and returned a value.
+    pub fn is_value(&self) -> bool {
+        matches!(self, Self::Value(_))
+    }
+
+    /// The value, or why there is none.
+    ///
+    /// # Errors
+    /// Any outcome other than a value.
+    pub fn into_result(self) -> Result<Bytes, CallError> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Error(fault) => Err(CallError::Fault(fault)),
+            Self::NotExecuted(refusal) => Err(CallError::NotExecuted(refusal)),
+            Self::Unknown(doubt) => Err(CallError::Unknown(doubt)),
+        }
+    }
+}
+
+/// Why a call has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Executed; the procedure ended with an error.
+    #[error("{0}")]
+    Fault(#[from] Fault),
+    /// Not executed, and never will be: safe to ask again.
+    #[error("not executed: {0}")]
+    NotExecuted(#[from] Refusal),
+    /// Executed once or not at all.
+    #[error("outcome unknown: {0}")]
+    Unknown(#[from] Doubt),
+}
+
+impl CallError {
+    /// Whether the same call may be made anew without the risk of executing a
+    /// procedure twice.
+    pub fn is_retry_safe(&self) -> bool {
+        matches!(self, Self::NotExecuted(_))
+    }
+}
+
+impl From<CallError> for Outcome {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Fault(fault) => Self::Error(fault),
+            CallError::NotExecuted(refusal) => Self::NotExecuted(refusal),
+            CallError::Unknown(doubt) => Self::Unknown(doubt),
+        }
+    }
+}
+
+/// Which kind of error a procedure ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The arguments couldn't be decoded (RFC 5531: GARBAGE_ARGS).
+    GarbageArguments,
+    /// The service failed (RFC 5531: SYSTEM_ERR).
+    System,
+    /// The service's own error number.
+    Application(u32),
+}
+
+/// An error that a procedure ended with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which kind.
+    pub kind: FaultKind,
+    /// A line for people; at most [`FAULT_MESSAGE_BYTES`] of it are sent.
+    pub message: String,
+}
+
+impl Fault {
+    const GARBAGE: u32 = 1;
+    const SYSTEM: u32 = 2;
+    const APPLICATION: u32 = 3;
+
+    /// The arguments couldn't be decoded.
+    pub fn garbage_arguments(message: impl Into<String>) -> Self {
+        Self { kind: FaultKind::GarbageArguments, message: message.into() }
+    }
+
+    /// The service failed.
+    pub fn system(message: impl Into<String>) -> Self {
+        Self { kind: FaultKind::System, message: message.into() }
+    }
+
+    /// The service's own error `code`.
+    pub fn application(code: u32, message: impl Into<String>) -> Self {
+        Self { kind: FaultKind::Application(code), message: message.into() }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, code) = match self.kind {
+            FaultKind::GarbageArguments => (Self::GARBAGE, 0),
+            FaultKind::System => (Self::SYSTEM, 0),
+            FaultKind::Application(code) => (Self::APPLICATION, code),
+        };
+        out.extend_from_slice(&kind.to_be_bytes());
+        out.extend_from_slice(&code.to_be_bytes());
+        out.extend_from_slice(&self.message.as_bytes()[..self.message.len().min(FAULT_MESSAGE_BYTES)]);
+    }
+
+    /// Any bytes make a fault: a garbled one is still a fault.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let word = |at: usize| {
+            bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes)
+        };
+        let kind = match word(0) {
+            Self::GARBAGE => FaultKind::GarbageArguments,
+            Self::APPLICATION => FaultKind::Application(word(4)),
+            _ => FaultKind::System,
+        };
+        let text = bytes.get(8..).unwrap_or_default();
+        let text = &text[..text.len().min(FAULT_MESSAGE_BYTES)];
+        Self { kind, message: String::from_utf8_lossy(text).into_owned() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            FaultKind::GarbageArguments => write!(f, "arguments not understood: {}", self.message),
+            FaultKind::System => write!(f, "service failed: {}", self.message),
+            FaultKind::Application(code) => write!(f, "error {code}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Why a call was certainly not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The server has no such program.
+    #[error("the callee has no such program")]
+    ProgramUnavailable,
+    /// The server has other versions of the program.
+    #[error("the callee has versions {lowest} to {highest} of the program")]
+    VersionMismatch {
+        /// Lowest version that it has.
+        lowest: u32,
+        /// Highest.
+        highest: u32,
+    },
+    /// The program has no such procedure.
+    #[error("the program has no such procedure")]
+    ProcedureUnavailable,
+    /// The deadline passed before execution began.
+    #[error("the deadline passed before the call began")]
+    DeadlinePassed,
+    /// The session belongs to an earlier incarnation of the server or was
+    /// forgotten, and this call can't have been executed in it.
+    #[error("the callee doesn't know the session")]
+    UnknownSession,
+    /// No key, another key, or no rights.
+    #[error("the callee doesn't accept the caller's credentials")]
+    Unauthenticated,
+    /// Larger than the callee or the transport takes.
+    #[error("the message is too large; over UDP, use TCP")]
+    TooLarge,
+    /// The callee is at one of its limits.
+    #[error("the callee is at its limits")]
+    Overloaded,
+    /// The callee ends.
+    #[error("the callee is shutting down")]
+    ShuttingDown,
+    /// A chain that is empty, too long, loops, or isn't over TCP.
+    #[error("the delivery chain is not valid")]
+    BadChain,
+    /// The call is older than the handle's current one.
+    #[error("the handle has moved on to a later call")]
+    Superseded,
+    /// The caller revoked the call before it was executed.
+    #[error("the call was revoked")]
+    Revoked,
+    /// The message doesn't follow the protocol.
+    #[error("the message doesn't follow the protocol")]
+    Malformed,
+    /// The callee couldn't be reached, so nothing was sent.
+    #[error("the callee can't be reached")]
+    Unreachable,
+    /// The last byte never left: the callee can't have the whole payload.
+    #[error("the call wasn't sent in full")]
+    NotSent,
+    /// An earlier callee of the chain didn't pass the call on.
+    #[error("an earlier callee of the chain didn't pass the call on")]
+    NotForwarded,
+}
+
+impl Refusal {
+    const CODES: [(Self, u16); 15] = [
+        (Self::ProgramUnavailable, 1),
+        (Self::ProcedureUnavailable, 3),
+        (Self::DeadlinePassed, 4),
+        (Self::UnknownSession, 5),
+        (Self::Unauthenticated, 6),
+        (Self::TooLarge, 7),
+        (Self::Overloaded, 8),
+        (Self::ShuttingDown, 9),
+        (Self::BadChain, 10),
+        (Self::Superseded, 11),
+        (Self::Revoked, 12),
+        (Self::Malformed, 13),
+        (Self::Unreachable, 14),
+        (Self::NotSent, 15),
+        (Self::NotForwarded, 16),
+    ];
+    const VERSION_MISMATCH: u16 = 2;
+
+    /// The wire's code, and the bytes that explain it.
+    pub(crate) fn encode(self, detail: &mut Vec<u8>) -> u16 {
+        if let Self::VersionMismatch { lowest, highest } = self {
+            detail.extend_from_slice(&lowest.to_be_bytes());
+            detail.extend_from_slice(&highest.to_be_bytes());
+            return Self::VERSION_MISMATCH;
+        }
+        Self::CODES.iter().find(|(refusal, _)| *refusal == self).map_or(0, |(_, code)| *code)
+    }
+
+    pub(crate) fn decode(code: u16, detail: &[u8]) -> Option<Self> {
+        if code == Self::VERSION_MISMATCH {
+            let (lowest, rest) = detail.split_first_chunk()?;
+            let (highest, _) = rest.split_first_chunk()?;
+            return Some(Self::VersionMismatch {
+                lowest: u32::from_be_bytes(*lowest),
+                highest: u32::from_be_bytes(*highest),
+            });
+        }
+        Self::CODES.iter().find(|(_, known)| *known == code).map(|(refusal, _)| *refusal)
+    }
+}
+
+/// Why it isn't known whether a call was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// No answer before the deadline.
+    #[error("no answer before the deadline")]
+    TimedOut,
+    /// The connection broke after the call was sent.
+    #[error("the connection broke after the call was sent")]
+    ConnectionLost,
+    /// The server restarted or forgot the session after the call was sent.
+    #[error("the callee restarted or forgot the session after the call was sent")]
+    SessionLost,
+    /// Executed, but its result is no longer kept.
+    #[error("executed, but the result is no longer kept")]
+    AnswerEvicted,
+    /// Enough others answered (`required`), so nobody waited for this one.
+    #[error("nobody waited for the answer")]
+    Abandoned,
+    /// The answer doesn't follow the protocol.
+    #[error("the answer doesn't follow the protocol")]
+    BadAnswer,
+}
+
+impl Doubt {
+    const CODES: [(Self, u16); 6] = [
+        (Self::TimedOut, 101),
+        (Self::ConnectionLost, 102),
+        (Self::SessionLost, 103),
+        (Self::AnswerEvicted, 104),
+        (Self::Abandoned, 105),
+        (Self::BadAnswer, 106),
+    ];
+
+    pub(crate) fn code(self) -> u16 {
+        Self::CODES.iter().find(|(doubt, _)| *doubt == self).map_or(0, |(_, code)| *code)
+    }
+
+    pub(crate) fn from_code(code: u16) -> Option<Self> {
+        Self::CODES.iter().find(|(_, known)| *known == code).map(|(doubt, _)| *doubt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_and_doubt_survives_the_wire() {
+        let mismatch = Refusal::VersionMismatch { lowest: 2, highest: 7 };
+        for refusal in Refusal::CODES.iter().map(|(refusal, _)| *refusal).chain([mismatch]) {
+            let mut detail = Vec::new();
+            let code = refusal.encode(&mut detail);
+            assert_eq!(Refusal::decode(code, &detail), Some(refusal));
+            assert_eq!(Doubt::from_code(code), None, "codes must not overlap");
+        }
+        for (doubt, _) in Doubt::CODES {
+            assert_eq!(Doubt::from_code(doubt.code()), Some(doubt));
+        }
+        assert_eq!(Refusal::decode(Refusal::VERSION_MISMATCH, &[0; 7]), None);
+        assert_eq!(Refusal::decode(0, &[]), None);
+    }
+
+    #[test]
+    fn faults_survive_the_wire_and_long_messages_are_cut() {
+        for fault in [
+            Fault::garbage_arguments("x"),
+            Fault::system(""),
+            Fault::application(70_000, "no space".repeat(1000)),
+        ] {
+            let mut bytes = Vec::new();
+            fault.encode(&mut bytes);
+            let back = Fault::decode(&bytes);
+            assert_eq!(back.kind, fault.kind);
+            assert!(fault.message.starts_with(&back.message));
+            assert!(back.message.len() <= FAULT_MESSAGE_BYTES);
+        }
+        assert_eq!(Fault::decode(&[]).kind, FaultKind::System);
+    }
+}
