@@ -1,2 +1,3 @@
 //! FlexRPC
+mod net;
 pub mod proto;

@@ -4,11 +4,16 @@
 //! execute or report. `net`, `client` and `server` drive these with sockets, the
 //! simulator in `tests/` drives the same ones with a virtual network.
 
+pub mod admission;
 pub mod auth;
+pub mod call;
+pub mod chain;
 pub mod checksum;
+pub mod extension;
 pub mod frame;
 pub mod ids;
 pub mod limits;
+pub(crate) mod planted;
 pub mod status;
 
 /// Microseconds since an origin that the driver chooses.

@@ -1,0 +1,7 @@
+//! Sockets: buffers, frames as they arrive, waiting. Used by both sides.
+
+pub(crate) mod buffer;
+pub(crate) mod clock;
+pub(crate) mod reader;
+pub(crate) mod socket;
+pub(crate) mod spin;

@@ -1,0 +1,314 @@
+//! Frames as they arrive on a connection: into one buffer, of which the handler
+//! or caller gets the payload as it is. The checksum is computed while the rest
+//! is under way.
+
+use crate::net::buffer::{Buffer, FIRST_READ_BYTES};
+use crate::proto::checksum::{self, Running};
+use crate::proto::frame::{FrameError, Head};
+use bytes::Bytes;
+use std::io;
+
+/// How much is checked at once: in cache, and rarely enough to cost nothing.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// Up to here a payload is copied out, and its buffer stays: cheaper than a trip
+/// to the pool.
+const COPIED_BYTES: usize = 4 << 10;
+
+/// A frame that has arrived whole.
+pub(crate) struct Frame {
+    pub(crate) head: Head,
+    buffer: Buffer,
+    /// Whether the payload's checksum holds.
+    pub(crate) intact: bool,
+}
+
+impl Frame {
+    /// A datagram; `None` unless it is exactly one frame.
+    pub(crate) fn of_datagram(buffer: Buffer, len: usize) -> Result<Option<Self>, FrameError> {
+        let bytes = &buffer.as_ref()[..len];
+        let Some(head) = Head::decode(bytes)?.filter(|head| head.frame_len() == len) else { return Ok(None) };
+        let payload = &bytes[head.head_len()..head.head_len() + head.payload_len as usize];
+        let intact = checksum::crc32c(payload) == head.payload_crc;
+        Ok(Some(Self { head, buffer, intact }))
+    }
+
+    /// The head's extension.
+    pub(crate) fn extension(&self) -> &[u8] {
+        &self.buffer.as_ref()[crate::proto::frame::HEAD_BYTES..self.head.head_len()]
+    }
+
+    /// Arguments or result.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.buffer.as_ref()[self.head.head_len()..][..self.head.payload_len as usize]
+    }
+
+    /// All that the tag covers, and the tag.
+    pub(crate) fn tagged(&self) -> (&[u8], &[u8]) {
+        let end = self.head.frame_len();
+        let (covered, tag) = self.buffer.as_ref()[..end].split_at(end - self.head.tag_len());
+        (covered, tag)
+    }
+
+    /// The payload in memory of its own, and the buffer, if it was spared.
+    pub(crate) fn into_payload(self) -> (Bytes, Option<Buffer>) {
+        let len = self.head.payload_len as usize;
+        if len == 0 {
+            return (Bytes::new(), Some(self.buffer));
+        }
+        if len <= COPIED_BYTES {
+            return (Bytes::copy_from_slice(self.payload()), Some(self.buffer));
+        }
+        let start = self.head.head_len();
+        (Bytes::from_owner(self.buffer).slice(start..start + len), None)
+    }
+
+    /// The buffer, for the next frame.
+    pub(crate) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// Assembles frames; holds no buffer between them unless given back.
+pub(crate) struct Reader {
+    buffer: Option<Buffer>,
+    /// Bytes that have arrived.
+    end: usize,
+    head: Option<Head>,
+    running: Running,
+    /// Payload bytes that the running checksum covers.
+    checked: usize,
+    /// Largest payload that is taken.
+    limit: usize,
+    /// Size of the last frame's buffer: the next is likely to be as large, and a
+    /// buffer that fits at once spares a copy.
+    expected: usize,
+}
+
+/// Why no frame can be read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The other end closed, or the connection broke.
+    Closed,
+    /// What came isn't a frame: nothing behind it can be found.
+    Frame(FrameError),
+    /// A payload above the limit, with its head.
+    TooLarge(Box<Head>),
+}
+
+impl Reader {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            buffer: None,
+            end: 0,
+            head: None,
+            running: Running::new(),
+            checked: 0,
+            limit,
+            expected: FIRST_READ_BYTES,
+        }
+    }
+
+    /// Whether a frame has begun to arrive.
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.end > 0
+    }
+
+    /// The head of the frame that is arriving.
+    pub(crate) fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// Extension of the frame that is arriving, once its head is there.
+    pub(crate) fn extension(&self) -> &[u8] {
+        match (&self.head, &self.buffer) {
+            (Some(head), Some(buffer)) => &buffer.as_ref()[crate::proto::frame::HEAD_BYTES..head.head_len()],
+            _ => &[],
+        }
+    }
+
+    /// What has arrived of the payload.
+    pub(crate) fn payload_so_far(&self) -> &[u8] {
+        match (&self.head, &self.buffer) {
+            (Some(head), Some(buffer)) => {
+                let end = self.end.min(head.head_len() + head.payload_len as usize);
+                &buffer.as_ref()[head.head_len()..end]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Takes a buffer back, to be used for the next frame.
+    pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
+        if self.buffer.is_none() {
+            self.buffer = buffer;
+        }
+    }
+
+    /// Lets an idle connection's buffer go back to the pool.
+    pub(crate) fn release(&mut self) {
+        if self.end == 0 {
+            self.buffer = None;
+        }
+    }
+
+    /// Receives once by `recv`, which returns the number of bytes, and `None` if
+    /// there are none now. Returns a frame if it is whole.
+    pub(crate) fn read(
+        &mut self,
+        recv: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>,
+    ) -> Result<Read, ReadError> {
+        if self.end > 0
+            && let Some(frame) = self.parse()?
+        {
+            return Ok(Read::Frame(frame));
+        }
+        let expected = self.expected;
+        let buffer = self.buffer.get_or_insert_with(|| Buffer::take(expected));
+        let room = &mut buffer.as_mut()[self.end..];
+        let most = room.len().min(SLICE_BYTES.max(FIRST_READ_BYTES));
+        match recv(&mut room[..most]) {
+            Ok(None) => return Ok(Read::Nothing),
+            Ok(Some(0)) | Err(_) => return Err(ReadError::Closed),
+            Ok(Some(received)) => self.end += received,
+        }
+        Ok(self.parse()?.map_or(Read::More, Read::Frame))
+    }
+
+    fn parse(&mut self) -> Result<Option<Frame>, ReadError> {
+        let Some(buffer) = &mut self.buffer else { return Ok(None) };
+        let head = match self.head {
+            Some(head) => head,
+            None => {
+                let Some(head) =
+                    Head::decode(&buffer.as_ref()[..self.end]).map_err(ReadError::Frame)?
+                else {
+                    return Ok(None);
+                };
+                if head.payload_len as usize > self.limit {
+                    return Err(ReadError::TooLarge(Box::new(head)));
+                }
+                self.running = Running::new();
+                self.checked = 0;
+                self.head = Some(head);
+                self.expected = head.frame_len();
+                head
+            }
+        };
+        let frame_len = head.frame_len();
+        if buffer.as_ref().len() < frame_len {
+            let mut larger = Buffer::take(frame_len);
+            larger.as_mut()[..self.end].copy_from_slice(&buffer.as_ref()[..self.end]);
+            *buffer = larger;
+        }
+        let payload_end = head.head_len() + head.payload_len as usize;
+        let unchecked = head.head_len() + self.checked..self.end.min(payload_end);
+        if self.end < frame_len {
+            if unchecked.len() >= SLICE_BYTES / 2 {
+                self.checked += unchecked.len();
+                self.running.update(&buffer.as_ref()[unchecked]);
+            }
+            return Ok(None);
+        }
+        let last = &buffer.as_ref()[unchecked];
+        let crc = if self.checked == 0 {
+            checksum::crc32c(last)
+        } else {
+            self.running.update(last);
+            self.running.value()
+        };
+        let Some(whole) = self.buffer.take() else { return Ok(None) };
+        self.keep_surplus(&whole, frame_len);
+        self.head = None;
+        Ok(Some(Frame { head, buffer: whole, intact: crc == head.payload_crc }))
+    }
+
+    /// A peer may send its next frame before the answer to this one.
+    fn keep_surplus(&mut self, whole: &Buffer, frame_len: usize) {
+        let surplus = self.end - frame_len;
+        if surplus > 0 {
+            let mut next = Buffer::take(surplus);
+            next.as_mut()[..surplus].copy_from_slice(&whole.as_ref()[frame_len..self.end]);
+            self.buffer = Some(next);
+        }
+        self.end = surplus;
+    }
+}
+
+/// What reading once brought.
+pub(crate) enum Read {
+    /// A whole frame.
+    Frame(Frame),
+    /// Some bytes; there may be more.
+    More,
+    /// Nothing is there now.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::frame::Kind;
+    use crate::proto::ids::CallId;
+
+    fn frame(payload: &[u8]) -> Vec<u8> {
+        let head = Head {
+            payload_len: payload.len() as u32,
+            payload_crc: checksum::crc32c(payload),
+            ..Head::new(Kind::Call, CallId::default())
+        };
+        [head.encode(b"ext"), payload.to_vec()].concat()
+    }
+
+    /// Feeds `bytes` in pieces of at most `piece`.
+    fn frames(bytes: &[u8], piece: usize) -> Result<Vec<(Vec<u8>, bool)>, ReadError> {
+        let (mut reader, mut at, mut frames) = (Reader::new(1 << 21), 0, Vec::new());
+        loop {
+            let read = reader.read(|room| {
+                let len = piece.min(room.len()).min(bytes.len() - at);
+                room[..len].copy_from_slice(&bytes[at..at + len]);
+                at += len;
+                Ok((len > 0).then_some(len))
+            })?;
+            match read {
+                Read::Frame(frame) => {
+                    assert_eq!(frame.extension(), b"ext");
+                    frames.push((frame.payload().to_vec(), frame.intact));
+                    let (payload, spare) = frame.into_payload();
+                    assert_eq!(payload, frames.last().unwrap().0);
+                    reader.give_back(spare);
+                }
+                Read::More => {}
+                Read::Nothing => return Ok(frames),
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_found_whatever_pieces_they_come_in() {
+        let big: Vec<u8> = (0..1_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
+        let payloads = [&b"small"[..], b"", &big, b"behind", &big[..200_000]];
+        let bytes: Vec<u8> = payloads.iter().flat_map(|payload| frame(payload)).collect();
+        for piece in [1 << 22, 300_000, 65_536, 1449, 67] {
+            let read = frames(&bytes, piece).unwrap();
+            assert!(read.len() == 5 && read.iter().all(|(_, intact)| *intact), "pieces of {piece}");
+            assert!(read.iter().zip(payloads).all(|((read, _), sent)| read == sent));
+        }
+    }
+
+    #[test]
+    fn a_damaged_payload_is_told_and_the_next_frame_still_found() {
+        let mut bytes = [frame(&[7; 300_000]), frame(b"next")].concat();
+        bytes[200_000] ^= 1;
+        let read = frames(&bytes, 100_000).unwrap();
+        assert_eq!((read[0].1, read[1].1), (false, true));
+        assert_eq!(read[1].0, b"next");
+    }
+
+    #[test]
+    fn a_claimed_size_above_the_limit_takes_no_memory() {
+        let head = Head { payload_len: u32::MAX, ..Head::new(Kind::Call, CallId::default()) };
+        assert!(matches!(frames(&head.encode(b""), 1000), Err(ReadError::TooLarge(_))));
+        assert!(matches!(frames(b"GET / HTTP/1.1", 1000), Err(ReadError::Frame(FrameError::Magic))));
+    }
+}

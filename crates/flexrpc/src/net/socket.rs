@@ -1,0 +1,240 @@
+//! System calls on sockets. All transfers are non-blocking by flag, so that one
+//! descriptor serves spinning, blocking and epoll alike.
+
+use crate::net::clock;
+use crate::proto::Micros;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// UDP socket buffers, asked for; the kernel may grant less. At its default of
+/// 212,992 bytes four callers of 60 KB collapse.
+pub(crate) const UDP_BUFFER_BYTES: usize = 4 << 20;
+
+/// Connections that wait to be accepted: a burst of a cluster's size.
+const BACKLOG: i32 = 4096;
+
+/// Receives what is there; `None` if nothing is. Zero bytes is the end.
+pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
+    match rustix::io::retry_on_intr(|| rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT)) {
+        Ok((len, _)) => Ok(Some(len)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Receives, sleeping up to the socket's receive timeout; `None` if it passes.
+pub(crate) fn recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
+    match rustix::net::recv(fd, into, RecvFlags::empty()) {
+        Ok((len, _)) => Ok(Some(len)),
+        // A signal counts as a timeout: callers look at the clock and come again.
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends what fits; `None` if nothing does.
+pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usize>> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = match slices {
+        [one] => rustix::io::retry_on_intr(|| rustix::net::send(&fd, one, flags)),
+        many => {
+            let slices: Vec<IoSlice<'_>> = many.iter().map(|slice| IoSlice::new(slice)).collect();
+            rustix::io::retry_on_intr(|| {
+                rustix::net::sendmsg(&fd, &slices, &mut SendAncillaryBuffer::default(), flags)
+            })
+        }
+    };
+    match sent {
+        Ok(len) => Ok(Some(len)),
+        Err(Errno::AGAIN | Errno::NOBUFS) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How a transmission ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The last byte is in the kernel's hands.
+    Whole,
+    /// It is not, and the time is over.
+    TimedOut,
+    /// It is not, and the connection broke.
+    Broken,
+}
+
+/// Sends all slices, waiting for room until `deadline`.
+pub(crate) fn send_all(fd: impl AsFd, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
+    let mut rest: Vec<&[u8]>;
+    let mut slices = slices;
+    loop {
+        match try_send(&fd, slices) {
+            Ok(Some(sent)) => {
+                rest = without_first(slices, sent);
+                if rest.is_empty() {
+                    return Sent::Whole;
+                }
+                slices = &rest;
+            }
+            Ok(None) => match wait(&fd, PollFlags::OUT, deadline) {
+                Ok(true) => {}
+                Ok(false) => return Sent::TimedOut,
+                Err(_) => return Sent::Broken,
+            },
+            Err(_) => return Sent::Broken,
+        }
+    }
+}
+
+fn without_first<'a>(slices: &[&'a [u8]], mut sent: usize) -> Vec<&'a [u8]> {
+    let left = slices.iter().filter_map(|slice| {
+        let skip = sent.min(slice.len());
+        sent -= skip;
+        Some(&slice[skip..]).filter(|slice| !slice.is_empty())
+    });
+    left.collect()
+}
+
+/// Sleeps until the socket is ready or the time is over; `false` then.
+pub(crate) fn wait(fd: impl AsFd, flags: PollFlags, deadline: Option<Micros>) -> io::Result<bool> {
+    let mut fds = [PollFd::new(&fd, flags)];
+    poll(&mut fds, deadline)
+}
+
+/// Sleeps until one is ready or the time is over; `false` then.
+pub(crate) fn poll(fds: &mut [PollFd<'_>], deadline: Option<Micros>) -> io::Result<bool> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_sub(clock::now()));
+        let timeout = left.map(|left| timespec(Duration::from_micros(left)));
+        match rustix::event::poll(fds, timeout.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+fn family(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+/// Connects until `deadline`.
+pub(crate) fn connect_tcp(callee: SocketAddr, deadline: Option<Micros>) -> io::Result<OwnedFd> {
+    let fd = begin_connect_tcp(callee)?;
+    if !wait(&fd, PollFlags::OUT, deadline)? {
+        return Err(Errno::TIMEDOUT.into());
+    }
+    finish_connect_tcp(&fd)?;
+    Ok(fd)
+}
+
+/// Begins to connect; the socket becomes writable when that has ended.
+pub(crate) fn begin_connect_tcp(callee: SocketAddr) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family(callee), SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&fd, &callee) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(fd),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether it has ended well; prepares the socket.
+pub(crate) fn finish_connect_tcp(fd: &OwnedFd) -> io::Result<()> {
+    sockopt::socket_error(fd)??;
+    prepare_tcp(fd)
+}
+
+/// Small messages leave at once; receiving may block.
+pub(crate) fn prepare_tcp(fd: &OwnedFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(fd, false)?;
+    Ok(sockopt::set_tcp_nodelay(fd, true)?)
+}
+
+/// A UDP socket that talks to `callee` alone.
+pub(crate) fn connect_udp(callee: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(family(callee), SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    widen(&fd);
+    rustix::net::connect(&fd, &callee)?;
+    Ok(fd)
+}
+
+/// Listens for connections.
+pub(crate) fn listen_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family(address), SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    rustix::net::bind(&fd, &address)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Takes datagrams.
+pub(crate) fn bind_udp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(family(address), SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    widen(&fd);
+    rustix::net::bind(&fd, &address)?;
+    Ok(fd)
+}
+
+/// As far as the system allows without privilege, and beyond it with.
+fn widen(fd: &OwnedFd) {
+    if sockopt::set_socket_recv_buffer_size_force(fd, UDP_BUFFER_BYTES).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(fd, UDP_BUFFER_BYTES);
+    }
+    if sockopt::set_socket_send_buffer_size_force(fd, UDP_BUFFER_BYTES).is_err() {
+        let _ = sockopt::set_socket_send_buffer_size(fd, UDP_BUFFER_BYTES);
+    }
+}
+
+/// The address that a socket is bound to.
+pub(crate) fn local_address(fd: &OwnedFd) -> io::Result<SocketAddr> {
+    Ok(rustix::net::getsockname(fd)?.try_into()?)
+}
+
+/// How long [`recv`] sleeps; zero would be for ever, so it is a microsecond.
+pub(crate) fn set_recv_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
+    let timeout = timeout.max(Duration::from_micros(1));
+    Ok(sockopt::set_socket_timeout(fd, sockopt::Timeout::Recv, Some(timeout))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_message_is_sent_whole_to_a_slow_reader() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd = connect_tcp(listener.local_addr().unwrap(), None).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let body: Vec<u8> = (0..20_000_000u32).map(|i| i as u8).collect();
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            io::Read::read_to_end(&mut peer, &mut all).unwrap();
+            all
+        });
+        assert_eq!(send_all(&fd, &[b"head", b"", &body], None), Sent::Whole);
+        drop(fd);
+        assert!(reader.join().unwrap() == [b"head", &body[..]].concat());
+    }
+
+    #[test]
+    fn a_reader_that_doesnt_read_ends_the_sending_at_the_deadline() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd = connect_tcp(listener.local_addr().unwrap(), None).unwrap();
+        let deadline = Some(clock::now() + 20_000);
+        assert_eq!(send_all(&fd, &[&vec![0; 50 << 20]], deadline), Sent::TimedOut);
+    }
+}

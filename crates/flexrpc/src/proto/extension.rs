@@ -1,0 +1,141 @@
+//! What a head carries beside its fixed fields: type, length and bytes of each.
+//!
+//! Types below 128 change what a frame means, so unknown ones are refused; from
+//! 128 on they may be left unread, so that later versions can add hints.
+
+use crate::proto::auth::{AuthSys, Credentials};
+use crate::proto::chain::Chain;
+use crate::proto::frame::FrameError;
+
+const AUTH_SYS: u8 = 1;
+const CHAIN: u8 = 2;
+const NONCE: u8 = 3;
+const FIRST_HINT: u8 = 128;
+const TERMS: u8 = 128;
+
+/// What a handshake proves to be fresh.
+pub type Nonce = [u8; 16];
+
+/// What a server tells in its Welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Largest payload that it takes over TCP, in bytes.
+    pub payload_bytes: u32,
+    /// How long it keeps an unused session, in milliseconds.
+    pub session_idle_ms: u32,
+}
+
+/// A head's extension, parsed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Extension {
+    /// Who calls.
+    pub credentials: Credentials,
+    /// The callees after this one.
+    pub chain: Option<Chain>,
+    /// Of the handshake.
+    pub nonce: Option<Nonce>,
+    /// Of the handshake.
+    pub terms: Option<Terms>,
+}
+
+impl Extension {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Credentials::Sys(sys) = &self.credentials {
+            put(&mut out, AUTH_SYS, &sys.encode());
+        }
+        if let Some(chain) = &self.chain {
+            put(&mut out, CHAIN, &chain.encode());
+        }
+        if let Some(nonce) = &self.nonce {
+            put(&mut out, NONCE, nonce);
+        }
+        if let Some(terms) = &self.terms {
+            let mut bytes = terms.payload_bytes.to_be_bytes().to_vec();
+            bytes.extend_from_slice(&terms.session_idle_ms.to_be_bytes());
+            put(&mut out, TERMS, &bytes);
+        }
+        out
+    }
+
+    /// Of bytes.
+    ///
+    /// # Errors
+    /// [`FrameError::Malformed`]: cut off, repeated, or of an unknown type that
+    /// matters.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, FrameError> {
+        let mut parsed = Self::default();
+        while !bytes.is_empty() {
+            let (kind, value) = take(&mut bytes).ok_or(FrameError::Malformed)?;
+            match kind {
+                AUTH_SYS if parsed.credentials == Credentials::None => {
+                    parsed.credentials = Credentials::Sys(AuthSys::decode(value)?);
+                }
+                CHAIN if parsed.chain.is_none() => parsed.chain = Some(Chain::decode(value)?),
+                NONCE if parsed.nonce.is_none() => {
+                    parsed.nonce = Some(value.try_into().map_err(|_| FrameError::Malformed)?);
+                }
+                TERMS if value.len() >= 8 => {
+                    let word = |at: usize| {
+                        u32::from_be_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
+                    };
+                    parsed.terms = Some(Terms { payload_bytes: word(0), session_idle_ms: word(4) });
+                }
+                hint if hint >= FIRST_HINT => {}
+                _ => return Err(FrameError::Malformed),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+    out.extend_from_slice(value);
+}
+
+fn take<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let ([kind, high, low], rest) = bytes.split_first_chunk()?;
+    let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+    *bytes = rest;
+    Some((*kind, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::ids::{CallId, SessionId};
+
+    fn sample() -> Extension {
+        let hop = |port| crate::proto::chain::Hop {
+            callee: ([127, 0, 0, 1], port).into(),
+            id: CallId { session: SessionId([port as u8; 16]), handle: 1, transaction: 2 },
+        };
+        Extension {
+            credentials: Credentials::Sys(AuthSys { machine: "h".into(), ..AuthSys::default() }),
+            chain: Some(Chain { hops: vec![hop(1), hop(2)] }),
+            nonce: Some([5; 16]),
+            terms: Some(Terms { payload_bytes: 9, session_idle_ms: 8 }),
+        }
+    }
+
+    #[test]
+    fn an_extension_survives_the_wire() {
+        for extension in [sample(), Extension::default()] {
+            assert_eq!(Extension::decode(&extension.encode()), Ok(extension));
+        }
+    }
+
+    #[test]
+    fn truncated_repeated_and_unknown_parts_are_refused_hints_are_not() {
+        let bytes = sample().encode();
+        let whole_parts = (0..bytes.len()).filter(|len| Extension::decode(&bytes[..*len]).is_ok()).count();
+        assert_eq!(whole_parts, 4, "only cuts between parts are well-formed");
+        let twice = [bytes.clone(), bytes].concat();
+        assert!(Extension::decode(&twice).is_err());
+        assert!(Extension::decode(&[77, 0, 1, 0]).is_err());
+        assert_eq!(Extension::decode(&[200, 0, 1, 0]), Ok(Extension::default()));
+    }
+}
