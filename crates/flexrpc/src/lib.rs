@@ -1,3 +1,56 @@
-//! FlexRPC
+//! FlexRPC: remote procedure calls for cluster file systems, after the paper
+//! "FlexRPC: A Flexible Remote Procedure Call Facility for Modern Cluster File
+//! Systems" (Kim, Lee, Kim; KAIST).
+//!
+//! A call is executed at most once, over TCP and UDP, to one callee or to many;
+//! and what is said of its outcome is certain.
+//!
+//! ```text
+//!  client                                              server
+//!  Client ─ pool of handles (one socket, one caller)   Server ─ service workers, epoll
+//!     │     sessions, one per callee                      │     registry of programs
+//!     └──── proto: call, frame, answer  ── frames ──  proto: admission (sessions, response cache)
+//! ```
+//!
+//! - [`proto`]: the protocol as pure state machines. No socket, thread or clock.
+//! - `net`: buffers, frames as they arrive, spinning and sleeping.
+//! - `client`, `server`: the shells that drive `proto` by sockets and threads.
+//!
+//! It must never execute a call twice, claim that a call wasn't executed when it
+//! may have been, take memory for what is only claimed, or panic over bytes from
+//! outside. It knows nothing of files.
+//!
+//! ```
+//! use strait_flexrpc::{Client, Procedure, Reply, Request, Server, ServerOptions, Transport};
+//!
+//! let server = Server::builder(ServerOptions::default())
+//!     .register(0x2000_0001, 1, |request: &Request, reply: &mut Reply| {
+//!         reply.put(&request.args);
+//!         Ok(())
+//!     })
+//!     .start()?;
+//! let client = Client::default();
+//! let mut handle = client.handle(server.address(), Transport::Tcp)?;
+//! let echo = Procedure::new(0x2000_0001, 1, 1);
+//! assert_eq!(handle.call(echo, &[b"hello, ", b"callee"])?, "hello, callee");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![allow(dead_code, reason = "UDP and multicasts are next")]
+
+mod client;
 mod net;
 pub mod proto;
+mod server;
+
+pub use client::handle::Handle;
+pub use client::{CallOptions, Client, ClientOptions};
+pub use net::spin::SPIN;
+pub use proto::admission::AdmissionLimits;
+pub use proto::auth::{AuthSys, ClusterKey, Credentials};
+pub use proto::call::{RetryPolicy, Transport};
+pub use proto::ids::{CallId, Procedure, SessionId};
+pub use proto::limits;
+pub use proto::status::{CallError, Doubt, Fault, FaultKind, Outcome, Refusal};
+pub use server::service::{Reply, Request, Service, ServiceError};
+pub use server::{Server, ServerBuilder, ServerOptions, WorkerLimits};

@@ -3,6 +3,8 @@
 //! is under way.
 
 use crate::net::buffer::{Buffer, FIRST_READ_BYTES};
+use crate::net::clock;
+use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
 use crate::proto::frame::{FrameError, Head};
 use bytes::Bytes;
@@ -21,16 +23,24 @@ pub(crate) struct Frame {
     buffer: Buffer,
     /// Whether the payload's checksum holds.
     pub(crate) intact: bool,
+    /// When the head was there: deadlines count from then.
+    pub(crate) arrived: Micros,
 }
 
 impl Frame {
-    /// A datagram; `None` unless it is exactly one frame.
-    pub(crate) fn of_datagram(buffer: Buffer, len: usize) -> Result<Option<Self>, FrameError> {
-        let bytes = &buffer.as_ref()[..len];
-        let Some(head) = Head::decode(bytes)?.filter(|head| head.frame_len() == len) else { return Ok(None) };
+    /// A datagram.
+    ///
+    /// # Errors
+    /// It isn't exactly one frame; the buffer comes back.
+    pub(crate) fn of_datagram(buffer: Buffer, len: usize) -> Result<Self, Buffer> {
+        let Some(bytes) = buffer.as_ref().get(..len) else { return Err(buffer) };
+        let head = match Head::decode(bytes) {
+            Ok(Some(head)) if head.frame_len() == len => head,
+            _ => return Err(buffer),
+        };
         let payload = &bytes[head.head_len()..head.head_len() + head.payload_len as usize];
         let intact = checksum::crc32c(payload) == head.payload_crc;
-        Ok(Some(Self { head, buffer, intact }))
+        Ok(Self { head, buffer, intact, arrived: clock::now() })
     }
 
     /// The head's extension.
@@ -75,6 +85,7 @@ pub(crate) struct Reader {
     /// Bytes that have arrived.
     end: usize,
     head: Option<Head>,
+    arrived: Micros,
     running: Running,
     /// Payload bytes that the running checksum covers.
     checked: usize,
@@ -102,6 +113,7 @@ impl Reader {
             buffer: None,
             end: 0,
             head: None,
+            arrived: 0,
             running: Running::new(),
             checked: 0,
             limit,
@@ -145,6 +157,11 @@ impl Reader {
         }
     }
 
+    /// A buffer for something else than a frame in pieces.
+    pub(crate) fn take_buffer(&mut self, len: usize) -> Buffer {
+        self.buffer.take().unwrap_or_else(|| Buffer::take(len))
+    }
+
     /// Lets an idle connection's buffer go back to the pool.
     pub(crate) fn release(&mut self) {
         if self.end == 0 {
@@ -180,9 +197,7 @@ impl Reader {
         let head = match self.head {
             Some(head) => head,
             None => {
-                let Some(head) =
-                    Head::decode(&buffer.as_ref()[..self.end]).map_err(ReadError::Frame)?
-                else {
+                let Some(head) = Head::decode(&buffer.as_ref()[..self.end]).map_err(ReadError::Frame)? else {
                     return Ok(None);
                 };
                 if head.payload_len as usize > self.limit {
@@ -190,6 +205,7 @@ impl Reader {
                 }
                 self.running = Running::new();
                 self.checked = 0;
+                self.arrived = clock::now();
                 self.head = Some(head);
                 self.expected = head.frame_len();
                 head
@@ -220,7 +236,7 @@ impl Reader {
         let Some(whole) = self.buffer.take() else { return Ok(None) };
         self.keep_surplus(&whole, frame_len);
         self.head = None;
-        Ok(Some(Frame { head, buffer: whole, intact: crc == head.payload_crc }))
+        Ok(Some(Frame { head, buffer: whole, intact: crc == head.payload_crc, arrived: self.arrived }))
     }
 
     /// A peer may send its next frame before the answer to this one.

@@ -116,7 +116,7 @@ impl AuthSys {
         let machine = &self.machine.as_bytes()[..self.machine.len().min(Self::MACHINE_BYTES)];
         let gids = &self.gids[..self.gids.len().min(Self::GROUPS)];
         let mut out = Vec::with_capacity(24 + machine.len() + 4 * gids.len());
-        let mut put = |value: u32, out: &mut Vec<u8>| out.extend_from_slice(&value.to_be_bytes());
+        let put = |value: u32, out: &mut Vec<u8>| out.extend_from_slice(&value.to_be_bytes());
         put(self.stamp, &mut out);
         put(machine.len() as u32, &mut out);
         out.extend_from_slice(machine);

@@ -73,7 +73,9 @@ impl Chain {
     /// [`Refusal::BadChain`].
     pub fn check(&self, longest: usize, is_own: impl Fn(SessionId) -> bool) -> Result<(), Refusal> {
         let repeats = |index: usize, hop: &Hop| {
-            self.hops[..index].iter().any(|other| other.callee == hop.callee || other.id.session == hop.id.session)
+            self.hops[..index]
+                .iter()
+                .any(|other| other.callee == hop.callee || other.id.session == hop.id.session)
         };
         let bad = self.hops.len() >= longest.min(CHAIN_CALLEES_MAX + 1)
             || self.hops.iter().enumerate().any(|(index, hop)| repeats(index, hop) || is_own(hop.id.session));

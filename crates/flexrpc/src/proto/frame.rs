@@ -227,8 +227,7 @@ impl Head {
         }
         let Some(fixed) = bytes.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let u16_at = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
-        let u32_at =
-            |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        let u32_at = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         let extension_len = u16_at(12);
         if usize::from(extension_len) > EXTENSION_BYTES {
             return Err(FrameError::Malformed);

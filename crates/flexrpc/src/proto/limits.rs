@@ -50,3 +50,10 @@ pub const CACHED_RESULT_MS: u64 = 120 * 1000;
 
 /// Shards of the response cache: callers of different handles rarely meet.
 pub const CACHE_SHARDS: usize = 64;
+
+/// Largest payload of a call or result over UDP: what a datagram holds beside
+/// our head, and the tag where a cluster key is set. Credentials take of it too.
+pub const fn udp_payload_bytes(with_key: bool) -> usize {
+    let tag = if with_key { crate::proto::frame::TAG_BYTES } else { 0 };
+    UDP_DATAGRAM_BYTES - crate::proto::frame::HEAD_BYTES - tag
+}

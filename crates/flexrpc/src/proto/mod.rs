@@ -5,6 +5,7 @@
 //! simulator in `tests/` drives the same ones with a virtual network.
 
 pub mod admission;
+pub mod answer;
 pub mod auth;
 pub mod call;
 pub mod chain;

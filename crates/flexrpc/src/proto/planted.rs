@@ -48,7 +48,7 @@ pub(crate) const fn planted(_: Planted) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) use in_tests::{plant, planted};
+pub(crate) use in_tests::planted;
 
 #[cfg(test)]
 mod in_tests {

@@ -1,0 +1,309 @@
+//! A handle: one socket to one callee, checked out by one caller at a time, so
+//! that a call is one write and one read.
+
+use crate::client::handshake::{self, payload_limit, shake_hands};
+use crate::client::line::{Line, Received};
+use crate::client::message::{Message, slices};
+use crate::client::pool::Idle;
+use crate::client::session::{Callee, Lease};
+use crate::client::{CallOptions, Shared};
+use crate::net::clock;
+use crate::net::reader::Frame;
+use crate::net::socket::Sent;
+use crate::proto::Micros;
+use crate::proto::answer;
+use crate::proto::auth::Credentials;
+use crate::proto::call::{Call, Step, Transport};
+use crate::proto::extension::Extension;
+use crate::proto::frame::{Kind, flags};
+use crate::proto::ids::{CallId, Procedure};
+use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A pooled connection unused for longer is looked at before it carries a call:
+/// looking costs a system call, and servers close idle ones.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
+
+/// Sessions tried for one call: a server that forgets a session at once would
+/// never let it begin.
+const SESSIONS_TRIED: usize = 3;
+
+/// A connection or socket to a callee, with the caller's place in a session.
+pub struct Handle {
+    shared: Arc<Shared>,
+    callee: Callee,
+    line: Option<Line>,
+    lease: Option<Lease>,
+    used: Instant,
+    /// The connection terminated abnormally (section IV.B): when the handle
+    /// comes back, all of its callee's are closed.
+    invalid: bool,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>, callee: Callee, idle: Option<Idle>) -> Self {
+        let (line, lease, used) = match idle {
+            Some(idle) => (Some(idle.line), Some(idle.lease), idle.since),
+            None => (None, None, Instant::now()),
+        };
+        Self { shared, callee, line, lease, used, invalid: false }
+    }
+
+    /// Whom it calls.
+    pub fn callee(&self) -> SocketAddr {
+        self.callee.0
+    }
+
+    /// By which transport.
+    pub fn transport(&self) -> Transport {
+        self.callee.1
+    }
+
+    /// Calls `procedure` with the argument bytes in `args`, one after another, by
+    /// the client's options. Executed at most once.
+    ///
+    /// # Errors
+    /// The procedure's own error, or why it wasn't executed, or that this isn't
+    /// known.
+    pub fn call(&mut self, procedure: Procedure, args: &[&[u8]]) -> Result<Bytes, CallError> {
+        self.call_with(procedure, args, &CallOptions::default())
+    }
+
+    /// [`Handle::call`] with options of its own.
+    ///
+    /// # Errors
+    /// As [`Handle::call`].
+    pub fn call_with(
+        &mut self,
+        procedure: Procedure,
+        args: &[&[u8]],
+        options: &CallOptions,
+    ) -> Result<Bytes, CallError> {
+        let message = Message::new(procedure, args);
+        let extension = self.shared.extension(options);
+        self.exchange(&message, &extension, self.shared.deadline(options)).into_result()
+    }
+
+    /// Connects and gets a session, where that isn't done.
+    pub(crate) fn make_ready(&mut self, deadline: Option<Micros>) -> Result<(), Refusal> {
+        let patience = handshake::deadline(deadline, self.shared.options.connect_timeout);
+        if self.used.elapsed() > LOOK_AFTER && self.line.as_ref().is_some_and(|line| !line.is_quiet()) {
+            self.line = None;
+            self.invalid = true;
+        }
+        if self.line.is_none() {
+            self.connect(patience).map_err(|_| Refusal::Unreachable)?;
+        }
+        if self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(clock::now())) {
+            return Ok(());
+        }
+        let place = self.shared.sessions.place(self.callee);
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = place.as_ref().filter(|session| session.is_usable(clock::now()));
+        let session = match known {
+            Some(session) => Arc::clone(session),
+            None => {
+                let Some(line) = &mut self.line else { return Err(Refusal::Unreachable) };
+                let options = &self.shared.options;
+                let session = shake_hands(line, options.key.as_ref(), options.retry, patience);
+                // What is left in the line after a failure is nobody's.
+                let session = Arc::new(session.inspect_err(|_| self.line = None)?);
+                *place = Some(Arc::clone(&session));
+                session
+            }
+        };
+        self.lease = Some(session.lease());
+        Ok(())
+    }
+
+    fn connect(&mut self, deadline: Option<Micros>) -> std::io::Result<()> {
+        let (callee, transport) = self.callee;
+        let options = &self.shared.options;
+        self.line = Some(Line::connect(callee, transport, deadline, options.spin, options.payload_bytes)?);
+        Ok(())
+    }
+
+    /// Makes one call, in a new session if the callee has lost the old one before
+    /// the call could have begun.
+    pub(crate) fn exchange(
+        &mut self,
+        message: &Message<'_>,
+        extension: &[u8],
+        deadline: Option<Micros>,
+    ) -> Outcome {
+        let mut outcome = Outcome::NotExecuted(Refusal::UnknownSession);
+        for _ in 0..SESSIONS_TRIED {
+            outcome = match self.make_ready(deadline) {
+                Ok(()) => self.attempt(message, extension, deadline),
+                Err(refusal) => Outcome::NotExecuted(refusal),
+            };
+            let lost = [Outcome::NotExecuted(Refusal::UnknownSession), Outcome::Unknown(Doubt::SessionLost)];
+            if lost.contains(&outcome)
+                && let Some(lease) = self.lease.take()
+            {
+                lease.session.lose();
+            }
+            if outcome != lost[0] {
+                break;
+            }
+        }
+        self.used = Instant::now();
+        outcome
+    }
+
+    fn attempt(&mut self, message: &Message<'_>, extension: &[u8], deadline: Option<Micros>) -> Outcome {
+        let (Some(lease), Some(line)) = (&self.lease, &self.line) else {
+            return Outcome::NotExecuted(Refusal::Unreachable);
+        };
+        if message.len > payload_limit(line, &lease.session, extension.len()) {
+            return Outcome::NotExecuted(Refusal::TooLarge);
+        }
+        let id = lease.next_call(clock::now());
+        let mut call = Call::new(self.callee.1, self.shared.options.retry, deadline);
+        let mut step = Step::Send;
+        loop {
+            step = match step {
+                Step::Send => self.transmit(&mut call, id, message, extension, deadline),
+                Step::Wait(until) => match self.receive(until) {
+                    Received::Frame(frame) => match self.read(&frame, id) {
+                        Read::Answer(answer) => match call.on_answer(answer, clock::now()) {
+                            Step::Answered => return self.outcome(frame),
+                            step => self.spare(frame, step),
+                        },
+                        Read::Foreign => self.spare(frame, Step::Wait(until)),
+                        Read::Forged => self.on_broken(&mut call),
+                    },
+                    Received::TimedOut => call.on_time(clock::now()),
+                    Received::Broken => self.on_broken(&mut call),
+                },
+                Step::Reconnect(at) => self.reconnect(&mut call, at, deadline),
+                Step::Answered => return Outcome::Unknown(Doubt::BadAnswer),
+                Step::NotExecuted(refusal) => {
+                    self.close_unless(call.may_have_executed());
+                    return Outcome::NotExecuted(refusal);
+                }
+                Step::Unknown(doubt) => {
+                    // An answer may still come: nobody else's.
+                    self.line = None;
+                    return Outcome::Unknown(doubt);
+                }
+            }
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        call: &mut Call,
+        id: CallId,
+        message: &Message<'_>,
+        extension: &[u8],
+        deadline: Option<Micros>,
+    ) -> Step {
+        let (Some(line), Some(lease)) = (&mut self.line, &self.lease) else {
+            return call.on_broken(clock::now());
+        };
+        let time_left = call.time_left_us(clock::now());
+        let (head, tag) = message.frame(id, time_left, extension, lease.session.key.as_ref());
+        match line.send(&slices(&head, message.args, tag.as_ref()), deadline) {
+            Sent::Whole => call.sent(clock::now()),
+            Sent::TimedOut => {
+                self.line = None;
+                call.on_time(clock::now())
+            }
+            Sent::Broken => self.on_broken(call),
+        }
+    }
+
+    fn receive(&mut self, until: Option<Micros>) -> Received {
+        self.line.as_mut().map_or(Received::Broken, |line| line.receive(until))
+    }
+
+    fn read(&self, frame: &Frame, id: CallId) -> Read {
+        if let Some(key) = self.lease.as_ref().and_then(|lease| lease.session.key.as_ref()) {
+            let (covered, tag) = frame.tagged();
+            if !frame.head.has(flags::AUTHENTIC) || !key.verify(&[covered], tag) {
+                // Over UDP anybody can send anything; on a connection it is over.
+                return if self.callee.1 == Transport::Udp { Read::Foreign } else { Read::Forged };
+            }
+        }
+        answer::read(&frame.head, frame.payload(), frame.intact, id).map_or(Read::Foreign, Read::Answer)
+    }
+
+    fn spare(&mut self, frame: Frame, step: Step) -> Step {
+        if let Some(line) = &mut self.line {
+            line.give_back(Some(frame.into_buffer()));
+        }
+        step
+    }
+
+    fn outcome(&mut self, frame: Frame) -> Outcome {
+        if frame.head.kind == Kind::Fault {
+            return Outcome::Error(Fault::decode(frame.payload()));
+        }
+        let (payload, spare) = frame.into_payload();
+        if let Some(line) = &mut self.line {
+            line.give_back(spare);
+        }
+        Outcome::Value(payload)
+    }
+
+    fn on_broken(&mut self, call: &mut Call) -> Step {
+        self.line = None;
+        self.invalid = true;
+        call.on_broken(clock::now())
+    }
+
+    fn reconnect(&mut self, call: &mut Call, at: Micros, deadline: Option<Micros>) -> Step {
+        std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::now())));
+        match self.connect(handshake::deadline(deadline, self.shared.options.connect_timeout)) {
+            Ok(()) => Step::Send,
+            Err(_) => call.on_broken(clock::now()),
+        }
+    }
+
+    /// A refused call leaves a clean connection, unless it wasn't sent whole.
+    fn close_unless(&mut self, clean: bool) {
+        if !clean {
+            self.line = None;
+        }
+    }
+}
+
+enum Read {
+    Answer(crate::proto::call::Answer),
+    Foreign,
+    Forged,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let closed = {
+            let mut pool = self.shared.pool();
+            let mut closed = if self.invalid { pool.invalidate(self.callee) } else { Vec::new() };
+            if let (Some(mut line), Some(lease)) = (self.line.take(), self.lease.take()) {
+                line.rest();
+                closed.extend(pool.check_in(self.callee, Idle { line, lease, since: self.used }));
+            }
+            closed
+        };
+        // Closing is a system call each: not under the pool's lock.
+        drop(closed);
+    }
+}
+
+impl Shared {
+    fn deadline(&self, options: &CallOptions) -> Option<Micros> {
+        let timeout = options.timeout.or(self.options.timeout)?;
+        Some(clock::after(clock::now(), timeout))
+    }
+
+    fn extension(&self, options: &CallOptions) -> Vec<u8> {
+        match options.credentials.as_ref().unwrap_or(&self.options.credentials) {
+            Credentials::None => Vec::new(),
+            credentials => Extension { credentials: credentials.clone(), ..Extension::default() }.encode(),
+        }
+    }
+}

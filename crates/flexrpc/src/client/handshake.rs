@@ -1,0 +1,105 @@
+//! Getting a session.
+
+use crate::client::line::{Line, Received};
+use crate::client::session::Session;
+use crate::net::clock;
+use crate::net::reader::Frame;
+use crate::net::socket::Sent;
+use crate::proto::Micros;
+use crate::proto::auth::ClusterKey;
+use crate::proto::call::{Answer, Call, RetryPolicy, Step};
+use crate::proto::extension::{Extension, Nonce};
+use crate::proto::frame::{Head, Kind, flags};
+use crate::proto::ids::{CallId, SessionId};
+use crate::proto::limits;
+use crate::proto::status::Refusal;
+
+/// Asks the callee for a session. Nothing is executed by it, so that every
+/// failure is a refusal.
+pub(crate) fn shake_hands(
+    line: &mut Line,
+    key: Option<&ClusterKey>,
+    policy: RetryPolicy,
+    deadline: Option<Micros>,
+) -> Result<Session, Refusal> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|_| Refusal::Unreachable)?;
+    let (mut nonce, mut transaction) = (Nonce::default(), [0; 8]);
+    nonce.copy_from_slice(&random[..16]);
+    transaction.copy_from_slice(&random[16..]);
+    let id = CallId { session: SessionId::NONE, handle: 0, transaction: u64::from_be_bytes(transaction) };
+    let hello = hello(id, nonce, key);
+    let mut call = Call::new(line.transport, policy, deadline);
+    let mut step = Step::Send;
+    loop {
+        step = match step {
+            Step::Send => match line.send(&[&hello], deadline) {
+                Sent::Whole => call.sent(clock::now()),
+                Sent::TimedOut | Sent::Broken => return Err(Refusal::Unreachable),
+            },
+            Step::Wait(until) => match line.receive(until) {
+                Received::Frame(frame) if frame.head.id.transaction != id.transaction => Step::Wait(until),
+                Received::Frame(frame) => match session_of(&frame, nonce, key)? {
+                    Some(session) => return Ok(session),
+                    None => call.on_answer(Answer::SendAgain, clock::now()),
+                },
+                Received::TimedOut => call.on_time(clock::now()),
+                Received::Broken => return Err(Refusal::Unreachable),
+            },
+            Step::NotExecuted(refusal) => return Err(refusal),
+            Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(Refusal::Unreachable),
+        }
+    }
+}
+
+fn hello(id: CallId, nonce: Nonce, key: Option<&ClusterKey>) -> Vec<u8> {
+    let extension = Extension { nonce: Some(nonce), ..Extension::default() }.encode();
+    let flags = key.map_or(0, |_| flags::AUTHENTIC);
+    let mut hello = Head { flags, ..Head::new(Kind::Hello, id) }.encode(&extension);
+    if let Some(key) = key {
+        let tag = key.of_session(SessionId::NONE).tag(&[&hello]);
+        hello.extend_from_slice(&tag);
+    }
+    hello
+}
+
+/// The session that a frame welcomes to; `None` if the frame is damaged.
+fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<Option<Session>, Refusal> {
+    let head = &frame.head;
+    if !frame.intact {
+        return Ok(None);
+    }
+    if let Some(key) = key {
+        let (covered, tag) = frame.tagged();
+        // No tag, or another key's: the callee and we don't share one.
+        if !head.has(flags::AUTHENTIC) || !key.of_session(SessionId::NONE).verify(&[covered], tag) {
+            return Err(Refusal::Unauthenticated);
+        }
+    }
+    match head.kind {
+        Kind::Refused => Err(Refusal::decode(head.status, frame.payload()).unwrap_or(Refusal::Unreachable)),
+        Kind::Welcome => {
+            let extension = Extension::decode(frame.extension()).map_err(|_| Refusal::Unreachable)?;
+            let terms = extension.terms.filter(|_| extension.nonce == Some(nonce));
+            let terms = terms.ok_or(Refusal::Unreachable)?;
+            let session_key = key.map(|key| key.of_session(head.id.session));
+            Ok(Some(Session::new(head.id.session, session_key, terms)))
+        }
+        _ => Err(Refusal::Unreachable),
+    }
+}
+
+/// Waits for a handshake no longer than this, whatever the deadline: a callee
+/// that is there answers at once.
+pub(crate) fn deadline(call: Option<Micros>, connect: std::time::Duration) -> Option<Micros> {
+    let connect = clock::after(clock::now(), connect);
+    Some(call.map_or(connect, |call| call.min(connect)))
+}
+
+/// Largest payload that `line` carries to a callee with these terms.
+pub(crate) fn payload_limit(line: &Line, session: &Session, extension: usize) -> usize {
+    match line.transport {
+        crate::Transport::Tcp => session.terms.payload_bytes as usize,
+        crate::Transport::Udp => limits::udp_payload_bytes(session.key.is_some()).saturating_sub(extension),
+    }
+}

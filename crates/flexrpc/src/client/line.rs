@@ -1,0 +1,177 @@
+//! A socket to a callee: sends a frame, waits for answers.
+
+use crate::net::buffer::Buffer;
+use crate::net::clock;
+use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::socket::{self, Sent};
+use crate::net::spin::Spinner;
+use crate::proto::Micros;
+use crate::proto::call::Transport;
+use crate::proto::limits::UDP_DATAGRAM_BYTES;
+use rustix::fd::OwnedFd;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Up to here slices are copied together: a copy costs less than a gather.
+const JOINED_BYTES: usize = 8 << 10;
+
+/// A receive timeout is left as it is while it is off by less than this part:
+/// setting it is a system call.
+const TIMEOUT_PRECISION: u32 = 8;
+
+/// Longest receive timeout: deadlines further off are looked at again.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+pub(crate) struct Line {
+    pub(crate) fd: OwnedFd,
+    pub(crate) transport: Transport,
+    reader: Reader,
+    spinner: Spinner,
+    timeout: Duration,
+    joined: Vec<u8>,
+}
+
+/// What waiting brought.
+pub(crate) enum Received {
+    Frame(Frame),
+    TimedOut,
+    Broken,
+}
+
+impl Line {
+    pub(crate) fn connect(
+        callee: SocketAddr,
+        transport: Transport,
+        deadline: Option<Micros>,
+        spin: Duration,
+        payload_bytes: usize,
+    ) -> io::Result<Self> {
+        let fd = match transport {
+            Transport::Tcp => socket::connect_tcp(callee, deadline)?,
+            Transport::Udp => socket::connect_udp(callee)?,
+        };
+        Ok(Self {
+            fd,
+            transport,
+            reader: Reader::new(payload_bytes),
+            spinner: Spinner::new(spin),
+            timeout: Duration::ZERO,
+            joined: Vec::new(),
+        })
+    }
+
+    /// Sends a frame; a datagram is always whole.
+    pub(crate) fn send(&mut self, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
+        let len: usize = slices.iter().map(|slice| slice.len()).sum();
+        let sent = if len <= JOINED_BYTES {
+            self.joined.clear();
+            slices.iter().for_each(|slice| self.joined.extend_from_slice(slice));
+            socket::send_all(&self.fd, &[&self.joined], deadline)
+        } else {
+            socket::send_all(&self.fd, slices, deadline)
+        };
+        match (sent, self.transport) {
+            // The error is an earlier datagram's (ICMP), or the host's; either
+            // way this one may be taken for lost, and the timer sends it again.
+            (Sent::Broken, Transport::Udp) => Sent::Whole,
+            (sent, _) => sent,
+        }
+    }
+
+    /// Waits for a frame: spinning, then sleeping.
+    pub(crate) fn receive(&mut self, until: Option<Micros>) -> Received {
+        match self.transport {
+            Transport::Tcp => self.receive_from_stream(until),
+            Transport::Udp => self.receive_datagram(until),
+        }
+    }
+
+    fn receive_from_stream(&mut self, until: Option<Micros>) -> Received {
+        loop {
+            let Self { fd, reader, spinner, timeout, .. } = self;
+            let read = reader.read(|room| receive_once(fd, room, spinner, timeout, until));
+            match read {
+                Ok(Read::Frame(frame)) => return Received::Frame(frame),
+                Ok(Read::More) => {}
+                Ok(Read::Nothing) if until.is_some_and(|until| clock::now() >= until) => {
+                    return Received::TimedOut;
+                }
+                Ok(Read::Nothing) => {}
+                Err(ReadError::Closed | ReadError::Frame(_) | ReadError::TooLarge(_)) => {
+                    return Received::Broken;
+                }
+            }
+        }
+    }
+
+    fn receive_datagram(&mut self, until: Option<Micros>) -> Received {
+        let mut buffer = self.reader.take_buffer(UDP_DATAGRAM_BYTES);
+        loop {
+            let Self { fd, spinner, timeout, .. } = self;
+            match receive_once(fd, buffer.as_mut(), spinner, timeout, until) {
+                Ok(Some(len)) => {
+                    // Damaged and foreign datagrams are as good as lost.
+                    match Frame::of_datagram(buffer, len) {
+                        Ok(frame) => return Received::Frame(frame),
+                        Err(spared) => buffer = spared,
+                    }
+                }
+                // A refused port: lost as well, since the server may come back.
+                Ok(None) | Err(_) => {
+                    if until.is_some_and(|until| clock::now() >= until) {
+                        self.reader.give_back(Some(buffer));
+                        return Received::TimedOut;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a frame's buffer back for the next one.
+    pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
+        self.reader.give_back(buffer);
+    }
+
+    /// Whether the connection is of use still: nothing is lying in it, and the
+    /// callee hasn't closed it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match self.transport {
+            Transport::Udp => true,
+            Transport::Tcp => {
+                matches!(rustix::net::recv(&self.fd, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
+            }
+        }
+    }
+
+    /// An idle line keeps no memory.
+    pub(crate) fn rest(&mut self) {
+        self.reader.release();
+        self.joined = Vec::new();
+    }
+}
+
+fn receive_once(
+    fd: &OwnedFd,
+    room: &mut [u8],
+    spinner: &mut Spinner,
+    timeout: &mut Duration,
+    until: Option<Micros>,
+) -> io::Result<Option<usize>> {
+    if let Some(received) = spinner.spin(|| socket::try_recv(fd, room).transpose()) {
+        return received.map(Some);
+    }
+    let left = until.map_or(LONGEST_SLEEP, |until| {
+        Duration::from_micros(until.saturating_sub(clock::now())).min(LONGEST_SLEEP)
+    });
+    if left.abs_diff(*timeout) > left / TIMEOUT_PRECISION {
+        socket::set_recv_timeout(fd, left)?;
+        *timeout = left;
+    }
+    let start = Instant::now();
+    let received = socket::recv(fd, room)?;
+    spinner.slept(start.elapsed());
+    Ok(received)
+}

@@ -1,0 +1,140 @@
+//! The client: handles from a pool, single calls and multicasts.
+
+pub(crate) mod handle;
+pub(crate) mod handshake;
+pub(crate) mod line;
+pub(crate) mod message;
+pub(crate) mod pool;
+pub(crate) mod session;
+
+use crate::client::handle::Handle;
+use crate::client::pool::{Idle, Pool};
+use crate::client::session::Sessions;
+use crate::net::clock;
+use crate::net::spin::SPIN;
+use crate::proto::auth::{ClusterKey, Credentials};
+use crate::proto::call::{RetryPolicy, Transport};
+use crate::proto::ids::Procedure;
+use crate::proto::limits;
+use crate::proto::status::CallError;
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// How long a call may take, retransmissions and reconnects included. `None`
+    /// waits for ever.
+    pub timeout: Option<Duration>,
+    /// How long connecting and the handshake may take.
+    pub connect_timeout: Duration,
+    /// When calls are sent again.
+    pub retry: RetryPolicy,
+    /// Who calls, unless a call says otherwise.
+    pub credentials: Credentials,
+    /// The cluster's key.
+    pub key: Option<ClusterKey>,
+    /// How long to spin for an answer before sleeping; zero for never.
+    pub spin: Duration,
+    /// Idle handles that are kept, over all callees (section IV.B).
+    pub pooled_handles: usize,
+    /// Largest result that is taken, in bytes.
+    pub payload_bytes: usize,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Some(Duration::from_secs(30)),
+            connect_timeout: Duration::from_secs(5),
+            retry: RetryPolicy::default(),
+            credentials: Credentials::None,
+            key: None,
+            spin: SPIN,
+            // A descriptor each; processes have 1,024 by default on many systems.
+            pooled_handles: 512,
+            payload_bytes: limits::MESSAGE_BYTES,
+        }
+    }
+}
+
+/// What one call has different from its client's options.
+#[derive(Clone, Debug, Default)]
+pub struct CallOptions {
+    /// How long the call may take.
+    pub timeout: Option<Duration>,
+    /// Who calls.
+    pub credentials: Option<Credentials>,
+}
+
+/// Makes calls, from any number of threads. Clones share pool and sessions.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: ClientOptions,
+    pub(crate) sessions: Sessions,
+    pool: Mutex<Pool<Idle>>,
+}
+
+impl Shared {
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Idle>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    /// A client with these options.
+    pub fn new(options: ClientOptions) -> Self {
+        let pool = Mutex::new(Pool::new(options.pooled_handles));
+        Self { shared: Arc::new(Shared { options, sessions: Sessions::default(), pool }) }
+    }
+
+    /// Checks out a handle to `callee`: a pooled one, or a new connection. It
+    /// goes back to the pool when dropped.
+    ///
+    /// # Errors
+    /// [`CallError::NotExecuted`]: the callee can't be reached or refuses a
+    /// session.
+    pub fn handle(&self, callee: SocketAddr, transport: Transport) -> Result<Handle, CallError> {
+        let mut handle = self.idle_handle(callee, transport);
+        let patience = clock::after(clock::now(), self.shared.options.connect_timeout);
+        handle.make_ready(Some(patience))?;
+        Ok(handle)
+    }
+
+    /// One call by a pooled handle: [`Client::handle`], [`Handle::call`].
+    ///
+    /// # Errors
+    /// As [`Handle::call`].
+    pub fn call(
+        &self,
+        callee: SocketAddr,
+        transport: Transport,
+        procedure: Procedure,
+        args: &[&[u8]],
+    ) -> Result<Bytes, CallError> {
+        self.idle_handle(callee, transport).call(procedure, args)
+    }
+
+    /// Idle handles at present.
+    pub fn pooled_handles(&self) -> usize {
+        self.shared.pool().len()
+    }
+
+    fn idle_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
+        let callee = (callee, transport);
+        let idle = self.shared.pool().check_out(callee);
+        Handle::new(Arc::clone(&self.shared), callee, idle)
+    }
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new(ClientOptions::default())
+    }
+}

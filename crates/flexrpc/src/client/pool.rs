@@ -1,0 +1,127 @@
+//! The handle manager (section IV.B): idle handles, pooled by callee address,
+//! port and transport; the least recently used one is closed at the limit, and
+//! all of a callee's when one of them breaks.
+
+use crate::client::line::Line;
+use crate::client::session::{Callee, Lease};
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+/// A handle's inside: what is pooled.
+pub(crate) struct Idle {
+    pub(crate) line: Line,
+    pub(crate) lease: Lease,
+    pub(crate) since: Instant,
+}
+
+/// Idle handles. `T` is [`Idle`], but for tests.
+pub(crate) struct Pool<T> {
+    most: usize,
+    count: usize,
+    clock: u64,
+    idle: HashMap<Callee, VecDeque<(u64, T)>>,
+}
+
+impl<T> Pool<T> {
+    /// Keeps up to `most`.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, count: 0, clock: 0, idle: HashMap::new() }
+    }
+
+    /// The callee's most recently used handle: its state is warm, and the others
+    /// grow old enough to be closed.
+    pub(crate) fn check_out(&mut self, callee: Callee) -> Option<T> {
+        let handles = self.idle.get_mut(&callee)?;
+        let (_, handle) = handles.pop_back()?;
+        self.count -= 1;
+        if handles.is_empty() {
+            self.idle.remove(&callee);
+        }
+        Some(handle)
+    }
+
+    /// Takes a handle back; returns the one that must go for it.
+    pub(crate) fn check_in(&mut self, callee: Callee, handle: T) -> Option<T> {
+        if self.most == 0 {
+            return Some(handle);
+        }
+        let evicted = if self.count >= self.most { self.evict() } else { None };
+        self.clock += 1;
+        self.count += 1;
+        self.idle.entry(callee).or_default().push_back((self.clock, handle));
+        evicted
+    }
+
+    /// Removes all of a callee's.
+    pub(crate) fn invalidate(&mut self, callee: Callee) -> Vec<T> {
+        let removed: Vec<T> =
+            self.idle.remove(&callee).into_iter().flatten().map(|(_, handle)| handle).collect();
+        self.count -= removed.len();
+        removed
+    }
+
+    /// Handles in the pool.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn evict(&mut self) -> Option<T> {
+        let oldest = self
+            .idle
+            .iter()
+            .filter_map(|(callee, handles)| Some((handles.front()?.0, *callee)))
+            .min_by_key(|(used, _)| *used)?
+            .1;
+        let handles = self.idle.get_mut(&oldest)?;
+        let (_, handle) = handles.pop_front()?;
+        self.count -= 1;
+        if handles.is_empty() {
+            self.idle.remove(&oldest);
+        }
+        Some(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::call::Transport;
+
+    fn callee(port: u16) -> Callee {
+        (([127, 0, 0, 1], port).into(), Transport::Tcp)
+    }
+
+    #[test]
+    fn handles_are_found_by_address_port_and_transport() {
+        let mut pool = Pool::new(10);
+        pool.check_in(callee(1), "tcp 1");
+        pool.check_in((callee(1).0, Transport::Udp), "udp 1");
+        assert_eq!(pool.check_out(callee(2)), None);
+        assert_eq!(pool.check_out(callee(1)), Some("tcp 1"));
+        assert_eq!(pool.check_out(callee(1)), None, "checked out: nobody else gets it");
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[test]
+    fn at_the_limit_the_least_recently_used_handle_goes() {
+        let mut pool = Pool::new(2);
+        assert_eq!(pool.check_in(callee(1), "a"), None);
+        assert_eq!(pool.check_in(callee(2), "b"), None);
+        let a = pool.check_out(callee(1)).unwrap();
+        assert_eq!(pool.check_in(callee(1), a), None);
+        assert_eq!(pool.check_in(callee(3), "c"), Some("b"));
+        assert_eq!(pool.len(), 2);
+        assert_eq!(Pool::new(0).check_in(callee(1), "d"), Some("d"));
+    }
+
+    #[test]
+    fn one_broken_handle_invalidates_all_of_its_callee() {
+        let mut pool = Pool::new(10);
+        pool.check_in(callee(1), "a");
+        pool.check_in(callee(1), "b");
+        pool.check_in(callee(2), "c");
+        assert_eq!(pool.invalidate(callee(1)), ["a", "b"]);
+        assert_eq!((pool.len(), pool.check_out(callee(2))), (1, Some("c")));
+        assert!(pool.invalidate(callee(1)).is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! The caller's side of sessions: one per callee, shared by all handles to it.
+
+use crate::net::clock;
+use crate::proto::Micros;
+use crate::proto::auth::SessionKey;
+use crate::proto::call::Transport;
+use crate::proto::extension::Terms;
+use crate::proto::ids::{CallId, SessionId};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Who is called, and by what.
+pub(crate) type Callee = (SocketAddr, Transport);
+
+/// A session with one incarnation of a server.
+pub(crate) struct Session {
+    id: SessionId,
+    pub(crate) key: Option<SessionKey>,
+    pub(crate) terms: Terms,
+    next_transaction: AtomicU64,
+    handles: Mutex<HandleIds>,
+    used_at: AtomicU64,
+    lost: AtomicBool,
+}
+
+#[derive(Default)]
+struct HandleIds {
+    /// Ids below this have been given out.
+    next: u32,
+    free: BinaryHeap<Reverse<u32>>,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, key: Option<SessionKey>, terms: Terms) -> Self {
+        Self {
+            id,
+            key,
+            terms,
+            next_transaction: AtomicU64::new(1),
+            handles: Mutex::default(),
+            used_at: AtomicU64::new(clock::now()),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// A handle id that no other handle has now. Ids are used again: a
+    /// transaction id is higher than any before it in the session, so the
+    /// server can't take a new handle's call for an old one's.
+    pub(crate) fn lease(self: &Arc<Self>) -> Lease {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = match handles.free.pop() {
+            Some(Reverse(id)) => id,
+            None => {
+                handles.next += 1;
+                handles.next - 1
+            }
+        };
+        Lease { session: Arc::clone(self), handle: id }
+    }
+
+    /// The server doesn't know the session any more.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// Whether calls may still be made: not lost, and not unused for so long
+    /// that the server may soon forget it.
+    pub(crate) fn is_usable(&self, now: Micros) -> bool {
+        let idle = now.saturating_sub(self.used_at.load(Ordering::Relaxed));
+        let trusted = Micros::from(self.terms.session_idle_ms) * 1000 / 2;
+        !self.lost.load(Ordering::Acquire) && idle < trusted
+    }
+}
+
+/// A handle's place in a session.
+pub(crate) struct Lease {
+    pub(crate) session: Arc<Session>,
+    handle: u32,
+}
+
+impl Lease {
+    /// The identifier of the handle's next call.
+    pub(crate) fn next_call(&self, now: Micros) -> CallId {
+        self.session.used_at.store(now, Ordering::Relaxed);
+        let transaction = self.session.next_transaction.fetch_add(1, Ordering::Relaxed);
+        CallId { session: self.session.id, handle: self.handle, transaction }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut handles = self.session.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.free.push(Reverse(self.handle));
+    }
+}
+
+/// A callee's session, absent before the handshake. Its lock is held during the
+/// handshake, so that callers who come together make one.
+pub(crate) type Place = Arc<Mutex<Option<Arc<Session>>>>;
+
+/// The sessions of a client.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<Callee, Place>>);
+
+impl Sessions {
+    pub(crate) fn place(&self, callee: Callee) -> Place {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(places.entry(callee).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handle_ids_are_used_again_and_transaction_ids_never() {
+        let terms = Terms { payload_bytes: 1, session_idle_ms: 1000 };
+        let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
+        let (a, b) = (session.lease(), session.lease());
+        let (first, second) = (a.next_call(1), b.next_call(2));
+        assert_eq!((first.handle, second.handle), (0, 1));
+        drop(a);
+        let again = session.lease().next_call(3);
+        assert_eq!(again.handle, 0);
+        assert!(again.transaction > second.transaction && second.transaction > first.transaction);
+    }
+
+    #[test]
+    fn a_session_is_not_trusted_when_the_server_may_soon_forget_it() {
+        let terms = Terms { payload_bytes: 1, session_idle_ms: 1000 };
+        let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
+        session.lease().next_call(5_000_000);
+        assert!(session.is_usable(5_499_999));
+        assert!(!session.is_usable(5_500_000));
+        session.lose();
+        assert!(!session.is_usable(5_000_000));
+    }
+}

@@ -1,0 +1,174 @@
+//! A caller's connection: served by one worker at a time.
+
+use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::socket;
+use crate::net::spin::Spinner;
+use crate::proto::call::Transport;
+use crate::proto::status::Refusal;
+use crate::server::core::{Core, Origin, Response};
+use bytes::Bytes;
+use rustix::event::PollFlags;
+use rustix::fd::OwnedFd;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How long a worker sleeps on its connection before it goes back to watching
+/// all: calls that come more often than this spare an epoll round each.
+pub(crate) const STICK: Duration = Duration::from_millis(4);
+
+pub(crate) struct Connection {
+    pub(crate) fd: OwnedFd,
+    pub(crate) token: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) line: Mutex<Line>,
+}
+
+/// What the worker that serves a connection works with.
+pub(crate) struct Line {
+    reader: Reader,
+    /// An answer that the caller hasn't taken yet, and how much of it it has.
+    outgoing: Option<(Bytes, usize)>,
+    spinner: Spinner,
+    /// When something last arrived or left.
+    pub(crate) active: Instant,
+}
+
+/// What the connection waits for.
+pub(crate) enum Parked {
+    /// Something to read.
+    Readable,
+    /// Room to write.
+    Writable,
+    /// Its end.
+    Closed,
+}
+
+/// Whether another worker watches the rest, so that this one may stay.
+pub(crate) trait MayStay {
+    fn may_stay(&self) -> bool;
+}
+
+impl Connection {
+    pub(crate) fn new(fd: OwnedFd, token: u64, peer: SocketAddr, core: &Core) -> Self {
+        let line = Line {
+            reader: Reader::new(core.options.payload_bytes),
+            outgoing: None,
+            spinner: Spinner::new(core.options.spin),
+            active: Instant::now(),
+        };
+        Self { fd, token, peer, line: Mutex::new(line) }
+    }
+
+    /// Serves calls until there are none or others need the worker.
+    pub(crate) fn serve(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Parked {
+        loop {
+            match self.flush(line, others) {
+                Flushed::All => {}
+                Flushed::Waits => return Parked::Writable,
+                Flushed::Broken => return Parked::Closed,
+            }
+            match self.next_frame(line, core, others) {
+                Next::Frame(frame) => {
+                    let origin = Origin { peer: self.peer, transport: Transport::Tcp };
+                    let reader = &mut line.reader;
+                    match core.handle(*frame, origin, |spare| reader.give_back(spare)) {
+                        Response::Send(frame) => line.outgoing = Some((frame, 0)),
+                        Response::Silence => {}
+                        Response::Hangup => return Parked::Closed,
+                    }
+                }
+                Next::Refuse(frame) => {
+                    // What follows can't be told apart any more: a last word.
+                    let _ = socket::try_send(&self.fd, &[&frame]);
+                    return Parked::Closed;
+                }
+                Next::Nothing => {
+                    line.reader.release();
+                    return Parked::Readable;
+                }
+                Next::Closed => return Parked::Closed,
+            }
+        }
+    }
+
+    /// Sends what is to be sent. A caller that doesn't take its answer holds the
+    /// worker only while it isn't needed.
+    fn flush(&self, line: &mut Line, others: &impl MayStay) -> Flushed {
+        while let Some((frame, sent)) = &mut line.outgoing {
+            match socket::try_send(&self.fd, &[&frame[*sent..]]) {
+                Ok(Some(more)) => {
+                    *sent += more;
+                    line.active = Instant::now();
+                    if *sent == frame.len() {
+                        line.outgoing = None;
+                    }
+                }
+                Ok(None) => {
+                    let until = crate::net::clock::after(crate::net::clock::now(), STICK);
+                    let patient = others.may_stay();
+                    match patient.then(|| socket::wait(&self.fd, PollFlags::OUT, Some(until))) {
+                        Some(Ok(true)) => {}
+                        Some(Err(_)) => return Flushed::Broken,
+                        Some(Ok(false)) | None => return Flushed::Waits,
+                    }
+                }
+                Err(_) => return Flushed::Broken,
+            }
+        }
+        Flushed::All
+    }
+
+    fn next_frame(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Next {
+        let Line { reader, spinner, .. } = line;
+        loop {
+            let read = match reader.read(|room| self.recv(room, spinner, others)) {
+                Ok(read) => read,
+                Err(ReadError::TooLarge(head)) => {
+                    return Next::Refuse(core.refusal(head.id, Refusal::TooLarge));
+                }
+                Err(ReadError::Frame(_) | ReadError::Closed) => return Next::Closed,
+            };
+            match read {
+                Read::Frame(frame) => return Next::Frame(Box::new(frame)),
+                Read::More => line.active = Instant::now(),
+                Read::Nothing => return Next::Nothing,
+            }
+        }
+    }
+
+    /// Spins, then sleeps for a while if others are watched for.
+    fn recv(
+        &self,
+        room: &mut [u8],
+        spinner: &mut Spinner,
+        others: &impl MayStay,
+    ) -> std::io::Result<Option<usize>> {
+        if let Some(received) = socket::try_recv(&self.fd, room)? {
+            return Ok(Some(received));
+        }
+        if !others.may_stay() {
+            return Ok(None);
+        }
+        if let Some(received) = spinner.spin(|| socket::try_recv(&self.fd, room).transpose()) {
+            return received.map(Some);
+        }
+        let start = Instant::now();
+        let received = socket::recv(&self.fd, room)?;
+        spinner.slept(start.elapsed());
+        Ok(received)
+    }
+}
+
+enum Flushed {
+    All,
+    Waits,
+    Broken,
+}
+
+enum Next {
+    Frame(Box<Frame>),
+    Refuse(Bytes),
+    Nothing,
+    Closed,
+}

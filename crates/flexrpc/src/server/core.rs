@@ -1,0 +1,266 @@
+//! What a server does with a frame, whichever socket it came by.
+
+use crate::net::buffer::Buffer;
+use crate::net::clock;
+use crate::net::reader::Frame;
+use crate::proto::Micros;
+use crate::proto::admission::{Admission, Verdict};
+use crate::proto::auth::Credentials;
+use crate::proto::call::Transport;
+use crate::proto::checksum;
+use crate::proto::extension::{Extension, Terms};
+use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
+use crate::proto::ids::{CallId, SessionId};
+use crate::proto::limits;
+use crate::proto::status::{Doubt, Fault, Refusal};
+use crate::server::ServerOptions;
+use crate::server::registry::Registry;
+use crate::server::service::{Ended, Reply, Request, ServiceError};
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Sessions, results, programs and settings of one incarnation of a server.
+pub(crate) struct Core {
+    pub(crate) options: ServerOptions,
+    pub(crate) admission: Admission,
+    pub(crate) registry: Registry,
+    /// Calls that haven't begun don't begin any more.
+    pub(crate) draining: AtomicBool,
+}
+
+/// What goes back.
+pub(crate) enum Response {
+    /// This frame.
+    Send(Bytes),
+    /// Nothing.
+    Silence,
+    /// Nothing, and the connection is of no use.
+    Hangup,
+}
+
+/// Where a frame came from.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) peer: SocketAddr,
+    pub(crate) transport: Transport,
+}
+
+impl Core {
+    pub(crate) fn new(options: ServerOptions) -> Self {
+        Self {
+            admission: Admission::new(options.admission),
+            options,
+            registry: Registry::default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Does what the frame asks for, on this thread.
+    pub(crate) fn handle(
+        &self,
+        frame: Frame,
+        origin: Origin,
+        reuse: impl FnOnce(Option<Buffer>),
+    ) -> Response {
+        let head = frame.head;
+        if !head.kind.is_request() {
+            return Response::Hangup;
+        }
+        if !self.is_authentic(&frame) {
+            return Response::Send(self.refusal(head.id, Refusal::Unauthenticated));
+        }
+        let Ok(extension) = Extension::decode(frame.extension()) else {
+            return Response::Send(self.refusal(head.id, Refusal::Malformed));
+        };
+        match head.kind {
+            Kind::Hello => self.welcome(&head, &extension),
+            Kind::Revoke => self.revoke(head.id, origin.transport),
+            _ => self.call(frame, extension, origin, reuse),
+        }
+    }
+
+    fn call(
+        &self,
+        frame: Frame,
+        extension: Extension,
+        origin: Origin,
+        reuse: impl FnOnce(Option<Buffer>),
+    ) -> Response {
+        let head = frame.head;
+        if !frame.intact {
+            return Response::Send(self.frame(Head::new(Kind::SendAgain, head.id), Reply::new()));
+        }
+        match self.admission.begin(head.id, clock::now()) {
+            Verdict::Execute => {
+                let arrived = frame.arrived;
+                let (args, spare) = frame.into_payload();
+                reuse(spare);
+                Response::Send(self.execute(&head, args, extension.credentials, origin, arrived))
+            }
+            other => self.answer_without_execution(head.id, other, origin.transport),
+        }
+    }
+
+    /// Answers a call that isn't to be executed (again).
+    pub(crate) fn answer_without_execution(
+        &self,
+        id: CallId,
+        verdict: Verdict,
+        transport: Transport,
+    ) -> Response {
+        match (verdict, transport) {
+            (Verdict::Answered(frame), _) => Response::Send(frame),
+            (Verdict::Refused(refusal), _) => Response::Send(self.refusal(id, refusal)),
+            (Verdict::Doubtful(doubt), _) => Response::Send(self.doubt(id, doubt)),
+            (Verdict::Running, Transport::Tcp) => {
+                Response::Send(self.frame(Head::new(Kind::Pending, id), Reply::new()))
+            }
+            (Verdict::NoRoom, Transport::Tcp) => Response::Send(self.refusal(id, Refusal::Overloaded)),
+            (Verdict::Running | Verdict::NoRoom | Verdict::Execute, _) => Response::Silence,
+        }
+    }
+
+    /// Executes a call that was admitted, and keeps its answer.
+    fn execute(
+        &self,
+        head: &Head,
+        args: Bytes,
+        credentials: Credentials,
+        origin: Origin,
+        arrived: Micros,
+    ) -> Bytes {
+        let answer = match self.run(head, args, credentials, origin, arrived) {
+            Ok(reply) => self.frame(Head::new(Kind::Value, head.id), reply),
+            Err(Ended::Refused(refusal)) => self.refusal(head.id, refusal),
+            Err(Ended::Fault(fault)) => {
+                let mut reply = Reply::new();
+                fault.encode(reply.buffer());
+                self.frame(Head::new(Kind::Fault, head.id), reply)
+            }
+        };
+        self.admission.complete(head.id, answer.clone(), clock::now());
+        answer
+    }
+
+    /// Runs the service, if the call may still begin.
+    pub(crate) fn run(
+        &self,
+        head: &Head,
+        args: Bytes,
+        credentials: Credentials,
+        origin: Origin,
+        arrived: Micros,
+    ) -> Result<Reply, Ended> {
+        let deadline = (head.time_left_us != 0).then(|| arrived + Micros::from(head.time_left_us));
+        if deadline.is_some_and(|deadline| clock::now() >= deadline) {
+            return Err(Ended::Refused(Refusal::DeadlinePassed));
+        }
+        if self.draining.load(Ordering::Acquire) {
+            return Err(Ended::Refused(Refusal::ShuttingDown));
+        }
+        let service = self.registry.find(head.procedure).map_err(Ended::Refused)?;
+        let request = Request {
+            procedure: head.procedure,
+            args,
+            credentials,
+            authenticated: self.options.key.is_some(),
+            peer: origin.peer,
+            transport: origin.transport,
+            deadline: deadline.and_then(clock::instant),
+            id: head.id,
+        };
+        let mut reply = Reply::new();
+        let limit = match origin.transport {
+            Transport::Tcp => self.options.payload_bytes,
+            Transport::Udp => limits::udp_payload_bytes(self.options.key.is_some()),
+        };
+        match catch_unwind(AssertUnwindSafe(|| service.call(&request, &mut reply))) {
+            Ok(Ok(())) if reply.len() > limit => Err(Ended::Fault(Fault::system(format!(
+                "the result of {} bytes is larger than {limit}; over UDP, use TCP",
+                reply.len()
+            )))),
+            Ok(Ok(())) => Ok(reply),
+            Ok(Err(ServiceError::NoSuchProcedure)) => Err(Ended::Refused(Refusal::ProcedureUnavailable)),
+            Ok(Err(ServiceError::Fault(fault))) => Err(Ended::Fault(fault)),
+            Err(_) => Err(Ended::Fault(Fault::system("the procedure panicked"))),
+        }
+    }
+
+    fn welcome(&self, head: &Head, hello: &Extension) -> Response {
+        if self.draining.load(Ordering::Acquire) {
+            return Response::Send(self.refusal(head.id, Refusal::ShuttingDown));
+        }
+        let Some(nonce) = hello.nonce else {
+            return Response::Send(self.refusal(head.id, Refusal::Malformed));
+        };
+        let mut session = SessionId::NONE;
+        if getrandom::fill(&mut session.0).is_err() {
+            return Response::Send(self.refusal(head.id, Refusal::Overloaded));
+        }
+        if let Err(refusal) = self.admission.open_session(session, clock::now()) {
+            return Response::Send(self.refusal(head.id, refusal));
+        }
+        let terms = Terms {
+            payload_bytes: u32::try_from(self.options.payload_bytes).unwrap_or(u32::MAX),
+            session_idle_ms: u32::try_from(self.options.admission.session_idle_us / 1000).unwrap_or(u32::MAX),
+        };
+        let extension = Extension { nonce: Some(nonce), terms: Some(terms), ..Extension::default() }.encode();
+        let id = CallId { session, ..head.id };
+        let head = Head { flags: self.flags(), ..Head::new(Kind::Welcome, id) };
+        let mut frame = head.encode(&extension);
+        // The handshake is tagged under the key of no session: the client has none.
+        self.tag(&mut frame, SessionId::NONE);
+        Response::Send(frame.into())
+    }
+
+    fn revoke(&self, id: CallId, transport: Transport) -> Response {
+        let verdict = self.admission.revoke(id, clock::now());
+        self.answer_without_execution(id, verdict, transport)
+    }
+
+    fn is_authentic(&self, frame: &Frame) -> bool {
+        let Some(key) = &self.options.key else { return !frame.head.has(flags::AUTHENTIC) };
+        let (covered, tag) = frame.tagged();
+        frame.head.has(flags::AUTHENTIC) && key.of_session(frame.head.id.session).verify(&[covered], tag)
+    }
+
+    /// The frame that refuses call `id`.
+    pub(crate) fn refusal(&self, id: CallId, refusal: Refusal) -> Bytes {
+        let mut reply = Reply::new();
+        let status = refusal.encode(reply.buffer());
+        self.frame(Head { status, ..Head::new(Kind::Refused, id) }, reply)
+    }
+
+    /// The frame that leaves call `id` in doubt.
+    pub(crate) fn doubt(&self, id: CallId, doubt: Doubt) -> Bytes {
+        self.frame(Head { status: doubt.code(), ..Head::new(Kind::Doubtful, id) }, Reply::new())
+    }
+
+    /// A frame around a reply, with checksum and tag.
+    pub(crate) fn frame(&self, head: Head, reply: Reply) -> Bytes {
+        let mut frame = reply.into_frame();
+        let (room, payload) = frame.split_at_mut(HEAD_BYTES);
+        let head = Head {
+            flags: self.flags(),
+            payload_len: payload.len() as u32,
+            payload_crc: checksum::crc32c(payload),
+            ..head
+        };
+        head.write_over(room);
+        self.tag(&mut frame, head.id.session);
+        frame.into()
+    }
+
+    fn flags(&self) -> u16 {
+        if self.options.key.is_some() { flags::AUTHENTIC } else { 0 }
+    }
+
+    fn tag(&self, frame: &mut Vec<u8>, session: SessionId) {
+        if let Some(key) = &self.options.key {
+            let tag = key.of_session(session).tag(&[frame]);
+            frame.extend_from_slice(&tag);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The server: several programs on one port, TCP and UDP, served by as many
+//! threads as the load needs.
+
+pub(crate) mod connection;
+pub(crate) mod core;
+pub(crate) mod registry;
+pub(crate) mod service;
+pub(crate) mod threads;
+pub(crate) mod workers;
+
+use crate::net::socket;
+use crate::net::spin::SPIN;
+use crate::proto::admission::AdmissionLimits;
+use crate::proto::auth::ClusterKey;
+use crate::proto::limits;
+use crate::server::core::Core;
+use crate::server::service::Service;
+use crate::server::threads::Threads;
+use crate::server::workers::Workers;
+use rustix::event::PollFlags;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often what has outlived its time is removed.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// How many workers there are.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerLimits {
+    /// Kept even when there is nothing to do.
+    pub least: usize,
+    /// Never more. Each takes a stack (8 MiB of address space, some KiB of memory).
+    pub most: usize,
+    /// A worker ends after having had nothing to do for so long.
+    pub dormant: Duration,
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where to listen, for TCP and UDP. Port 0 takes a free one. Off loopback a
+    /// key is required, or `allow_anonymous`.
+    pub listen: SocketAddr,
+    /// Whether to serve UDP beside TCP.
+    pub udp: bool,
+    /// The cluster's key: callers without it are refused.
+    pub key: Option<ClusterKey>,
+    /// Serve callers without a key off loopback.
+    pub allow_anonymous: bool,
+    /// Service workers.
+    pub workers: WorkerLimits,
+    /// How long to spin for the next call on a busy connection; zero for never.
+    pub spin: Duration,
+    /// Largest payload over TCP, in bytes, of calls and results.
+    pub payload_bytes: usize,
+    /// Connections at a time; each costs a descriptor and some hundred bytes.
+    pub connections: usize,
+    /// A connection on which nothing moves for so long is closed; the caller's
+    /// next call opens another.
+    pub connection_idle: Duration,
+    /// Sessions and the response cache.
+    pub admission: AdmissionLimits,
+    /// Longest delivery chain, this callee included.
+    pub chain_callees: usize,
+    /// How long a shutdown waits for running calls.
+    pub drain: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            udp: true,
+            key: None,
+            allow_anonymous: false,
+            workers: WorkerLimits { least: 2, most: 64, dormant: Duration::from_secs(10) },
+            spin: SPIN,
+            payload_bytes: limits::MESSAGE_BYTES,
+            connections: 16_384,
+            connection_idle: Duration::from_secs(600),
+            admission: AdmissionLimits::default(),
+            chain_callees: limits::CHAIN_CALLEES,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A server that isn't listening yet.
+pub struct ServerBuilder {
+    core: Core,
+}
+
+/// A running server; dropping it shuts it down.
+pub struct Server {
+    workers: Arc<Workers>,
+    threads: Threads,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// A server with these options; register programs, then start it.
+    pub fn builder(options: ServerOptions) -> ServerBuilder {
+        ServerBuilder { core: Core::new(options) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Adds a version of a program, or replaces it, while the server runs.
+    pub fn register(&self, program: u32, version: u32, service: impl Service) {
+        self.workers.core.registry.register(program, version, Arc::new(service));
+    }
+
+    /// Service workers at present.
+    pub fn worker_count(&self) -> usize {
+        self.workers.count()
+    }
+
+    /// Connections at present.
+    pub fn connection_count(&self) -> usize {
+        self.workers.connection_count()
+    }
+
+    /// Refuses what hasn't begun, waits for what has, and ends. A server started
+    /// afterwards is a new incarnation: it knows no session of this one. Returns
+    /// whether all calls ended within [`ServerOptions::drain`].
+    pub fn shutdown(self) -> bool {
+        self.end()
+    }
+
+    fn end(&self) -> bool {
+        let core = &self.workers.core;
+        core.draining.store(true, Ordering::Release);
+        self.workers.stop();
+        let ended = self.threads.wait(core.options.drain);
+        self.workers.close_all();
+        ended
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl ServerBuilder {
+    /// Adds a version of a program.
+    #[must_use]
+    pub fn register(self, program: u32, version: u32, service: impl Service) -> Self {
+        self.core.registry.register(program, version, Arc::new(service));
+        self
+    }
+
+    /// Listens and serves until the returned server is dropped.
+    ///
+    /// # Errors
+    /// The address can't be bound, threads or descriptors are lacking, or the
+    /// address is off loopback with neither a key nor `allow_anonymous`.
+    pub fn start(self) -> io::Result<Server> {
+        let options = &self.core.options;
+        if !options.listen.ip().is_loopback() && options.key.is_none() && !options.allow_anonymous {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("{} is off loopback: set a cluster key, or allow anonymous callers", options.listen),
+            ));
+        }
+        let listener = socket::listen_tcp(options.listen)?;
+        let address = socket::local_address(&listener)?;
+        let threads = Threads::default();
+        let workers = Arc::new(Workers::new(Arc::new(self.core), Some(listener), threads.clone())?);
+        let server = Server { workers: Arc::clone(&workers), threads: threads.clone(), address };
+        workers.start()?;
+        if !threads.spawn("flexrpc-sweeper", move || sweep(&workers)) {
+            return Err(io::Error::other("no thread for the sweeper"));
+        }
+        Ok(server)
+    }
+}
+
+fn sweep(workers: &Workers) {
+    loop {
+        let until = crate::net::clock::after(crate::net::clock::now(), SWEEP);
+        match socket::wait(workers.stopped(), PollFlags::IN, Some(until)) {
+            Ok(false) => {}
+            Ok(true) | Err(_) => return,
+        }
+        workers.core.admission.sweep(crate::net::clock::now());
+        workers.close_idle(workers.core.options.connection_idle);
+    }
+}

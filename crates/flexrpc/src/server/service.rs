@@ -1,0 +1,130 @@
+//! What a service sees of a call, and what it answers with.
+
+use crate::proto::auth::Credentials;
+use crate::proto::call::Transport;
+use crate::proto::frame::HEAD_BYTES;
+use crate::proto::ids::{CallId, Procedure};
+use crate::proto::status::{Fault, Refusal};
+use bytes::Bytes;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// A call, as its service sees it.
+#[derive(Debug)]
+pub struct Request {
+    /// Program, version and procedure.
+    pub procedure: Procedure,
+    /// The argument bytes as they came, in the buffer that they came in; clones
+    /// and slices of them share it.
+    pub args: Bytes,
+    /// Who calls.
+    pub credentials: Credentials,
+    /// Whether the caller holds the cluster key.
+    pub authenticated: bool,
+    /// Where the call came from: the caller, or the callee before in a chain.
+    pub peer: SocketAddr,
+    /// What it came by.
+    pub transport: Transport,
+    /// After this nobody waits for the answer.
+    pub deadline: Option<Instant>,
+    /// The call's identifier; the same for every duplicate.
+    pub id: CallId,
+}
+
+/// Why a service didn't return a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServiceError {
+    /// There is no such procedure: nothing was executed.
+    NoSuchProcedure,
+    /// Executed, with this error.
+    Fault(Fault),
+}
+
+impl From<Fault> for ServiceError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// One version of a program.
+pub trait Service: Send + Sync + 'static {
+    /// Executes a call. What is written to `reply` is the result. It runs on a
+    /// service worker, concurrently with others, and may block.
+    ///
+    /// # Errors
+    /// No such procedure, or the procedure's own error; the reply is then
+    /// discarded. A panic is answered as [`Fault::system`].
+    fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError>;
+}
+
+impl<F> Service for F
+where
+    F: Fn(&Request, &mut Reply) -> Result<(), ServiceError> + Send + Sync + 'static,
+{
+    fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError> {
+        self(request, reply)
+    }
+}
+
+/// Where a service writes its result: behind room for the head, so that the
+/// answer is one buffer and one write.
+#[derive(Debug)]
+pub struct Reply(Vec<u8>);
+
+impl Reply {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; HEAD_BYTES])
+    }
+
+    /// Appends bytes to the result.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// For encoders that append to a vector. It begins with bytes that are not
+    /// the result's: only append.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
+    /// Bytes of the result so far.
+    pub fn len(&self) -> usize {
+        self.0.len().saturating_sub(HEAD_BYTES)
+    }
+
+    /// Whether the result is empty so far.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes back what was written.
+    pub fn clear(&mut self) {
+        self.0.truncate(HEAD_BYTES);
+    }
+
+    /// Head room and result; the room is there again if a service took it away.
+    pub(crate) fn into_frame(mut self) -> Vec<u8> {
+        if self.0.len() < HEAD_BYTES {
+            self.0.resize(HEAD_BYTES, 0);
+        }
+        self.0
+    }
+}
+
+impl io::Write for Reply {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why a call got no value: refused before execution, or a fault of it.
+pub(crate) enum Ended {
+    Refused(Refusal),
+    Fault(Fault),
+}

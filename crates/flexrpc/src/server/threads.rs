@@ -1,0 +1,48 @@
+//! Threads of a server, counted, so that its end can wait for theirs.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Default)]
+pub(crate) struct Threads(Arc<(Mutex<usize>, Condvar)>);
+
+impl Threads {
+    /// Starts a thread; `false` if the system has none to give.
+    pub(crate) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> bool {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        let counted = Counted(self.clone());
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        // If there is no thread, the closure is dropped, and with it the count.
+        thread
+            .spawn(move || {
+                let _counted = counted;
+                body();
+            })
+            .is_ok()
+    }
+
+    /// Waits until all have ended; `false` if they haven't within `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        let (count, changed) = &*self.0;
+        let deadline = Instant::now() + patience;
+        let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            count = changed.wait_timeout(count, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+struct Counted(Threads);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let (count, changed) = &*self.0.0;
+        *count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        changed.notify_all();
+    }
+}

@@ -1,0 +1,257 @@
+//! Service workers (section IV.C): threads that watch all connections by epoll,
+//! where the paper has select(), and execute calls. Their number follows the
+//! load: one is started when none is idle, and one that has been idle for long
+//! ends.
+//!
+//! A worker stays with a connection that has just been served while another
+//! watches the rest: first spinning, then sleeping in a receive. That spares the
+//! busy connection an epoll round per call; idle connections cost no thread.
+
+use crate::net::socket;
+use crate::server::connection::{Connection, MayStay, Parked};
+use crate::server::core::Core;
+use crate::server::threads::Threads;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Connections accepted before a worker looks at the others again.
+const ACCEPTED_AT_ONCE: usize = 64;
+
+/// Wait before accepting again where the system has no descriptors left.
+const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const FIRST_CONNECTION: u64 = 16;
+
+pub(crate) struct Workers {
+    pub(crate) core: Arc<Core>,
+    epoll: OwnedFd,
+    stop: OwnedFd,
+    listener: Option<OwnedFd>,
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    next_token: AtomicU64,
+    idle: AtomicUsize,
+    count: AtomicUsize,
+    pub(crate) threads: Threads,
+    pub(crate) stopping: AtomicBool,
+}
+
+impl Workers {
+    pub(crate) fn new(core: Arc<Core>, listener: Option<OwnedFd>, threads: Threads) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        if let Some(listener) = &listener {
+            epoll::add(&epoll, listener, EventData::new_u64(LISTENER), once(EventFlags::IN))?;
+        }
+        Ok(Self {
+            core,
+            epoll,
+            stop,
+            listener,
+            connections: Mutex::default(),
+            next_token: AtomicU64::new(FIRST_CONNECTION),
+            idle: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            threads,
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Starts the least number of workers.
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        for _ in 0..self.core.options.workers.least.max(1) {
+            if !self.spawn() {
+                return Err(io::Error::other("no thread for a service worker"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all workers, once they are done with what they do.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        // Never read, so that it wakes every worker.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Becomes readable when the server stops.
+    pub(crate) fn stopped(&self) -> impl AsFd + '_ {
+        &self.stop
+    }
+
+    /// Workers at present.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Connections at present.
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections().len()
+    }
+
+    fn spawn(self: &Arc<Self>) -> bool {
+        let most = self.core.options.workers.most.max(1);
+        let counted = self
+            .count
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
+        if counted.is_err() {
+            return false;
+        }
+        let workers = Arc::clone(self);
+        let spawned = self.threads.spawn("flexrpc-service", move || workers.work());
+        if !spawned {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+        spawned
+    }
+
+    fn work(self: &Arc<Self>) {
+        let dormant = socket::timespec(self.core.options.workers.dormant);
+        while !self.stopping.load(Ordering::Acquire) {
+            let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+            self.idle.fetch_add(1, Ordering::AcqRel);
+            let woken = epoll::wait(&self.epoll, &mut events, Some(&dormant));
+            let others = self.idle.fetch_sub(1, Ordering::AcqRel) - 1;
+            match woken {
+                Ok(0) if self.may_end() => return,
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => {
+                    if others == 0 {
+                        self.spawn();
+                    }
+                    self.on_event(events[0].data.u64());
+                }
+                // The epoll descriptor itself fails only if it is misused.
+                Err(_) => break,
+            }
+        }
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether this dormant worker is above the least number; it is then no
+    /// longer counted.
+    fn may_end(&self) -> bool {
+        let least = self.core.options.workers.least.max(1);
+        let ended = self
+            .count
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| (count > least).then_some(count - 1));
+        ended.is_ok()
+    }
+
+    fn on_event(&self, token: u64) {
+        match token {
+            STOP => {}
+            LISTENER => self.accept(),
+            token => {
+                let connection = self.connections().get(&token).cloned();
+                if let Some(connection) = connection {
+                    self.serve(&connection);
+                }
+            }
+        }
+    }
+
+    fn serve(&self, connection: &Arc<Connection>) {
+        let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let parked = connection.serve(&mut line, &self.core, self);
+        let flags = match parked {
+            Parked::Readable => EventFlags::IN,
+            Parked::Writable => EventFlags::OUT,
+            Parked::Closed => return self.forget(connection.token),
+        };
+        // After this another worker may have it.
+        drop(line);
+        if epoll::modify(&self.epoll, &connection.fd, EventData::new_u64(connection.token), once(flags))
+            .is_err()
+        {
+            self.forget(connection.token);
+        }
+    }
+
+    fn accept(&self) {
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match rustix::net::acceptfrom_with(listener, SocketFlags::CLOEXEC) {
+                Ok((fd, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    // A connection that can't be taken is closed by dropping it.
+                    let _ = peer.map(|peer| self.add(fd, peer));
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    std::thread::sleep(NO_DESCRIPTORS);
+                    break;
+                }
+                // The connection was gone before it was accepted.
+                Err(_) => {}
+            }
+        }
+        if !self.core.draining.load(Ordering::Acquire) {
+            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER), once(EventFlags::IN));
+        }
+    }
+
+    fn add(&self, fd: OwnedFd, peer: SocketAddr) -> io::Result<()> {
+        if self.connection_count() >= self.core.options.connections {
+            return Err(io::Error::other("at the limit of connections"));
+        }
+        socket::prepare_tcp(&fd)?;
+        socket::set_recv_timeout(&fd, crate::server::connection::STICK)?;
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(fd, token, peer, &self.core));
+        self.connections().insert(token, Arc::clone(&connection));
+        let data = EventData::new_u64(token);
+        if let Err(error) = epoll::add(&self.epoll, &connection.fd, data, once(EventFlags::IN)) {
+            self.forget(token);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Closes connections on which nothing has moved for `idle`, unless a worker
+    /// is with them.
+    pub(crate) fn close_idle(&self, idle: Duration) {
+        let old = |connection: &Arc<Connection>| {
+            connection.line.try_lock().is_ok_and(|line| line.active.elapsed() > idle)
+        };
+        // Shutting down wakes whoever waits for it by epoll, who then closes it.
+        for connection in self.connections().values().filter(|connection| old(connection)) {
+            let _ = rustix::net::shutdown(&connection.fd, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close_all(&self) {
+        self.connections().clear();
+    }
+
+    fn forget(&self, token: u64) {
+        self.connections().remove(&token);
+    }
+
+    fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MayStay for Workers {
+    fn may_stay(&self) -> bool {
+        self.idle.load(Ordering::Relaxed) > 0 && !self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// One worker at a time, which arms the descriptor again when it is done.
+fn once(flags: EventFlags) -> EventFlags {
+    flags | EventFlags::ONESHOT
+}
