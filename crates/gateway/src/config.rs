@@ -64,6 +64,9 @@ pub struct Limits {
     pub sessions: usize,
     /// Open files and listings a session.
     pub handles_per_session: usize,
+    /// Open files and listings in all. No session gets more than it leaves to
+    /// others, so one alone has half of them at most.
+    pub handles: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.
     pub message_bytes: usize,
@@ -112,6 +115,7 @@ impl Default for Limits {
             connections: 4_096,
             sessions: 8_192,
             handles_per_session: 1_024,
+            handles: 16_384,
             message_bytes: 4 * MAX_CHUNK_BYTES + (64 << 10),
             buffered_bytes: 64 << 20,
             reserved_bytes: 64 << 10,
@@ -128,5 +132,37 @@ impl Default for Limits {
             remembered_bytes: 64 << 20,
             token_lifetime: Duration::from_secs(12 * 3_600),
         }
+    }
+}
+
+/// Of the process's descriptors, one in so many may be a client's open file:
+/// one in a directory is a descriptor, one in HDFS a connection or, as it
+/// fails over, two.
+const DESCRIPTORS_A_HANDLE: usize = 2;
+/// And one in so many a client's connection. What is left of them stores use
+/// for themselves.
+const DESCRIPTORS_A_CONNECTION: usize = 4;
+
+impl Limits {
+    /// These limits, lowered to what a process with so many descriptors
+    /// (RLIMIT_NOFILE) can serve: being out of them is a failure of everything,
+    /// being at a limit one of whoever wants more.
+    pub fn within_descriptors(mut self, descriptors: usize) -> Self {
+        self.handles = self.handles.min(descriptors / DESCRIPTORS_A_HANDLE);
+        self.connections = self.connections.min(descriptors / DESCRIPTORS_A_CONNECTION);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_lower_the_limits_and_many_leave_them() {
+        let few = Limits::default().within_descriptors(1_024);
+        assert_eq!((few.handles, few.connections), (512, 256));
+        let (many, plain) = (Limits::default().within_descriptors(1 << 20), Limits::default());
+        assert_eq!((many.handles, many.connections), (plain.handles, plain.connections));
     }
 }

@@ -3,6 +3,7 @@
 use crate::random::random;
 use futures::stream::BoxStream;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{
     Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal, Result, StorePath, fail,
@@ -24,6 +25,15 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry held over.
     pub held: Option<FileStatus>,
+    /// What it counts for.
+    _place: Place,
+}
+
+impl Listing {
+    /// From its first entry on.
+    pub fn new(entries: BoxStream<'static, Result<FileStatus>>, place: Place) -> Self {
+        Self { entries, held: None, _place: place }
+    }
 }
 
 /// An open file.
@@ -34,6 +44,8 @@ pub struct OpenFile {
     pub reading: Option<Reading>,
     /// For writing, if it was opened for that; none inside once it is closed.
     pub writer: Option<tokio::sync::Mutex<Option<Box<dyn FileWriter>>>>,
+    /// What it counts for, until the last call on it is done.
+    _place: Place,
 }
 
 /// The reading side of an open file.
@@ -47,15 +59,15 @@ pub struct Reading {
 
 impl OpenFile {
     /// Opened for reading.
-    pub fn reader(path: StorePath, reader: Box<dyn FileReader>) -> Self {
+    pub fn reader(path: StorePath, reader: Box<dyn FileReader>, place: Place) -> Self {
         let reading = Reading { reader: Some(reader.into()).into(), position: 0.into() };
-        Self { path, reading: Some(reading), writer: None }
+        Self { path, reading: Some(reading), writer: None, _place: place }
     }
 
     /// Opened for writing, and for reading too if `readable`.
-    pub fn writer(path: StorePath, writer: Box<dyn FileWriter>, readable: bool) -> Self {
+    pub fn writer(path: StorePath, writer: Box<dyn FileWriter>, readable: bool, place: Place) -> Self {
         let reading = readable.then(|| Reading { reader: None.into(), position: 0.into() });
-        Self { path, reading, writer: Some(Some(writer).into()) }
+        Self { path, reading, writer: Some(Some(writer).into()), _place: place }
     }
 
     /// The reader, up to date with what was written through this handle.
@@ -95,16 +107,52 @@ impl OpenFile {
     }
 }
 
-/// A session's handles, by unguessable number.
-pub struct Handles {
-    open: Mutex<HashMap<i64, Handle>>,
+/// Room for what all sessions have open together.
+pub struct Room {
+    taken: AtomicUsize,
     limit: usize,
 }
 
+impl Room {
+    /// For at most `limit` handles.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicUsize::new(0), limit })
+    }
+
+    /// Takes a place for a session that has `own` already. Nobody gets more
+    /// than they leave free, so one session takes half of the room at most,
+    /// nine that want all of it a tenth each, and whoever has none gets one.
+    fn take(&self, own: usize) -> bool {
+        let enough = |taken| (own < self.limit.saturating_sub(taken)).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough).is_ok()
+    }
+}
+
+/// A place for one handle, from before its store is asked until it is closed.
+pub struct Place {
+    own: Arc<AtomicUsize>,
+    all: Arc<Room>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.own.fetch_sub(1, Ordering::AcqRel);
+        self.all.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A session's handles, by unguessable number.
+pub struct Handles {
+    open: Mutex<HashMap<i64, Handle>>,
+    own: Arc<AtomicUsize>,
+    limit: usize,
+    all: Arc<Room>,
+}
+
 impl Handles {
-    /// At most `limit` at once.
-    pub fn new(limit: usize) -> Self {
-        Self { open: Mutex::default(), limit }
+    /// At most `limit` at once, in the room of all.
+    pub fn new(limit: usize, all: Arc<Room>) -> Self {
+        Self { open: Mutex::default(), own: Arc::default(), limit, all }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Handle>> {
@@ -112,13 +160,24 @@ impl Handles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Busy if no more may be opened: asked before a store is.
-    pub fn check_room(&self) -> Result<()> {
-        if self.lock().len() < self.limit {
-            return Ok(());
+    /// A place for one more, taken before a store is asked.
+    ///
+    /// # Errors
+    /// Busy if no more may be opened.
+    pub fn place(&self) -> Result<Place> {
+        let enough = |own| (own < self.limit).then_some(own + 1);
+        let Ok(own) = self.own.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough) else {
+            let limit = self.limit;
+            let message = format!("the session has {limit} files open, the most it may; close some");
+            return fail(ErrorKind::Busy, message);
+        };
+        if !self.all.take(own) {
+            self.own.fetch_sub(1, Ordering::AcqRel);
+            let message = "all clients together have too many files open for this session to have more; \
+                           close some, or try again later";
+            return fail(ErrorKind::Busy, message);
         }
-        let limit = self.limit;
-        fail(ErrorKind::Busy, format!("the session has {limit} files open, the most it may; close some"))
+        Ok(Place { own: self.own.clone(), all: self.all.clone() })
     }
 
     /// Whether nothing is open.
@@ -127,11 +186,10 @@ impl Handles {
     }
 
     /// Adds a handle and gives its number, positive.
-    pub fn add(&self, handle: Handle) -> Result<i64> {
-        self.check_room()?;
+    pub fn add(&self, handle: Handle) -> i64 {
         let number = i64::from_be_bytes(random()) & i64::MAX | 1;
         self.lock().insert(number, handle);
-        Ok(number)
+        number
     }
 
     /// The handle with this number.
@@ -163,4 +221,23 @@ fn unknown() -> Error {
         ErrorKind::InvalidArgument,
         "no such open handle in this session: it was closed, or is another session's",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wants_all_the_room_leaves_some_to_others() {
+        let room = Room::new(100);
+        let take_all = |session: &Handles| std::iter::from_fn(|| session.place().ok()).collect::<Vec<_>>();
+        let (greedy, second, modest) =
+            (Handles::new(100, room.clone()), Handles::new(100, room.clone()), Handles::new(100, room));
+        let held = take_all(&greedy);
+        assert_eq!(held.len(), 50);
+        assert_eq!(take_all(&second).len(), 25, "half of what is left");
+        let places: Vec<_> = (0..10).map(|_| modest.place().unwrap()).collect();
+        drop((held, places));
+        assert_eq!(take_all(&modest).len(), 50, "all places come free");
+    }
 }

@@ -193,12 +193,13 @@ pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
 pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
     let caller = caller(context, &args.ch)?;
     let path = path(args.filename)?;
-    caller.session.handles.check_room()?;
+    let place = caller.session.handles.place()?;
     let (fs, who) = (caller.fs(), &caller.who);
     let file = match args.mode {
-        Some(MODE_READ) => OpenFile::reader(path.clone(), fs.open(who, &path).await?),
+        Some(MODE_READ) => OpenFile::reader(path.clone(), fs.open(who, &path).await?, place),
         Some(MODE_WRITE) => {
-            OpenFile::writer(path.clone(), fs.create(who, &path, &CreateOptions::default()).await?, false)
+            let writer = fs.create(who, &path, &CreateOptions::default()).await?;
+            OpenFile::writer(path, writer, false, place)
         }
         Some(MODE_READ_WRITE) => {
             let writer = match fs.append(who, &path).await {
@@ -207,11 +208,11 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
                 }
                 writer => writer?,
             };
-            OpenFile::writer(path, writer, true)
+            OpenFile::writer(path, writer, true, place)
         }
         _ => return fail(ErrorKind::InvalidArgument, "the mode is 1 READ, 2 WRITE or 3 READ_WRITE"),
     };
-    let id = caller.session.handles.add(Handle::File(Arc::new(file)))?;
+    let id = caller.session.handles.add(Handle::File(Arc::new(file)));
     Ok(DfsHandle { id: Some(id) })
 }
 

@@ -9,7 +9,7 @@
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, unsigned};
-use crate::handles::{Handle, OpenFile};
+use crate::handles::{Handle, OpenFile, Place};
 use crate::memory::Permit;
 use crate::retry::{Outcome, RequestId};
 use crate::v2::path;
@@ -124,11 +124,11 @@ fn replication(count: Option<i16>) -> Result<Option<u16>> {
     }
 }
 
-fn add_writer(caller: &Caller, path: StorePath, writer: Box<dyn FileWriter>) -> Result<Outcome> {
+fn add_writer(caller: &Caller, path: StorePath, writer: Box<dyn FileWriter>, place: Place) -> Outcome {
     let position = signed(writer.position());
-    let file = OpenFile::writer(path, writer, false);
-    let handle = caller.session.handles.add(Handle::File(Arc::new(file)))?;
-    Ok(Outcome::Opened { handle, position })
+    let file = OpenFile::writer(path, writer, false, place);
+    let handle = caller.session.handles.add(Handle::File(Arc::new(file)));
+    Outcome::Opened { handle, position }
 }
 
 pub async fn create_file(
@@ -148,13 +148,13 @@ pub async fn create_file(
     })?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let create = async move {
-        caller.session.handles.check_room()?;
+        let place = caller.session.handles.place()?;
         if lost_track && !options.overwrite && caller.fs().exists(&caller.who, &path).await? {
             let message = "the file is there, and whether an earlier attempt of yours made it can't be told";
             return fail(ErrorKind::OutcomeUnknown, message).map_err(|e: Error| e.at("create", &path));
         }
         let writer = caller.fs().create(&caller.who, &path, &options).await?;
-        add_writer(&caller, path, writer)
+        Ok(add_writer(&caller, path, writer, place))
     };
     opened(asked.once("createFile", create).await?)
 }
@@ -167,9 +167,9 @@ pub async fn append_file(
     let path = arguments(|| path(request.path))?;
     let caller = asked.caller.clone();
     let append = async move {
-        caller.session.handles.check_room()?;
+        let place = caller.session.handles.place()?;
         let writer = caller.fs().append(&caller.who, &path).await?;
-        add_writer(&caller, path, writer)
+        Ok(add_writer(&caller, path, writer, place))
     };
     opened(asked.once("appendFile", append).await?)
 }

@@ -1,7 +1,7 @@
 //! Who is there, on which store, with what open.
 
 use crate::config::{Config, ConfiguredStore, Limits};
-use crate::handles::{Handle, Handles};
+use crate::handles::{Handle, Handles, Room};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::token::{Claims, Signer};
@@ -162,6 +162,7 @@ pub struct Sessions {
     signer: Signer,
     limits: Limits,
     remembered: Arc<Remembered>,
+    room: Arc<Room>,
     password_checks: Arc<Semaphore>,
 }
 
@@ -175,6 +176,7 @@ impl Sessions {
             signer: Signer::new(config.token_key),
             password_checks: Arc::new(Semaphore::new(config.limits.password_checks)),
             remembered: Remembered::new(config.limits.remembered_bytes),
+            room: Room::new(config.limits.handles),
             limits: config.limits,
         }
     }
@@ -293,7 +295,7 @@ impl Sessions {
             id,
             incarnation: i64::from_be_bytes(random()) & i64::MAX,
             store,
-            handles: Handles::new(self.limits.handles_per_session),
+            handles: Handles::new(self.limits.handles_per_session, self.room.clone()),
             mutations: Mutations::new(self.limits.remembered_mutations, self.remembered.clone()),
             identity: Mutex::new(identity),
             connections: AtomicUsize::new(0),

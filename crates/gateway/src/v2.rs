@@ -157,9 +157,10 @@ pub async fn list_directory(
     };
     let listing = match request.cursor {
         None => {
-            handles.check_room()?;
-            let entries = caller.fs().list(&caller.who, &path(request.path)?);
-            Arc::new(tokio::sync::Mutex::new(Listing { entries, held: None }))
+            let path = path(request.path)?;
+            let place = handles.place()?;
+            let entries = caller.fs().list(&caller.who, &path);
+            Arc::new(tokio::sync::Mutex::new(Listing::new(entries, place)))
         }
         Some(cursor) => match handles.get(cursor)? {
             Handle::Listing(listing) => listing,
@@ -175,7 +176,7 @@ pub async fn list_directory(
         }
     };
     let cursor = match (request.cursor, more) {
-        (None, true) => Some(handles.add(Handle::Listing(listing))?),
+        (None, true) => Some(handles.add(Handle::Listing(listing))),
         (Some(cursor), true) => Some(cursor),
         (Some(cursor), false) => handles.remove(cursor).map(|_| None)?,
         (None, false) => None,
@@ -256,10 +257,10 @@ pub async fn get_store_status(
 pub async fn open_file(context: &Context, request: wire::OpenFileRequest) -> Result<wire::OpenFileReply> {
     let caller = context.caller(&request.session)?;
     let path = path(request.path)?;
-    caller.session.handles.check_room()?;
+    let place = caller.session.handles.place()?;
     let reader = caller.fs().open(&caller.who, &path).await?;
     let length = signed(reader.length());
-    let handle = caller.session.handles.add(Handle::File(Arc::new(OpenFile::reader(path, reader))))?;
+    let handle = caller.session.handles.add(Handle::File(Arc::new(OpenFile::reader(path, reader, place))));
     Ok(wire::OpenFileReply { handle: Some(handle), length: Some(length) })
 }
 

@@ -40,6 +40,32 @@ fn handles_over_the_limit_are_refused_until_one_is_closed() {
 }
 
 #[test]
+fn one_session_can_not_take_all_handles() {
+    let served = serve_with(|config| config.limits.handles = 8);
+    let (mut greedy, mut modest) = (served.session(), served.session());
+    put(&mut modest, "/f", b"x");
+    let mut held = Vec::new();
+    let error = loop {
+        match open(&mut greedy, "/f") {
+            Ok(opened) => held.push(opened.handle.unwrap()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.kind.as_deref(), error.retry_safe), (Some("Busy"), Some(true)));
+    assert_eq!(held.len(), 4);
+    let writer = CreateFileRequest { path: Some("/g".into()), ..Default::default() };
+    assert_eq!(kind(greedy.v2::<methods::CreateFile>(writer)), "Busy");
+    open(&mut modest, "/f").unwrap();
+    create(&mut modest, "/g");
+    assert_eq!(kind(open(&mut modest, "/f")), "Busy", "nor two together");
+    open(&mut served.session(), "/f").unwrap();
+    for handle in held {
+        close(&mut greedy, handle).unwrap();
+    }
+    put(&mut modest, "/h", b"x");
+}
+
+#[test]
 fn a_session_that_idles_out_is_gone_and_its_token_opens_a_new_one() {
     let served = serve_with(|config| config.limits.session_linger = Duration::from_millis(50));
     let mut client = served.session();

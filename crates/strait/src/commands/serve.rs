@@ -39,7 +39,7 @@ pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
 async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> Result<(), Failure> {
     // From now on a signal means a clean end.
     let mut signals = Signals::catch()?;
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     let told = door.told(&stores);
     let config = Config {
         stores,
@@ -47,7 +47,7 @@ async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> 
         local_root: listening.local_root.as_deref().map(local_root).transpose()?,
         tls: tls(&listening)?,
         token_key: token_key(listening.token_key.as_deref())?,
-        limits: Limits::default(),
+        limits: Limits::default().within_descriptors(descriptors),
     };
     let address = listening.listen;
     let gateway = Gateway::bind(address, config).await.map_err(|error| cannot_listen(address, error))?;
@@ -68,14 +68,17 @@ async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> 
 }
 
 /// As many descriptors as the system allows: the usual soft limit of 1,024 is
-/// for programs that call select(), and below the gateway's own limits.
-fn raise_descriptor_limit() {
+/// for programs that call select(), and below the gateway's own limits. Gives
+/// how many there are.
+fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files can't be raised");
     }
+    let descriptors = getrlimit(Resource::Nofile).current; // none: unlimited
+    descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
 /// What is printed when the gateway is ready.
