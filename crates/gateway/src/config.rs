@@ -67,6 +67,10 @@ pub struct Limits {
     /// Open files and listings in all. No session gets more than it leaves to
     /// others, so one alone has half of them at most.
     pub handles: usize,
+    /// Changes at work in one store at once. One runs to its end though its
+    /// client is gone, so while a store is stuck they would become ever more.
+    /// Twice the connections: each has one, and as many may be left by others.
+    pub changes_per_store: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.
     pub message_bytes: usize,
@@ -116,6 +120,7 @@ impl Default for Limits {
             sessions: 8_192,
             handles_per_session: 1_024,
             handles: 16_384,
+            changes_per_store: 8_192,
             message_bytes: 4 * MAX_CHUNK_BYTES + (64 << 10),
             buffered_bytes: 64 << 20,
             reserved_bytes: 64 << 10,

@@ -193,6 +193,7 @@ pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
 pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
     let caller = caller(context, &args.ch)?;
     let path = path(args.filename)?;
+    let _change = caller.session.begin_change()?;
     let place = caller.session.handles.place()?;
     let (fs, who) = (caller.fs(), &caller.who);
     let file = match args.mode {
@@ -219,6 +220,7 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
 pub async fn close(context: &Context, args: CloseArgs) -> Result<bool> {
     let (client, handle) = args.handles();
     let session = context.client(client)?;
+    let _change = session.begin_change()?;
     match session.handles.remove(required(handle, "the file's handle")?)? {
         Handle::File(file) => file.close().await.map(|_| true),
         Handle::Listing(_) => Ok(true),
@@ -249,6 +251,7 @@ pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Re
 pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
     let (client, handle) = args.handles();
     let caller = Caller::of(&context.shared.sessions, context.client(client)?)?;
+    let _change = caller.session.begin_change()?;
     let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
     let refuse =
         |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("write", &file.path));

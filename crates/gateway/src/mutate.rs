@@ -21,6 +21,7 @@ use strait_store::{
 };
 use strait_wire as wire;
 use strait_wire::DfsError;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// An answer whose exception may be remembered.
 type Answer<T> = std::result::Result<T, DfsError>;
@@ -31,6 +32,7 @@ struct Asked {
     id: Option<RequestId>,
     /// A retry of something that isn't remembered here.
     lost_track: bool,
+    place: OwnedSemaphorePermit,
 }
 
 impl Asked {
@@ -49,7 +51,8 @@ impl Asked {
                 None => None,
             };
             let known = id.is_some_and(|id| caller.session.mutations.knows(&id));
-            Ok(Self { caller, id, lost_track: is_retry.unwrap_or(false) && !known })
+            let place = caller.session.begin_change()?;
+            Ok(Self { caller, id, lost_track: is_retry.unwrap_or(false) && !known, place })
         };
         read().map_err(|error: Error| DfsError::of(&error))
     }
@@ -60,11 +63,13 @@ impl Asked {
         method: &'static str,
         mutation: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> Answer<Outcome> {
+        let Self { caller, id, place, .. } = self;
         let run = async move {
+            let _place = place;
             let mutation = async { mutation.await.map_err(|error| DfsError::of(&error)) };
-            match self.id {
+            match id {
                 None => mutation.await,
-                Some(id) => match self.caller.session.mutations.once(id, method, mutation).await {
+                Some(id) => match caller.session.mutations.once(id, method, mutation).await {
                     Ok(outcome) => outcome,
                     Err(error) => Err(DfsError::of(&error)),
                 },
@@ -225,6 +230,7 @@ pub async fn append_data(
 
 pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> Result<wire::FlushFileReply> {
     let caller = context.caller(&request.session)?;
+    let _place = caller.session.begin_change()?;
     let file = caller.session.handles.file(required(request.handle, "handle")?)?;
     let refuse = |message| Err(Error::new(ErrorKind::InvalidArgument, message).at("flush", &file.path));
     let Some(writer) = &file.writer else { return refuse("the handle isn't open for writing") };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, fail};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Milliseconds since 1970-01-01 UTC.
 pub fn now_ms() -> i64 {
@@ -50,6 +50,8 @@ pub struct Session {
     pub handles: Handles,
     /// What it did, for retries.
     pub mutations: Mutations,
+    /// Places for changes at work in the store, of all sessions on it.
+    changes: Arc<Semaphore>,
     identity: Mutex<Identity>,
     /// Connections attached; when the last is lost the session lingers.
     connections: AtomicUsize,
@@ -98,6 +100,18 @@ impl Session {
     /// Notes that it is used.
     pub fn touch(&self) {
         self.last_used_ms.store(uptime_ms(), Ordering::Release);
+    }
+
+    /// A place for a change, held until it is done whether its client is still
+    /// there or not.
+    ///
+    /// # Errors
+    /// Busy if the store has as many at work as it may.
+    pub fn begin_change(&self) -> Result<OwnedSemaphorePermit> {
+        self.changes.clone().try_acquire_owned().map_err(|_| {
+            let message = "the store is slow, and has as many changes at work as it may; try again later";
+            Error::new(ErrorKind::Busy, message)
+        })
     }
 
     /// Whether it has ended, though a connection may still hold it.
@@ -158,6 +172,8 @@ impl Session {
 pub struct Sessions {
     by_id: Mutex<HashMap<u128, Arc<Session>>>,
     stores: Vec<ConfiguredStore>,
+    /// Of each store, by its name.
+    changes: HashMap<String, Arc<Semaphore>>,
     access: crate::config::Access,
     signer: Signer,
     limits: Limits,
@@ -169,8 +185,10 @@ pub struct Sessions {
 impl Sessions {
     /// None yet.
     pub fn new(config: Config) -> Self {
+        let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
         Self {
             by_id: Mutex::default(),
+            changes: config.stores.iter().map(|store| (store.name.clone(), places())).collect(),
             stores: config.stores,
             access: config.access,
             signer: Signer::new(config.token_key),
@@ -293,6 +311,8 @@ impl Sessions {
         }
         let session = Arc::new(Session {
             id,
+            // Every configured store has an entry.
+            changes: self.changes.get(&store.name).cloned().unwrap_or_else(|| Arc::new(Semaphore::new(1))),
             incarnation: i64::from_be_bytes(random()) & i64::MAX,
             store,
             handles: Handles::new(self.limits.handles_per_session, self.room.clone()),

@@ -7,7 +7,10 @@ use common::gated::Gated;
 use common::*;
 use std::io::Write;
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use strait_gateway::ConfiguredStore;
+use strait_store::MemoryStore;
 use strait_wire::*;
 
 fn append_request(handle: i64, at: i64, data: &'static [u8]) -> AppendDataRequest {
@@ -137,6 +140,53 @@ fn appends_whose_clients_have_gone_keep_their_place_in_memory() {
         while append(&mut writer, *handle, 4 << 20, b"x").is_err() {
             assert!(Instant::now() < deadline, "the others never had their turn");
         }
+    }
+}
+
+#[test]
+fn changes_whose_clients_have_gone_do_not_become_ever_more() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| {
+        let elsewhere = Arc::new(MemoryStore::new("tester"));
+        config.stores.push(ConfiguredStore {
+            name: "other".into(),
+            uri: "memory:///2".into(),
+            fs: elsewhere,
+        });
+        config.limits.changes_per_store = 3;
+    });
+    let mut owner = served.session();
+    let handles: Vec<i64> = (0..4).map(|n| create(&mut owner, &format!("/f{n}"))).collect();
+    gate.shut();
+    let close_of = |handle: i64| CloseFileRequest {
+        session: owner.token.clone(),
+        handle: Some(handle),
+        ..Default::default()
+    };
+    for (index, handle) in handles[..3].iter().enumerate() {
+        let mut client = served.client();
+        client.send::<methods::CloseFile>(&close_of(*handle).into());
+        gate.await_waiting(index + 1);
+        cut(client);
+    }
+    let mut client = served.session();
+    let error = client.v2::<methods::CloseFile>(close_of(handles[3])).unwrap_err();
+    assert_eq!((error.kind.as_deref(), error.retry_safe), (Some("Busy"), Some(true)));
+    let flush = FlushFileRequest {
+        session: owner.token.clone(),
+        handle: Some(handles[3]),
+        mode: Some(FlushMode::Flush),
+    };
+    assert_eq!(kind(client.v2::<methods::FlushFile>(flush)), "Busy");
+    open(&mut client, "/f3").unwrap(); // what changes nothing goes on
+    let mut elsewhere = served.client();
+    let request = OpenSessionRequest { store: Some("other".into()), ..Default::default() };
+    elsewhere.v2::<methods::OpenSession>(request).unwrap();
+    put(&mut elsewhere, "/f", b"and so does another store");
+    gate.open();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while client.v2::<methods::CloseFile>(close_of(handles[3])).is_err() {
+        assert!(Instant::now() < deadline, "the places never came free");
     }
 }
 
