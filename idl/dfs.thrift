@@ -241,7 +241,7 @@ struct OpenSessionReply {
  * earlier attempt may have reached another gateway.
  */
 
-/** Closes the session's files properly and ends it. */
+/** Closes the session's files properly and ends it; its tokens open nothing any more. */
 struct CloseSessionRequest {
   1: optional string session
 }

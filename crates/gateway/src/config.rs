@@ -71,6 +71,9 @@ pub struct Limits {
     /// client is gone, so while a store is stuck they would become ever more.
     /// Twice the connections: each has one, and as many may be left by others.
     pub changes_per_store: usize,
+    /// Closed sessions remembered until their tokens expire, 20 MB in all: six
+    /// closed a second for as long as a token runs.
+    pub closed_sessions: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.
     pub message_bytes: usize,
@@ -121,6 +124,7 @@ impl Default for Limits {
             handles_per_session: 1_024,
             handles: 16_384,
             changes_per_store: 8_192,
+            closed_sessions: 1 << 18,
             message_bytes: 4 * MAX_CHUNK_BYTES + (64 << 10),
             buffered_bytes: 64 << 20,
             reserved_bytes: 64 << 10,

@@ -16,6 +16,7 @@
 //! because its client asked twice; lend its own rights to a principal; read
 //! flags.
 
+mod closed;
 mod config;
 mod connection;
 mod context;

@@ -1,5 +1,6 @@
 //! Who is there, on which store, with what open.
 
+use crate::closed::Closed;
 use crate::config::{Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
 use crate::random::random;
@@ -168,9 +169,15 @@ impl Session {
     }
 }
 
+/// The sessions there are, and those that their tokens mustn't make again.
+struct Table {
+    by_id: HashMap<u128, Arc<Session>>,
+    closed: Closed,
+}
+
 /// All sessions, and the door.
 pub struct Sessions {
-    by_id: Mutex<HashMap<u128, Arc<Session>>>,
+    table: Mutex<Table>,
     stores: Vec<ConfiguredStore>,
     /// Of each store, by its name.
     changes: HashMap<String, Arc<Semaphore>>,
@@ -187,7 +194,10 @@ impl Sessions {
     pub fn new(config: Config) -> Self {
         let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
         Self {
-            by_id: Mutex::default(),
+            table: Mutex::new(Table {
+                by_id: HashMap::new(),
+                closed: Closed::new(config.limits.token_lifetime, config.limits.closed_sessions),
+            }),
             changes: config.stores.iter().map(|store| (store.name.clone(), places())).collect(),
             stores: config.stores,
             access: config.access,
@@ -302,7 +312,11 @@ impl Sessions {
     }
 
     fn open_with_id(&self, id: u128, store: ConfiguredStore, identity: Identity) -> Result<Arc<Session>> {
-        let mut by_id = self.lock();
+        let mut table = self.lock();
+        if table.closed.contains(id) {
+            return fail(ErrorKind::Unauthenticated, "the session was closed; log in again");
+        }
+        let by_id = &mut table.by_id;
         if let Some(session) = by_id.get(&id) {
             return Ok(session.clone());
         }
@@ -342,8 +356,8 @@ impl Sessions {
     /// one before a restart) opened it.
     ///
     /// # Errors
-    /// Unauthenticated for a token that is wrong, has expired, or whose user
-    /// is no longer in the password file.
+    /// Unauthenticated for a token that is wrong, has expired, whose session was
+    /// closed, or whose user is no longer in the password file.
     pub fn by_token(&self, token: &str) -> Result<Arc<Session>> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
@@ -354,7 +368,7 @@ impl Sessions {
         if let Some(user) = &claims.user {
             self.check_known(user)?;
         }
-        if let Some(session) = self.lock().get(&claims.session) {
+        if let Some(session) = self.lock().by_id.get(&claims.session) {
             session.touch();
             return Ok(session.clone());
         }
@@ -367,13 +381,20 @@ impl Sessions {
 
     /// The session with this number, which it is used by.
     pub fn by_id(&self, id: u128) -> Option<Arc<Session>> {
-        let session = self.lock().get(&id).cloned();
+        let session = self.lock().by_id.get(&id).cloned();
         session.inspect(|session| session.touch())
     }
 
     /// Ends a session; its files are the caller's to close or abandon.
     pub fn end(&self, id: u128) -> Option<Arc<Session>> {
-        self.lock().remove(&id).inspect(|session| session.set_ended())
+        self.lock().by_id.remove(&id).inspect(|session| session.set_ended())
+    }
+
+    /// Ends a session as its client asked: its tokens are good for nothing now.
+    /// Its files are the caller's to close.
+    pub fn close(&self, id: u128) {
+        self.lock().closed.add(id, Instant::now());
+        self.end(id);
     }
 
     /// Ends a session that its connection has left, if nothing would be lost:
@@ -381,7 +402,7 @@ impl Sessions {
     pub fn left(&self, session: &Arc<Session>) {
         /// The table's, and the caller's.
         const NOBODY_ELSE: usize = 2;
-        let mut by_id = self.lock();
+        let by_id = &mut self.lock().by_id;
         let ours = by_id.get(&session.id).is_some_and(|known| Arc::ptr_eq(known, session));
         if ours && session.is_empty() && Arc::strong_count(session) == NOBODY_ELSE {
             by_id.remove(&session.id);
@@ -392,7 +413,7 @@ impl Sessions {
     pub fn sweep(&self) {
         let now = uptime_ms();
         let mut ended = Vec::new();
-        self.lock().retain(|_, session| {
+        self.lock().by_id.retain(|_, session| {
             let ends = session.expired(now, &self.limits) || self.is_revoked(session);
             if ends {
                 session.set_ended();
@@ -408,7 +429,7 @@ impl Sessions {
 
     /// Ends all sessions, closing what is open, within `patience`.
     pub async fn close_all(&self, patience: Duration) {
-        let all: Vec<_> = self.lock().drain().map(|(_, session)| session).collect();
+        let all: Vec<_> = self.lock().by_id.drain().map(|(_, session)| session).collect();
         let closing = all.iter().map(|session| async {
             if let Err(error) = session.close_files().await {
                 tracing::warn!(%error, "a file couldn't be closed at shutdown");
@@ -417,9 +438,9 @@ impl Sessions {
         let _ = tokio::time::timeout(patience, futures::future::join_all(closing)).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, Arc<Session>>> {
-        // Every critical section here leaves the map whole.
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Every critical section here leaves the table whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -108,8 +108,9 @@ pub async fn close_session(
     request: wire::CloseSessionRequest,
 ) -> Result<wire::CloseSessionReply> {
     let caller = context.caller(&request.session)?;
+    // First, so that nothing is opened in it meanwhile.
+    context.shared.sessions.close(caller.session.id);
     let closed = caller.session.close_files().await;
-    context.shared.sessions.end(caller.session.id);
     if context.attached().is_some_and(|own| own.id == caller.session.id) {
         context.attach(None);
     }

@@ -104,6 +104,25 @@ fn a_wrong_token_and_a_foreign_store_are_refused() {
 }
 
 #[test]
+fn a_closed_session_s_tokens_are_good_for_nothing() {
+    let served = serve();
+    let mut client = served.session();
+    let mut second = served.client();
+    let request = OpenSessionRequest { token: client.token.clone(), ..Default::default() };
+    let renewed = second.v2::<methods::OpenSession>(request).unwrap().token;
+    let handle = create(&mut second, "/f");
+    let tokens = [client.token.clone(), renewed];
+    client.v2::<methods::CloseSession>(CloseSessionRequest::default()).unwrap();
+    assert_eq!(kind(append(&mut second, handle, 0, b"x")), "Unauthenticated", "on its other connection");
+    for token in tokens {
+        let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
+        assert_eq!(kind(served.client().v2::<methods::OpenSession>(request)), "Unauthenticated");
+        let by_token = OpenFileRequest { session: token, path: Some("/f".into()) };
+        assert_eq!(kind(served.client().v2::<methods::OpenFile>(by_token)), "Unauthenticated");
+    }
+}
+
+#[test]
 fn only_the_right_password_opens_a_session_where_nobody_is_anonymous() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("passwd");

@@ -1626,7 +1626,7 @@ class OpenSessionReply(object):
 
 class CloseSessionRequest(object):
     """
-    Closes the session's files properly and ends it.
+    Closes the session's files properly and ends it; its tokens open nothing any more.
 
     Attributes:
      - session

@@ -7,7 +7,7 @@
 package fs.strait.client.internal;
 
 /**
- * Closes the session's files properly and ends it.
+ * Closes the session's files properly and ends it; its tokens open nothing any more.
  */
 @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
 public class CloseSessionRequest implements org.apache.thrift.TBase<CloseSessionRequest, CloseSessionRequest._Fields>, java.io.Serializable, Cloneable, Comparable<CloseSessionRequest> {
