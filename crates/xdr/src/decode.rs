@@ -1,0 +1,347 @@
+//! Bytes into values, opaques left where they are.
+
+use crate::encode::padding;
+use crate::{DecodeError, MAX_DEPTH, Opaque, Problem, Text};
+use bytes::{Buf, Bytes};
+
+/// A value of a type that an interface declares. `'m` is the message's lifetime,
+/// if the value borrows from it.
+pub trait Decode<'m>: Sized {
+    /// Takes the value's bytes from what is left.
+    ///
+    /// # Errors
+    /// They aren't such a value.
+    fn decode(from: &mut Decoder<'m>) -> Result<Self, DecodeError>;
+}
+
+/// One value that is a whole message, borrowing from it.
+///
+/// # Errors
+/// The message isn't such a value, or goes on after it.
+pub fn from_bytes<'m, T: Decode<'m>>(message: &'m [u8]) -> Result<T, DecodeError> {
+    Decoder::new(message).whole(T::decode)
+}
+
+/// One value that is a whole message, sharing its memory.
+///
+/// # Errors
+/// As [`from_bytes`].
+pub fn from_shared<T: Decode<'static>>(message: Bytes) -> Result<T, DecodeError> {
+    Decoder::shared(message).whole(T::decode)
+}
+
+/// What is left of a message.
+#[derive(Debug)]
+pub struct Decoder<'m> {
+    rest: Rest<'m>,
+    length: usize,
+    depth: u32,
+}
+
+#[derive(Debug)]
+enum Rest<'m> {
+    Borrowed(&'m [u8]),
+    Shared(Bytes),
+}
+
+type Decoded<T> = Result<T, DecodeError>;
+
+impl<'m> Decoder<'m> {
+    /// Opaques will borrow from the message.
+    pub fn new(message: &'m [u8]) -> Self {
+        Self { length: message.len(), rest: Rest::Borrowed(message), depth: 0 }
+    }
+
+    /// Opaques will share the message's memory.
+    pub fn shared(message: Bytes) -> Decoder<'static> {
+        Decoder { length: message.len(), rest: Rest::Shared(message), depth: 0 }
+    }
+
+    /// What `decode` makes of all of it.
+    ///
+    /// # Errors
+    /// What `decode` says, or that something follows.
+    pub fn whole<T>(mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
+        let value = decode(&mut self)?;
+        match self.remaining() {
+            0 => Ok(value),
+            bytes => Err(self.error(Problem::Trailing { bytes })),
+        }
+    }
+
+    /// So many bytes are left.
+    pub fn remaining(&self) -> usize {
+        match &self.rest {
+            Rest::Borrowed(rest) => rest.len(),
+            Rest::Shared(rest) => rest.len(),
+        }
+    }
+
+    /// An error at this place.
+    pub fn error(&self, problem: Problem) -> DecodeError {
+        DecodeError { problem, offset_bytes: self.length - self.remaining() }
+    }
+
+    /// `int`, `long`.
+    ///
+    /// # Errors
+    /// The message ends too early, as of all that follow.
+    pub fn i32(&mut self) -> Decoded<i32> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    /// `unsigned int`, `unsigned long`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`].
+    pub fn u32(&mut self) -> Decoded<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    /// `hyper`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`].
+    pub fn i64(&mut self) -> Decoded<i64> {
+        self.take().map(i64::from_be_bytes)
+    }
+
+    /// `unsigned hyper`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`].
+    pub fn u64(&mut self) -> Decoded<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    /// `char`, signed.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`], or the number is beyond the type's range.
+    pub fn i8(&mut self) -> Decoded<i8> {
+        self.narrow(Self::i32)
+    }
+
+    /// `unsigned char`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i8`].
+    pub fn u8(&mut self) -> Decoded<u8> {
+        self.narrow(Self::u32)
+    }
+
+    /// `short`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i8`].
+    pub fn i16(&mut self) -> Decoded<i16> {
+        self.narrow(Self::i32)
+    }
+
+    /// `unsigned short`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i8`].
+    pub fn u16(&mut self) -> Decoded<u16> {
+        self.narrow(Self::u32)
+    }
+
+    /// `float`, bit for bit.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`].
+    pub fn f32(&mut self) -> Decoded<f32> {
+        self.u32().map(f32::from_bits)
+    }
+
+    /// `double`, bit for bit.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`].
+    pub fn f64(&mut self) -> Decoded<f64> {
+        self.u64().map(f64::from_bits)
+    }
+
+    /// `bool`.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`], or neither 0 nor 1.
+    pub fn bool(&mut self) -> Decoded<bool> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.error(Problem::NotABool(other))),
+        }
+    }
+
+    /// `opaque[N]`, copied: the generator keeps these small.
+    ///
+    /// # Errors
+    /// As [`Decoder::i32`], or the padding isn't zero.
+    pub fn opaque_array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+        let bytes = self.take()?;
+        self.padding(N)?;
+        Ok(bytes)
+    }
+
+    /// `opaque[length]`.
+    ///
+    /// # Errors
+    /// As [`Decoder::opaque_array`].
+    pub fn opaque_exact(&mut self, length: u32) -> Decoded<Opaque<'m>> {
+        let length = length as usize; // usize has 32 bits at least wherever std has sockets
+        if length > self.remaining() {
+            return Err(self.error(Problem::Truncated));
+        }
+        let bytes = match &mut self.rest {
+            Rest::Borrowed(rest) => {
+                let (bytes, after) = rest.split_at(length);
+                *rest = after;
+                Opaque::Borrowed(bytes)
+            }
+            Rest::Shared(rest) => Opaque::Shared(rest.split_to(length)),
+        };
+        self.padding(length)?;
+        Ok(bytes)
+    }
+
+    /// `opaque<limit>`.
+    ///
+    /// # Errors
+    /// As [`Decoder::opaque_array`], or longer than `limit` bytes.
+    pub fn opaque(&mut self, limit: u32) -> Decoded<Opaque<'m>> {
+        let length = self.length(limit)?;
+        self.opaque_exact(length)
+    }
+
+    /// `string<limit>`.
+    ///
+    /// # Errors
+    /// As [`Decoder::opaque`].
+    pub fn text(&mut self, limit: u32) -> Decoded<Text<'m>> {
+        self.opaque(limit).map(Text::from_opaque)
+    }
+
+    /// `T items<limit>`, each item, at least `item_bytes` long, by `decode`.
+    ///
+    /// # Errors
+    /// More than `limit`, more than can be there, or what `decode` says.
+    pub fn list<T>(
+        &mut self,
+        limit: u32,
+        item_bytes: usize,
+        decode: impl FnMut(&mut Self) -> Decoded<T>,
+    ) -> Decoded<Vec<T>> {
+        let count = self.length(limit)?;
+        self.items(count, item_bytes, decode)
+    }
+
+    /// `T items[count]`, each item, at least `item_bytes` long, by `decode`.
+    ///
+    /// # Errors
+    /// What `decode` says.
+    pub fn items<T>(
+        &mut self,
+        count: u32,
+        item_bytes: usize,
+        mut decode: impl FnMut(&mut Self) -> Decoded<T>,
+    ) -> Decoded<Vec<T>> {
+        let count = count as usize;
+        let remaining = self.remaining();
+        if count > remaining / item_bytes.max(1) {
+            return Err(self.error(Problem::Truncated));
+        }
+        // A claim takes no more memory than the bytes that are there; items that
+        // come take what they need.
+        let mut items = Vec::with_capacity(count.min(remaining / size_of::<T>().max(1)));
+        for _ in 0..count {
+            items.push(decode(self)?);
+        }
+        Ok(items)
+    }
+
+    /// `T items[N]` as an array, each item by `decode`.
+    ///
+    /// # Errors
+    /// What `decode` says.
+    pub fn array<T, const N: usize>(
+        &mut self,
+        mut decode: impl FnMut(&mut Self) -> Decoded<T>,
+    ) -> Decoded<[T; N]> {
+        let items = (0..N).map(|_| decode(self)).collect::<Decoded<Vec<T>>>()?;
+        items.try_into().map_err(|_| self.error(Problem::Truncated)) // N items are N items
+    }
+
+    /// `T *item`.
+    ///
+    /// # Errors
+    /// As [`Decoder::bool`], or what `decode` says.
+    pub fn option<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<Option<T>> {
+        if self.bool()? { decode(self).map(Some) } else { Ok(None) }
+    }
+
+    /// `T *first`, where T ends in `T *next`: one item after another, not one
+    /// inside the other.
+    ///
+    /// # Errors
+    /// As [`Decoder::bool`], or what `decode` says.
+    pub fn chain<T>(&mut self, mut decode: impl FnMut(&mut Self) -> Decoded<T>) -> Decoded<Vec<T>> {
+        let mut items = Vec::new();
+        while self.bool()? {
+            items.push(decode(self)?);
+        }
+        Ok(items)
+    }
+
+    /// A value of a type that contains itself.
+    ///
+    /// # Errors
+    /// Nested deeper than [`MAX_DEPTH`], or what `decode` says.
+    pub fn nested<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.error(Problem::TooDeep));
+        }
+        self.depth += 1;
+        let value = decode(self)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn narrow<W, N>(&mut self, wide: impl FnOnce(&mut Self) -> Decoded<W>) -> Decoded<N>
+    where
+        W: Copy + Into<i64>,
+        N: TryFrom<W>,
+    {
+        let value = wide(self)?;
+        // The bits as sent, whichever sign the type has.
+        N::try_from(value).map_err(|_| self.error(Problem::OutOfRange(value.into() as u32)))
+    }
+
+    fn length(&mut self, limit: u32) -> Decoded<u32> {
+        let length = self.u32()?;
+        if length > limit {
+            return Err(self.error(Problem::TooLong { length, limit }));
+        }
+        Ok(length)
+    }
+
+    fn padding(&mut self, length: usize) -> Decoded<()> {
+        for _ in 0..padding(length) {
+            if self.take::<1>()? != [0] {
+                return Err(self.error(Problem::Padding));
+            }
+        }
+        Ok(())
+    }
+
+    fn take<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+        let taken = match &mut self.rest {
+            Rest::Borrowed(rest) => rest.split_first_chunk().map(|(taken, after)| {
+                *rest = after;
+                *taken
+            }),
+            Rest::Shared(rest) => rest.first_chunk().copied().inspect(|_| rest.advance(N)),
+        };
+        taken.ok_or_else(|| self.error(Problem::Truncated))
+    }
+}

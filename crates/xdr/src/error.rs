@@ -1,0 +1,126 @@
+//! What can be wrong with bytes, and with values.
+
+use crate::MAX_DEPTH;
+use std::error::Error;
+use std::fmt;
+
+/// Why bytes aren't a value of the type that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeError {
+    /// What is wrong.
+    pub problem: Problem,
+    /// How many bytes before it were understood.
+    pub offset_bytes: usize,
+}
+
+/// What is wrong with the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// They end inside a value, or claim more elements than they can hold.
+    Truncated,
+    /// They go on after the value.
+    Trailing {
+        /// So many bytes more.
+        bytes: usize,
+    },
+    /// A length beyond the declared limit.
+    TooLong {
+        /// As the bytes have it, in bytes or elements.
+        length: u32,
+        /// As declared.
+        limit: u32,
+    },
+    /// A bool that is neither 0 nor 1.
+    NotABool(u32),
+    /// A number beyond the range of its `char` or `short`.
+    OutOfRange(u32),
+    /// A number that the enum doesn't have.
+    NotInEnum {
+        /// The enum, by its name in Rust.
+        name: &'static str,
+        /// The number.
+        value: i32,
+    },
+    /// A discriminant for which the union has no arm.
+    NoSuchArm {
+        /// The union, by its name in Rust.
+        name: &'static str,
+        /// The discriminant.
+        value: i64,
+    },
+    /// Padding that isn't zero.
+    Padding,
+    /// Nested deeper than [`MAX_DEPTH`].
+    TooDeep,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not the expected XDR after {} bytes: {}", self.offset_bytes, self.problem)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("it ends too early"),
+            Self::Trailing { bytes } => write!(f, "{bytes} bytes follow"),
+            Self::TooLong { length, limit } => write!(f, "a length of {length} where {limit} is the limit"),
+            Self::NotABool(value) => write!(f, "a bool of {value}"),
+            Self::OutOfRange(value) => write!(f, "{value:#x} is beyond the type's range"),
+            Self::NotInEnum { name, value } => write!(f, "{name} has no {value}"),
+            Self::NoSuchArm { name, value } => write!(f, "{name} has no arm for {value}"),
+            Self::Padding => f.write_str("padding that isn't zero"),
+            Self::TooDeep => write!(f, "nested deeper than {MAX_DEPTH}"),
+        }
+    }
+}
+
+impl Error for DecodeError {}
+
+/// Why a value can't be sent: it breaks a rule that its type can't express.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// Longer than declared.
+    TooLong {
+        /// As the value has it, in bytes or elements.
+        length: usize,
+        /// As declared.
+        limit: u32,
+    },
+    /// Not of the declared length.
+    WrongLength {
+        /// As the value has it, in bytes or elements.
+        length: usize,
+        /// As declared.
+        expected: u32,
+    },
+    /// The default arm of a union with a discriminant that has its own arm.
+    WrongArm {
+        /// The union, by its name in Rust.
+        name: &'static str,
+        /// The discriminant.
+        value: i64,
+    },
+    /// Nested deeper than [`MAX_DEPTH`].
+    TooDeep,
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { length, limit } => write!(f, "a length of {length} where {limit} is the limit"),
+            Self::WrongLength { length, expected } => {
+                write!(f, "a length of {length} where it must be {expected}")
+            }
+            Self::WrongArm { name, value } => {
+                write!(f, "the default arm of {name} with {value}, which has its own arm")
+            }
+            Self::TooDeep => write!(f, "a value nested deeper than {MAX_DEPTH}"),
+        }
+    }
+}
+
+impl Error for EncodeError {}

@@ -1,0 +1,43 @@
+//! Floor 0: XDR, the External Data Representation of RFC 4506.
+//!
+//! ```text
+//!   value ─ Encode ─→ Encoder ─→ Encoded: small things in one buffer,
+//!                                 large opaques as slices of the value
+//!   &[u8] ─ Decoder ─→ value that borrows its opaques from the message   (server)
+//!   Bytes ─ Decoder ─→ value that shares its opaques with the message    (client)
+//! ```
+//!
+//! Code that `frpcgen` writes stands on it; nothing here knows of calls. One
+//! value has one encoding, and nothing else decodes to it: padding must be zero,
+//! a bool 0 or 1, an enum one of its values, a `char` or `short` in its range,
+//! and nothing may follow. RFC 4506 says so of what is sent; libtirpc doesn't
+//! check it on receipt, we do, so that equal values mean equal checksums.
+//!
+//! This crate must never: take memory by a length that a message only claims;
+//! panic on any input; let nesting exhaust the stack; copy a large opaque.
+#![forbid(unsafe_code)]
+
+mod decode;
+mod encode;
+mod error;
+mod opaque;
+mod text;
+
+pub use decode::{Decode, Decoder, from_bytes, from_shared};
+pub use encode::{Encode, Encoded, Encoder, to_vec};
+pub use error::{DecodeError, EncodeError, Problem};
+pub use opaque::Opaque;
+pub use text::Text;
+
+pub use bytes::Bytes;
+
+/// Everything in XDR is a multiple of so many bytes (RFC 4506, section 3).
+pub const UNIT_BYTES: usize = 4;
+
+/// Deepest nesting of a type that contains itself. The generator keeps such a
+/// type within 4 KiB, so that decoding fits into a thread's 2 MiB of stack with
+/// room to spare. Lists don't nest: they decode into a `Vec`.
+pub const MAX_DEPTH: u32 = 128;
+
+/// The limit of a length for which none is declared.
+pub const UNLIMITED: u32 = u32::MAX;
