@@ -22,6 +22,7 @@ mod ahead;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod crc;
+mod deferred;
 mod error;
 mod ext;
 mod file;
@@ -34,6 +35,7 @@ pub mod strait;
 mod types;
 mod uri;
 
+pub use deferred::{DeferredStore, Opening};
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
 pub use ext::{FileSystemExt, append_all};
 pub use file::FileStore;

@@ -24,8 +24,6 @@ fn opening_a_root_that_cannot_be_one_says_so_in_one_line() {
         (missing.as_path(), false, ErrorKind::NotFound, "can't be opened"),
         (&directory.path().join("file"), false, ErrorKind::NotADirectory, "can't be opened"),
         (&beneath_file, true, ErrorKind::NotADirectory, "can't be made"),
-        // Not even the superuser makes files there.
-        ("/proc".as_ref(), false, ErrorKind::NotFound, "can't be written"),
     ] {
         let error = FileStore::open(root, create).err().expect("it can't be opened");
         assert_eq!(error.kind(), kind, "{error}");
@@ -35,8 +33,18 @@ fn opening_a_root_that_cannot_be_one_says_so_in_one_line() {
             "{line}"
         );
     }
-    FileStore::open(&missing, true).expect("it is made");
+    let made = FileStore::open(&missing, true).expect("it is made");
+    made.check_writable().expect("it can be written");
     assert_eq!(std::fs::read_dir(missing).unwrap().count(), 0, "the probe leaves nothing behind");
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_can_be_read() {
+    // Not even the superuser makes files there.
+    let store = FileStore::open("/proc/self", false).unwrap();
+    let error = store.check_writable().unwrap_err();
+    assert!(error.message().contains("can't be written"), "{error}");
+    assert!(!store.stat(&me(), &path("/status")).await.unwrap().is_directory());
 }
 
 #[tokio::test]

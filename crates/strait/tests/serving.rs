@@ -13,6 +13,7 @@ use support::{DEADLINE, Gateway, Run, command, ended, fresh};
 const OTHER: i32 = 1;
 const USAGE: i32 = 2;
 const NOT_FOUND: i32 = 10;
+const PERMISSION_DENIED: i32 = 15;
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
 const BUSY: i32 = 19;
@@ -69,6 +70,7 @@ fn what_keeps_it_from_starting_is_one_clear_line() {
     let serve = |store: &str| strait(dir, &["serve", "--listen", "127.0.0.1:0", "--store", store]);
     serve(&format!("hdfs://127.0.0.1:{}", free_port())).fails(UNAVAILABLE, "no namenode");
     serve(&format!("strait://127.0.0.1:{}", free_port())).fails(UNAVAILABLE, "can't be reached");
+    serve("hdfs://no-such-host.invalid:8020").fails(UNAVAILABLE, "no-such-host.invalid");
     serve("gopher://x").fails(INVALID_ARGUMENT, "unknown scheme");
     let stores = ["--store", "memory:/", "--store", "memory:/"];
     strait(dir, &[&["serve", "--listen", "127.0.0.1:0"], &stores[..]].concat()).fails(USAGE, "two stores");
@@ -83,9 +85,59 @@ fn a_data_directory_that_cannot_be_written_is_refused() {
         return;
     }
     // Root may write everywhere but where the kernel itself has no files to make.
-    let up = strait(Path::new("/"), &["up", "--listen", "127.0.0.1:0", "--data", "/proc/self/data"]);
-    assert_ne!(up.code, 0);
-    up.fails(up.code, "/proc/self/data");
+    for data in ["/proc/self/data", "/sys"] {
+        let up = strait(Path::new("/"), &["up", "--listen", "127.0.0.1:0", "--data", data]);
+        assert_ne!(up.code, 0);
+        up.fails(up.code, data);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_can_be_served() {
+    // Not even root makes files there.
+    let gateway = Gateway::start(|_| vec!["--store".to_owned(), "file:///sys".to_owned()]);
+    let log = gateway.process.log_tail();
+    assert!(log.contains("read-only: the directory can't be written"), "{log}");
+    assert!(gateway.run(["ls", "-C", &gateway.uri("/")]).text().contains("/kernel"));
+    gateway.run_with(["put", "-", &gateway.uri("/f")], b"x", &[]).fails(PERMISSION_DENIED, "put /f: ");
+}
+
+/// Takes connections and never answers.
+fn silent_server() -> (std::net::TcpListener, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+#[test]
+fn a_store_that_is_away_keeps_no_other_from_being_served() {
+    let (_silent, silent_address) = silent_server();
+    let later = format!("127.0.0.1:{}", free_port());
+    let gateway = Gateway::start(|dir| {
+        let good = format!("file://{}", fresh(dir, "data").display());
+        let (silent, refused) = (format!("hdfs://{silent_address}"), format!("far=strait://{later}"));
+        ["--store", &good, "--store", &silent, "--store", &refused].map(str::to_owned).to_vec()
+    });
+    let log = gateway.process.log_tail();
+    assert!(log.contains("WARN") && log.contains(&silent_address) && log.contains(&later), "{log}");
+    gateway.run(["ls", &gateway.uri("/")]).ok();
+    for store in ["hdfs", "far"] {
+        let ls = ["ls", "--gateway-store", store, &gateway.uri("/")];
+        gateway.run(ls).fails(UNAVAILABLE, "the store is away");
+    }
+    let mut far = command(gateway.dir.path());
+    far.args(["serve", "--store", "memory:/", "--listen", &later]);
+    let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
+    eventually("the far store is there", DEADLINE, || {
+        gateway.run(["ls", "--gateway-store", "far", &gateway.uri("/")]).code == 0
+    });
+}
+
+#[test]
+fn a_single_store_that_is_silent_is_waited_for_in_the_background() {
+    let (_silent, address) = silent_server();
+    let gateway = Gateway::start(|_| vec!["--store".to_owned(), format!("hdfs://{address}")]);
+    gateway.run(["ls", &gateway.uri("/")]).fails(UNAVAILABLE, "it doesn't answer");
 }
 
 #[test]

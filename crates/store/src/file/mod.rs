@@ -75,12 +75,21 @@ impl FileStore {
     /// there and `create` says so.
     ///
     /// # Errors
-    /// One line that names the directory: it isn't there, isn't a directory,
-    /// can't be written, or can't be confined (`Unsupported`: no openat2).
+    /// One line that names the directory: it isn't there, isn't a directory, or
+    /// can't be confined (`Unsupported`: no openat2).
     pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let root = operations::open_root(root.as_ref(), create)?;
         Ok(Self { inner: Arc::new(Inner { root, names: Names::default(), host }) })
+    }
+
+    /// Finds out whether files can be made in the root itself, by making one.
+    /// Blocks for a system call or two.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_writable(&self) -> Result<()> {
+        operations::check_writable(&self.inner.root)
     }
 
     /// Runs `work` on the blocking pool, and names operation and path in its

@@ -23,7 +23,7 @@ const NOMINAL_BLOCK_BYTES: u64 = 128 << 20;
 /// How often a create begins again because the name came and went meanwhile.
 const CREATE_ATTEMPTS: u32 = 8;
 
-/// Opens a store's root, and tries whether it can be written.
+/// Opens a store's root.
 pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
     let place = directory.display();
     if create {
@@ -32,17 +32,20 @@ pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
             Error::new(error.kind(), format!("the data directory {place} can't be made: {}", error.message()))
         })?;
     }
-    let root = Root::open(directory)?;
+    Root::open(directory)
+}
+
+/// Tries whether a root can be written.
+pub(super) fn check_writable(root: &Root) -> Result<()> {
     // Mode bits don't tell: a read-only mount, a user mapped away, a full quota.
     let probe = format!(".strait-probe-{}", std::process::id());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let written = rustix::fs::openat(&root, probe.as_str(), flags, Mode::RUSR | Mode::WUSR)
-        .and_then(|_| rustix::fs::unlinkat(&root, probe.as_str(), AtFlags::empty()));
+    let written = rustix::fs::openat(root, probe.as_str(), flags, Mode::RUSR | Mode::WUSR)
+        .and_then(|_| rustix::fs::unlinkat(root, probe.as_str(), AtFlags::empty()));
     written.map_err(|errno| {
         let error = from_errno(errno);
-        Error::new(error.kind(), format!("the data directory {place} can't be written: {}", error.message()))
-    })?;
-    Ok(root)
+        Error::new(error.kind(), format!("the directory can't be written: {}", error.message()))
+    })
 }
 
 impl Inner {

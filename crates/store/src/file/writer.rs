@@ -105,6 +105,16 @@ impl FileWriter for Writer {
     }
 }
 
+impl Drop for Target {
+    /// Closing would do, but for a child process that is just being started: it
+    /// has a copy of the descriptor until it executes its program, and with it
+    /// the lock.
+    fn drop(&mut self) {
+        // The lock goes with the descriptor at the latest.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Target {
     /// All of `data`, or nothing of it.
     fn append(&self, data: &[u8]) -> Result<()> {

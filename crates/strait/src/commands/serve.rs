@@ -1,6 +1,6 @@
 //! `serve` and `up`: the gateway.
 
-use super::stores;
+use super::stores::{self, Opened};
 use crate::cli::{Listening, Serve, Up};
 use crate::context::{Context, invoking_user};
 use crate::failure::Failure;
@@ -11,9 +11,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use strait_gateway::{
-    Access, Config, ConfiguredStore, Gateway, Limits, LocalRoot, PasswordFile, Tls, TlsFiles,
-};
+use strait_gateway::{Access, Config, Gateway, Limits, LocalRoot, PasswordFile, Tls, TlsFiles};
 use strait_store::{ErrorKind, FileStore, Principal, StoreUri};
 
 /// As whom clients act that don't log in, beyond loopback.
@@ -25,7 +23,7 @@ pub async fn up(context: &Context, up: Up) -> Result<(), Failure> {
     let data = std::path::absolute(&up.data).map_err(|error| Failure::local(error, "find", &up.data))?;
     let Some(text) = data.to_str() else { return Err(Failure::usage("--data: not UTF-8")) };
     let uri = StoreUri::parse(&format!("file://{text}"))?;
-    let store = stores::open(context, "default".to_owned(), &uri, true).await?;
+    let store = stores::open_data(context, "default".to_owned(), uri).await?;
     run(up.listening, access, vec![store]).await
 }
 
@@ -36,13 +34,13 @@ pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     run(serve.listening, access, stores).await
 }
 
-async fn run(listening: Listening, door: Door, stores: Vec<ConfiguredStore>) -> Result<(), Failure> {
+async fn run(listening: Listening, door: Door, stores: Vec<Opened>) -> Result<(), Failure> {
     // From now on a signal means a clean end.
     let mut signals = Signals::catch()?;
     let descriptors = raise_descriptor_limit();
     let told = door.told(&stores);
     let config = Config {
-        stores,
+        stores: stores.into_iter().map(|opened| opened.store).collect(),
         access: door.access,
         local_root: listening.local_root.as_deref().map(local_root).transpose()?,
         tls: tls(&listening)?,
@@ -130,16 +128,23 @@ impl Door {
     }
 
     /// The start-up block's lines on stores and people.
-    fn told(&self, stores: &[ConfiguredStore]) -> String {
+    fn told(&self, stores: &[Opened]) -> String {
         let mut told = String::new();
-        for (index, store) in stores.iter().enumerate() {
-            let capabilities = store.fs.capabilities();
-            let flags = capabilities.flags();
-            let has: Vec<&str> = flags.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+        for (index, Opened { store, away, read_only }) in stores.iter().enumerate() {
             let default = if index == 0 && stores.len() > 1 { " (default)" } else { "" };
             // A String takes everything.
             let _ = writeln!(told, "  store    {} = {}{default}", store.name, store.uri);
+            if let Some(why) = away {
+                let _ = writeln!(told, "           away, and tried again until it answers: {why}");
+                continue;
+            }
+            let capabilities = store.fs.capabilities();
+            let flags = capabilities.flags();
+            let has: Vec<&str> = flags.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
             let _ = writeln!(told, "           can: {}", has.join(" "));
+            if let Some(why) = read_only {
+                let _ = writeln!(told, "           read-only: {}", why.message());
+            }
             if !capabilities.per_user {
                 let user = invoking_user().user;
                 let _ = writeln!(told, "           single identity: whoever comes in, it acts as {user}");

@@ -2,63 +2,131 @@
 
 use crate::context::{Context, invoking_user};
 use crate::failure::Failure;
+use futures::future::join_all;
+use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::ConfiguredStore;
-use strait_store::{ErrorKind, OpenOptions, Scheme, StorePath, StoreUri};
+use strait_store::{
+    DeferredStore, Error, ErrorKind, FileStore, FileSystem, OpenOptions, Scheme, StorePath, StoreUri,
+};
 
-/// A store that doesn't answer within this time isn't there. Above the time in
-/// which an HDFS client gives up on both namenodes of a pair.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A store that hasn't answered after this time is served all the same, and
+/// waited for in the background: one silent machine isn't to keep the other
+/// stores from their users. What is refused is refused sooner.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A store, and what an operator should know of it.
+pub struct Opened {
+    pub store: ConfiguredStore,
+    /// Why it is away; nothing is known of what it can do.
+    pub away: Option<String>,
+    /// Why nothing can be written at its top.
+    pub read_only: Option<Error>,
+}
 
 /// Opens each `[NAME=]URI`, and asks each whether it is there: an operator
 /// wants to know now, not from a user.
-pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<ConfiguredStore>, Failure> {
-    let mut stores: Vec<ConfiguredStore> = Vec::new();
+///
+/// # Errors
+/// What is wrong with a flag, or with a store that did answer; and what keeps
+/// the first one away, where all are and none is merely silent.
+pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>, Failure> {
+    let mut named: Vec<(String, StoreUri)> = Vec::new();
     for flag in flags {
-        let (name, text) = named(flag);
+        let (name, text) = split(flag);
         let uri = StoreUri::parse(text)?;
         let name = name.map_or_else(|| uri.scheme().to_string(), str::to_owned);
-        if stores.iter().any(|store| store.name == name) {
+        if named.iter().any(|(other, _)| *other == name) {
             return Err(Failure::usage(format!("two stores are called {name}; name them: --store NAME=URI")));
         }
-        stores.push(open(context, name, &uri, false).await?);
+        named.push((name, uri));
+    }
+    let tried = join_all(named.into_iter().map(|(name, uri)| open(context, name, uri, false))).await;
+    let mut stores = Vec::new();
+    let mut refusals = Vec::new();
+    for tried in tried {
+        let (opened, refusal) = tried?;
+        stores.push(opened);
+        refusals.extend(refusal);
+    }
+    if refusals.len() == stores.len()
+        && let Some(first) = refusals.into_iter().next()
+    {
+        return Err(first);
+    }
+    for opened in &stores {
+        if let Some(away) = &opened.away {
+            tracing::warn!(store = opened.store.uri, "away, and tried again until it answers: {away}");
+        }
     }
     Ok(stores)
 }
 
-/// Opens one store and asks it whether it is there.
-pub async fn open(
+/// Opens a directory for `up`, which is to be written.
+pub async fn open_data(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
+    let (opened, refusal) = open(context, name, uri.clone(), true).await?;
+    match (refusal, &opened.read_only) {
+        (Some(refusal), _) => Err(refusal),
+        (None, Some(why)) => Err(refused(why.kind(), &uri, why.message())),
+        (None, None) => Ok(opened),
+    }
+}
+
+/// Opens one store and asks it whether it is there; what keeps one away that
+/// may come back is returned beside it.
+async fn open(
     context: &Context,
     name: String,
-    uri: &StoreUri,
+    uri: StoreUri,
     create: bool,
-) -> Result<ConfiguredStore, Failure> {
+) -> Result<(Opened, Option<Failure>), Failure> {
     let mut options = OpenOptions { create, ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri.gateway());
     }
-    let probe = async {
-        let fs = uri.open_root(&options).await?;
-        fs.stat(&invoking_user(), &StorePath::root()).await?;
-        Ok(fs)
-    };
-    match tokio::time::timeout(PROBE_TIMEOUT, probe).await {
-        Ok(Ok(fs)) => Ok(ConfiguredStore { name, uri: uri.to_string(), fs }),
-        Ok(Err(error)) => Err(store_failure(uri, error)),
-        Err(_) => {
-            let kind = ErrorKind::TimedOut;
-            let seconds = PROBE_TIMEOUT.as_secs();
-            Err(Failure::at(kind, "open store", uri, format!("no answer within {seconds} s")))
+    let opening = {
+        let uri = uri.clone();
+        move || -> futures::future::BoxFuture<'static, strait_store::Result<Arc<dyn FileSystem>>> {
+            let (uri, options) = (uri.clone(), options.clone());
+            Box::pin(async move {
+                let fs = uri.open_root(&options).await?;
+                fs.stat(&invoking_user(), &StorePath::root()).await?;
+                Ok(fs)
+            })
         }
-    }
+    };
+    let deferred = DeferredStore::begin(Box::new(opening));
+    let away = match deferred.first_try(PATIENCE).await {
+        Some(Ok(())) => None,
+        Some(Err(error)) if is_passing(&error) => Some((error.message().to_owned(), Some(error.kind()))),
+        Some(Err(error)) => return Err(refused(error.kind(), &uri, error.message())),
+        None => Some((format!("no answer within {} s", PATIENCE.as_secs()), None)),
+    };
+    let refusal = away.as_ref().and_then(|(why, kind)| Some(refused((*kind)?, &uri, why)));
+    let read_only = (uri.scheme() == Scheme::File).then(|| unwritable(&uri)).flatten();
+    let fs: Arc<dyn FileSystem> = match deferred.now() {
+        Ok(fs) => fs,
+        Err(_) => Arc::new(deferred),
+    };
+    let store = ConfiguredStore { name, uri: uri.to_string(), fs };
+    Ok((Opened { store, away: away.map(|(why, _)| why), read_only }, refusal))
 }
 
-fn store_failure(uri: &StoreUri, error: strait_store::Error) -> Failure {
-    Failure::at(error.kind(), "open store", uri, error.message())
+/// Whether time alone may mend it.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
+}
+
+fn unwritable(uri: &StoreUri) -> Option<Error> {
+    FileStore::open(uri.path().as_str(), false).and_then(|store| store.check_writable()).err()
+}
+
+fn refused(kind: ErrorKind, uri: &StoreUri, why: &str) -> Failure {
+    Failure::at(kind, "open store", uri, why)
 }
 
 /// `NAME=URI` in its halves; a URI alone may have a `=` in its path.
-fn named(flag: &str) -> (Option<&str>, &str) {
+fn split(flag: &str) -> (Option<&str>, &str) {
     match flag.split_once('=') {
         Some((name, uri)) if !name.contains([':', '/']) => (Some(name), uri),
         _ => (None, flag),
@@ -71,8 +139,8 @@ mod tests {
 
     #[test]
     fn a_store_may_have_a_name() {
-        assert_eq!(named("lab=file:///srv/lab"), (Some("lab"), "file:///srv/lab"));
-        assert_eq!(named("file:///srv/a=b"), (None, "file:///srv/a=b"));
-        assert_eq!(named("hdfs://nn:8020"), (None, "hdfs://nn:8020"));
+        assert_eq!(split("lab=file:///srv/lab"), (Some("lab"), "file:///srv/lab"));
+        assert_eq!(split("file:///srv/a=b"), (None, "file:///srv/a=b"));
+        assert_eq!(split("hdfs://nn:8020"), (None, "hdfs://nn:8020"));
     }
 }
