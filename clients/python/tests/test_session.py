@@ -179,3 +179,9 @@ def test_no_secret_shows(fake):
     client = strait.connect(fake.address, user="u", password="geheim")
     assert "geheim" not in repr(client._session._endpoint)
     assert client.user == "u"
+
+
+def test_what_is_no_port_is_a_wrong_argument():
+    for address in ("strait://127.0.0.1:99999/", "127.0.0.1:x"):
+        with pytest.raises(strait.InvalidArgument, match="address"):
+            strait.connect(address)

@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from fake_gateway import failure
@@ -40,8 +40,20 @@ def test_a_failed_put_leaves_nothing_and_harms_nothing(fake, client, method):
     fake.files["/x"] = bytearray(b"old")
     fake.raises[method] = failure(ErrorCode.NO_SPACE, "NoSpace")
     with pytest.raises(strait.NoSpace):
-        client.put(io.BytesIO(DATA), "/x")
+        client.put(io.BytesIO(DATA), "/x", overwrite=True)
     assert fake.files == {"/x": b"old"}
+
+
+@pytest.mark.parametrize("method", ["createFile", "appendData", "closeFile"])
+def test_a_put_that_fails_before_anything_is_visible_leaves_no_doubt(fake, client, method):
+    fake.raises[method] = failure(ErrorCode.OUTCOME_UNKNOWN, "OutcomeUnknown")
+    with pytest.raises(strait.Unavailable) as caught:
+        client.put(io.BytesIO(DATA), "/x")
+    assert caught.value.retry_safe and caught.value.filename == "/x"
+    assert not fake.files
+    fake.raises["renamePath"] = failure(ErrorCode.OUTCOME_UNKNOWN, "OutcomeUnknown")
+    with pytest.raises(strait.OutcomeUnknown):
+        client.put(io.BytesIO(DATA), "/x")
 
 
 def test_a_local_file_that_fails_is_the_error(fake, client, tmp_path):
@@ -65,7 +77,7 @@ def test_a_failed_get_leaves_nothing(fake, client, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        client.get("/x", tmp_path / "x", interrupt)
+        client.get("/x", tmp_path / "x", interrupt, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == b"old"
     with pytest.raises(FileNotFoundError):
@@ -87,16 +99,45 @@ def test_a_store_that_cannot_replace_is_overwritten_all_the_same(fake):
     fake.capabilities = ["append"]
     fake.files["/x"] = bytearray(b"old")
     with strait.connect(fake.address) as client:
-        client.put(io.BytesIO(DATA), "/x")
+        client.put(io.BytesIO(DATA), "/x", overwrite=True)
     assert fake.files == {"/x": DATA}
     assert fake.calls["removePath"] == 1
 
 
-def test_put_without_overwrite_refuses_a_taken_path(fake, client):
+def test_nothing_is_replaced_unless_overwrite_says_so(fake, client, tmp_path):
     fake.files["/x"] = bytearray(b"old")
     with pytest.raises(FileExistsError):
-        client.put(io.BytesIO(DATA), "/x", overwrite=False)
+        client.put(io.BytesIO(DATA), "/x")
     assert fake.files == {"/x": b"old"}
+    (tmp_path / "x").write_bytes(b"mine")
+    with pytest.raises(FileExistsError) as caught:
+        client.get("/x", tmp_path / "x")
+    assert caught.value.filename == str(tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == b"mine"
+    client.get("/x", tmp_path / "x", overwrite=True)
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
+def test_a_local_file_that_appears_meanwhile_stays(fake, client, tmp_path):
+    fake.files["/x"] = bytearray(b"data")
+    with pytest.raises(FileExistsError):
+        client.get("/x", tmp_path / "x", lambda *_: (tmp_path / "x").write_bytes(b"mine"))
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"mine"
+
+
+def test_remote_paths_may_be_path_objects(fake, client, tmp_path):
+    path = PurePosixPath("/d/x")
+    client.put(io.BytesIO(b"data"), path)
+    with client.open(path, "rb") as file:
+        assert file.read() == b"data"
+    client.get(path, tmp_path / "x")
+    client.replace(path, path.with_name("y"))
+    client.remove(path.with_name("y"))
+    assert not fake.files
+    assert not client.exists(path)
+    with pytest.raises(TypeError, match="path"):
+        client.stat(b"/d/x")
 
 
 def test_the_command_copies_one_file_and_tells_what_failed(fake, tmp_path):
@@ -110,6 +151,9 @@ def test_the_command_copies_one_file_and_tells_what_failed(fake, tmp_path):
     assert fake.files == {"/a b?#%": DATA}
     assert run("get", f"{fake.address}a b?#%", tmp_path / "out").returncode == 0
     assert (tmp_path / "out").read_bytes() == DATA
-    failed = run("get", f"{fake.address}missing", tmp_path / "out")
+    again = run("get", f"{fake.address}a b?#%", tmp_path / "out")
+    assert again.returncode == 1 and "-f" in again.stderr
+    assert run("get", "-f", f"{fake.address}a b?#%", tmp_path / "out").returncode == 0
+    failed = run("get", f"{fake.address}missing", tmp_path / "new")
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1 and "/missing" in failed.stderr

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from strait import connect
+import strait
 
 
 def main() -> int:
@@ -11,17 +11,21 @@ def main() -> int:
     parser.add_argument("action", choices=["get", "put"], help="get URI FILE, or put FILE URI")
     parser.add_argument("source", help="strait://host:port/path, or a local file")
     parser.add_argument("target", help="a local file, or strait://host:port/path")
+    parser.add_argument("-f", "--force", action="store_true", help="replace what is there")
     arguments = parser.parse_args()
     fetch = arguments.action == "get"
     # Paths stand in URIs as they are, without percent signs for what is odd.
     scheme, _, rest = (arguments.source if fetch else arguments.target).partition("://")
     gateway, slash, path = rest.partition("/")
     try:
-        with connect(f"{scheme}://{gateway}") as client:
+        with strait.connect(f"{scheme}://{gateway}") as client:
             if fetch:
-                client.get(slash + path, arguments.target)
+                client.get(slash + path, arguments.target, overwrite=arguments.force)
             else:
-                client.put(arguments.source, slash + path)
+                client.put(arguments.source, slash + path, overwrite=arguments.force)
+    except strait.AlreadyExists as error:
+        print(f"python -m strait: {error}; -f replaces it", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"python -m strait: {error}", file=sys.stderr)
         return 1

@@ -163,7 +163,7 @@ class Session:
                 connection.login = self._login
         except ConnectionLostError as lost:
             # The caller's own request wasn't sent yet.
-            raise ConnectionLostError(lost, sent=False) from lost
+            raise ConnectionLostError(lost, sent=False, tls=lost.tls) from lost
         except BaseException:
             connection.close()
             raise
@@ -217,6 +217,8 @@ class Session:
 
     def _unavailable(self, lost: ConnectionLostError) -> errors.Unavailable:
         endpoint = self._endpoint
+        if lost.tls:
+            return errors.Unavailable(f"TLS with {endpoint.host}:{endpoint.port}: {lost}")
         return errors.Unavailable(
             f"no gateway at {endpoint.host}:{endpoint.port} ({lost}); "
             "is it running, and is the address right?"

@@ -24,13 +24,18 @@ CHUNK_BYTES = 1 << 20
 
 
 def get(
-    client: "Client", source: str, local: "str | Path | BinaryIO", progress: Progress | None
+    client: "Client",
+    source: str,
+    local: "str | os.PathLike[str] | BinaryIO",
+    progress: Progress | None,
+    *,
+    overwrite: bool,
 ) -> int:
     """See `Client.get`."""
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(client.open(source, "rb", buffering=0))
         target = (
-            stack.enter_context(_appearing(Path(local)))
+            stack.enter_context(_appearing(Path(local), overwrite=overwrite))
             if isinstance(local, str | os.PathLike)
             else local
         )
@@ -48,7 +53,7 @@ def get(
 
 def put(
     client: "Client",
-    local: "str | Path | BinaryIO",
+    local: "str | os.PathLike[str] | BinaryIO",
     target: str,
     progress: Progress | None,
     *,
@@ -69,9 +74,13 @@ def put(
         if client.isdir(target):
             raise errors.IsADirectory("a file was to be put here", target)
         try:
-            with client.open(temporary, "xb", buffering=0) as writer:
-                chunk_bytes = writer.chunk_bytes
-                copied = _copy(lambda: source.read(chunk_bytes), writer.write, total, progress)
+            try:
+                with client.open(temporary, "xb", buffering=0) as writer:
+                    chunk_bytes = writer.chunk_bytes
+                    copied = _copy(lambda: source.read(chunk_bytes), writer.write, total, progress)
+            except errors.OutcomeUnknown as error:
+                # Whatever came of it, nothing of it is to be seen under the target's name.
+                raise errors.Unavailable(error.strerror or "", target) from error
             if not overwrite:
                 client.rename(temporary, target)
             elif "rename_replace" in client.store.capabilities:
@@ -128,7 +137,7 @@ def _copy(
 
 
 @contextlib.contextmanager
-def _appearing(path: Path) -> Iterator[BinaryIO]:
+def _appearing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new local file that takes its name when all went well.
 
     What is no regular file (a device, a pipe) is written to as it stands: a
@@ -138,11 +147,35 @@ def _appearing(path: Path) -> Iterator[BinaryIO]:
         with path.open("wb") as special:
             yield special
         return
+    if not overwrite and os.path.lexists(path):
+        raise _taken(path)
     temporary = path.with_name(f".strait-get-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
             yield file
-        temporary.replace(path)
+        if overwrite:
+            temporary.replace(path)
+        else:
+            _rename_to_free(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _rename_to_free(temporary: Path, path: Path) -> None:
+    """Renames where nothing has the name: a rename replaces, a link doesn't."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise _taken(path) from None
+    except OSError:
+        # A file system without links: what is left is another look.
+        if os.path.lexists(path):
+            raise _taken(path) from None
+        temporary.replace(path)
+    else:
+        temporary.unlink()
+
+
+def _taken(path: Path) -> errors.AlreadyExists:
+    return errors.AlreadyExists("the file is there already", str(path))

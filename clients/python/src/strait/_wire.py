@@ -45,6 +45,9 @@ SEND_ALONE_BYTES = 16 << 10
 # longest method name, which comes before the payload.
 SINK_MIN_BYTES = 64
 
+# OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
+_OTHER_NAME_CODES = (62, 64)
+
 _PLAIN = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 _ACCELERATED = {"binary": TBinaryProtocolAccelerated, "compact": TCompactProtocolAccelerated}
 # Messages with payload: coded in Python, since the accelerated coder would copy
@@ -53,11 +56,15 @@ _BULK = frozenset({"readRange", "appendData"})
 
 
 class ConnectionLostError(Exception):
-    """The connection broke; `sent` says whether a request may have arrived."""
+    """The connection broke.
 
-    def __init__(self, reason: object, *, sent: bool) -> None:
+    `sent` says whether a request may have arrived, `tls` whether TLS is at fault.
+    """
+
+    def __init__(self, reason: object, *, sent: bool, tls: bool = False) -> None:
         super().__init__(str(reason))
         self.sent = sent
+        self.tls = tls
 
 
 class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
@@ -171,10 +178,10 @@ class Connection:
         framed, _, protocol = wire.rpartition("-")
         try:
             self._socket = socket.create_connection((host, port), min(timeout, CONNECT_TIMEOUT_S))
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise ConnectionLostError(error.strerror or error, sent=False) from error
+        if tls is not None:
+            self._socket = _encrypted(self._socket, tls, host, port)
         self._socket.settimeout(timeout)
         # A request is small and waits for nothing.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -264,8 +271,26 @@ class Connection:
 
     def _lost(self, reason: object) -> ConnectionLostError:
         self.close()
-        return ConnectionLostError(reason, sent=True)
+        # An alert, such as one that asks for a certificate of ours.
+        tls = isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError)
+        return ConnectionLostError(reason, sent=True, tls=tls)
 
     def close(self) -> None:
         self.broken = True
         self._socket.close()
+
+
+def _encrypted(plain: socket.socket, tls: ssl.SSLContext, host: str, port: int) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(plain, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        plain.close()
+        why = f"its certificate isn't trusted: {error.verify_message}"
+        if error.verify_code in _OTHER_NAME_CODES:
+            why = f"its certificate is for another name: {error.verify_message}"
+        # No retry helps.
+        raise errors.Unavailable(f"TLS with {host}:{port}: {why}", retry_safe=False) from error
+    except OSError as error:
+        plain.close()
+        why = f"{error.strerror or error}; does it speak TLS on this port?"
+        raise ConnectionLostError(why, sent=False, tls=True) from error

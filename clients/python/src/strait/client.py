@@ -1,12 +1,12 @@
 """The client: a connected gateway's file system."""
 
 import io
+import os
 import ssl
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, Unpack, get_args, overload
+from typing import Any, BinaryIO, Literal, Self, TypeAlias, Unpack, get_args, overload
 from urllib.parse import urlsplit
 
 from strait import _transfer, errors
@@ -31,6 +31,11 @@ from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreIn
 from strait._wire import Wire
 from strait._writer import BufferedWriter, RemoteWriter
 
+#: A path in a store, absolute, with ``/`` between names.
+RemotePath: TypeAlias = str | os.PathLike[str]
+#: A path on this machine.
+LocalPath: TypeAlias = str | os.PathLike[str]
+
 DEFAULT_PORT = 9090
 # Patience for one answer. Above the minute or so that a store takes to give up
 # on a machine that went away.
@@ -46,7 +51,7 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     token: str | None = None,
-    tls: bool | ssl.SSLContext = False,
+    tls: bool | LocalPath | ssl.SSLContext = False,
     wire: Wire = "framed-binary",
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> "Client":
@@ -55,21 +60,14 @@ def connect(
     `store` names one of the gateway's stores (none: its default). Log in with
     `user` and `password`, or with the `token` of an earlier session, or with
     neither where the gateway allows that. `tls` is true for this machine's
-    trusted certificates, or a context of one's own. `timeout`, in seconds, bounds the
-    wait for each answer.
+    trusted certificates, the path of a file of those to trust (PEM), or a context
+    of one's own. `timeout`, in seconds, bounds the wait for each answer.
     """
-    parts = urlsplit(address if "://" in address else f"strait://{address}")
-    if parts.scheme != "strait" or not parts.hostname or parts.path not in ("", "/"):
-        raise errors.InvalidArgument(
-            f"not the address of a gateway, strait://host:port/: {address}"
-        )
+    host, port = _host_and_port(address)
     if wire not in get_args(Wire):
         raise errors.InvalidArgument(f"no wire {wire!r}; there are {', '.join(get_args(Wire))}")
-    context = ssl.create_default_context() if tls is True else tls or None
-    port = parts.port or DEFAULT_PORT
-    return Client(
-        Endpoint(parts.hostname, port, wire, timeout, context, store, user, password, token)
-    )
+    context = _tls_context(tls)
+    return Client(Endpoint(host, port, wire, timeout, context, store, user, password, token))
 
 
 class Client:
@@ -77,7 +75,8 @@ class Client:
 
     Close it, or use it in a ``with`` statement. In a forked child it goes on
     with connections of its own; files open to write stay with the parent.
-    Paths are absolute within the store, with ``/`` between names.
+    Paths are absolute within the store, with ``/`` between names; a
+    `pathlib.PurePosixPath` will do too.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -128,34 +127,34 @@ class Client:
 
     # -- Looking
 
-    def stat(self, path: str) -> FileInfo:
+    def stat(self, path: RemotePath) -> FileInfo:
         """What lies at `path`."""
-        reply = self._session.call("getFileInfo", GetFileInfoRequest(path=path))
+        reply = self._session.call("getFileInfo", GetFileInfoRequest(path=_text(path)))
         return FileInfo._of(reply.info)
 
-    def exists(self, path: str) -> bool:
+    def exists(self, path: RemotePath) -> bool:
         """Whether anything lies at `path`."""
         return self._stat_or_none(path) is not None
 
-    def isdir(self, path: str) -> bool:
+    def isdir(self, path: RemotePath) -> bool:
         """Whether a directory lies at `path`."""
         info = self._stat_or_none(path)
         return info is not None and info.is_dir
 
-    def isfile(self, path: str) -> bool:
+    def isfile(self, path: RemotePath) -> bool:
         """Whether a file lies at `path`."""
         info = self._stat_or_none(path)
         return info is not None and info.is_file
 
-    def _stat_or_none(self, path: str) -> FileInfo | None:
+    def _stat_or_none(self, path: RemotePath) -> FileInfo | None:
         try:
             return self.stat(path)
         except (errors.NotFound, errors.NotADirectory):
             return None
 
-    def scandir(self, path: str, *, page_size: int | None = None) -> Iterator[FileInfo]:
+    def scandir(self, path: RemotePath, *, page_size: int | None = None) -> Iterator[FileInfo]:
         """A directory's entries, in the store's own order; fetched page by page."""
-        cursor = None
+        path, cursor = _text(path), None
         while True:
             reply = self._session.call(
                 "listDirectory",
@@ -170,20 +169,23 @@ class Client:
             if cursor is None:
                 return
 
-    def listdir(self, path: str) -> list[str]:
+    def listdir(self, path: RemotePath) -> list[str]:
         """The names in a directory, in the store's own order."""
         return [entry.name for entry in self.scandir(path)]
 
-    def locate(self, path: str, offset: int = 0, length: int | None = None) -> list[BlockLocation]:
+    def locate(
+        self, path: RemotePath, offset: int = 0, length: int | None = None
+    ) -> list[BlockLocation]:
         """The blocks of a range of the file (to its end without `length`) and their hosts."""
         reply = self._session.call(
-            "getBlockLocations", GetBlockLocationsRequest(path=path, offset=offset, length=length)
+            "getBlockLocations",
+            GetBlockLocationsRequest(path=_text(path), offset=offset, length=length),
         )
         return [BlockLocation._of(block) for block in reply.blocks or ()]
 
-    def checksum(self, path: str) -> Checksum:
+    def checksum(self, path: RemotePath) -> Checksum:
         """The store's own checksum of a file."""
-        reply = self._session.call("getChecksum", GetChecksumRequest(path=path))
+        reply = self._session.call("getChecksum", GetChecksumRequest(path=_text(path)))
         return Checksum(reply.algorithm or "", reply.value or b"")
 
     # -- Files
@@ -191,7 +193,7 @@ class Client:
     @overload
     def open(  # type: ignore[overload-overlap]
         self,
-        path: str,
+        path: RemotePath,
         mode: Literal["rb"],
         buffering: Literal[0],
         **options: Unpack[CreateOptions],
@@ -200,7 +202,7 @@ class Client:
     @overload
     def open(  # type: ignore[overload-overlap]
         self,
-        path: str,
+        path: RemotePath,
         mode: Literal["wb", "xb", "ab"],
         buffering: Literal[0],
         **options: Unpack[CreateOptions],
@@ -208,13 +210,17 @@ class Client:
 
     @overload
     def open(
-        self, path: str, mode: Literal["rb"], buffering: int = -1, **options: Unpack[CreateOptions]
+        self,
+        path: RemotePath,
+        mode: Literal["rb"],
+        buffering: int = -1,
+        **options: Unpack[CreateOptions],
     ) -> io.BufferedReader: ...
 
     @overload
     def open(
         self,
-        path: str,
+        path: RemotePath,
         mode: Literal["wb", "xb", "ab"],
         buffering: int = -1,
         **options: Unpack[CreateOptions],
@@ -223,7 +229,7 @@ class Client:
     @overload
     def open(
         self,
-        path: str,
+        path: RemotePath,
         mode: Literal["r", "w", "x", "a", "rt", "wt", "xt", "at"] = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -234,7 +240,7 @@ class Client:
 
     def open(
         self,
-        path: str,
+        path: RemotePath,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -258,7 +264,7 @@ class Client:
             raise ValueError("a file of bytes takes no encoding, errors or newline")
         if not binary and buffering == 0:
             raise ValueError("can't have unbuffered text I/O")
-        raw = open_raw(self._session, path, mode[0], options)
+        raw = open_raw(self._session, _text(path), mode[0], options)
         if buffering == 0:
             return raw
         size = buffering if buffering > 1 else DEFAULT_BUFFER_BYTES
@@ -277,98 +283,143 @@ class Client:
 
     # -- Changing names
 
-    def mkdir(self, path: str, permission: int | None = None) -> None:
+    def mkdir(self, path: RemotePath, permission: int | None = None) -> None:
         """Makes one directory.
 
         Its parent must exist, and `path` must not. The gateway looks first and
         makes it then: against other clients, use `makedirs`.
         """
+        path = _text(path)
         if self.exists(path):
             raise errors.AlreadyExists("the path is taken", path)
         self.stat(path.rstrip("/").rpartition("/")[0] or "/")
         self.makedirs(path, permission, exist_ok=True)
 
-    def makedirs(self, path: str, permission: int | None = None, *, exist_ok: bool = False) -> None:
+    def makedirs(
+        self, path: RemotePath, permission: int | None = None, *, exist_ok: bool = False
+    ) -> None:
         """Makes a directory and its missing parents."""
         if not exist_ok and self.exists(path):
-            raise errors.AlreadyExists("the path is taken", path)
+            raise errors.AlreadyExists("the path is taken", _text(path))
         self._session.mutate(
-            "makeDirectories", MakeDirectoriesRequest(path=path, permission=permission)
+            "makeDirectories", MakeDirectoriesRequest(path=_text(path), permission=permission)
         )
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: RemotePath, target: RemotePath) -> None:
         """Renames a file or directory; `target` is the new name itself and must be free."""
         self._rename(source, target, replace=False)
 
-    def replace(self, source: str, target: str) -> None:
+    def replace(self, source: RemotePath, target: RemotePath) -> None:
         """Renames; a file at `target` gives way."""
         self._rename(source, target, replace=True)
 
-    def _rename(self, source: str, target: str, *, replace: bool) -> None:
+    def _rename(self, source: RemotePath, target: RemotePath, *, replace: bool) -> None:
         self._session.mutate(
-            "renamePath", RenamePathRequest(source=source, target=target, replace=replace)
+            "renamePath",
+            RenamePathRequest(source=_text(source), target=_text(target), replace=replace),
         )
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: RemotePath) -> None:
         """Removes a file, or a directory without entries."""
-        self._session.mutate("removePath", RemovePathRequest(path=path, recursive=False))
+        self._session.mutate("removePath", RemovePathRequest(path=_text(path), recursive=False))
 
-    def rmtree(self, path: str) -> None:
+    def rmtree(self, path: RemotePath) -> None:
         """Removes a file, or a directory with all that lies beneath it."""
-        self._session.mutate("removePath", RemovePathRequest(path=path, recursive=True))
+        self._session.mutate("removePath", RemovePathRequest(path=_text(path), recursive=True))
 
     # -- Changing attributes
 
-    def chmod(self, path: str, permission: int) -> None:
+    def chmod(self, path: RemotePath, permission: int) -> None:
         """Sets the permission bits, 0o7777 at most."""
         self._set(path, permission=permission)
 
-    def chown(self, path: str, owner: str | None = None, group: str | None = None) -> None:
+    def chown(self, path: RemotePath, owner: str | None = None, group: str | None = None) -> None:
         """Sets owner, group or both."""
         self._set(path, owner=owner, group=group)
 
-    def utime(self, path: str, times: tuple[float, float] | None = None) -> None:
+    def utime(self, path: RemotePath, times: tuple[float, float] | None = None) -> None:
         """Sets access and modification time, in seconds since 1970 UTC; none: now."""
         accessed, modified = times or (time.time(),) * 2
         self._set(path, accessed_ms=round(accessed * 1000), modified_ms=round(modified * 1000))
 
-    def setrep(self, path: str, replication: int) -> None:
+    def setrep(self, path: RemotePath, replication: int) -> None:
         """Sets how many replicas a file has."""
         self._set(path, replication=replication)
 
-    def _set(self, path: str, **attributes: Any) -> None:
-        self._session.mutate("setAttributes", SetAttributesRequest(path=path, **attributes))
+    def _set(self, path: RemotePath, **attributes: Any) -> None:
+        self._session.mutate("setAttributes", SetAttributesRequest(path=_text(path), **attributes))
 
-    def truncate(self, path: str, length: int) -> None:
+    def truncate(self, path: RemotePath, length: int) -> None:
         """Cuts a closed file to `length` bytes."""
-        self._session.mutate("truncateFile", TruncateFileRequest(path=path, length=length))
+        self._session.mutate("truncateFile", TruncateFileRequest(path=_text(path), length=length))
 
     # -- Whole files
 
     def get(
-        self, source: str, local: "str | Path | BinaryIO", progress: Progress | None = None
+        self,
+        source: RemotePath,
+        local: "LocalPath | BinaryIO",
+        progress: Progress | None = None,
+        *,
+        overwrite: bool = False,
     ) -> int:
         """Copies a remote file to a local path or binary file object; says how many bytes.
 
-        A local path appears only when all is there. `progress` is called with
-        the bytes copied so far and the bytes in all.
+        A local path appears only when all is there; where a file has it already
+        and may not be replaced (`overwrite`), that is a `FileExistsError`.
+        `progress` is called with the bytes copied so far and the bytes in all.
         """
-        return _transfer.get(self, source, local, progress)
+        return _transfer.get(self, _text(source), local, progress, overwrite=overwrite)
 
     def put(
         self,
-        local: "str | Path | BinaryIO",
-        target: str,
+        local: "LocalPath | BinaryIO",
+        target: RemotePath,
         progress: Progress | None = None,
         *,
-        overwrite: bool = True,
+        overwrite: bool = False,
     ) -> int:
         """Copies a local path or binary file object to a remote file; says how many bytes.
 
-        `target` appears, or is replaced, only when all is there and on stable
-        storage; a failed put leaves nothing. `progress` as in `get`.
+        `target` appears, or with `overwrite` is replaced, only when all is there
+        and on stable storage; a failed put leaves nothing. `progress` as in `get`.
         """
-        return _transfer.put(self, local, target, progress, overwrite=overwrite)
+        return _transfer.put(self, local, _text(target), progress, overwrite=overwrite)
+
+
+def _text(path: RemotePath) -> str:
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"a path in a store is text or a PurePath, not {type(path).__name__}")
+    return text
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    parts = urlsplit(address if "://" in address else f"strait://{address}")
+    wrong = f"not the address of a gateway, strait://host:port/: {address}"
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise errors.InvalidArgument(f"{wrong} ({error})") from None
+    if parts.scheme != "strait" or not parts.hostname or parts.path not in ("", "/") or port == 0:
+        raise errors.InvalidArgument(wrong)
+    return parts.hostname, port or DEFAULT_PORT
+
+
+def _tls_context(tls: bool | LocalPath | ssl.SSLContext) -> ssl.SSLContext | None:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if isinstance(tls, bool):
+        return ssl.create_default_context() if tls else None
+    if not isinstance(tls, str | os.PathLike):
+        raise TypeError(
+            "tls is True, a file of certificates to trust, or an ssl.SSLContext, "
+            f"not {type(tls).__name__}"
+        )
+    try:
+        return ssl.create_default_context(cafile=tls)
+    except ssl.SSLError:
+        raise errors.InvalidArgument("no PEM certificate in it", os.fspath(tls)) from None
 
 
 def _is_same_path(one: str, other: str) -> bool:
