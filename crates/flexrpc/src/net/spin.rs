@@ -34,6 +34,8 @@ impl Spinner {
         }
         let start = Instant::now();
         loop {
+            // First: what is spun for can't be there before the peer has run.
+            rustix::thread::sched_yield();
             if let Some(done) = attempt() {
                 self.credit = PATIENCE;
                 return Some(done);
@@ -42,7 +44,6 @@ impl Spinner {
                 self.credit -= 1;
                 return None;
             }
-            rustix::thread::sched_yield();
         }
     }
 

@@ -222,8 +222,10 @@ impl Admission {
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.sessions.retain(|_, session| {
-                let idle = now.saturating_sub(session.used_at) > self.limits.session_idle_us;
-                if idle && !session.is_running() {
+                let unused = session.handles.is_empty();
+                let most = if unused { limits::SESSION_UNUSED_MS * 1000 } else { Micros::MAX };
+                let most = most.min(self.limits.session_idle_us);
+                if now.saturating_sub(session.used_at) > most && !session.is_running() {
                     self.forget(session);
                     return false;
                 }
@@ -463,6 +465,15 @@ mod tests {
         assert_eq!(admission.begin(id(A, 1, 1), 1200), Verdict::Refused(Refusal::UnknownSession));
         assert_eq!(admission.begin(id(B, 1, 1), 1200), Verdict::Running, "a running call keeps its session");
         assert_eq!(admission.usage(), (1, 1, 0));
+    }
+
+    #[test]
+    fn handshakes_without_calls_are_soon_forgotten() {
+        let admission = admission(AdmissionLimits::default());
+        admission.begin(id(A, 1, 1), 0);
+        admission.complete(id(A, 1, 1), answer(1), 0);
+        admission.sweep(limits::SESSION_UNUSED_MS * 1000 + 1);
+        assert_eq!(admission.usage().0, 1, "only the session with a call is left");
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub const SESSIONS: usize = 65_536;
 /// never executed twice.
 pub const SESSION_IDLE_MS: u64 = 30 * 60 * 1000;
 
+/// A session in which no call was ever made is forgotten after this: handshakes
+/// cost nothing, and mustn't fill the table.
+pub const SESSION_UNUSED_MS: u64 = 60 * 1000;
+
 /// Results kept for duplicated requests, in bytes over all sessions. Beyond it
 /// the oldest are evicted, which their callers learn as an explicit error.
 pub const CACHED_RESULT_BYTES: usize = 64 << 20;

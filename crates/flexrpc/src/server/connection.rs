@@ -30,6 +30,8 @@ pub(crate) struct Line {
     /// An answer that the caller hasn't taken yet, and how much of it it has.
     outgoing: Option<(Bytes, usize)>,
     spinner: Spinner,
+    /// Whether nothing has been looked for since the last answer left.
+    answered: bool,
     /// When something last arrived or left.
     pub(crate) active: Instant,
 }
@@ -55,6 +57,7 @@ impl Connection {
             reader: Reader::new(core.options.payload_bytes),
             outgoing: None,
             spinner: Spinner::new(core.options.spin),
+            answered: false,
             active: Instant::now(),
         };
         Self { fd, token, peer, line: Mutex::new(line) }
@@ -102,6 +105,7 @@ impl Connection {
                     line.active = Instant::now();
                     if *sent == frame.len() {
                         line.outgoing = None;
+                        line.answered = true;
                     }
                 }
                 Ok(None) => {
@@ -120,9 +124,9 @@ impl Connection {
     }
 
     fn next_frame(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Next {
-        let Line { reader, spinner, .. } = line;
+        let Line { reader, spinner, answered, .. } = line;
         loop {
-            let read = match reader.read(|room| self.recv(room, spinner, others)) {
+            let read = match reader.read(|room| self.recv(room, spinner, answered, others)) {
                 Ok(read) => read,
                 Err(ReadError::TooLarge(head)) => {
                     return Next::Refuse(core.refusal(head.id, Refusal::TooLarge));
@@ -142,9 +146,13 @@ impl Connection {
         &self,
         room: &mut [u8],
         spinner: &mut Spinner,
+        answered: &mut bool,
         others: &impl MayStay,
     ) -> std::io::Result<Option<usize>> {
-        if let Some(received) = socket::try_recv(&self.fd, room)? {
+        // Straight after an answer, nothing can be there yet: a system call spared.
+        if !(std::mem::take(answered) && spinner.pays() && others.may_stay())
+            && let Some(received) = socket::try_recv(&self.fd, room)?
+        {
             return Ok(Some(received));
         }
         if !others.may_stay() {

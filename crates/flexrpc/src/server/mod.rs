@@ -3,6 +3,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod core;
+pub(crate) mod datagrams;
 pub(crate) mod registry;
 pub(crate) mod service;
 pub(crate) mod threads;
@@ -14,10 +15,12 @@ use crate::proto::admission::AdmissionLimits;
 use crate::proto::auth::ClusterKey;
 use crate::proto::limits;
 use crate::server::core::Core;
+use crate::server::datagrams::Datagrams;
 use crate::server::service::Service;
 use crate::server::threads::Threads;
 use crate::server::workers::Workers;
 use rustix::event::PollFlags;
+use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,6 +29,9 @@ use std::time::Duration;
 
 /// How often what has outlived its time is removed.
 const SWEEP: Duration = Duration::from_secs(5);
+
+/// Ports tried until one is free for TCP and UDP.
+const PORTS_TRIED: usize = 16;
 
 /// How many workers there are.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +102,7 @@ pub struct ServerBuilder {
 /// A running server; dropping it shuts it down.
 pub struct Server {
     workers: Arc<Workers>,
+    datagrams: Option<Arc<Datagrams>>,
     threads: Threads,
     address: SocketAddr,
 }
@@ -137,6 +144,9 @@ impl Server {
         let core = &self.workers.core;
         core.draining.store(true, Ordering::Release);
         self.workers.stop();
+        if let Some(datagrams) = &self.datagrams {
+            datagrams.stop();
+        }
         let ended = self.threads.wait(core.options.drain);
         self.workers.close_all();
         ended
@@ -170,16 +180,40 @@ impl ServerBuilder {
                 format!("{} is off loopback: set a cluster key, or allow anonymous callers", options.listen),
             ));
         }
-        let listener = socket::listen_tcp(options.listen)?;
+        let (listener, udp) = bind(options.listen, options.udp)?;
         let address = socket::local_address(&listener)?;
         let threads = Threads::default();
-        let workers = Arc::new(Workers::new(Arc::new(self.core), Some(listener), threads.clone())?);
-        let server = Server { workers: Arc::clone(&workers), threads: threads.clone(), address };
+        let core = Arc::new(self.core);
+        let workers = Arc::new(Workers::new(Arc::clone(&core), Some(listener), threads.clone())?);
+        let datagrams = udp.map(|udp| Datagrams::new(core, udp, threads.clone())).transpose()?.map(Arc::new);
+        // From here on, dropping the server ends what has been started.
+        let server = Server { workers: Arc::clone(&workers), datagrams, threads: threads.clone(), address };
         workers.start()?;
+        if let Some(datagrams) = &server.datagrams {
+            datagrams.start()?;
+        }
         if !threads.spawn("flexrpc-sweeper", move || sweep(&workers)) {
             return Err(io::Error::other("no thread for the sweeper"));
         }
         Ok(server)
+    }
+}
+
+/// TCP and, if asked for, UDP on one port. If the port is for the system to
+/// choose, it chooses for TCP; UDP may find that one taken.
+fn bind(address: SocketAddr, udp: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    let mut attempts = if address.port() == 0 { PORTS_TRIED } else { 1 };
+    loop {
+        let listener = socket::listen_tcp(address)?;
+        if !udp {
+            return Ok((listener, None));
+        }
+        attempts -= 1;
+        match socket::bind_udp(socket::local_address(&listener)?) {
+            Ok(udp) => return Ok((listener, Some(udp))),
+            Err(error) if attempts == 0 => return Err(error),
+            Err(_) => {}
+        }
     }
 }
 

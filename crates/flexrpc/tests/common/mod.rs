@@ -1,0 +1,111 @@
+//! A service whose executions can be counted, and what tests start.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use strait_flexrpc::{
+    Client, Credentials, Fault, Procedure, Reply, Request, Server, ServerOptions, ServiceError,
+};
+
+/// The tests' program.
+pub const PROGRAM: u32 = 0x2000_0042;
+/// Returns its arguments.
+pub const ECHO: u32 = 1;
+/// Returns its arguments, and logs them as executed.
+pub const COUNT: u32 = 2;
+/// Ends with error 13 and its arguments as the message.
+pub const FAIL: u32 = 3;
+/// Panics.
+pub const PANIC: u32 = 4;
+/// Takes as many milliseconds as its argument says.
+pub const SLEEP: u32 = 5;
+/// Returns how many calls of [`SLEEP`] are running.
+pub const RUNNING: u32 = 6;
+
+/// Procedure `number` of the tests' program.
+pub fn procedure(number: u32) -> Procedure {
+    Procedure::new(PROGRAM, 1, number)
+}
+
+/// What the service has done.
+#[derive(Default)]
+pub struct Service {
+    log: Mutex<Vec<Vec<u8>>>,
+    running: AtomicUsize,
+    credentials: Mutex<Credentials>,
+}
+
+impl Service {
+    /// Calls of [`COUNT`] that were executed.
+    pub fn executed(&self) -> usize {
+        self.log.lock().unwrap().len()
+    }
+
+    /// Their arguments.
+    pub fn log(&self) -> Vec<Vec<u8>> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Calls of [`SLEEP`] under way.
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    /// Whose the last call was.
+    pub fn last_credentials(&self) -> Credentials {
+        self.credentials.lock().unwrap().clone()
+    }
+
+    fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError> {
+        *self.credentials.lock().unwrap() = request.credentials.clone();
+        match request.procedure.number {
+            ECHO => reply.put(&request.args),
+            COUNT => {
+                self.log.lock().unwrap().push(request.args.to_vec());
+                reply.put(&request.args);
+            }
+            FAIL => return Err(Fault::application(13, String::from_utf8_lossy(&request.args)).into()),
+            PANIC => panic!("as asked"),
+            SLEEP => {
+                self.running.fetch_add(1, Ordering::SeqCst);
+                let millis = request.args.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+                std::thread::sleep(Duration::from_millis(millis.into()));
+                self.running.fetch_sub(1, Ordering::SeqCst);
+            }
+            RUNNING => reply.put(&(self.running() as u32).to_be_bytes()),
+            _ => return Err(ServiceError::NoSuchProcedure),
+        }
+        Ok(())
+    }
+}
+
+/// A server on a free port, with its service.
+pub fn server() -> (Server, Arc<Service>) {
+    let service = Arc::new(Service::default());
+    (start(ServerOptions::default(), &service), service)
+}
+
+/// A server of `service`.
+pub fn start(options: ServerOptions, service: &Arc<Service>) -> Server {
+    let service = Arc::clone(service);
+    Server::builder(options)
+        .register(PROGRAM, 1, move |request: &Request, reply: &mut Reply| service.call(request, reply))
+        .start()
+        .expect("the server starts")
+}
+
+/// A client with default options.
+pub fn client() -> Client {
+    Client::default()
+}
+
+/// Waits until `done`, at most ten seconds.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
