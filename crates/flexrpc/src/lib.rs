@@ -44,7 +44,7 @@ pub mod proto;
 mod server;
 
 pub use client::handle::Handle;
-pub use client::{CallOptions, Client, ClientOptions};
+pub use client::{CallOptions, Client, ClientOptions, MulticastOptions};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;
 pub use proto::auth::{AuthSys, ClusterKey, Credentials};

@@ -3,7 +3,7 @@
 
 use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
-use crate::client::message::{Message, slices};
+use crate::client::message::{Framing, Message, Sum};
 use crate::client::pool::Idle;
 use crate::client::session::{Callee, Lease};
 use crate::client::{CallOptions, Shared};
@@ -82,9 +82,9 @@ impl Handle {
         args: &[&[u8]],
         options: &CallOptions,
     ) -> Result<Bytes, CallError> {
-        let message = Message::new(procedure, args);
         let extension = self.shared.extension(options);
-        self.exchange(&message, &extension, self.shared.deadline(options)).into_result()
+        let message = Message { procedure, args, extension: &extension, flags: 0, sum: Sum::of(args) };
+        self.exchange(&message, self.shared.deadline(options)).into_result()
     }
 
     /// Connects and gets a session, where that isn't done.
@@ -128,25 +128,14 @@ impl Handle {
 
     /// Makes one call, in a new session if the callee has lost the old one before
     /// the call could have begun.
-    pub(crate) fn exchange(
-        &mut self,
-        message: &Message<'_>,
-        extension: &[u8],
-        deadline: Option<Micros>,
-    ) -> Outcome {
+    pub(crate) fn exchange(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
         let mut outcome = Outcome::NotExecuted(Refusal::UnknownSession);
         for _ in 0..SESSIONS_TRIED {
             outcome = match self.make_ready(deadline) {
-                Ok(()) => self.attempt(message, extension, deadline),
+                Ok(()) => self.attempt(message, deadline),
                 Err(refusal) => Outcome::NotExecuted(refusal),
             };
-            let lost = [Outcome::NotExecuted(Refusal::UnknownSession), Outcome::Unknown(Doubt::SessionLost)];
-            if lost.contains(&outcome)
-                && let Some(lease) = self.lease.take()
-            {
-                lease.session.lose();
-            }
-            if outcome != lost[0] {
+            if outcome != Outcome::NotExecuted(Refusal::UnknownSession) {
                 break;
             }
         }
@@ -154,42 +143,94 @@ impl Handle {
         outcome
     }
 
-    fn attempt(&mut self, message: &Message<'_>, extension: &[u8], deadline: Option<Micros>) -> Outcome {
-        let (Some(lease), Some(line)) = (&self.lease, &self.line) else {
-            return Outcome::NotExecuted(Refusal::Unreachable);
-        };
-        if message.len > payload_limit(line, &lease.session, extension.len()) {
-            return Outcome::NotExecuted(Refusal::TooLarge);
+    fn attempt(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
+        match self.begin(message, deadline) {
+            Ok((id, call)) => self.drive(call, Step::Send, id, message, deadline),
+            Err(refusal) => Outcome::NotExecuted(refusal),
         }
-        let id = lease.next_call(clock::now());
-        let mut call = Call::new(self.callee.1, self.shared.options.retry, deadline);
-        let mut step = Step::Send;
+    }
+
+    /// A new call on this handle, which must be ready.
+    pub(crate) fn begin(
+        &mut self,
+        message: &Message<'_>,
+        deadline: Option<Micros>,
+    ) -> Result<(CallId, Call), Refusal> {
+        let (Some(lease), Some(line)) = (&self.lease, &self.line) else { return Err(Refusal::Unreachable) };
+        if message.sum.len > payload_limit(line, &lease.session, message.extension.len()) {
+            return Err(Refusal::TooLarge);
+        }
+        let call = Call::new(self.callee.1, self.shared.options.retry, deadline);
+        Ok((lease.next_call(clock::now()), call))
+    }
+
+    /// Takes a call from `step` to its end, sleeping where it has to.
+    pub(crate) fn drive(
+        &mut self,
+        mut call: Call,
+        mut step: Step,
+        id: CallId,
+        message: &Message<'_>,
+        deadline: Option<Micros>,
+    ) -> Outcome {
         loop {
             step = match step {
-                Step::Send => self.transmit(&mut call, id, message, extension, deadline),
-                Step::Wait(until) => match self.receive(until) {
-                    Received::Frame(frame) => match self.read(&frame, id) {
-                        Read::Answer(answer) => match call.on_answer(answer, clock::now()) {
-                            Step::Answered => return self.outcome(frame),
-                            step => self.spare(frame, step),
-                        },
-                        Read::Foreign => self.spare(frame, Step::Wait(until)),
-                        Read::Forged => self.on_broken(&mut call),
-                    },
-                    Received::TimedOut => call.on_time(clock::now()),
-                    Received::Broken => self.on_broken(&mut call),
-                },
+                Step::Send => self.transmit(&mut call, id, message, deadline),
+                Step::Wait(until) => {
+                    let received = self.receive(until);
+                    match self.on_received(received, &mut call, id, until) {
+                        Next::Step(step) => step,
+                        Next::Over(outcome) => return outcome,
+                    }
+                }
                 Step::Reconnect(at) => self.reconnect(&mut call, at, deadline),
-                Step::Answered => return Outcome::Unknown(Doubt::BadAnswer),
-                Step::NotExecuted(refusal) => {
-                    self.close_unless(call.may_have_executed());
-                    return Outcome::NotExecuted(refusal);
-                }
-                Step::Unknown(doubt) => {
-                    // An answer may still come: nobody else's.
+                over => return self.end(over, &call),
+            }
+        }
+    }
+
+    /// What a frame, its absence, or a broken connection means for the call.
+    pub(crate) fn on_received(
+        &mut self,
+        received: Received,
+        call: &mut Call,
+        id: CallId,
+        until: Option<Micros>,
+    ) -> Next {
+        Next::Step(match received {
+            Received::Frame(frame) => match self.read(&frame, id) {
+                Read::Answer(answer) => match call.on_answer(answer, clock::now()) {
+                    Step::Answered => return Next::Over(self.outcome(frame)),
+                    step => self.spare(frame, step),
+                },
+                Read::Foreign => self.spare(frame, Step::Wait(until)),
+                Read::Forged => self.on_broken(call),
+            },
+            Received::TimedOut => call.on_time(clock::now()),
+            Received::Broken => self.on_broken(call),
+        })
+    }
+
+    /// The outcome of a call that got no answer of value.
+    pub(crate) fn end(&mut self, step: Step, call: &Call) -> Outcome {
+        let lost = [Step::NotExecuted(Refusal::UnknownSession), Step::Unknown(Doubt::SessionLost)];
+        if lost.contains(&step)
+            && let Some(lease) = self.lease.take()
+        {
+            lease.session.lose();
+        }
+        match step {
+            Step::NotExecuted(refusal) => {
+                // Refused, the connection is clean; not sent whole, it isn't.
+                if !call.may_have_executed() {
                     self.line = None;
-                    return Outcome::Unknown(doubt);
                 }
+                Outcome::NotExecuted(refusal)
+            }
+            other => {
+                // An answer may still come: nobody else's.
+                self.line = None;
+                Outcome::Unknown(if let Step::Unknown(doubt) = other { doubt } else { Doubt::BadAnswer })
             }
         }
     }
@@ -199,15 +240,13 @@ impl Handle {
         call: &mut Call,
         id: CallId,
         message: &Message<'_>,
-        extension: &[u8],
         deadline: Option<Micros>,
     ) -> Step {
-        let (Some(line), Some(lease)) = (&mut self.line, &self.lease) else {
+        let framing = self.framing(call, id, message);
+        let (Some(line), Some(framing)) = (&mut self.line, framing) else {
             return call.on_broken(clock::now());
         };
-        let time_left = call.time_left_us(clock::now());
-        let (head, tag) = message.frame(id, time_left, extension, lease.session.key.as_ref());
-        match line.send(&slices(&head, message.args, tag.as_ref()), deadline) {
+        match line.send(&framing.slices(message.args, 0), deadline) {
             Sent::Whole => call.sent(clock::now()),
             Sent::TimedOut => {
                 self.line = None;
@@ -215,6 +254,23 @@ impl Handle {
             }
             Sent::Broken => self.on_broken(call),
         }
+    }
+
+    /// Head and tag of the next transmission.
+    pub(crate) fn framing(&self, call: &Call, id: CallId, message: &Message<'_>) -> Option<Framing> {
+        let lease = self.lease.as_ref()?;
+        Some(message.frame(id, call.time_left_us(clock::now()), lease.session.key.as_ref()))
+    }
+
+    pub(crate) fn line(&mut self) -> Option<&mut Line> {
+        self.line.as_mut()
+    }
+
+    /// Whether a call could be sent at once.
+    pub(crate) fn is_ready(&self) -> bool {
+        let quiet =
+            self.line.as_ref().is_some_and(|line| self.used.elapsed() <= LOOK_AFTER || line.is_quiet());
+        quiet && self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(clock::now()))
     }
 
     fn receive(&mut self, until: Option<Micros>) -> Received {
@@ -250,7 +306,7 @@ impl Handle {
         Outcome::Value(payload)
     }
 
-    fn on_broken(&mut self, call: &mut Call) -> Step {
+    pub(crate) fn on_broken(&mut self, call: &mut Call) -> Step {
         self.line = None;
         self.invalid = true;
         call.on_broken(clock::now())
@@ -263,13 +319,12 @@ impl Handle {
             Err(_) => call.on_broken(clock::now()),
         }
     }
+}
 
-    /// A refused call leaves a clean connection, unless it wasn't sent whole.
-    fn close_unless(&mut self, clean: bool) {
-        if !clean {
-            self.line = None;
-        }
-    }
+/// Where a call is after something was received.
+pub(crate) enum Next {
+    Step(Step),
+    Over(Outcome),
 }
 
 enum Read {
@@ -295,12 +350,12 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    fn deadline(&self, options: &CallOptions) -> Option<Micros> {
+    pub(crate) fn deadline(&self, options: &CallOptions) -> Option<Micros> {
         let timeout = options.timeout.or(self.options.timeout)?;
         Some(clock::after(clock::now(), timeout))
     }
 
-    fn extension(&self, options: &CallOptions) -> Vec<u8> {
+    pub(crate) fn extension(&self, options: &CallOptions) -> Vec<u8> {
         match options.credentials.as_ref().unwrap_or(&self.options.credentials) {
             Credentials::None => Vec::new(),
             credentials => Extension { credentials: credentials.clone(), ..Extension::default() }.encode(),

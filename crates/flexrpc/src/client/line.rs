@@ -79,6 +79,41 @@ impl Line {
         }
     }
 
+    /// Sends what fits of a frame at once; `None` if the connection broke.
+    pub(crate) fn try_send(&mut self, slices: &[&[u8]]) -> Option<usize> {
+        match (socket::try_send(&self.fd, slices), self.transport) {
+            (Ok(Some(sent)), _) => Some(sent),
+            (Ok(None), Transport::Tcp) => Some(0),
+            (Err(_), Transport::Tcp) => None,
+            // As good as lost.
+            (Ok(None) | Err(_), Transport::Udp) => Some(slices.iter().map(|slice| slice.len()).sum()),
+        }
+    }
+
+    /// A frame, if one is there.
+    pub(crate) fn try_receive(&mut self) -> Received {
+        let Self { fd, reader, transport, .. } = self;
+        if *transport == Transport::Udp {
+            let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
+            while let Ok(Some(len)) = socket::try_recv(&*fd, buffer.as_mut()) {
+                match Frame::of_datagram(buffer, len) {
+                    Ok(frame) => return Received::Frame(frame),
+                    Err(spared) => buffer = spared,
+                }
+            }
+            reader.give_back(Some(buffer));
+            return Received::TimedOut;
+        }
+        loop {
+            match reader.read(|room| socket::try_recv(&*fd, room)) {
+                Ok(Read::Frame(frame)) => return Received::Frame(frame),
+                Ok(Read::More) => {}
+                Ok(Read::Nothing) => return Received::TimedOut,
+                Err(_) => return Received::Broken,
+            }
+        }
+    }
+
     /// Waits for a frame: spinning, then sleeping.
     pub(crate) fn receive(&mut self, until: Option<Micros>) -> Received {
         match self.transport {

@@ -1,22 +1,28 @@
 //! The client: handles from a pool, single calls and multicasts.
 
+pub(crate) mod gather;
 pub(crate) mod handle;
 pub(crate) mod handshake;
 pub(crate) mod line;
 pub(crate) mod message;
+pub(crate) mod parallel;
 pub(crate) mod pool;
 pub(crate) mod session;
+pub(crate) mod workers;
 
+use crate::client::gather::Gather;
 use crate::client::handle::Handle;
+use crate::client::message::Sum;
 use crate::client::pool::{Idle, Pool};
 use crate::client::session::Sessions;
+use crate::client::workers::{CallingWorkers, Multicast};
 use crate::net::clock;
 use crate::net::spin::SPIN;
 use crate::proto::auth::{ClusterKey, Credentials};
 use crate::proto::call::{RetryPolicy, Transport};
 use crate::proto::ids::Procedure;
 use crate::proto::limits;
-use crate::proto::status::CallError;
+use crate::proto::status::{CallError, Outcome};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +46,10 @@ pub struct ClientOptions {
     pub spin: Duration,
     /// Idle handles that are kept, over all callees (section IV.B).
     pub pooled_handles: usize,
+    /// Most calling workers, which multicasts of large arguments use.
+    pub calling_workers: usize,
+    /// A calling worker ends after having had nothing to do for so long.
+    pub calling_dormant: Duration,
     /// Largest result that is taken, in bytes.
     pub payload_bytes: usize,
 }
@@ -55,6 +65,9 @@ impl Default for ClientOptions {
             spin: SPIN,
             // A descriptor each; processes have 1,024 by default on many systems.
             pooled_handles: 512,
+            // Each is a thread that waits for one callee: 16 multicasts to 16.
+            calling_workers: 256,
+            calling_dormant: Duration::from_secs(10),
             payload_bytes: limits::MESSAGE_BYTES,
         }
     }
@@ -69,6 +82,17 @@ pub struct CallOptions {
     pub credentials: Option<Credentials>,
 }
 
+/// What a multicast has different from its client's options.
+#[derive(Clone, Debug, Default)]
+pub struct MulticastOptions {
+    /// Timeout and credentials.
+    pub call: CallOptions,
+    /// How many callees must return a value for the multicast to be over; `None`
+    /// waits for every callee's outcome. Callees that nobody waited for are
+    /// [`crate::Doubt::Abandoned`], or not executed if the call hadn't been sent whole.
+    pub required: Option<usize>,
+}
+
 /// Makes calls, from any number of threads. Clones share pool and sessions.
 #[derive(Clone)]
 pub struct Client {
@@ -79,6 +103,13 @@ pub(crate) struct Shared {
     pub(crate) options: ClientOptions,
     pub(crate) sessions: Sessions,
     pool: Mutex<Pool<Idle>>,
+    workers: CallingWorkers,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.workers.close();
+    }
 }
 
 impl Shared {
@@ -91,7 +122,8 @@ impl Client {
     /// A client with these options.
     pub fn new(options: ClientOptions) -> Self {
         let pool = Mutex::new(Pool::new(options.pooled_handles));
-        Self { shared: Arc::new(Shared { options, sessions: Sessions::default(), pool }) }
+        let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
+        Self { shared: Arc::new(Shared { options, sessions: Sessions::default(), pool, workers }) }
     }
 
     /// Checks out a handle to `callee`: a pooled one, or a new connection. It
@@ -119,6 +151,46 @@ impl Client {
         args: &[&[u8]],
     ) -> Result<Bytes, CallError> {
         self.idle_handle(callee, transport).call(procedure, args)
+    }
+
+    /// Calls `procedure` of all callees at once with the same arguments (parallel
+    /// multicasting, section III.B). Returns each callee's outcome in the order of
+    /// `callees`, when all have answered or `required` have returned a value.
+    pub fn call_parallel(
+        &self,
+        callees: &[SocketAddr],
+        transport: Transport,
+        procedure: Procedure,
+        args: &[Bytes],
+        options: &MulticastOptions,
+    ) -> Vec<Outcome> {
+        let handles = callees.iter().map(|callee| self.idle_handle(*callee, transport)).collect();
+        let multicast = Arc::new(self.multicast(callees.len(), procedure, args, options));
+        parallel::call(&multicast, handles, &self.shared.workers, self.shared.options.spin);
+        multicast.gather.take()
+    }
+
+    fn multicast(
+        &self,
+        degree: usize,
+        procedure: Procedure,
+        args: &[Bytes],
+        options: &MulticastOptions,
+    ) -> Multicast {
+        let slices: Vec<&[u8]> = args.iter().map(|slice| &slice[..]).collect();
+        Multicast {
+            procedure,
+            sum: Sum::of(&slices),
+            args: args.to_vec(),
+            extension: self.shared.extension(&options.call),
+            deadline: self.shared.deadline(&options.call),
+            gather: Gather::new(degree, options.required),
+        }
+    }
+
+    /// Calling workers at present.
+    pub fn calling_workers(&self) -> usize {
+        self.shared.workers.count()
     }
 
     /// Idle handles at present.

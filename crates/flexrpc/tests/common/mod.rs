@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
@@ -24,6 +24,9 @@ pub const SLEEP: u32 = 5;
 /// Returns how many calls of [`SLEEP`] are running.
 pub const RUNNING: u32 = 6;
 
+/// Takes 400 ms if the service is marked.
+pub const SLEEP_IF_MARKED: u32 = 7;
+
 /// Procedure `number` of the tests' program.
 pub fn procedure(number: u32) -> Procedure {
     Procedure::new(PROGRAM, 1, number)
@@ -35,6 +38,7 @@ pub struct Service {
     log: Mutex<Vec<Vec<u8>>>,
     running: AtomicUsize,
     credentials: Mutex<Credentials>,
+    marked: AtomicBool,
 }
 
 impl Service {
@@ -53,9 +57,20 @@ impl Service {
         self.running.load(Ordering::SeqCst)
     }
 
+    /// Makes [`SLEEP_IF_MARKED`] slow.
+    pub fn mark(&self, marked: bool) {
+        self.marked.store(marked, Ordering::SeqCst);
+    }
+
     /// Whose the last call was.
     pub fn last_credentials(&self) -> Credentials {
         self.credentials.lock().unwrap().clone()
+    }
+
+    fn sleep(&self, millis: u32) {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(millis.into()));
+        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError> {
@@ -69,11 +84,11 @@ impl Service {
             FAIL => return Err(Fault::application(13, String::from_utf8_lossy(&request.args)).into()),
             PANIC => panic!("as asked"),
             SLEEP => {
-                self.running.fetch_add(1, Ordering::SeqCst);
                 let millis = request.args.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-                std::thread::sleep(Duration::from_millis(millis.into()));
-                self.running.fetch_sub(1, Ordering::SeqCst);
+                self.sleep(millis);
             }
+            SLEEP_IF_MARKED if self.marked.load(Ordering::SeqCst) => self.sleep(400),
+            SLEEP_IF_MARKED => {}
             RUNNING => reply.put(&(self.running() as u32).to_be_bytes()),
             _ => return Err(ServiceError::NoSuchProcedure),
         }

@@ -1,0 +1,240 @@
+//! Parallel multicasting (sections III.B and IV.A).
+//!
+//! Small arguments: this thread sends to all callees, then reads from all, which
+//! is faster than handing subcalls to other threads (34–41 µs against 47 for
+//! three callees). Large ones: a calling worker each. Either way, whatever must
+//! sleep for one callee alone goes to a worker.
+
+use crate::client::handle::{Handle, Next};
+use crate::client::line::Received;
+use crate::client::message::{Framing, Message};
+use crate::client::workers::{CallingWorkers, Multicast, Subcall};
+use crate::net::clock;
+use crate::net::socket;
+use crate::net::spin::Spinner;
+use crate::proto::Micros;
+use crate::proto::call::{Call, Step};
+use crate::proto::ids::CallId;
+use crate::proto::status::{Outcome, Refusal};
+use rustix::event::{PollFd, PollFlags};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Up to here one thread serves all callees: measured; from 256 KiB on workers
+/// are faster, between it is even.
+pub(crate) const ONE_THREAD_BYTES: usize = 128 << 10;
+
+/// While calls are with workers too, their outcomes are looked for this often.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Makes the calls; the outcomes are in `multicast.gather` afterwards.
+pub(crate) fn call(
+    multicast: &Arc<Multicast>,
+    handles: Vec<Handle>,
+    workers: &CallingWorkers,
+    spin: Duration,
+) {
+    if multicast.sum.len > ONE_THREAD_BYTES {
+        return by_workers(multicast, handles, workers);
+    }
+    let mut elsewhere = Vec::new();
+    let mut flights = Vec::new();
+    multicast.with_message(0, |message| {
+        for (index, mut handle) in handles.into_iter().enumerate() {
+            if !handle.is_ready() {
+                // Connecting and shaking hands sleep.
+                elsewhere.push(subcall(multicast, index, handle, None));
+                continue;
+            }
+            match handle.begin(message, multicast.deadline) {
+                Ok((id, call)) => flights.push(Flight::new(index, handle, id, call)),
+                Err(refusal) => multicast.gather.put(index, Outcome::NotExecuted(refusal)),
+            }
+        }
+        let workers_busy = !elsewhere.is_empty();
+        workers.submit(elsewhere);
+        fly(multicast, message, flights, workers, workers_busy, spin);
+    });
+    multicast.gather.wait(None);
+}
+
+/// One subcall by this thread, the others by workers, as in the paper; if not all
+/// are waited for, this thread mustn't be held by any.
+fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &CallingWorkers) {
+    let mut subcalls: Vec<Subcall> = handles
+        .into_iter()
+        .enumerate()
+        .map(|(index, handle)| subcall(multicast, index, handle, None))
+        .collect();
+    let own = if multicast.gather.waits_for_all() { subcalls.pop() } else { None };
+    workers.submit(subcalls);
+    if let Some(own) = own {
+        own.run();
+    }
+    multicast.gather.wait(None);
+}
+
+fn subcall(
+    multicast: &Arc<Multicast>,
+    index: usize,
+    handle: Handle,
+    begun: Option<(CallId, Call, Step)>,
+) -> Subcall {
+    Subcall { multicast: Arc::clone(multicast), index, handle, begun }
+}
+
+/// Drives all flights until they, or enough of all calls, are over.
+fn fly(
+    multicast: &Arc<Multicast>,
+    message: &Message<'_>,
+    mut flights: Vec<Flight>,
+    workers: &CallingWorkers,
+    mut workers_busy: bool,
+    spin: Duration,
+) {
+    let mut spinner = Spinner::new(spin);
+    while !flights.is_empty() && !multicast.gather.is_done() {
+        let mut progress = false;
+        for mut flight in std::mem::take(&mut flights) {
+            match flight.advance(message) {
+                Advance::Waits => flights.push(flight),
+                Advance::Over(outcome) => {
+                    progress = true;
+                    let Flight { index, handle, .. } = flight;
+                    drop(handle);
+                    multicast.gather.put(index, outcome);
+                }
+                Advance::Sleeps(step) => {
+                    let Flight { index, handle, id, call, .. } = flight;
+                    workers.submit(vec![subcall(multicast, index, handle, Some((id, call, step)))]);
+                    workers_busy = true;
+                }
+                Advance::Anew => {
+                    workers.submit(vec![subcall(multicast, flight.index, flight.handle, None)]);
+                    workers_busy = true;
+                }
+            }
+        }
+        if !progress && !flights.is_empty() {
+            sleep(&mut flights, &mut spinner, workers_busy);
+        }
+    }
+    for flight in flights {
+        flight.abandon(multicast);
+    }
+}
+
+/// Until one of the sockets is ready, or a timer is due.
+fn sleep(flights: &mut [Flight], spinner: &mut Spinner, workers_busy: bool) {
+    let look = workers_busy.then(|| clock::after(clock::now(), LOOK));
+    let until = flights.iter().filter_map(|flight| flight.until).chain(look).min();
+    let mut fds: Vec<PollFd<'_>> = flights
+        .iter_mut()
+        .filter_map(|flight| {
+            let flags = if flight.framing.is_some() { PollFlags::OUT } else { PollFlags::IN };
+            flight.handle.line().map(|line| PollFd::new(&line.fd, flags))
+        })
+        .collect();
+    let spun = spinner.spin(|| socket::poll(&mut fds, Some(0)).ok().filter(|ready| *ready));
+    if spun.is_none() {
+        // An error of poll is one of its arguments; the flights' own calls tell.
+        let _ = socket::poll(&mut fds, until);
+    }
+}
+
+/// A call on its way, which never sleeps.
+struct Flight {
+    index: usize,
+    handle: Handle,
+    id: CallId,
+    call: Call,
+    step: Step,
+    /// The transmission under way, and how much of it has left.
+    framing: Option<(Framing, usize)>,
+    until: Option<Micros>,
+}
+
+enum Advance {
+    /// For its socket or its timer.
+    Waits,
+    /// It has to sleep before this.
+    Sleeps(Step),
+    /// In a new session, which takes a handshake.
+    Anew,
+    Over(Outcome),
+}
+
+impl Flight {
+    fn new(index: usize, handle: Handle, id: CallId, call: Call) -> Self {
+        Self { index, handle, id, call, step: Step::Send, framing: None, until: None }
+    }
+
+    fn advance(&mut self, message: &Message<'_>) -> Advance {
+        loop {
+            self.step = match self.step {
+                Step::Send => match self.send(message) {
+                    Some(step) => step,
+                    None => return self.wait_to_send(),
+                },
+                Step::Wait(until) => {
+                    self.until = until;
+                    let received = self.handle.line().map_or(Received::Broken, |line| line.try_receive());
+                    let early = until.is_none_or(|until| clock::now() < until);
+                    if matches!(received, Received::TimedOut) && early {
+                        return Advance::Waits;
+                    }
+                    match self.handle.on_received(received, &mut self.call, self.id, until) {
+                        Next::Step(step) => step,
+                        Next::Over(outcome) => return Advance::Over(outcome),
+                    }
+                }
+                Step::Reconnect(_) => return Advance::Sleeps(self.step),
+                over => {
+                    let outcome = self.handle.end(over, &self.call);
+                    return match outcome {
+                        Outcome::NotExecuted(Refusal::UnknownSession) => Advance::Anew,
+                        outcome => Advance::Over(outcome),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Sends what fits; `None` if that isn't all.
+    fn send(&mut self, message: &Message<'_>) -> Option<Step> {
+        let (framing, sent) = match self.framing.take() {
+            Some(begun) => begun,
+            None => match self.handle.framing(&self.call, self.id, message) {
+                Some(framing) => (framing, 0),
+                None => return Some(self.handle.on_broken(&mut self.call)),
+            },
+        };
+        let slices = framing.slices(message.args, sent);
+        let left: usize = slices.iter().map(|slice| slice.len()).sum();
+        match self.handle.line().and_then(|line| line.try_send(&slices)) {
+            None => Some(self.handle.on_broken(&mut self.call)),
+            Some(more) if more == left => Some(self.call.sent(clock::now())),
+            Some(more) => {
+                self.framing = Some((framing, sent + more));
+                None
+            }
+        }
+    }
+
+    fn wait_to_send(&mut self) -> Advance {
+        match self.call.on_time(clock::now()) {
+            Step::Wait(until) => {
+                self.until = until;
+                Advance::Waits
+            }
+            Step::Send => Advance::Waits,
+            over => Advance::Over(self.handle.end(over, &self.call)),
+        }
+    }
+
+    /// Enough others have answered.
+    fn abandon(mut self, multicast: &Multicast) {
+        let outcome = self.handle.end(self.call.abandon(), &self.call);
+        multicast.gather.put(self.index, outcome);
+    }
+}

@@ -1,0 +1,177 @@
+//! Calling workers (section IV.A): threads that issue the subcalls of parallel
+//! multicasts. There are as many as are needed at a time; dormant ones end.
+
+use crate::client::gather::Gather;
+use crate::client::handle::Handle;
+use crate::client::message::{Message, Sum};
+use crate::proto::Micros;
+use crate::proto::call::{Call, Step};
+use crate::proto::ids::{CallId, Procedure};
+use crate::proto::status::{Outcome, Refusal};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the subcalls of a multicast share.
+pub(crate) struct Multicast {
+    pub(crate) procedure: Procedure,
+    pub(crate) args: Vec<Bytes>,
+    pub(crate) extension: Vec<u8>,
+    pub(crate) sum: Sum,
+    pub(crate) deadline: Option<Micros>,
+    pub(crate) gather: Gather,
+}
+
+impl Multicast {
+    /// Uses the message, which borrows from here.
+    pub(crate) fn with_message<T>(&self, flags: u16, body: impl FnOnce(&Message<'_>) -> T) -> T {
+        let args: Vec<&[u8]> = self.args.iter().map(|slice| &slice[..]).collect();
+        let (procedure, extension, sum) = (self.procedure, &self.extension[..], self.sum);
+        body(&Message { procedure, args: &args, extension, flags, sum })
+    }
+}
+
+/// One callee's part of a multicast.
+pub(crate) struct Subcall {
+    pub(crate) multicast: Arc<Multicast>,
+    /// Which callee it is.
+    pub(crate) index: usize,
+    pub(crate) handle: Handle,
+    /// Where a call that has begun goes on.
+    pub(crate) begun: Option<(CallId, Call, Step)>,
+}
+
+impl Subcall {
+    /// Makes the call as a normal single call, blocking.
+    pub(crate) fn run(self) {
+        let Self { multicast, index, mut handle, begun } = self;
+        let deadline = multicast.deadline;
+        let outcome = multicast.with_message(0, |message| match begun {
+            None => handle.exchange(message, deadline),
+            Some((id, call, step)) => handle.drive(call, step, id, message, deadline),
+        });
+        // Back in the pool before the caller can ask for it again.
+        drop(handle);
+        multicast.gather.put(index, outcome);
+    }
+}
+
+/// An entry of the call request queue.
+struct Request {
+    degree: usize,
+    issued: usize,
+    subcalls: Vec<Subcall>,
+}
+
+/// The call request queue, and the threads behind it.
+#[derive(Clone)]
+pub(crate) struct CallingWorkers(Arc<Inner>);
+
+struct Inner {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    most: usize,
+    dormant_for: Duration,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    workers: usize,
+    dormant: usize,
+    /// The client is gone: what is queued is done, then the threads end.
+    closed: bool,
+}
+
+impl CallingWorkers {
+    /// At most `most` threads, each ending after being dormant for so long.
+    pub(crate) fn new(most: usize, dormant_for: Duration) -> Self {
+        let inner = Inner { queue: Mutex::default(), filled: Condvar::new(), most: most.max(1), dormant_for };
+        Self(Arc::new(inner))
+    }
+
+    /// Queues the subcalls of one request, and sees to it that there are dormant
+    /// workers for them.
+    pub(crate) fn submit(&self, subcalls: Vec<Subcall>) {
+        let degree = subcalls.len();
+        if degree == 0 {
+            return;
+        }
+        let mut queue = self.queue();
+        queue.requests.push_back(Request { degree, issued: 0, subcalls });
+        // Dormant workers may have been woken for requests before this one.
+        let waiting: usize = queue.requests.iter().map(|request| request.degree - request.issued).sum();
+        let lacking = waiting.saturating_sub(queue.dormant);
+        for _ in 0..lacking.min(self.0.most - queue.workers.min(self.0.most)) {
+            let inner = Arc::clone(&self.0);
+            let thread = std::thread::Builder::new().name("flexrpc-calling".to_owned());
+            if thread.spawn(move || inner.work()).is_ok() {
+                queue.workers += 1;
+            }
+        }
+        let orphaned = if queue.workers == 0 { queue.requests.pop_back() } else { None };
+        drop(queue);
+        self.0.filled.notify_all();
+        // No thread to be had at all: nothing was sent.
+        for Subcall { multicast, index, .. } in orphaned.into_iter().flat_map(|request| request.subcalls) {
+            multicast.gather.put(index, Outcome::NotExecuted(Refusal::NotSent));
+        }
+    }
+
+    /// Calling workers at present.
+    pub(crate) fn count(&self) -> usize {
+        self.queue().workers
+    }
+
+    /// Lets the threads end once the queue is empty.
+    pub(crate) fn close(&self) {
+        self.queue().closed = true;
+        self.0.filled.notify_all();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn work(&self) {
+        while let Some(subcall) = self.next() {
+            subcall.run();
+        }
+    }
+
+    /// The next subcall; `None` if the worker is to end.
+    fn next(&self) -> Option<Subcall> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let dormant_since = Instant::now();
+        loop {
+            if let Some(subcall) = queue.issue() {
+                return Some(subcall);
+            }
+            let left = self.dormant_for.saturating_sub(dormant_since.elapsed());
+            if queue.closed || left.is_zero() {
+                queue.workers -= 1;
+                return None;
+            }
+            queue.dormant += 1;
+            queue = self.filled.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+            queue.dormant -= 1;
+        }
+    }
+}
+
+impl Queue {
+    /// Takes a subcall of the oldest request; the one that issues the last
+    /// dequeues the entry.
+    fn issue(&mut self) -> Option<Subcall> {
+        let request = self.requests.front_mut()?;
+        request.issued += 1;
+        let subcall = request.subcalls.pop();
+        if request.subcalls.is_empty() {
+            self.requests.pop_front();
+        }
+        subcall
+    }
+}
