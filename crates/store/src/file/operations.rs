@@ -5,13 +5,13 @@ use super::Inner;
 use super::attributes::{checked_permission, milliseconds};
 use super::directories::{self, Made};
 use super::reader::Reader;
-use super::root::{Root, from_errno};
+use super::root::{Root, from_errno, identity, sync_directory};
 use super::writer::{self, Writer};
 use crate::{CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus, fail};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// Permission of a file that nobody gave one.
@@ -130,7 +130,7 @@ impl Inner {
         if length > old_length {
             return fail(ErrorKind::InvalidArgument, "the file is shorter than the new length");
         }
-        rustix::fs::ftruncate(&file, length).map_err(from_errno)
+        rustix::fs::ftruncate(&file, length).and_then(|()| rustix::fs::fdatasync(&file)).map_err(from_errno)
     }
 
     /// The file for writing, nobody else's, and its length.
@@ -157,7 +157,14 @@ impl Inner {
         };
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         match rustix::fs::renameat_with(&from_parent, from.name(), &to_parent, to.name(), flags) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                // The new name first: a crash in between leaves two, not none.
+                sync_directory(&to_parent)?;
+                match identity(&from_parent)? == identity(&to_parent)? {
+                    true => Ok(()),
+                    false => sync_directory(&from_parent),
+                }
+            }
             // POSIX lets a full directory answer with either number.
             Err(Errno::EXIST | Errno::NOTEMPTY) if replace => {
                 fail(ErrorKind::NotEmpty, "the directory that should give way has entries")
@@ -177,28 +184,15 @@ impl Inner {
         let Some(parent) = self.root.parent(path)? else {
             return fail(ErrorKind::InvalidArgument, "the root stays where it is");
         };
-        match rustix::fs::unlinkat(&parent, path.name(), AtFlags::empty()) {
-            Ok(()) => return Ok(()),
-            // A directory; POSIX's number for it, and Linux's.
-            Err(Errno::PERM | Errno::ISDIR) => {}
-            Err(errno) => return Err(from_errno(errno)),
-        }
-        match rustix::fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR) {
-            Ok(()) => Ok(()),
-            Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {
-                directories::remove_tree(parent.as_fd(), path.name())
-            }
-            Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
-            // Not a directory after all: the file itself can't be removed (immutable).
-            Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
-            Err(errno) => Err(from_errno(errno)),
-        }
+        remove_from(&parent, path, recursive)?;
+        // Of a tree too: what lay beneath can't be reached any more.
+        sync_directory(&parent)
     }
 
     pub(super) fn mkdirs(&self, path: &StorePath, permission: Option<u32>) -> Result<()> {
         let mode = checked_permission(permission, directories::DEFAULT_PERMISSION, true)?;
         match directories::make(&self.root, path, mode.as_raw_mode()) {
-            Ok(_) => Ok(()),
+            Ok(made) => made.changed.iter().try_for_each(sync_directory),
             // The same number for a file at the path and for one above it.
             Err(error) if error.kind() == ErrorKind::NotADirectory && self.root.node(path).is_ok() => {
                 fail(ErrorKind::AlreadyExists, "there is a file of that name")
@@ -215,5 +209,24 @@ impl Inner {
             used: bytes(disk.f_blocks.saturating_sub(disk.f_bfree)),
             remaining: bytes(disk.f_bavail),
         })
+    }
+}
+
+fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()> {
+    match rustix::fs::unlinkat(parent, path.name(), AtFlags::empty()) {
+        Ok(()) => return Ok(()),
+        // A directory; POSIX's number for it, and Linux's.
+        Err(Errno::PERM | Errno::ISDIR) => {}
+        Err(errno) => return Err(from_errno(errno)),
+    }
+    match rustix::fs::unlinkat(parent, path.name(), AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {
+            directories::remove_tree(parent.as_fd(), path.name())
+        }
+        Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
+        // Not a directory after all: the file itself can't be removed (immutable).
+        Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
+        Err(errno) => Err(from_errno(errno)),
     }
 }

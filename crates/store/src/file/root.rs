@@ -111,6 +111,26 @@ pub(super) fn reopen(fd: impl AsFd, access: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(descriptor_path(fd), flags, Mode::empty()).map_err(from_errno)
 }
 
+/// Puts the entries of a directory on stable storage.
+pub(super) fn sync_directory(directory: &OwnedFd) -> Result<()> {
+    #[cfg(test)]
+    super::durability::note(directory);
+    match reopen(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
+        Ok(readable) => rustix::fs::fsync(readable).map_err(from_errno),
+        // Writable but not readable: it can't be synced by itself.
+        Err(_) => {
+            rustix::fs::sync();
+            Ok(())
+        }
+    }
+}
+
+/// What tells a directory from every other: device and inode.
+pub(super) fn identity(directory: &OwnedFd) -> Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(directory).map_err(from_errno)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
 /// An error of the system outside path resolution.
 pub(super) fn from_errno(errno: Errno) -> Error {
     let text = std::io::Error::from(errno).to_string();

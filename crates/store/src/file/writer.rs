@@ -1,11 +1,11 @@
 //! Writing a file at its end.
 
 use super::blocking;
-use super::root::{from_errno, reopen};
+use super::root::{from_errno, sync_directory};
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -68,6 +68,12 @@ impl Writer {
         let target = self.target.clone();
         self.in_flight = Some(tokio::spawn(blocking(move || work(&target))));
         self.settle().await.map_err(|error| error.at(operation, &self.path))
+    }
+
+    /// As [`FileWriter::sync`], on this thread.
+    #[cfg(test)]
+    pub(super) fn sync_now(&self) -> Result<()> {
+        self.target.sync()
     }
 
     async fn settle(&mut self) -> Result<()> {
@@ -142,11 +148,7 @@ impl Target {
         rustix::fs::fdatasync(&self.file).map_err(from_errno)?;
         let mut directories = self.unsynced_directories.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(directory) = directories.last() {
-            match reopen(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
-                Ok(directory) => rustix::fs::fsync(directory).map_err(from_errno)?,
-                // Writable but not readable: only the whole file system can be synced.
-                Err(_) => rustix::fs::syncfs(&self.file).map_err(from_errno)?,
-            }
+            sync_directory(directory)?;
             directories.pop();
         }
         Ok(())

@@ -1,0 +1,91 @@
+//! What is answered stays after a power failure: the directories that changed
+//! are synced before. A sync that is left out shows only when the power fails, so
+//! here each is noted.
+
+use super::FileStore;
+use super::root::descriptor_path;
+use crate::{CreateOptions, StorePath};
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+thread_local! {
+    /// The directories that this thread has synced.
+    static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Called for each directory that is synced.
+pub(super) fn note(directory: &OwnedFd) {
+    let path = std::fs::read_link(descriptor_path(directory)).unwrap();
+    SYNCED.with_borrow_mut(|synced| synced.push(path));
+}
+
+/// A store in a directory of its own.
+struct Place {
+    directory: TempDir,
+    store: FileStore,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = FileStore::open(directory.path(), false).unwrap();
+        std::fs::create_dir_all(directory.path().join("a/b")).unwrap();
+        std::fs::write(directory.path().join("a/f"), "x").unwrap();
+        SYNCED.take();
+        Self { directory, store }
+    }
+
+    /// The directories of the store that were synced since the last call.
+    fn synced(&self) -> Vec<String> {
+        let root = self.directory.path().canonicalize().unwrap();
+        let shown = |path: PathBuf| format!("/{}", path.strip_prefix(&root).unwrap().display());
+        SYNCED.take().into_iter().map(shown).collect()
+    }
+}
+
+fn path(text: &str) -> StorePath {
+    StorePath::parse(text).unwrap()
+}
+
+#[test]
+fn a_rename_syncs_the_new_directory_and_then_the_old_one() {
+    let place = Place::new();
+    place.store.inner.rename(&path("/a/f"), &path("/a/b/f"), false).unwrap();
+    assert_eq!(place.synced(), ["/a/b", "/a"]);
+    place.store.inner.rename(&path("/a/b/f"), &path("/a/b/g"), true).unwrap();
+    assert_eq!(place.synced(), ["/a/b"], "once, where it is one");
+}
+
+#[test]
+fn a_removal_syncs_the_directory_of_the_name() {
+    let place = Place::new();
+    place.store.inner.remove(&path("/a/f"), false).unwrap();
+    assert_eq!(place.synced(), ["/a"]);
+    place.store.inner.remove(&path("/a"), true).unwrap();
+    assert_eq!(place.synced(), ["/"]);
+    place.store.inner.remove(&path("/a"), true).unwrap_err();
+    assert_eq!(place.synced(), [""; 0], "nothing changed");
+}
+
+#[test]
+fn new_directories_are_synced_into_those_above() {
+    let place = Place::new();
+    place.store.inner.mkdirs(&path("/a/c/d"), None).unwrap();
+    assert_eq!(place.synced(), ["/a", "/a/c"]);
+    place.store.inner.mkdirs(&path("/a/c/d"), None).unwrap();
+    assert_eq!(place.synced(), [""; 0], "nothing changed");
+}
+
+#[tokio::test]
+async fn a_closed_file_has_its_name_and_its_directories_have_theirs() {
+    let place = Place::new();
+    let writer = place.store.inner.create(&path("/n/f"), &CreateOptions::default()).unwrap();
+    assert_eq!(place.synced(), [""; 0], "not before it is closed");
+    // On this thread, where the syncs are noted.
+    writer.sync_now().unwrap();
+    let mut synced = place.synced();
+    synced.sort();
+    assert_eq!(synced, ["/", "/n"]);
+}
