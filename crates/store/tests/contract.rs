@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 use strait_store::contract::{self, Fixture};
-use strait_store::{FileStore, FileSystem, MemoryStore, Principal, StorePath};
+use strait_store::{DeferredStore, FileStore, FileSystem, MemoryStore, Principal, StorePath};
 
 /// Runs the suite; the counts go straight to standard error, which the test
 /// harness doesn't capture, so that every log has them.
@@ -24,4 +24,13 @@ async fn file_store_keeps_the_contract() {
     let directory = tempfile::tempdir().unwrap();
     let store = FileStore::open(directory.path(), false).unwrap();
     assert_contract("file", Arc::new(store)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deferred_store_keeps_the_contract_of_the_one_behind_it() {
+    let store = DeferredStore::begin(Box::new(|| {
+        Box::pin(async { Ok(Arc::new(MemoryStore::new("root")) as Arc<dyn FileSystem>) })
+    }));
+    store.opened().await;
+    assert_contract("deferred memory", Arc::new(store)).await;
 }

@@ -83,6 +83,7 @@ async fn open(
     let mut options = OpenOptions { create, ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri.gateway());
+        ask_now(&mut options.strait)?;
     }
     let opening = {
         let uri = uri.clone();
@@ -110,6 +111,18 @@ async fn open(
     };
     let store = ConfiguredStore { name, uri: uri.to_string(), fs };
     Ok((Opened { store, away: away.map(|(why, _)| why), read_only }, refusal))
+}
+
+/// Asks for the password that a login needs: not in the background, again and
+/// again, from a terminal that has long become a log.
+fn ask_now(login: &mut strait_store::strait::Options) -> Result<(), Failure> {
+    if login.token.is_none()
+        && let Some(ask) = login.password.take()
+    {
+        let password = ask()?;
+        login.password = Some(Arc::new(move || Ok(password.clone())));
+    }
+    Ok(())
 }
 
 /// Whether time alone may mend it.
