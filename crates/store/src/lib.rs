@@ -17,7 +17,7 @@
 //! than the [`Principal`] of the call has, unless the store declares itself
 //! single-identity.
 
-#[cfg(feature = "hdfs")]
+#[cfg(any(feature = "hdfs", feature = "strait"))]
 mod ahead;
 #[cfg(feature = "contract")]
 pub mod contract;

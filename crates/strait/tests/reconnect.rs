@@ -197,3 +197,24 @@ async fn small_reads_in_sequence_are_read_ahead_and_right() {
         assert!(read == content, "in pieces of {piece}");
     }
 }
+
+#[tokio::test]
+async fn more_open_files_than_there_is_memory_to_read_ahead_are_all_read_right() {
+    // Three pieces of 1 MiB each would be 120 MiB: more than all share.
+    const OPEN: usize = 40;
+    const PIECE: usize = 100_000;
+    let gateway = Gateway::over_files();
+    let content = content(4 << 20);
+    std::fs::write(gateway.data().join("f"), &content).unwrap();
+    let store = connect(&gateway.address).await;
+    let mut readers = Vec::new();
+    for _ in 0..OPEN {
+        readers.push(store.open(&who(), &path("/f")).await.unwrap());
+    }
+    for offset in (0..content.len()).step_by(PIECE) {
+        let reads = readers.iter().map(|reader| reader.read_at(offset as u64, PIECE));
+        for read in futures::future::join_all(reads).await {
+            assert!(read.unwrap() == content[offset..(offset + PIECE).min(content.len())], "at {offset}");
+        }
+    }
+}

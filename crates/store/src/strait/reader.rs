@@ -5,12 +5,14 @@ use super::connection::Answer;
 use super::convert;
 use super::lanes::Turn;
 use super::session::{Session, Subject, outcome};
+use crate::ahead::{AheadHolder, AheadMemory, ReservedAhead};
 use crate::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 use strait_wire::{OpenFileReply, OpenFileRequest, ReadRangeRequest, methods};
 
 /// Reads below this size that follow each other are served from larger ones;
@@ -19,7 +21,7 @@ const SMALL_READ_BYTES: usize = 256 << 10;
 /// Bytes of one such larger read.
 const AHEAD_BYTES: usize = 1 << 20;
 /// How many of them are asked for in advance. With [`AHEAD_BYTES`] it bounds
-/// an open file's memory to 3 MiB.
+/// an open file's memory to 3 MiB; all of them share [`AheadMemory`].
 const AHEAD_READS: usize = 2;
 
 /// See [`FileReader`].
@@ -30,7 +32,8 @@ pub(super) struct Reader {
     handle: AtomicI64,
     reopening: tokio::sync::Mutex<()>,
     length: u64,
-    ahead: tokio::sync::Mutex<Ahead>,
+    ahead: Arc<tokio::sync::Mutex<Ahead>>,
+    memory: Arc<AheadMemory>,
 }
 
 /// Where a reader in sequence is, and what is there or under way for it.
@@ -40,11 +43,24 @@ struct Ahead {
     position: u64,
     /// Contiguous pieces, in order; the first holds `position` or begins there.
     pieces: VecDeque<Piece>,
+    last_read: Instant,
+}
+
+impl AheadHolder for tokio::sync::Mutex<Ahead> {
+    fn give_up(&self, idle: Duration) {
+        // Whoever holds the lock is reading.
+        if let Ok(mut ahead) = self.try_lock()
+            && ahead.last_read.elapsed() >= idle
+        {
+            ahead.pieces.clear();
+        }
+    }
 }
 
 struct Piece {
     offset: u64,
     content: Content,
+    _memory: ReservedAhead,
 }
 
 enum Content {
@@ -55,13 +71,19 @@ enum Content {
 impl Reader {
     pub(super) async fn open(session: Arc<Session>, path: &StorePath) -> Result<Self> {
         let opened = open(&session, path).await?;
+        let ahead = Ahead { position: u64::MAX, pieces: VecDeque::new(), last_read: Instant::now() };
+        let ahead = Arc::new(tokio::sync::Mutex::new(ahead));
+        let holder: Weak<dyn AheadHolder> = Arc::<tokio::sync::Mutex<Ahead>>::downgrade(&ahead);
+        let memory = AheadMemory::of_process();
+        memory.register(holder);
         Ok(Self {
             handle: convert::present(opened.handle, "handle")?.into(),
             length: convert::unsigned(opened.length, "length")?,
             session,
             path: path.clone(),
             reopening: Default::default(),
-            ahead: Ahead { position: u64::MAX, pieces: VecDeque::new() }.into(),
+            ahead,
+            memory,
         })
     }
 
@@ -144,6 +166,7 @@ impl Reader {
         let Ok(mut ahead) = self.ahead.try_lock() else {
             return self.read_whole(offset, length).await; // many readers: not a sequence
         };
+        ahead.last_read = Instant::now();
         let follows = offset == ahead.position;
         ahead.position = offset + length as u64;
         if !follows {
@@ -189,12 +212,14 @@ impl Reader {
         }
         let mut next = ahead.pieces.back().map_or(offset, |piece| piece.offset + AHEAD_BYTES as u64);
         while ahead.pieces.len() <= AHEAD_READS && next < self.length {
+            let Some(memory) = self.memory.reserve(AHEAD_BYTES as u64) else { return };
             let Ok(attached) = self.session.attached(Turn::Beside).await else { return };
             let handle = self.handle.load(Ordering::Relaxed);
             let Ok(request) = self.request(handle, next, AHEAD_BYTES) else { return };
             let sent = attached.connection.send::<methods::ReadRange>(&request.into(), AHEAD_BYTES).await;
             let Ok(answer) = sent else { return };
-            ahead.pieces.push_back(Piece { offset: next, content: Content::UnderWay(answer) });
+            let content = Content::UnderWay(answer);
+            ahead.pieces.push_back(Piece { offset: next, content, _memory: memory });
             next += AHEAD_BYTES as u64;
         }
     }
