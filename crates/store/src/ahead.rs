@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Of all open files together: twenty readers in full swing. Those beyond read
-/// what they are asked for, and no more.
-const PROCESS_BYTES: u64 = 64 << 20;
+/// Of all open files together: ten readers in full swing; more of them make do
+/// with less each. Half of what a gateway's requests may take.
+const PROCESS_BYTES: u64 = 32 << 20;
 /// Who hasn't read for so long gives up what was read ahead, where others lack
 /// the memory; also the least time between two looks for such readers.
 const IDLE: Duration = Duration::from_secs(1);
