@@ -5,6 +5,7 @@ import fs.strait.client.Tls;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.HashMap;
@@ -44,15 +45,22 @@ final class CopyFile {
         if (action.equals("put")) {
             client.put(Path.of(local), remote);
         } else if (local.equals("-")) {
-            readToMemory(client, remote);
+            readToMemory(client, remote, blocking);
         } else if (blocking != 0) {
-            getBlocking(client, remote, local, blocking);
+            try (OutputStream out = new FileOutputStream(local)) {
+                readBlocking(client, remote, blocking, out);
+            }
         } else {
             client.get(remote, Path.of(local));
         }
     }
 
-    private static void readToMemory(StraitClient client, String remote) throws IOException {
+    private static void readToMemory(StraitClient client, String remote, int blocking)
+            throws IOException {
+        if (blocking != 0) {
+            readBlocking(client, remote, blocking, OutputStream.nullOutputStream());
+            return;
+        }
         byte[] piece = new byte[PIECE_BYTES];
         try (InputStream in = client.newInputStream(remote)) {
             while (in.read(piece) >= 0) {
@@ -61,11 +69,11 @@ final class CopyFile {
         }
     }
 
-    private static void getBlocking(StraitClient client, String remote, String local, int blocking)
+    private static void readBlocking(
+            StraitClient client, String remote, int blocking, OutputStream out)
             throws IOException {
         ByteBuffer piece = ByteBuffer.allocate(blocking);
-        try (StraitChannel in = client.newByteChannel(remote);
-                FileOutputStream out = new FileOutputStream(local)) {
+        try (StraitChannel in = client.newByteChannel(remote)) {
             int count;
             for (long done = 0; (count = in.read(piece.clear(), done)) > 0; done += count) {
                 out.write(piece.array(), 0, count);

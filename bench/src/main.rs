@@ -5,6 +5,7 @@
 //! Prints a table and writes `bench/results/SUITE.json` and `.svg`. A benchmark
 //! is never an assertion: it exits non-zero only if it couldn't measure.
 
+mod distance;
 mod host;
 mod pairs;
 mod programs;
@@ -34,6 +35,16 @@ const SUITES: &[Suite] = &[
         name: "crowd",
         question: "What do idle, greedy and busy clients cost the gateway?",
         run: suites::crowd::run,
+    },
+    Suite {
+        name: "distance",
+        question: "How much of a link of 1 Gbit/s does one client use, 50 ms away?",
+        run: suites::distance::run,
+    },
+    Suite {
+        name: "native-speed",
+        question: "How near do our clients come to bare servers and sockets?",
+        run: suites::native_speed::run,
     },
     Suite {
         name: "python-get",

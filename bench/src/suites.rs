@@ -2,5 +2,7 @@
 
 pub mod cli_start;
 pub mod crowd;
+pub mod distance;
+pub mod native_speed;
 pub mod python_get;
 pub mod thrift_read;

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,8 @@ impl Authority {
         let make = || {
             let mut params = CertificateParams::new(Vec::new())?;
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            // A name of its own: who is issued by its own name counts as self-signed.
+            params.distinguished_name.push(DnType::CommonName, "an authority for tests");
             CertifiedIssuer::self_signed(params, KeyPair::generate()?)
         };
         make().map(Self).map_err(|error| Failure::new(format!("making an authority: {error}")))
