@@ -3,6 +3,7 @@
 //! stream over that distance, asked for by one byte.
 //!
 //! `STRAIT_BENCH_MIB`: the file's size, 1,024 MiB by default.
+//! `STRAIT_BENCH_PROGRAMS`: which of `C++,Java,Python,strait`; all by default.
 
 use crate::Result;
 use crate::distance::Distance;
@@ -37,7 +38,9 @@ pub fn run() -> Result<Vec<Row>> {
     let megabytes = ((mib << 20) as f64) / 1e6;
     let bare = Bare::start(mib << 20)?;
     let mut rows = Vec::new();
-    for (name, program) in CLIENTS {
+    let wanted = std::env::var("STRAIT_BENCH_PROGRAMS").ok();
+    let wanted = |name: &str| wanted.as_ref().is_none_or(|list| list.split(',').any(|one| one == name));
+    for (name, program) in CLIENTS.into_iter().filter(|(name, _)| wanted(name)) {
         for (action, remote) in [("get", "file"), ("put", "put")] {
             let ours = || Ok(megabytes / program(&programs, &far, action, &format!("/{remote}"), &local)?);
             let pair = interleave(RUNS, ours, || Ok(megabytes / bare.seconds()?))?;
@@ -108,7 +111,7 @@ const CLIENTS: [(&str, Program); 4] = [
     ("Python", |programs, far, action, remote, local| {
         client(programs.python(far, &copying(action, remote, local)))
     }),
-    ("strait, whole process,", |_, far, action, remote, local| command(far, action, remote, local)),
+    ("strait", |_, far, action, remote, local| command(far, action, remote, local)),
 ];
 
 fn copying(action: &'static str, remote: &str, local: &Path) -> Copying {

@@ -14,6 +14,7 @@
 //! | `STRAIT_BENCH_RECORDS_EACH` | 1,000,000 | of each of many clients' files |
 //! | `STRAIT_BENCH_HOSTS` | 4 | hosts with a datanode and clients |
 //! | `STRAIT_BENCH_RUNS` | 5; 3 of many clients | counted rounds |
+//! | `STRAIT_BENCH_WITHOUT` | nothing | readers to leave out, by parts of their names |
 //!
 //! The hosts are network namespaces with links of 1 Gbit/s: the namenode on
 //! one, a gateway alone on one ("an unused slave node"), and datanodes, clients

@@ -178,7 +178,14 @@ struct Run {
 /// Rounds in which each has its turn, after one that isn't counted and in which
 /// the files are compared. The first contestant is what others are measured
 /// against; whole processes, against the one that knows no stages.
-pub fn contest(title: &str, files: Files, runs: usize, contestants: Vec<Contestant>) -> Result<Vec<Row>> {
+pub fn contest(title: &str, files: Files, runs: usize, mut contestants: Vec<Contestant>) -> Result<Vec<Row>> {
+    let unwanted = std::env::var("STRAIT_BENCH_WITHOUT").unwrap_or_default();
+    let unwanted = unwanted.split(',').filter(|part| !part.is_empty());
+    let first = contestants.first().map(|contestant| contestant.name.clone());
+    contestants.retain(|contestant| {
+        Some(&contestant.name) == first.as_ref()
+            || !unwanted.clone().any(|part| contestant.name.contains(part))
+    });
     let mut all: Vec<Vec<Run>> = contestants.iter().map(|_| Vec::new()).collect();
     for round in 0..=runs {
         for (contestant, done) in contestants.iter().zip(&mut all) {

@@ -15,9 +15,8 @@ final class BufferPool {
      */
     static final int CHUNK_BYTES = 1 << 20;
 
-    // What one file written and one read back have in use; more are left to the
-    // garbage collector.
-    private static final int MAX_KEPT = 16;
+    // What a file being put has in use; more are left to the garbage collector.
+    private static final int MAX_KEPT = 24;
 
     private final Deque<ByteBuffer> kept = new ArrayDeque<>();
 

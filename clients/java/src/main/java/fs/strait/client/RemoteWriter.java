@@ -20,7 +20,7 @@ import java.util.Deque;
  */
 final class RemoteWriter {
     // Appends in flight at once; see ReadAhead.WINDOW.
-    private static final int WINDOW = 8;
+    private static final int WINDOW = 16;
 
     /** An append without a reply yet; its data is kept for a repetition. */
     private record Append(AppendDataRequest request, ByteBuffer data) {}
