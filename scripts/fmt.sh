@@ -6,6 +6,7 @@ scripts/setup.sh lint
 cargo fmt --all
 cargo fmt --all --manifest-path fuzz/Cargo.toml
 cargo fmt --all --manifest-path bench/peers/Cargo.toml
+cargo fmt --all --manifest-path bench/rpc/Cargo.toml
 .venv/bin/ruff format clients/python scripts bench
 .venv/bin/ruff check --fix clients/python scripts bench
-git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.cpp' | xargs clang-format --style=file:clients/cpp/.clang-format -i
+git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.[ch]pp' | xargs clang-format --style=file:clients/cpp/.clang-format -i

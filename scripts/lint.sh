@@ -8,6 +8,9 @@ cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
 # Workspaces of their own. Of the peers clippy would want a JVM and libhdfs.
 cargo fmt --manifest-path bench/peers/Cargo.toml --all --check
+cargo fmt --manifest-path bench/rpc/Cargo.toml --all --check
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/bench/rpc \
+    cargo clippy --manifest-path bench/rpc/Cargo.toml --all-targets -- -D warnings
 # Its target directory is that of scripts/fuzz.sh.
 cargo fmt --manifest-path fuzz/Cargo.toml --all --check
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz \
@@ -24,4 +27,4 @@ tools=$PWD/.venv/bin
 "$tools/ruff" check clients/python scripts bench
 "$tools/ruff" format --check clients/python scripts bench
 (cd clients/python && "$tools/mypy" . ../../scripts)
-git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.cpp' | xargs clang-format --style=file:clients/cpp/.clang-format --dry-run --Werror
+git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.[ch]pp' | xargs clang-format --style=file:clients/cpp/.clang-format --dry-run --Werror

@@ -6,7 +6,7 @@
 #   test    run + Java, Maven, pytest, CMake, and Thrift's compiler and C++ runtime
 #   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
-#   bench   test
+#   bench   test + SunRPC's library and rpcgen
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
 # packages need root or sudo; elsewhere it says what to install by hand.
@@ -126,7 +126,12 @@ setup_fuzz() {
     setup_build
 }
 
-setup_bench() { setup_test; }
+setup_bench() {
+    need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
+    need rpcsvc-proto have rpcgen
+    need iproute2 have ip
+    setup_test
+}
 
 # python_requirements GROUP: scripts/requirements-GROUP.txt into .venv. The
 # stamp holds the file last installed, so that an edit of it is noticed.

@@ -10,6 +10,7 @@ mod host;
 mod pairs;
 mod programs;
 mod report;
+mod rpc;
 mod stages;
 mod suites;
 
@@ -52,6 +53,16 @@ const SUITES: &[Suite] = &[
         run: suites::python_get::run,
     },
     Suite {
+        name: "rpc-bandwidth",
+        question: "How much of a link, and of four callers' calls, do remote procedure calls carry?",
+        run: suites::rpc_bandwidth::run,
+    },
+    Suite {
+        name: "rpc-latency",
+        question: "How long does a remote procedure call take, above bare sockets?",
+        run: suites::rpc_latency::run,
+    },
+    Suite {
         name: "thrift-read",
         question: "The report's tables: reading from HDFS to local disk, natively and through the gateway?",
         run: suites::thrift_read::run,
@@ -64,7 +75,7 @@ fn main() -> ExitCode {
     if let Some(name) = unknown {
         eprintln!("bench: no suite {name:?}; there are:");
         for suite in SUITES {
-            eprintln!("  {:<12} {}", suite.name, suite.question);
+            eprintln!("  {:<13} {}", suite.name, suite.question);
         }
         return ExitCode::from(2);
     }

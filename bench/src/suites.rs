@@ -5,4 +5,6 @@ pub mod crowd;
 pub mod distance;
 pub mod native_speed;
 pub mod python_get;
+pub mod rpc_bandwidth;
+pub mod rpc_latency;
 pub mod thrift_read;

@@ -1,0 +1,194 @@
+//! Clients and servers of bench/rpc, started, placed and driven.
+
+use crate::Result;
+use crate::host::{on, seconds};
+use rustix::thread::sched_getaffinity;
+use serde::Deserialize;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use strait_testkit::{Host, Process, free_port, spawn_bound};
+
+const START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Which CPUs a program may run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Both ends on one CPU.
+    Same,
+    /// Each end on a CPU of its own.
+    Split,
+    /// Where the scheduler puts them.
+    Anywhere,
+}
+
+impl Place {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Same, Self::Split, Self::Anywhere];
+
+    /// As the tables print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Same => "one CPU",
+            Self::Split => "split",
+            Self::Anywhere => "unpinned",
+        }
+    }
+
+    /// For server and client. The last CPUs: the first ones serve interrupts.
+    fn cpus(self) -> Result<[Option<usize>; 2]> {
+        let allowed = sched_getaffinity(None)?;
+        let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).rev().filter(|cpu| allowed.is_set(*cpu));
+        let last = cpus.next();
+        match self {
+            Self::Same => Ok([last, last]),
+            Self::Split => Ok([last, Some(cpus.next().ok_or("one CPU can't be split")?)]),
+            Self::Anywhere => Ok([None, None]),
+        }
+    }
+}
+
+/// The programs, built.
+pub struct Programs {
+    rust: PathBuf,
+    cpp: PathBuf,
+}
+
+impl Programs {
+    /// Builds them, if they have changed.
+    pub fn build() -> Result<Self> {
+        let target = std::env::current_exe()?.with_file_name("").join("../bench");
+        std::fs::create_dir_all(&target)?;
+        let target = target.canonicalize()?;
+        let (rust, cpp) = (target.join("rpc"), target.join("rpc-cpp"));
+        eprintln!("building the programs to measure");
+        seconds(Command::new("cmake").args(["-S", "bench/rpc/cpp", "-B"]).arg(&cpp))?;
+        seconds(Command::new("cmake").arg("--build").arg(&cpp).args(["--parallel", "2"]))?;
+        // Not --locked: FlexRPC is this tree's, and so are its dependencies.
+        seconds(
+            Command::new("cargo")
+                .args(["build", "--quiet", "--release"])
+                .args(["--manifest-path", "bench/rpc/Cargo.toml", "--target-dir"])
+                .arg(&rust),
+        )?;
+        Ok(Self { rust: rust.join("release"), cpp })
+    }
+
+    fn command(&self, system: &str, cpu: Option<usize>) -> Command {
+        let rust = self.rust.join(system);
+        let program = if rust.exists() { rust } else { self.cpp.join(system) };
+        match cpu {
+            None => Command::new(program),
+            Some(cpu) => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", &cpu.to_string()]).arg(program);
+                command
+            }
+        }
+    }
+}
+
+/// A running server, ended when dropped.
+pub struct Server {
+    process: Process,
+    /// Where it listens.
+    pub address: SocketAddr,
+    _logs: tempfile::TempDir,
+}
+
+impl Server {
+    /// On a host of a network, or else on loopback.
+    pub fn start(programs: &Programs, system: &str, place: Place, host: Option<&Host>) -> Result<Self> {
+        let address = SocketAddr::from((host.map_or(Ipv4Addr::LOCALHOST, Host::address), free_port()));
+        let logs = tempfile::tempdir()?;
+        let mut command = programs.command(system, place.cpus()?[0]);
+        command.args(["server", &address.to_string()]);
+        on(host, &mut command);
+        let mut process = Process::spawn(system, command, logs.path())?;
+        process.wait_ready(START_DEADLINE, || match host {
+            Some(host) => host.run(|| TcpStream::connect(address).is_ok()),
+            None => TcpStream::connect(address).is_ok(),
+        })?;
+        Ok(Self { process, address, _logs: logs })
+    }
+
+    /// CPU time of its threads that haven't ended.
+    pub fn cpu(&self) -> Result<Duration> {
+        let mut nanoseconds = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            // It may end in between; then there is nothing to read.
+            let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            nanoseconds += text.split(' ').next().and_then(|on_cpu| on_cpu.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+}
+
+/// A running client, ended when dropped.
+pub struct Client {
+    system: String,
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// What was measured between an order and its answer.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct Slice {
+    /// Calls that were counted, of all callers.
+    pub calls: u64,
+    /// From the first call's beginning to the last one's end.
+    pub seconds: f64,
+    /// Their median.
+    pub p50_us: f64,
+    /// CPU seconds of the client, and with them the server's if it was asked.
+    pub cpu_seconds: f64,
+}
+
+impl Client {
+    /// Of these servers, on a host of their network or else on loopback.
+    pub fn start(
+        programs: &Programs,
+        system: &str,
+        place: Place,
+        host: Option<&Host>,
+        servers: &[SocketAddr],
+    ) -> Result<Self> {
+        let mut command = programs.command(system, place.cpus()?[1]);
+        command.arg("client").args(servers.iter().map(SocketAddr::to_string));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        on(host, &mut command);
+        let mut child = spawn_bound(command)?;
+        let orders = child.stdin.take().ok_or("no pipe to a client")?;
+        let answers = BufReader::new(child.stdout.take().ok_or("no pipe from a client")?);
+        Ok(Self { system: system.to_owned(), child, orders, answers })
+    }
+
+    /// Calls for `milliseconds`, and at least some.
+    pub fn slice(
+        &mut self,
+        mode: &str,
+        bytes: usize,
+        callers: usize,
+        milliseconds: usize,
+        gap_us: usize,
+    ) -> Result<Slice> {
+        let order = format!("{mode} {bytes} {callers} {milliseconds} {gap_us}");
+        writeln!(self.orders, "{order}")?;
+        let mut answer = String::new();
+        match self.answers.read_line(&mut answer)? {
+            0 => Err(format!("{}'s client failed at {order:?}", self.system).into()),
+            _ => Ok(serde_json::from_str(&answer)?),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
