@@ -92,6 +92,8 @@ setup_test() {
     need cmake have cmake
     need pkg-config have pkg-config
     need libssl-dev test -e /usr/include/openssl/ssl.h
+    need iproute2 test -x /sbin/ip # of hosts in network namespaces
+    need iptables test -x /usr/sbin/iptables
     need doctest-dev test -e /usr/include/doctest/doctest.h
     need nlohmann-json3-dev test -e /usr/include/nlohmann/json.hpp
     need default-jdk-headless have javac
@@ -129,7 +131,6 @@ setup_fuzz() {
 setup_bench() {
     need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need rpcsvc-proto have rpcgen
-    need iproute2 have ip
     setup_test
 }
 

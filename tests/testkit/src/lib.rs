@@ -10,6 +10,7 @@
 //! runtime they have. Test code only: nothing here belongs in the product.
 
 mod certificates;
+mod disturbance;
 mod failure;
 mod hdfs;
 mod http;
@@ -20,6 +21,7 @@ pub mod thrift;
 mod wait;
 
 pub use certificates::{Authority, Identity};
+pub use disturbance::Disturbance;
 pub use failure::{Failure, Result};
 pub use hdfs::{MiniHdfs, Options, current_user};
 pub use http::{HttpAnswer, http_request};

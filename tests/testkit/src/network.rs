@@ -23,7 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, thread};
+use std::{fmt, io, thread};
 
 /// Hosts of one network: their addresses are of one /24.
 const MAX_HOSTS: usize = 200;
@@ -57,6 +57,13 @@ impl LinkRate {
     }
 }
 
+/// As `tc` takes it.
+impl fmt::Display for LinkRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}mbit", self.mbit_per_second)
+    }
+}
+
 /// A switch with hosts.
 #[derive(Debug)]
 pub struct Network {
@@ -69,6 +76,7 @@ pub struct Network {
 pub struct Host {
     namespace: Namespace,
     address: Ipv4Addr,
+    rate: Option<LinkRate>,
     /// Without it the link would go.
     _switch: Namespace,
 }
@@ -115,7 +123,7 @@ impl Network {
     pub fn add_host(&mut self, rate: Option<LinkRate>) -> Result<usize> {
         let index = self.hosts.len();
         let address = Ipv4Addr::new(10, 77, 0, index as u8 + 1);
-        let host = Host { namespace: Namespace::new()?, address, _switch: self.switch.clone() };
+        let host = Host { namespace: Namespace::new()?, address, rate, _switch: self.switch.clone() };
         let (port, inside) = (port(index), host.namespace.path());
         let switch = &self.switch;
         switch.run("ip", &format!("link add {port} type veth peer name eth0 netns {inside}"))?;
@@ -123,8 +131,8 @@ impl Network {
         host.namespace.run("ip", "link set lo up")?;
         host.namespace.run("ip", &format!("address add {}/24 dev eth0", host.address))?;
         host.namespace.run("ip", "link set eth0 up")?;
-        if let Some(LinkRate { mbit_per_second }) = rate {
-            let shape = format!("root tbf rate {mbit_per_second}mbit burst {BURST} limit {QUEUE}");
+        if let Some(rate) = rate {
+            let shape = format!("root tbf rate {rate} burst {BURST} limit {QUEUE}");
             host.namespace.run("tc", &format!("qdisc add dev eth0 {shape}"))?;
             switch.run("tc", &format!("qdisc add dev {port} {shape}"))?;
         }
@@ -196,6 +204,16 @@ impl Host {
     /// Its address on the network.
     pub fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// How much its link carries; none where it isn't shaped.
+    pub fn rate(&self) -> Option<LinkRate> {
+        self.rate
+    }
+
+    /// Runs a command with arguments by words on this host, to its end.
+    pub(crate) fn execute(&self, program: &str, arguments: &str) -> Result<()> {
+        self.namespace.run(program, arguments)
     }
 
     /// A command that will run on this host.

@@ -1,10 +1,10 @@
 //! Hosts in network namespaces. Needs root; where it isn't there, says so.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
-use strait_testkit::{Host, LinkRate, Network, eventually};
+use strait_testkit::{Disturbance, Host, LinkRate, Network, eventually};
 
 const PORT: u16 = 7777;
 
@@ -91,4 +91,72 @@ fn an_unplugged_host_hears_nobody_until_it_is_plugged_in() {
     network.plug(1).unwrap();
     let heard = || connect(network.host(0), network.host(1)).is_ok();
     eventually("the host is heard again", Duration::from_secs(20), heard);
+}
+
+/// The numbers of the datagrams that arrive of `count`, in the order in which
+/// they do.
+fn arrivals(network: &Network, count: u32) -> Vec<u32> {
+    let to = SocketAddr::from((network.host(1).address(), PORT));
+    let receiver = network.host(1).run(|| UdpSocket::bind(to).unwrap());
+    let sender = network.host(0).run(|| UdpSocket::bind((network.host(0).address(), 0)).unwrap());
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..count {
+                sender.send_to(&number.to_be_bytes(), to).unwrap();
+                // As calls come: one after another, not all at once.
+                thread::sleep(Duration::from_micros(50));
+            }
+        });
+        let mut number = [0; 4];
+        let mut arrived = Vec::new();
+        while receiver.recv(&mut number).is_ok() {
+            arrived.push(u32::from_be_bytes(number));
+        }
+        arrived
+    })
+}
+
+fn overtaken(arrived: &[u32]) -> usize {
+    arrived.windows(2).filter(|pair| pair[1] < pair[0]).count()
+}
+
+/// None where the tests don't run as root, or there is no iptables.
+fn disturbed(disturbance: Disturbance) -> Option<Network> {
+    let network = network(2, None)?;
+    let iptables = network.host(0).command("iptables").arg("--version").output();
+    if iptables.is_err() {
+        eprintln!("skipped: no iptables");
+        return None;
+    }
+    network.disturb(0, disturbance).unwrap();
+    Some(network)
+}
+
+const DATAGRAMS: u32 = 1_000;
+
+#[test]
+fn a_share_of_packets_is_lost_until_the_network_is_calm_again() {
+    let Some(network) = disturbed(Disturbance { lost: 0.2, ..Disturbance::default() }) else { return };
+    let arrived = arrivals(&network, DATAGRAMS);
+    assert!((600..950).contains(&arrived.len()), "{}", arrived.len());
+    network.disturb(0, Disturbance::default()).unwrap();
+    assert_eq!(arrivals(&network, DATAGRAMS).len(), DATAGRAMS as usize);
+}
+
+#[test]
+fn a_share_of_packets_arrives_twice() {
+    let Some(network) = disturbed(Disturbance { repeated: 0.2, ..Disturbance::default() }) else { return };
+    let mut arrived = arrivals(&network, DATAGRAMS);
+    assert!((1_050..1_400).contains(&arrived.len()), "{}", arrived.len());
+    arrived.sort_unstable();
+    arrived.dedup();
+    assert_eq!(arrived.len(), DATAGRAMS as usize, "and none is lost");
+}
+
+#[test]
+fn a_share_of_packets_is_overtaken() {
+    let Some(network) = disturbed(Disturbance { overtaken: 0.2, ..Disturbance::default() }) else { return };
+    let arrived = arrivals(&network, DATAGRAMS);
+    assert!(overtaken(&arrived) > 10, "{}", overtaken(&arrived));
 }
