@@ -36,8 +36,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![allow(dead_code, reason = "UDP and multicasts are next")]
-
 mod client;
 mod net;
 pub mod proto;

@@ -25,7 +25,7 @@ fn bytes(size: usize) -> Bytes {
 
 fn within(millis: u64) -> MulticastOptions {
     let call = CallOptions { timeout: Some(Duration::from_millis(millis)), ..CallOptions::default() };
-    MulticastOptions { call, required: None }
+    MulticastOptions { call, ..MulticastOptions::default() }
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn it_returns_when_the_required_number_have_answered() {
                 assert!(outcomes[0].is_value() && outcomes[1].is_value());
                 assert_eq!(outcomes[2], Outcome::Unknown(Doubt::Abandoned));
             }
-            assert!(start.elapsed() < Duration::from_millis(350), "{:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
             services[2].mark(false);
             common::eventually("the slow calls end", || services[2].running() == 0);
         }

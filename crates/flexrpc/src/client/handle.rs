@@ -4,10 +4,10 @@
 use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
 use crate::client::message::{Framing, Message, Sum};
-use crate::client::pool::Idle;
-use crate::client::session::{Callee, Lease};
+use crate::client::session::Lease;
 use crate::client::{CallOptions, Shared};
 use crate::net::clock;
+use crate::net::pool::Callee;
 use crate::net::reader::Frame;
 use crate::net::socket::Sent;
 use crate::proto::Micros;
@@ -41,6 +41,8 @@ pub struct Handle {
     /// The connection terminated abnormally (section IV.B): when the handle
     /// comes back, all of its callee's are closed.
     invalid: bool,
+    /// Of the last answer that was a value.
+    pub(crate) answered: Kind,
 }
 
 impl Handle {
@@ -49,7 +51,7 @@ impl Handle {
             Some(idle) => (Some(idle.line), Some(idle.lease), idle.since),
             None => (None, None, Instant::now()),
         };
-        Self { shared, callee, line, lease, used, invalid: false }
+        Self { shared, callee, line, lease, used, invalid: false, answered: Kind::Value }
     }
 
     /// Whom it calls.
@@ -83,8 +85,12 @@ impl Handle {
         options: &CallOptions,
     ) -> Result<Bytes, CallError> {
         let extension = self.shared.extension(options);
-        let message = Message { procedure, args, extension: &extension, flags: 0, sum: Sum::of(args) };
-        self.exchange(&message, self.shared.deadline(options)).into_result()
+        let sum = Sum::of(args);
+        let message = Message { kind: Kind::Call, procedure, args, extension: &extension, flags: 0, sum };
+        match self.exchange(&message, self.shared.deadline(options)) {
+            Outcome::Value(_) if self.answered != Kind::Value => Err(CallError::Unknown(Doubt::BadAnswer)),
+            outcome => outcome.into_result(),
+        }
     }
 
     /// Connects and gets a session, where that isn't done.
@@ -93,6 +99,11 @@ impl Handle {
         if self.used.elapsed() > LOOK_AFTER && self.line.as_ref().is_some_and(|line| !line.is_quiet()) {
             self.line = None;
             self.invalid = true;
+            // Most likely the server restarted: better a handshake too many than
+            // a call refused for its session.
+            if let Some(lease) = self.lease.take() {
+                lease.session.lose();
+            }
         }
         if self.line.is_none() {
             self.connect(patience).map_err(|_| Refusal::Unreachable)?;
@@ -145,23 +156,43 @@ impl Handle {
 
     fn attempt(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
         match self.begin(message, deadline) {
-            Ok((id, call)) => self.drive(call, Step::Send, id, message, deadline),
+            Ok(call) => self.drive(call, Step::Send, message, deadline),
             Err(refusal) => Outcome::NotExecuted(refusal),
         }
     }
 
+    /// The identifier of a call that others will bring to the callee.
+    pub(crate) fn next_call(&self) -> Option<CallId> {
+        self.lease.as_ref().map(|lease| lease.next_call(clock::now()))
+    }
+
+    /// Asks what became of such a call, and sees to it that it won't begin if it
+    /// hasn't.
+    pub(crate) fn revoke(&mut self, id: CallId, deadline: Option<Micros>) -> Outcome {
+        let sum = Sum::of(&[]);
+        let procedure = Procedure::default();
+        let message = Message { kind: Kind::Revoke, procedure, args: &[], extension: &[], flags: 0, sum };
+        if self.lease.is_none() || (self.line.is_none() && self.connect(deadline).is_err()) {
+            return Outcome::Unknown(Doubt::ConnectionLost);
+        }
+        let call = Call::new(id, self.callee.1, self.shared.options.retry, deadline);
+        match self.drive(call, Step::Send, &message, deadline) {
+            // That the question wasn't sent says nothing of the call.
+            Outcome::NotExecuted(refusal) if refusal != Refusal::Revoked => {
+                Outcome::Unknown(Doubt::ConnectionLost)
+            }
+            outcome => outcome,
+        }
+    }
+
     /// A new call on this handle, which must be ready.
-    pub(crate) fn begin(
-        &mut self,
-        message: &Message<'_>,
-        deadline: Option<Micros>,
-    ) -> Result<(CallId, Call), Refusal> {
+    pub(crate) fn begin(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Result<Call, Refusal> {
         let (Some(lease), Some(line)) = (&self.lease, &self.line) else { return Err(Refusal::Unreachable) };
         if message.sum.len > payload_limit(line, &lease.session, message.extension.len()) {
             return Err(Refusal::TooLarge);
         }
-        let call = Call::new(self.callee.1, self.shared.options.retry, deadline);
-        Ok((lease.next_call(clock::now()), call))
+        let id = lease.next_call(clock::now());
+        Ok(Call::new(id, self.callee.1, self.shared.options.retry, deadline))
     }
 
     /// Takes a call from `step` to its end, sleeping where it has to.
@@ -169,16 +200,15 @@ impl Handle {
         &mut self,
         mut call: Call,
         mut step: Step,
-        id: CallId,
         message: &Message<'_>,
         deadline: Option<Micros>,
     ) -> Outcome {
         loop {
             step = match step {
-                Step::Send => self.transmit(&mut call, id, message, deadline),
+                Step::Send => self.transmit(&mut call, message, deadline),
                 Step::Wait(until) => {
                     let received = self.receive(until);
-                    match self.on_received(received, &mut call, id, until) {
+                    match self.on_received(received, &mut call, until) {
                         Next::Step(step) => step,
                         Next::Over(outcome) => return outcome,
                     }
@@ -190,15 +220,9 @@ impl Handle {
     }
 
     /// What a frame, its absence, or a broken connection means for the call.
-    pub(crate) fn on_received(
-        &mut self,
-        received: Received,
-        call: &mut Call,
-        id: CallId,
-        until: Option<Micros>,
-    ) -> Next {
+    pub(crate) fn on_received(&mut self, received: Received, call: &mut Call, until: Option<Micros>) -> Next {
         Next::Step(match received {
-            Received::Frame(frame) => match self.read(&frame, id) {
+            Received::Frame(frame) => match self.read(&frame, call.id()) {
                 Read::Answer(answer) => match call.on_answer(answer, clock::now()) {
                     Step::Answered => return Next::Over(self.outcome(frame)),
                     step => self.spare(frame, step),
@@ -235,14 +259,8 @@ impl Handle {
         }
     }
 
-    fn transmit(
-        &mut self,
-        call: &mut Call,
-        id: CallId,
-        message: &Message<'_>,
-        deadline: Option<Micros>,
-    ) -> Step {
-        let framing = self.framing(call, id, message);
+    fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
+        let framing = self.framing(call, message);
         let (Some(line), Some(framing)) = (&mut self.line, framing) else {
             return call.on_broken(clock::now());
         };
@@ -257,9 +275,9 @@ impl Handle {
     }
 
     /// Head and tag of the next transmission.
-    pub(crate) fn framing(&self, call: &Call, id: CallId, message: &Message<'_>) -> Option<Framing> {
+    pub(crate) fn framing(&self, call: &Call, message: &Message<'_>) -> Option<Framing> {
         let lease = self.lease.as_ref()?;
-        Some(message.frame(id, call.time_left_us(clock::now()), lease.session.key.as_ref()))
+        Some(message.frame(call.id(), call.time_left_us(clock::now()), lease.session.key.as_ref()))
     }
 
     pub(crate) fn line(&mut self) -> Option<&mut Line> {
@@ -296,6 +314,7 @@ impl Handle {
     }
 
     fn outcome(&mut self, frame: Frame) -> Outcome {
+        self.answered = frame.head.kind;
         if frame.head.kind == Kind::Fault {
             return Outcome::Error(Fault::decode(frame.payload()));
         }
@@ -319,6 +338,13 @@ impl Handle {
             Err(_) => call.on_broken(clock::now()),
         }
     }
+}
+
+/// A handle's inside: what is pooled.
+pub(crate) struct Idle {
+    line: Line,
+    lease: Lease,
+    since: Instant,
 }
 
 /// Where a call is after something was received.

@@ -29,7 +29,7 @@ pub(crate) fn shake_hands(
     transaction.copy_from_slice(&random[16..]);
     let id = CallId { session: SessionId::NONE, handle: 0, transaction: u64::from_be_bytes(transaction) };
     let hello = hello(id, nonce, key);
-    let mut call = Call::new(line.transport, policy, deadline);
+    let mut call = Call::new(id, line.transport, policy, deadline);
     let mut step = Step::Send;
     loop {
         step = match step {

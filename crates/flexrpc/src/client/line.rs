@@ -56,7 +56,8 @@ impl Line {
             transport,
             reader: Reader::new(payload_bytes),
             spinner: Spinner::new(spin),
-            timeout: Duration::ZERO,
+            // As the socket has it: for ever.
+            timeout: Duration::MAX,
             joined: Vec::new(),
         })
     }
@@ -133,7 +134,7 @@ impl Line {
                     return Received::TimedOut;
                 }
                 Ok(Read::Nothing) => {}
-                Err(ReadError::Closed | ReadError::Frame(_) | ReadError::TooLarge(_)) => {
+                Err(ReadError::Closed | ReadError::Frame | ReadError::TooLarge(_)) => {
                     return Received::Broken;
                 }
             }
@@ -201,6 +202,9 @@ fn receive_once(
     let left = until.map_or(LONGEST_SLEEP, |until| {
         Duration::from_micros(until.saturating_sub(clock::now())).min(LONGEST_SLEEP)
     });
+    if left.is_zero() {
+        return socket::try_recv(fd, room);
+    }
     if left.abs_diff(*timeout) > left / TIMEOUT_PRECISION {
         socket::set_recv_timeout(fd, left)?;
         *timeout = left;

@@ -9,6 +9,7 @@ use crate::proto::ids::{CallId, Procedure};
 /// What is the same for every callee and transmission of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
+    pub(crate) kind: Kind,
     pub(crate) procedure: Procedure,
     pub(crate) args: &'a [&'a [u8]],
     pub(crate) extension: &'a [u8],
@@ -39,7 +40,7 @@ impl Message<'_> {
             payload_crc: self.sum.crc,
             procedure: self.procedure,
             time_left_us,
-            ..Head::new(Kind::Call, id)
+            ..Head::new(self.kind, id)
         };
         let head = head.encode(self.extension);
         let tag = key.map(|key| key.tag(&[&[&head[..]], self.args].concat()));

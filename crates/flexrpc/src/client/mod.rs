@@ -6,20 +6,22 @@ pub(crate) mod handshake;
 pub(crate) mod line;
 pub(crate) mod message;
 pub(crate) mod parallel;
-pub(crate) mod pool;
+pub(crate) mod serial;
 pub(crate) mod session;
 pub(crate) mod workers;
 
 use crate::client::gather::Gather;
 use crate::client::handle::Handle;
+use crate::client::handle::Idle;
 use crate::client::message::Sum;
-use crate::client::pool::{Idle, Pool};
 use crate::client::session::Sessions;
 use crate::client::workers::{CallingWorkers, Multicast};
 use crate::net::clock;
+use crate::net::pool::Pool;
 use crate::net::spin::SPIN;
 use crate::proto::auth::{ClusterKey, Credentials};
 use crate::proto::call::{RetryPolicy, Transport};
+use crate::proto::extension::Extension;
 use crate::proto::ids::Procedure;
 use crate::proto::limits;
 use crate::proto::status::{CallError, Outcome};
@@ -46,6 +48,8 @@ pub struct ClientOptions {
     pub spin: Duration,
     /// Idle handles that are kept, over all callees (section IV.B).
     pub pooled_handles: usize,
+    /// Longest delivery chain; servers have a limit of their own.
+    pub chain_callees: usize,
     /// Most calling workers, which multicasts of large arguments use.
     pub calling_workers: usize,
     /// A calling worker ends after having had nothing to do for so long.
@@ -65,6 +69,7 @@ impl Default for ClientOptions {
             spin: SPIN,
             // A descriptor each; processes have 1,024 by default on many systems.
             pooled_handles: 512,
+            chain_callees: limits::CHAIN_CALLEES,
             // Each is a thread that waits for one callee: 16 multicasts to 16.
             calling_workers: 256,
             calling_dormant: Duration::from_secs(10),
@@ -91,6 +96,9 @@ pub struct MulticastOptions {
     /// waits for every callee's outcome. Callees that nobody waited for are
     /// [`crate::Doubt::Abandoned`], or not executed if the call hadn't been sent whole.
     pub required: Option<usize>,
+    /// Serial multicasting: each callee passes the call on only when it has
+    /// arrived whole, instead of as it arrives. Slower; for comparison.
+    pub store_and_forward: bool,
 }
 
 /// Makes calls, from any number of threads. Clones share pool and sessions.
@@ -168,6 +176,30 @@ impl Client {
         let multicast = Arc::new(self.multicast(callees.len(), procedure, args, options));
         parallel::call(&multicast, handles, &self.shared.workers, self.shared.options.spin);
         multicast.gather.take()
+    }
+
+    /// Calls `procedure` of all callees along a delivery chain (serial
+    /// multicasting, section III.B): the arguments leave this host once, and each
+    /// callee passes them on as they arrive. Over TCP only. Returns each callee's
+    /// outcome in the order of `callees`, all at once; `required` has no effect.
+    ///
+    /// Where a callee's outcome is lost with one before it, the callee is asked
+    /// directly while there is time: a call that it hasn't begun is revoked.
+    pub fn call_chain(
+        &self,
+        callees: &[SocketAddr],
+        procedure: Procedure,
+        args: &[Bytes],
+        options: &MulticastOptions,
+    ) -> Vec<Outcome> {
+        if let Err(refusal) = serial::check(callees, self.shared.options.chain_callees) {
+            return vec![Outcome::NotExecuted(refusal); callees.len()];
+        }
+        let handles = callees.iter().map(|callee| self.idle_handle(*callee, Transport::Tcp)).collect();
+        let multicast = self.multicast(callees.len(), procedure, args, options);
+        let credentials = options.call.credentials.as_ref().unwrap_or(&self.shared.options.credentials);
+        let extension = Extension { credentials: credentials.clone(), ..Extension::default() };
+        serial::call(&multicast, handles, extension, options.store_and_forward)
     }
 
     fn multicast(

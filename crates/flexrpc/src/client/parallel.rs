@@ -14,7 +14,6 @@ use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::proto::Micros;
 use crate::proto::call::{Call, Step};
-use crate::proto::ids::CallId;
 use crate::proto::status::{Outcome, Refusal};
 use rustix::event::{PollFd, PollFlags};
 use std::sync::Arc;
@@ -39,7 +38,7 @@ pub(crate) fn call(
     }
     let mut elsewhere = Vec::new();
     let mut flights = Vec::new();
-    multicast.with_message(0, |message| {
+    multicast.with_message(|message| {
         for (index, mut handle) in handles.into_iter().enumerate() {
             if !handle.is_ready() {
                 // Connecting and shaking hands sleep.
@@ -47,7 +46,7 @@ pub(crate) fn call(
                 continue;
             }
             match handle.begin(message, multicast.deadline) {
-                Ok((id, call)) => flights.push(Flight::new(index, handle, id, call)),
+                Ok(call) => flights.push(Flight::new(index, handle, call)),
                 Err(refusal) => multicast.gather.put(index, Outcome::NotExecuted(refusal)),
             }
         }
@@ -74,12 +73,7 @@ fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &Callin
     multicast.gather.wait(None);
 }
 
-fn subcall(
-    multicast: &Arc<Multicast>,
-    index: usize,
-    handle: Handle,
-    begun: Option<(CallId, Call, Step)>,
-) -> Subcall {
+fn subcall(multicast: &Arc<Multicast>, index: usize, handle: Handle, begun: Option<(Call, Step)>) -> Subcall {
     Subcall { multicast: Arc::clone(multicast), index, handle, begun }
 }
 
@@ -105,8 +99,8 @@ fn fly(
                     multicast.gather.put(index, outcome);
                 }
                 Advance::Sleeps(step) => {
-                    let Flight { index, handle, id, call, .. } = flight;
-                    workers.submit(vec![subcall(multicast, index, handle, Some((id, call, step)))]);
+                    let Flight { index, handle, call, .. } = flight;
+                    workers.submit(vec![subcall(multicast, index, handle, Some((call, step)))]);
                     workers_busy = true;
                 }
                 Advance::Anew => {
@@ -146,7 +140,6 @@ fn sleep(flights: &mut [Flight], spinner: &mut Spinner, workers_busy: bool) {
 struct Flight {
     index: usize,
     handle: Handle,
-    id: CallId,
     call: Call,
     step: Step,
     /// The transmission under way, and how much of it has left.
@@ -165,8 +158,8 @@ enum Advance {
 }
 
 impl Flight {
-    fn new(index: usize, handle: Handle, id: CallId, call: Call) -> Self {
-        Self { index, handle, id, call, step: Step::Send, framing: None, until: None }
+    fn new(index: usize, handle: Handle, call: Call) -> Self {
+        Self { index, handle, call, step: Step::Send, framing: None, until: None }
     }
 
     fn advance(&mut self, message: &Message<'_>) -> Advance {
@@ -183,7 +176,7 @@ impl Flight {
                     if matches!(received, Received::TimedOut) && early {
                         return Advance::Waits;
                     }
-                    match self.handle.on_received(received, &mut self.call, self.id, until) {
+                    match self.handle.on_received(received, &mut self.call, until) {
                         Next::Step(step) => step,
                         Next::Over(outcome) => return Advance::Over(outcome),
                     }
@@ -204,7 +197,7 @@ impl Flight {
     fn send(&mut self, message: &Message<'_>) -> Option<Step> {
         let (framing, sent) = match self.framing.take() {
             Some(begun) => begun,
-            None => match self.handle.framing(&self.call, self.id, message) {
+            None => match self.handle.framing(&self.call, message) {
                 Some(framing) => (framing, 0),
                 None => return Some(self.handle.on_broken(&mut self.call)),
             },

@@ -1,19 +1,15 @@
 //! The caller's side of sessions: one per callee, shared by all handles to it.
 
 use crate::net::clock;
+use crate::net::pool::Callee;
 use crate::proto::Micros;
 use crate::proto::auth::SessionKey;
-use crate::proto::call::Transport;
 use crate::proto::extension::Terms;
 use crate::proto::ids::{CallId, SessionId};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Who is called, and by what.
-pub(crate) type Callee = (SocketAddr, Transport);
 
 /// A session with one incarnation of a server.
 pub(crate) struct Session {

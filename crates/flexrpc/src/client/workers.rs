@@ -6,7 +6,8 @@ use crate::client::handle::Handle;
 use crate::client::message::{Message, Sum};
 use crate::proto::Micros;
 use crate::proto::call::{Call, Step};
-use crate::proto::ids::{CallId, Procedure};
+use crate::proto::frame::Kind;
+use crate::proto::ids::Procedure;
 use crate::proto::status::{Outcome, Refusal};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -25,10 +26,10 @@ pub(crate) struct Multicast {
 
 impl Multicast {
     /// Uses the message, which borrows from here.
-    pub(crate) fn with_message<T>(&self, flags: u16, body: impl FnOnce(&Message<'_>) -> T) -> T {
+    pub(crate) fn with_message<T>(&self, body: impl FnOnce(&Message<'_>) -> T) -> T {
         let args: Vec<&[u8]> = self.args.iter().map(|slice| &slice[..]).collect();
         let (procedure, extension, sum) = (self.procedure, &self.extension[..], self.sum);
-        body(&Message { procedure, args: &args, extension, flags, sum })
+        body(&Message { kind: Kind::Call, procedure, args: &args, extension, flags: 0, sum })
     }
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Subcall {
     pub(crate) index: usize,
     pub(crate) handle: Handle,
     /// Where a call that has begun goes on.
-    pub(crate) begun: Option<(CallId, Call, Step)>,
+    pub(crate) begun: Option<(Call, Step)>,
 }
 
 impl Subcall {
@@ -47,9 +48,9 @@ impl Subcall {
     pub(crate) fn run(self) {
         let Self { multicast, index, mut handle, begun } = self;
         let deadline = multicast.deadline;
-        let outcome = multicast.with_message(0, |message| match begun {
+        let outcome = multicast.with_message(|message| match begun {
             None => handle.exchange(message, deadline),
-            Some((id, call, step)) => handle.drive(call, step, id, message, deadline),
+            Some((call, step)) => handle.drive(call, step, message, deadline),
         });
         // Back in the pool before the caller can ask for it again.
         drop(handle);

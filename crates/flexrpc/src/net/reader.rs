@@ -6,7 +6,7 @@ use crate::net::buffer::{Buffer, FIRST_READ_BYTES};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
-use crate::proto::frame::{FrameError, Head};
+use crate::proto::frame::Head;
 use bytes::Bytes;
 use std::io;
 
@@ -102,7 +102,7 @@ pub(crate) enum ReadError {
     /// The other end closed, or the connection broke.
     Closed,
     /// What came isn't a frame: nothing behind it can be found.
-    Frame(FrameError),
+    Frame,
     /// A payload above the limit, with its head.
     TooLarge(Box<Head>),
 }
@@ -121,14 +121,14 @@ impl Reader {
         }
     }
 
-    /// Whether a frame has begun to arrive.
-    pub(crate) fn is_mid_frame(&self) -> bool {
-        self.end > 0
-    }
-
     /// The head of the frame that is arriving.
     pub(crate) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
+    }
+
+    /// When the head of the frame that is arriving was there.
+    pub(crate) fn arrived(&self) -> Micros {
+        self.arrived
     }
 
     /// Extension of the frame that is arriving, once its head is there.
@@ -197,7 +197,8 @@ impl Reader {
         let head = match self.head {
             Some(head) => head,
             None => {
-                let Some(head) = Head::decode(&buffer.as_ref()[..self.end]).map_err(ReadError::Frame)? else {
+                let Some(head) = Head::decode(&buffer.as_ref()[..self.end]).map_err(|_| ReadError::Frame)?
+                else {
                     return Ok(None);
                 };
                 if head.payload_len as usize > self.limit {
@@ -325,6 +326,6 @@ mod tests {
     fn a_claimed_size_above_the_limit_takes_no_memory() {
         let head = Head { payload_len: u32::MAX, ..Head::new(Kind::Call, CallId::default()) };
         assert!(matches!(frames(&head.encode(b""), 1000), Err(ReadError::TooLarge(_))));
-        assert!(matches!(frames(b"GET / HTTP/1.1", 1000), Err(ReadError::Frame(FrameError::Magic))));
+        assert!(matches!(frames(b"GET / HTTP/1.1", 1000), Err(ReadError::Frame)));
     }
 }

@@ -129,6 +129,12 @@ impl Admission {
         Ok(())
     }
 
+    /// Whether a request that has arrived is to be executed: whole, undamaged,
+    /// and no duplicate. `None` asks for it to be sent again.
+    pub fn judge(&self, id: CallId, intact: bool, now: Micros) -> Option<Verdict> {
+        (intact || planted(Planted::NoChecksum)).then(|| self.begin(id, now))
+    }
+
     /// Asks prior to execution whether the request is a duplicate (Figure 3).
     pub fn begin(&self, id: CallId, now: Micros) -> Verdict {
         let mut shard = self.shard(id.session);
@@ -161,6 +167,19 @@ impl Admission {
         }
         session.handles.insert(id.handle, Slot { transaction: id.transaction, state: State::Running });
         Verdict::Execute
+    }
+
+    /// Whether the request would be executed, as things stand. A chain's callee
+    /// passes bytes on before it knows whether it will.
+    pub fn is_new(&self, id: CallId) -> bool {
+        let shard = self.shard(id.session);
+        let slot = shard.sessions.get(&id.session).map(|session| session.handles.get(&id.handle));
+        matches!(slot, Some(None)) || matches!(slot, Some(Some(slot)) if slot.transaction < id.transaction)
+    }
+
+    /// Whether the session is one of this server.
+    pub fn knows(&self, session: SessionId) -> bool {
+        self.shard(session).sessions.contains_key(&session)
     }
 
     /// Keeps the answer of a request that was begun, refusals included: a

@@ -2,6 +2,7 @@
 //! reconnect or give up, and what may then be claimed.
 
 use crate::proto::Micros;
+use crate::proto::ids::CallId;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 
@@ -71,6 +72,7 @@ pub enum Step {
 /// A call under way.
 #[derive(Clone, Debug)]
 pub struct Call {
+    id: CallId,
     transport: Transport,
     policy: RetryPolicy,
     deadline: Option<Micros>,
@@ -84,8 +86,9 @@ pub struct Call {
 
 impl Call {
     /// A call that hasn't been sent.
-    pub fn new(transport: Transport, policy: RetryPolicy, deadline: Option<Micros>) -> Self {
+    pub fn new(id: CallId, transport: Transport, policy: RetryPolicy, deadline: Option<Micros>) -> Self {
         Self {
+            id,
             transport,
             policy,
             deadline,
@@ -95,6 +98,14 @@ impl Call {
             reconnects: 0,
             damaged: 0,
         }
+    }
+
+    /// Its identifier, the same for every transmission.
+    pub fn id(&self) -> CallId {
+        if planted(Planted::NewTransactionOnRetry) {
+            return CallId { transaction: self.id.transaction + u64::from(self.whole), ..self.id };
+        }
+        self.id
     }
 
     /// The last byte of a transmission left, or may have.
@@ -222,11 +233,11 @@ mod tests {
     const POLICY: RetryPolicy = RetryPolicy { first_us: 10, longest_us: 40, reconnects: 2, damaged: 2 };
 
     fn udp() -> Call {
-        Call::new(Transport::Udp, POLICY, Some(200))
+        Call::new(CallId::default(), Transport::Udp, POLICY, Some(200))
     }
 
     fn tcp() -> Call {
-        Call::new(Transport::Tcp, POLICY, Some(200))
+        Call::new(CallId::default(), Transport::Tcp, POLICY, Some(200))
     }
 
     #[test]
@@ -303,7 +314,7 @@ mod tests {
     fn the_time_left_is_never_taken_for_no_deadline() {
         assert_eq!(tcp().time_left_us(50), 150);
         assert_eq!(tcp().time_left_us(500), 1);
-        assert_eq!(Call::new(Transport::Tcp, POLICY, None).time_left_us(0), 0);
-        assert_eq!(Call::new(Transport::Tcp, POLICY, Some(u64::MAX)).time_left_us(0), 0);
+        assert_eq!(Call::new(CallId::default(), Transport::Tcp, POLICY, None).time_left_us(0), 0);
+        assert_eq!(Call::new(CallId::default(), Transport::Tcp, POLICY, Some(u64::MAX)).time_left_us(0), 0);
     }
 }

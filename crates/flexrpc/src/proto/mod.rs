@@ -15,6 +15,7 @@ pub mod frame;
 pub mod ids;
 pub mod limits;
 pub(crate) mod planted;
+pub mod relay;
 pub mod status;
 
 /// Microseconds since an origin that the driver chooses.

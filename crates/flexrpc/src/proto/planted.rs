@@ -66,3 +66,19 @@ mod in_tests {
         PLANTED.set(fault);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::in_tests::plant;
+    use super::*;
+
+    #[test]
+    fn a_fault_is_planted_in_its_own_thread_alone() {
+        plant(Some(Planted::NoChecksum));
+        assert!(planted(Planted::NoChecksum) && !planted(Planted::NoDuplicateCheck));
+        let elsewhere = std::thread::spawn(|| planted(Planted::NoChecksum)).join();
+        assert_eq!(elsewhere.ok(), Some(false));
+        plant(None);
+        assert!(!planted(Planted::NoChecksum));
+    }
+}

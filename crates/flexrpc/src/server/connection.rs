@@ -4,6 +4,7 @@ use crate::net::reader::{Frame, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::proto::call::Transport;
+use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response};
 use bytes::Bytes;
@@ -26,7 +27,7 @@ pub(crate) struct Connection {
 
 /// What the worker that serves a connection works with.
 pub(crate) struct Line {
-    reader: Reader,
+    pub(crate) reader: Reader,
     /// An answer that the caller hasn't taken yet, and how much of it it has.
     outgoing: Option<(Bytes, usize)>,
     spinner: Spinner,
@@ -42,6 +43,8 @@ pub(crate) enum Parked {
     Readable,
     /// Room to write.
     Writable,
+    /// A chain call: from its head on, or whole if it came at once.
+    Chain(Option<Frame>),
     /// Its end.
     Closed,
 }
@@ -81,6 +84,7 @@ impl Connection {
                         Response::Hangup => return Parked::Closed,
                     }
                 }
+                Next::Chain(frame) => return Parked::Chain(frame.map(|frame| *frame)),
                 Next::Refuse(frame) => {
                     // What follows can't be told apart any more: a last word.
                     let _ = socket::try_send(&self.fd, &[&frame]);
@@ -131,10 +135,12 @@ impl Connection {
                 Err(ReadError::TooLarge(head)) => {
                     return Next::Refuse(core.refusal(head.id, Refusal::TooLarge));
                 }
-                Err(ReadError::Frame(_) | ReadError::Closed) => return Next::Closed,
+                Err(ReadError::Frame | ReadError::Closed) => return Next::Closed,
             };
             match read {
+                Read::Frame(frame) if is_chain(&frame.head) => return Next::Chain(Some(Box::new(frame))),
                 Read::Frame(frame) => return Next::Frame(Box::new(frame)),
+                Read::More if reader.head().is_some_and(is_chain) => return Next::Chain(None),
                 Read::More => line.active = Instant::now(),
                 Read::Nothing => return Next::Nothing,
             }
@@ -168,6 +174,10 @@ impl Connection {
     }
 }
 
+fn is_chain(head: &Head) -> bool {
+    head.kind == Kind::Call && head.has(flags::CHAIN)
+}
+
 enum Flushed {
     All,
     Waits,
@@ -176,6 +186,7 @@ enum Flushed {
 
 enum Next {
     Frame(Box<Frame>),
+    Chain(Option<Box<Frame>>),
     Refuse(Bytes),
     Nothing,
     Closed,

@@ -89,17 +89,19 @@ impl Core {
         reuse: impl FnOnce(Option<Buffer>),
     ) -> Response {
         let head = frame.head;
-        if !frame.intact {
-            return Response::Send(self.frame(Head::new(Kind::SendAgain, head.id), Reply::new()));
+        if head.has(flags::CHAIN) {
+            // Pipelining is for streams (section IV.C); those don't come here.
+            return Response::Send(self.refusal(head.id, Refusal::BadChain));
         }
-        match self.admission.begin(head.id, clock::now()) {
-            Verdict::Execute => {
+        match self.admission.judge(head.id, frame.intact, clock::now()) {
+            None => Response::Send(self.send_again(head.id)),
+            Some(Verdict::Execute) => {
                 let arrived = frame.arrived;
                 let (args, spare) = frame.into_payload();
                 reuse(spare);
                 Response::Send(self.execute(&head, args, extension.credentials, origin, arrived))
             }
-            other => self.answer_without_execution(head.id, other, origin.transport),
+            Some(other) => self.answer_without_execution(head.id, other, origin.transport),
         }
     }
 
@@ -220,7 +222,7 @@ impl Core {
         self.answer_without_execution(id, verdict, transport)
     }
 
-    fn is_authentic(&self, frame: &Frame) -> bool {
+    pub(crate) fn is_authentic(&self, frame: &Frame) -> bool {
         let Some(key) = &self.options.key else { return !frame.head.has(flags::AUTHENTIC) };
         let (covered, tag) = frame.tagged();
         frame.head.has(flags::AUTHENTIC) && key.of_session(frame.head.id.session).verify(&[covered], tag)
@@ -238,6 +240,11 @@ impl Core {
         self.frame(Head { status: doubt.code(), ..Head::new(Kind::Doubtful, id) }, Reply::new())
     }
 
+    /// The frame that asks for call `id` again.
+    pub(crate) fn send_again(&self, id: CallId) -> Bytes {
+        self.frame(Head::new(Kind::SendAgain, id), Reply::new())
+    }
+
     /// A frame around a reply, with checksum and tag.
     pub(crate) fn frame(&self, head: Head, reply: Reply) -> Bytes {
         let mut frame = reply.into_frame();
@@ -253,7 +260,7 @@ impl Core {
         frame.into()
     }
 
-    fn flags(&self) -> u16 {
+    pub(crate) fn flags(&self) -> u16 {
         if self.options.key.is_some() { flags::AUTHENTIC } else { 0 }
     }
 

@@ -77,8 +77,9 @@ impl Datagrams {
 
     /// Starts a leader and a standby.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
-        for _ in 0..self.least() {
-            if !self.spawn() {
+        // A leader that finds itself alone starts a second one by itself.
+        while self.count.load(Ordering::Acquire) < self.least() {
+            if !self.spawn() && self.count.load(Ordering::Acquire) < self.least() {
                 return Err(io::Error::other("no thread for a datagram worker"));
             }
         }

@@ -1,9 +1,13 @@
 //! The server: several programs on one port, TCP and UDP, served by as many
 //! threads as the load needs.
 
+pub(crate) mod chains;
 pub(crate) mod connection;
 pub(crate) mod core;
 pub(crate) mod datagrams;
+pub(crate) mod downstream;
+pub(crate) mod forwarder;
+pub(crate) mod passing;
 pub(crate) mod registry;
 pub(crate) mod service;
 pub(crate) mod threads;
@@ -16,6 +20,7 @@ use crate::proto::auth::ClusterKey;
 use crate::proto::limits;
 use crate::server::core::Core;
 use crate::server::datagrams::Datagrams;
+use crate::server::forwarder::Forwarder;
 use crate::server::service::Service;
 use crate::server::threads::Threads;
 use crate::server::workers::Workers;
@@ -104,6 +109,8 @@ pub struct Server {
     workers: Arc<Workers>,
     datagrams: Option<Arc<Datagrams>>,
     threads: Threads,
+    /// The forwarder's, which ends before the workers that execute for it.
+    forwarding: Threads,
     address: SocketAddr,
 }
 
@@ -143,13 +150,16 @@ impl Server {
     fn end(&self) -> bool {
         let core = &self.workers.core;
         core.draining.store(true, Ordering::Release);
+        let deadline = std::time::Instant::now() + core.options.drain;
+        self.workers.chains.close();
+        let forwarded = self.forwarding.wait(core.options.drain);
         self.workers.stop();
         if let Some(datagrams) = &self.datagrams {
             datagrams.stop();
         }
-        let ended = self.threads.wait(core.options.drain);
+        let ended = self.threads.wait(deadline.saturating_duration_since(std::time::Instant::now()));
         self.workers.close_all();
-        ended
+        forwarded && ended
     }
 }
 
@@ -187,10 +197,21 @@ impl ServerBuilder {
         let workers = Arc::new(Workers::new(Arc::clone(&core), Some(listener), threads.clone())?);
         let datagrams = udp.map(|udp| Datagrams::new(core, udp, threads.clone())).transpose()?.map(Arc::new);
         // From here on, dropping the server ends what has been started.
-        let server = Server { workers: Arc::clone(&workers), datagrams, threads: threads.clone(), address };
+        let forwarding = Threads::default();
+        let server = Server {
+            workers: Arc::clone(&workers),
+            datagrams,
+            threads: threads.clone(),
+            forwarding: forwarding.clone(),
+            address,
+        };
         workers.start()?;
         if let Some(datagrams) = &server.datagrams {
             datagrams.start()?;
+        }
+        let forwarder = Forwarder::new(Arc::clone(&workers))?;
+        if !forwarding.spawn("flexrpc-forwarder", move || forwarder.run()) {
+            return Err(io::Error::other("no thread for the forwarder"));
         }
         if !threads.spawn("flexrpc-sweeper", move || sweep(&workers)) {
             return Err(io::Error::other("no thread for the sweeper"));

@@ -103,6 +103,11 @@ impl Reply {
         self.0.truncate(HEAD_BYTES);
     }
 
+    /// The result alone.
+    pub(crate) fn into_result(self) -> Bytes {
+        Bytes::from(self.into_frame()).slice(HEAD_BYTES..)
+    }
+
     /// Head room and result; the room is there again if a service took it away.
     pub(crate) fn into_frame(mut self) -> Vec<u8> {
         if self.0.len() < HEAD_BYTES {

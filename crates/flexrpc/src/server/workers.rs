@@ -8,6 +8,7 @@
 //! busy connection an epoll round per call; idle connections cost no thread.
 
 use crate::net::socket;
+use crate::server::chains::{Adopted, Chains};
 use crate::server::connection::{Connection, MayStay, Parked};
 use crate::server::core::Core;
 use crate::server::threads::Threads;
@@ -31,6 +32,7 @@ const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
+const JOBS: u64 = 2;
 const FIRST_CONNECTION: u64 = 16;
 
 pub(crate) struct Workers {
@@ -38,6 +40,7 @@ pub(crate) struct Workers {
     epoll: OwnedFd,
     stop: OwnedFd,
     listener: Option<OwnedFd>,
+    pub(crate) chains: Arc<Chains>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     next_token: AtomicU64,
     idle: AtomicUsize,
@@ -51,6 +54,8 @@ impl Workers {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        let chains = Arc::new(Chains::new()?);
+        epoll::add(&epoll, &chains.jobs, EventData::new_u64(JOBS), EventFlags::IN)?;
         if let Some(listener) = &listener {
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER), once(EventFlags::IN))?;
         }
@@ -59,6 +64,7 @@ impl Workers {
             epoll,
             stop,
             listener,
+            chains,
             connections: Mutex::default(),
             next_token: AtomicU64::new(FIRST_CONNECTION),
             idle: AtomicUsize::new(0),
@@ -152,6 +158,7 @@ impl Workers {
     fn on_event(&self, token: u64) {
         match token {
             STOP => {}
+            JOBS => self.run_job(),
             LISTENER => self.accept(),
             token => {
                 let connection = self.connections().get(&token).cloned();
@@ -169,13 +176,30 @@ impl Workers {
             Parked::Readable => EventFlags::IN,
             Parked::Writable => EventFlags::OUT,
             Parked::Closed => return self.forget(connection.token),
+            Parked::Chain(frame) => {
+                drop(line);
+                return self.chains.adopt(Adopted::Connection(Arc::clone(connection), frame));
+            }
         };
         // After this another worker may have it.
         drop(line);
+        self.rearm(connection, flags);
+    }
+
+    /// Watches the connection again.
+    pub(crate) fn rearm(&self, connection: &Connection, flags: EventFlags) {
         if epoll::modify(&self.epoll, &connection.fd, EventData::new_u64(connection.token), once(flags))
             .is_err()
         {
             self.forget(connection.token);
+        }
+    }
+
+    /// A chain's callee executes here, while its bytes are passed on elsewhere.
+    fn run_job(&self) {
+        if let Some(job) = self.chains.jobs.take_one() {
+            let ended = self.core.run(&job.head, job.args, job.credentials, job.origin, job.arrived);
+            self.chains.adopt(Adopted::Ran(job.passing, ended));
         }
     }
 
@@ -236,7 +260,8 @@ impl Workers {
         self.connections().clear();
     }
 
-    fn forget(&self, token: u64) {
+    /// Closes a connection once nobody is with it.
+    pub(crate) fn forget(&self, token: u64) {
         self.connections().remove(&token);
     }
 

@@ -2,19 +2,14 @@
 //! port and transport; the least recently used one is closed at the limit, and
 //! all of a callee's when one of them breaks.
 
-use crate::client::line::Line;
-use crate::client::session::{Callee, Lease};
+use crate::proto::call::Transport;
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::net::SocketAddr;
 
-/// A handle's inside: what is pooled.
-pub(crate) struct Idle {
-    pub(crate) line: Line,
-    pub(crate) lease: Lease,
-    pub(crate) since: Instant,
-}
+/// Who is called, and by what.
+pub(crate) type Callee = (SocketAddr, Transport);
 
-/// Idle handles. `T` is [`Idle`], but for tests.
+/// Idle handles: a caller's, or those by which a callee passes chains on.
 pub(crate) struct Pool<T> {
     most: usize,
     count: usize,
@@ -85,7 +80,6 @@ impl<T> Pool<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::call::Transport;
 
     fn callee(port: u16) -> Callee {
         (([127, 0, 0, 1], port).into(), Transport::Tcp)

@@ -1,0 +1,103 @@
+//! Serial multicasting (section III.B): the caller sends once, to the first
+//! callee of a delivery chain, and each callee passes the call on.
+
+use crate::client::handle::Handle;
+use crate::client::message::Message;
+use crate::client::workers::Multicast;
+use crate::proto::Micros;
+use crate::proto::chain::{self, Chain, Hop};
+use crate::proto::extension::Extension;
+use crate::proto::frame::{Kind, flags};
+use crate::proto::status::{Doubt, Outcome, Refusal};
+use std::net::SocketAddr;
+
+/// Makes the call; `handles` are to the callees in the chain's order.
+pub(crate) fn call(
+    multicast: &Multicast,
+    mut handles: Vec<Handle>,
+    credentials: Extension,
+    store_and_forward: bool,
+) -> Vec<Outcome> {
+    let deadline = multicast.deadline;
+    // The caller's own session with each, so that the call has its identifier
+    // everywhere, and each can be asked afterwards.
+    for index in 0..handles.len() {
+        if let Err(refusal) = handles[index].make_ready(deadline) {
+            return none_but(handles.len(), index, refusal);
+        }
+    }
+    let Some((first, others)) = handles.split_first_mut() else { return Vec::new() };
+    let hops: Option<Vec<Hop>> =
+        others.iter().map(|handle| Some(Hop { callee: handle.callee(), id: handle.next_call()? })).collect();
+    let Some(hops) = hops else { return none_but(others.len() + 1, 0, Refusal::Unreachable) };
+    let extension = Extension { chain: Some(Chain { hops: hops.clone() }), ..credentials }.encode();
+    let mode = if store_and_forward { flags::STORE_AND_FORWARD } else { 0 };
+    let outcome = multicast.with_message(|message| {
+        let (flags, extension) = if hops.is_empty() {
+            (message.flags, message.extension)
+        } else {
+            (flags::CHAIN | mode, &extension[..])
+        };
+        first.exchange(&Message { flags, extension, ..*message }, deadline)
+    });
+    let mut outcomes = outcomes_of_all(outcome, first.answered, others.len() + 1);
+    for (index, hop) in hops.iter().enumerate() {
+        resolve(&mut outcomes[index + 1..], &mut others[index], hop, deadline);
+    }
+    outcomes
+}
+
+/// What the first callee's answer says of all.
+fn outcomes_of_all(first: Outcome, kind: Kind, degree: usize) -> Vec<Outcome> {
+    match first {
+        Outcome::Value(payload) if kind == Kind::Outcomes => chain::decode_outcomes(&payload, degree)
+            .unwrap_or_else(|_| vec![Outcome::Unknown(Doubt::BadAnswer); degree]),
+        // A refusal, too, stands for all: the chain never began.
+        Outcome::NotExecuted(refusal) => none_but(degree, 0, refusal),
+        first if degree == 1 => vec![first],
+        Outcome::Unknown(doubt) => vec![Outcome::Unknown(doubt); degree],
+        Outcome::Value(_) | Outcome::Error(_) => vec![Outcome::Unknown(Doubt::BadAnswer); degree],
+    }
+}
+
+/// Nobody executed, for this callee's reason.
+pub(crate) fn none_but(degree: usize, index: usize, refusal: Refusal) -> Vec<Outcome> {
+    let mut outcomes = vec![Outcome::NotExecuted(Refusal::NotForwarded); degree];
+    if let Some(outcome) = outcomes.get_mut(index) {
+        *outcome = Outcome::NotExecuted(refusal);
+    }
+    outcomes
+}
+
+/// Asks a callee directly, where the chain left its outcome in doubt. It also
+/// knows of those behind it.
+fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: Option<Micros>) {
+    if !matches!(outcomes.first(), Some(Outcome::Unknown(_))) {
+        return;
+    }
+    let known = match handle.revoke(hop.id, deadline) {
+        Outcome::Unknown(_) => return,
+        Outcome::Value(payload) if handle.answered == Kind::Outcomes => {
+            match chain::decode_outcomes(&payload, outcomes.len()) {
+                Ok(known) => known,
+                Err(_) => return,
+            }
+        }
+        Outcome::NotExecuted(refusal) => {
+            // It won't pass on either, what it won't execute.
+            none_but(outcomes.len(), 0, refusal)
+        }
+        single => vec![single],
+    };
+    for (outcome, known) in outcomes.iter_mut().zip(known) {
+        if matches!(outcome, Outcome::Unknown(_)) {
+            *outcome = known;
+        }
+    }
+}
+
+/// Whether the callees make a chain: not too many, none twice.
+pub(crate) fn check(callees: &[SocketAddr], longest: usize) -> Result<(), Refusal> {
+    let repeats = callees.iter().enumerate().any(|(index, callee)| callees[..index].contains(callee));
+    if callees.len() > longest || repeats { Err(Refusal::BadChain) } else { Ok(()) }
+}

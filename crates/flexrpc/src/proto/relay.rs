@@ -1,0 +1,274 @@
+//! A callee in the middle of a delivery chain: what of the payload it may pass on
+//! and when, and what it may claim of the callees behind it.
+//!
+//! Pipelining passes bytes on as they arrive (section IV.C), but the last one
+//! only when the whole payload is there, verified, and admitted for execution
+//! here. So a callee behind that never got the last byte can't have executed.
+
+use crate::proto::planted::{Planted, planted};
+use crate::proto::status::{Doubt, Outcome, Refusal};
+
+/// What is known of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Payload {
+    Arriving,
+    /// Whole, verified, and admitted.
+    Released,
+    /// Damaged, or not admitted: the rest never leaves.
+    Withheld,
+}
+
+/// One chain call at one callee.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    payload_len: usize,
+    received: usize,
+    payload: Payload,
+    store_and_forward: bool,
+    /// Whether the last byte of the frame has left.
+    sent_whole: bool,
+    /// Callees behind this one.
+    behind: usize,
+    own: Option<Outcome>,
+    rest: Option<Vec<Outcome>>,
+}
+
+impl Relay {
+    /// A payload of `payload_len` for this callee and `behind` more.
+    pub fn new(payload_len: usize, behind: usize, store_and_forward: bool) -> Self {
+        Self {
+            payload_len,
+            received: 0,
+            payload: Payload::Arriving,
+            store_and_forward,
+            sent_whole: false,
+            behind,
+            own: None,
+            rest: None,
+        }
+    }
+
+    /// Callees behind this one.
+    pub fn behind(&self) -> usize {
+        self.behind
+    }
+
+    /// So many bytes of the payload have arrived in all.
+    pub fn received(&mut self, bytes: usize) {
+        self.received = bytes.min(self.payload_len);
+    }
+
+    /// The payload is whole, its checksum holds, and the call may begin here.
+    pub fn release(&mut self) {
+        self.received = self.payload_len;
+        self.payload = Payload::Released;
+    }
+
+    /// The call won't begin here by this transmission, so no callee behind may
+    /// take it for whole.
+    pub fn withhold(&mut self) {
+        self.payload = Payload::Withheld;
+        if !self.sent_whole {
+            self.lose(Refusal::NotForwarded);
+        }
+    }
+
+    /// Whether the frame's head may leave. Of an empty payload the head is the
+    /// last byte.
+    pub fn head_may_leave(&self) -> bool {
+        match self.payload {
+            Payload::Released => true,
+            Payload::Withheld => false,
+            Payload::Arriving => {
+                !self.store_and_forward && (self.payload_len > 0 || planted(Planted::ForwardsUnverified))
+            }
+        }
+    }
+
+    /// How many bytes of the payload may have left by now.
+    pub fn may_leave(&self) -> usize {
+        match self.payload {
+            Payload::Released => self.payload_len,
+            Payload::Withheld => 0,
+            Payload::Arriving if self.store_and_forward => 0,
+            Payload::Arriving if planted(Planted::ForwardsUnverified) => self.received,
+            Payload::Arriving => self.received.min(self.payload_len.saturating_sub(1)),
+        }
+    }
+
+    /// Whether what follows the payload may leave.
+    pub fn tag_may_leave(&self) -> bool {
+        self.payload == Payload::Released
+    }
+
+    /// The last byte of the frame has left.
+    pub fn sent_whole(&mut self) {
+        self.sent_whole = true;
+    }
+
+    /// Whether the callees behind may have executed the call.
+    pub fn is_sent_whole(&self) -> bool {
+        self.sent_whole
+    }
+
+    /// The next callee couldn't be reached.
+    pub fn unreachable(&mut self) {
+        self.lose(Refusal::Unreachable);
+    }
+
+    /// The connection to the next callee broke.
+    pub fn broken(&mut self) {
+        if self.sent_whole && !planted(Planted::LostForwardIsNotExecuted) {
+            self.settle(vec![Outcome::Unknown(Doubt::ConnectionLost); self.behind]);
+        } else {
+            self.lose(Refusal::NotSent);
+        }
+    }
+
+    /// The time is over.
+    pub fn timed_out(&mut self) {
+        if self.sent_whole {
+            self.settle(vec![Outcome::Unknown(Doubt::TimedOut); self.behind]);
+        } else {
+            self.lose(Refusal::DeadlinePassed);
+        }
+        self.own.get_or_insert(Outcome::Unknown(Doubt::TimedOut));
+    }
+
+    /// The next callee refused the call, which it does only before it passes
+    /// anything on for good.
+    pub fn refused(&mut self, refusal: Refusal) {
+        self.lose(refusal);
+    }
+
+    /// The next callee doesn't know.
+    pub fn doubtful(&mut self, doubt: Doubt) {
+        self.settle(vec![Outcome::Unknown(doubt); self.behind]);
+    }
+
+    /// The next callee answered for itself and those behind it.
+    pub fn answered(&mut self, outcomes: Vec<Outcome>) {
+        if outcomes.len() == self.behind {
+            self.settle(outcomes);
+        } else {
+            self.doubtful(Doubt::BadAnswer);
+        }
+    }
+
+    /// What became of the call here.
+    pub fn executed(&mut self, outcome: Outcome) {
+        self.own = Some(outcome);
+    }
+
+    /// Whether the callees behind are settled.
+    pub fn rest_is_settled(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// All outcomes, this callee's first, once all are known.
+    pub fn outcomes(&self) -> Option<Vec<Outcome>> {
+        if planted(Planted::ForwardedIsExecuted) && self.sent_whole {
+            let value = self.own.clone()?;
+            return Some(vec![value; self.behind + 1]);
+        }
+        let (own, rest) = (self.own.clone()?, self.rest.as_ref()?);
+        Some([own].into_iter().chain(rest.iter().cloned()).collect())
+    }
+
+    fn lose(&mut self, next: Refusal) {
+        let mut rest = vec![Outcome::NotExecuted(Refusal::NotForwarded); self.behind];
+        if let Some(first) = rest.first_mut() {
+            *first = Outcome::NotExecuted(next);
+        }
+        self.settle(rest);
+    }
+
+    /// What is settled stays: a connection may well break after the answer.
+    fn settle(&mut self, rest: Vec<Outcome>) {
+        self.rest.get_or_insert(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn value() -> Outcome {
+        Outcome::Value(Bytes::from_static(b"v"))
+    }
+
+    #[test]
+    fn pipelining_passes_on_what_has_arrived_but_the_last_byte() {
+        let mut relay = Relay::new(100, 1, false);
+        assert!(relay.head_may_leave());
+        relay.received(40);
+        assert_eq!(relay.may_leave(), 40);
+        relay.received(100);
+        assert_eq!(relay.may_leave(), 99);
+        assert!(!relay.tag_may_leave());
+        relay.release();
+        assert_eq!((relay.may_leave(), relay.tag_may_leave()), (100, true));
+    }
+
+    #[test]
+    fn store_and_forward_waits_for_the_whole_payload() {
+        let mut relay = Relay::new(100, 1, true);
+        relay.received(100);
+        assert_eq!((relay.head_may_leave(), relay.may_leave()), (false, 0));
+        relay.release();
+        assert_eq!((relay.head_may_leave(), relay.may_leave()), (true, 100));
+    }
+
+    #[test]
+    fn of_an_empty_payload_the_head_is_the_last_byte() {
+        let mut relay = Relay::new(0, 1, false);
+        assert!(!relay.head_may_leave());
+        relay.release();
+        assert!(relay.head_may_leave());
+    }
+
+    #[test]
+    fn a_damaged_payload_is_executed_by_nobody() {
+        let mut relay = Relay::new(100, 2, false);
+        relay.received(100);
+        relay.withhold();
+        assert_eq!((relay.may_leave(), relay.head_may_leave()), (0, false));
+        relay.executed(Outcome::NotExecuted(Refusal::NotSent));
+        let outcomes = relay.outcomes().unwrap();
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::NotExecuted(_))));
+    }
+
+    #[test]
+    fn a_broken_connection_is_certain_only_before_the_last_byte() {
+        let mut relay = Relay::new(100, 2, false);
+        relay.broken();
+        relay.executed(value());
+        let not = Outcome::NotExecuted;
+        assert_eq!(relay.outcomes().unwrap(), [value(), not(Refusal::NotSent), not(Refusal::NotForwarded)]);
+        let mut relay = Relay::new(100, 2, false);
+        relay.release();
+        relay.sent_whole();
+        relay.broken();
+        relay.executed(value());
+        let unknown = Outcome::Unknown(Doubt::ConnectionLost);
+        assert_eq!(relay.outcomes().unwrap(), [value(), unknown.clone(), unknown]);
+    }
+
+    #[test]
+    fn outcomes_are_there_when_all_are_known_and_what_is_settled_stays() {
+        let mut relay = Relay::new(100, 1, false);
+        relay.release();
+        relay.sent_whole();
+        relay.answered(vec![value()]);
+        assert_eq!(relay.outcomes(), None);
+        relay.broken();
+        relay.executed(value());
+        assert_eq!(relay.outcomes().unwrap(), [value(), value()]);
+        let mut relay = Relay::new(100, 2, false);
+        relay.answered(vec![value()]);
+        relay.executed(value());
+        let bad = Outcome::Unknown(Doubt::BadAnswer);
+        assert_eq!(relay.outcomes().unwrap(), [value(), bad.clone(), bad]);
+    }
+}

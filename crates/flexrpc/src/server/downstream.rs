@@ -1,0 +1,92 @@
+//! A connection to the next callee of a chain, from the forwarder's side.
+
+use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::socket;
+use rustix::event::PollFlags;
+use rustix::fd::OwnedFd;
+use std::io;
+use std::net::SocketAddr;
+
+pub(crate) struct Downstream {
+    pub(crate) fd: OwnedFd,
+    pub(crate) reader: Reader,
+    connected: bool,
+    /// From the pool: it may turn out to be closed by the callee.
+    pub(crate) pooled: bool,
+    /// Whether epoll tells of it to the call that it serves now.
+    pub(crate) watched: bool,
+    /// Bytes of the frame that have left.
+    pub(crate) sent: usize,
+}
+
+/// Where a transmission is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Push {
+    /// All that may leave has left.
+    Done,
+    /// The socket has no room, or isn't connected yet.
+    Blocked,
+}
+
+impl Downstream {
+    pub(crate) fn connect(callee: SocketAddr, payload_bytes: usize) -> io::Result<Self> {
+        let fd = socket::begin_connect_tcp(callee)?;
+        let reader = Reader::new(payload_bytes);
+        Ok(Self { fd, reader, connected: false, pooled: false, watched: false, sent: 0 })
+    }
+
+    /// A pooled one, to be used again.
+    pub(crate) fn again(self) -> Self {
+        Self { pooled: true, watched: false, sent: 0, ..self }
+    }
+
+    /// Whether the callee has neither closed it nor sent something unasked.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(&self.fd, &mut [0], flags), Err(rustix::io::Errno::AGAIN))
+    }
+
+    /// Sends on; `slices` are the frame's bytes that may have left by now.
+    pub(crate) fn push(&mut self, slices: &[&[u8]]) -> io::Result<Push> {
+        if !self.connected {
+            if !socket::wait(&self.fd, PollFlags::OUT, Some(0))? {
+                return Ok(Push::Blocked);
+            }
+            socket::finish_connect_tcp(&self.fd)?;
+            self.connected = true;
+        }
+        loop {
+            let mut skip = self.sent;
+            let left: Vec<&[u8]> = slices
+                .iter()
+                .filter_map(|slice| {
+                    let skipped = skip.min(slice.len());
+                    skip -= skipped;
+                    Some(&slice[skipped..]).filter(|slice| !slice.is_empty())
+                })
+                .collect();
+            if left.is_empty() {
+                return Ok(Push::Done);
+            }
+            match socket::try_send(&self.fd, &left)? {
+                Some(sent) => self.sent += sent,
+                None => return Ok(Push::Blocked),
+            }
+        }
+    }
+
+    /// An answer, if it is there.
+    pub(crate) fn answer(&mut self) -> Result<Option<Frame>, ReadError> {
+        if !self.connected {
+            return Ok(None);
+        }
+        let Self { fd, reader, .. } = self;
+        loop {
+            match reader.read(|room| socket::try_recv(&*fd, room))? {
+                Read::Frame(frame) => return Ok(Some(frame)),
+                Read::More => {}
+                Read::Nothing => return Ok(None),
+            }
+        }
+    }
+}

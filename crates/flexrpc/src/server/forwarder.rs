@@ -1,0 +1,165 @@
+//! The forwarder: one thread that passes chain calls on (section IV.C).
+//!
+//! Waiting for a callee downstream never holds a service worker, so chains that
+//! cross each other (A→B→C and C→B→A) can't lock up bounded pools: a worker only
+//! executes, the forwarder only moves bytes and sleeps in epoll.
+
+use crate::net::clock;
+use crate::net::pool::Pool;
+use crate::net::socket;
+use crate::net::spin::Spinner;
+use crate::proto::Micros;
+use crate::server::chains::Adopted;
+use crate::server::passing::{Advanced, Idle, Passing};
+use crate::server::workers::Workers;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Idle connections to next callees: a few for each of a rack's.
+const POOLED: usize = 256;
+
+/// Events looked at in one round.
+const EVENTS: usize = 64;
+
+/// Longest sleep; nothing depends on it.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+const INBOX: u64 = 0;
+
+pub(crate) struct Forwarder {
+    workers: Arc<Workers>,
+    epoll: OwnedFd,
+    passing: HashMap<u64, Passing>,
+    idle: Idle,
+    next_id: u64,
+    /// Calls that stopped for the others' sake: nothing will tell of them.
+    unfinished: Vec<u64>,
+}
+
+impl Forwarder {
+    pub(crate) fn new(workers: Arc<Workers>) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &workers.chains.adopted, EventData::new_u64(INBOX), EventFlags::IN)?;
+        Ok(Self {
+            workers,
+            epoll,
+            passing: HashMap::new(),
+            idle: Pool::new(POOLED),
+            next_id: 1,
+            unfinished: Vec::new(),
+        })
+    }
+
+    /// Passes on until it is closed and has nothing left.
+    pub(crate) fn run(mut self) {
+        let mut spinner = Spinner::new(self.workers.core.options.spin);
+        while !(self.workers.chains.is_closed() && self.passing.is_empty()) {
+            let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
+            let count = self.sleep(&mut events, &mut spinner);
+            for event in &events[..count] {
+                match event.data.u64() {
+                    INBOX => self.take_over(),
+                    id => self.advance(id),
+                }
+            }
+            for id in std::mem::take(&mut self.unfinished) {
+                self.advance(id);
+            }
+            self.look_at_the_time();
+        }
+    }
+
+    fn sleep(&self, events: &mut [Event], spinner: &mut Spinner) -> usize {
+        let mut poll = |timeout: Duration| {
+            let timeout = socket::timespec(timeout);
+            epoll::wait(&self.epoll, &mut *events, Some(&timeout)).unwrap_or(0)
+        };
+        if !self.unfinished.is_empty() {
+            return poll(Duration::ZERO);
+        }
+        if !self.passing.is_empty() {
+            let spun = spinner.spin(|| Some(poll(Duration::ZERO)).filter(|count| *count > 0));
+            if let Some(count) = spun {
+                return count;
+            }
+        }
+        let now = clock::now();
+        let due = self.passing.values().filter_map(|passing| passing.answer_by).min();
+        let left = due.map_or(LONGEST_SLEEP, |due| Duration::from_micros(due.saturating_sub(now)));
+        let count = poll(left.min(LONGEST_SLEEP));
+        spinner.slept(Duration::from_micros(clock::now() - now));
+        count
+    }
+
+    fn take_over(&mut self) {
+        while let Some(adopted) = self.workers.chains.adopted.take_one() {
+            match adopted {
+                Adopted::Connection(connection, frame) => {
+                    let id = self.next_id;
+                    self.next_id += 1;
+                    let Some(passing) =
+                        Passing::begin(id, Arc::clone(&connection), frame, &self.workers.core)
+                    else {
+                        self.workers.forget(connection.token);
+                        continue;
+                    };
+                    watch(&self.epoll, &connection.fd, id);
+                    self.passing.insert(id, passing);
+                    self.advance(id);
+                }
+                Adopted::Ran(id, ended) => {
+                    // Gone if its time was over.
+                    if let Some(passing) = self.passing.get_mut(&id) {
+                        passing.ran(ended);
+                        self.advance(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self, id: u64) {
+        let Some(passing) = self.passing.get_mut(&id) else { return };
+        let advanced = passing.advance(&self.workers, &mut self.idle);
+        if let Some(downstream) = passing.downstream.as_mut().filter(|downstream| !downstream.watched) {
+            downstream.watched = true;
+            watch(&self.epoll, &downstream.fd, id);
+        }
+        match advanced {
+            Advanced::Waits => return,
+            Advanced::More => return self.unfinished.push(id),
+            Advanced::Over | Advanced::Closed => {}
+        }
+        let Some(passing) = self.passing.remove(&id) else { return };
+        let _ = epoll::delete(&self.epoll, &passing.upstream.fd);
+        match advanced {
+            Advanced::Closed => self.workers.forget(passing.upstream.token),
+            _ => self.workers.rearm(&passing.release(), EventFlags::IN | EventFlags::ONESHOT),
+        }
+    }
+
+    fn look_at_the_time(&mut self) {
+        let now = clock::now();
+        let late = |by: Option<Micros>| by.is_some_and(|by| now >= by);
+        let due: Vec<u64> =
+            self.passing.iter().filter(|(_, passing)| late(passing.answer_by)).map(|(id, _)| *id).collect();
+        for id in due {
+            self.advance(id);
+        }
+    }
+}
+
+/// Both directions, told once per change: an advance always goes as far as it
+/// can.
+fn watch(epoll: &OwnedFd, fd: impl AsFd, id: u64) {
+    let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+    let data = EventData::new_u64(id);
+    // A pooled connection is watched already, for a call that is over.
+    if epoll::add(epoll, &fd, data, flags).is_err() {
+        let _ = epoll::modify(epoll, &fd, data, flags);
+    }
+}

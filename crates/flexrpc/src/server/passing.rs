@@ -1,0 +1,435 @@
+//! One chain call on its way through this callee: bytes in from the caller or
+//! the callee before, on to the next, outcomes back. Never sleeps; the forwarder
+//! calls [`Passing::advance`] whenever a socket or a timer has something.
+
+use crate::net::buffer::Buffer;
+use crate::net::clock;
+use crate::net::pool::Pool;
+use crate::net::reader::{Frame, Read, Reader};
+use crate::net::socket;
+use crate::proto::Micros;
+use crate::proto::admission::Verdict;
+use crate::proto::answer;
+use crate::proto::auth::Credentials;
+use crate::proto::call::{Answer, Transport};
+use crate::proto::chain::{self, Hop};
+use crate::proto::extension::Extension;
+use crate::proto::frame::{Head, Kind, TAG_BYTES, flags};
+use crate::proto::relay::Relay;
+use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
+use crate::server::chains::Job;
+use crate::server::connection::Connection;
+use crate::server::core::{Core, Origin, Response};
+use crate::server::downstream::{Downstream, Push};
+use crate::server::service::{Ended, Reply};
+use crate::server::workers::Workers;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Receives in a row before the forwarder looks at other calls.
+const READS_IN_A_ROW: usize = 32;
+
+/// The part of the remaining time that is kept for the answer's way back: a
+/// callee gives up on those behind it before its own caller gives up on it.
+const KEPT_TIME: Micros = 16;
+
+/// How often a damaged payload is sent to the next callee again.
+const RESENDS: u32 = 8;
+
+/// Idle connections to next callees.
+pub(crate) type Idle = Pool<Downstream>;
+
+pub(crate) struct Passing {
+    id: u64,
+    pub(crate) upstream: Arc<Connection>,
+    reader: Reader,
+    head: Head,
+    arrived: Micros,
+    pub(crate) answer_by: Option<Micros>,
+    relay: Relay,
+    /// Who comes next and the frame's head for it; absent if the call is refused.
+    next: Option<(Hop, Vec<u8>)>,
+    refusal: Option<Refusal>,
+    pub(crate) downstream: Option<Downstream>,
+    tag: Option<[u8; TAG_BYTES]>,
+    /// Until the call is handed to a worker.
+    credentials: Option<Credentials>,
+    /// The payload, once it is whole.
+    payload: Option<Bytes>,
+    resends: u32,
+    answer: Option<(Bytes, usize)>,
+}
+
+/// What became of an advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Advanced {
+    /// It waits for a socket, the execution, or its time.
+    Waits,
+    /// There is more to do at once, but others come first.
+    More,
+    /// The answer has left: the connection can carry the next call.
+    Over,
+    /// The connection is of no use.
+    Closed,
+}
+
+impl Passing {
+    /// Takes a connection over, on which a chain call's head has arrived.
+    pub(crate) fn begin(
+        id: u64,
+        upstream: Arc<Connection>,
+        frame: Option<Frame>,
+        core: &Core,
+    ) -> Option<Self> {
+        let reader = {
+            let mut line = upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            std::mem::replace(&mut line.reader, Reader::new(core.options.payload_bytes))
+        };
+        let (head, arrived, extension) = match &frame {
+            Some(frame) => (frame.head, frame.arrived, Extension::decode(frame.extension())),
+            None => (*reader.head()?, reader.arrived(), Extension::decode(reader.extension())),
+        };
+        let mut passing = Self {
+            id,
+            upstream,
+            reader,
+            head,
+            arrived,
+            answer_by: answer_by(&head, arrived),
+            relay: Relay::new(head.payload_len as usize, 0, true),
+            next: None,
+            refusal: None,
+            downstream: None,
+            tag: None,
+            credentials: None,
+            payload: None,
+            resends: 0,
+            answer: None,
+        };
+        match extension.map_err(|_| Refusal::Malformed).and_then(|extension| passing.plan(extension, core)) {
+            Ok(()) => {}
+            Err(refusal) => passing.refusal = Some(refusal),
+        }
+        if let Some(frame) = frame {
+            passing.payload_is_whole(frame, core);
+        }
+        Some(passing)
+    }
+
+    /// Decides what is passed on to whom.
+    fn plan(&mut self, extension: Extension, core: &Core) -> Result<(), Refusal> {
+        let chain = extension.chain.ok_or(Refusal::Malformed)?;
+        chain.check(core.options.chain_callees, |session| core.admission.knows(session))?;
+        if core.draining.load(std::sync::atomic::Ordering::Acquire) && core.admission.is_new(self.head.id) {
+            return Err(Refusal::ShuttingDown);
+        }
+        let behind = chain.hops.len();
+        let (next, rest) = chain.split().ok_or(Refusal::BadChain)?;
+        let store_and_forward = self.head.has(flags::STORE_AND_FORWARD);
+        // A duplicate will be answered from the cache: nothing to pass on.
+        let eager = core.admission.is_new(self.head.id) && !store_and_forward;
+        self.relay = Relay::new(self.head.payload_len as usize, behind, !eager);
+        let chain_flag = if rest.hops.is_empty() { 0 } else { flags::CHAIN };
+        let mode = self.head.flags & flags::STORE_AND_FORWARD;
+        let head = Head {
+            flags: core.flags() | chain_flag | mode,
+            payload_len: self.head.payload_len,
+            payload_crc: self.head.payload_crc,
+            procedure: self.head.procedure,
+            time_left_us: time_left(self.answer_by),
+            ..Head::new(Kind::Call, next.id)
+        };
+        self.credentials = Some(extension.credentials.clone());
+        let chain = (!rest.hops.is_empty()).then_some(rest);
+        let extension = Extension { credentials: extension.credentials, chain, ..Extension::default() };
+        self.next = Some((next, head.encode(&extension.encode())));
+        Ok(())
+    }
+
+    /// Goes as far as it goes without waiting.
+    pub(crate) fn advance(&mut self, workers: &Workers, idle: &mut Idle) -> Advanced {
+        let core = &workers.core;
+        let mut more = self.payload.is_none() && self.answer.is_none();
+        for _ in 0..READS_IN_A_ROW {
+            if !more {
+                break;
+            }
+            match self.receive(core) {
+                Some(received) => more = received,
+                None => return Advanced::Closed,
+            }
+            self.pass_on(core, idle);
+        }
+        self.execute(workers);
+        self.pass_on(core, idle);
+        self.listen(core, idle);
+        let late = self.answer_by.is_some_and(|by| clock::now() >= by);
+        if late {
+            self.answer_by = None;
+            if self.payload.is_none() && self.answer.is_none() {
+                // The caller gives up on it too.
+                return Advanced::Closed;
+            }
+            self.relay.timed_out();
+        }
+        self.conclude(core);
+        match self.flush() {
+            Advanced::Waits if more => Advanced::More,
+            advanced => advanced,
+        }
+    }
+
+    /// Receives once: `false` if nothing is there or nothing more is needed,
+    /// `None` if the caller is gone and the call with it.
+    fn receive(&mut self, core: &Core) -> Option<bool> {
+        let Self { reader, upstream, relay, .. } = self;
+        match reader.read(|room| socket::try_recv(&upstream.fd, room)) {
+            Ok(Read::Frame(frame)) => {
+                self.payload_is_whole(frame, core);
+                Some(false)
+            }
+            Ok(Read::More) => {
+                relay.received(reader.payload_so_far().len());
+                Some(true)
+            }
+            Ok(Read::Nothing) => Some(false),
+            // Without the last byte nobody behind executes either.
+            Err(_) => None,
+        }
+    }
+
+    fn payload_is_whole(&mut self, frame: Frame, core: &Core) {
+        let id = self.head.id;
+        let refusal = match self.refusal {
+            None if core.is_authentic(&frame) => None,
+            None => Some(Refusal::Unauthenticated),
+            known => known,
+        };
+        if let Some(refusal) = refusal {
+            return self.answer_instead(core.refusal(id, refusal));
+        }
+        match core.admission.judge(id, frame.intact, clock::now()) {
+            None => self.answer_instead(core.send_again(id)),
+            Some(Verdict::Execute) => {
+                self.relay.release();
+                let (payload, spare) = frame.into_payload();
+                self.reader.give_back(spare);
+                self.tag = self.next.as_ref().and_then(|(next, head)| {
+                    let key = core.options.key.as_ref()?.of_session(next.id.session);
+                    Some(key.tag(&[head, &payload]))
+                });
+                self.payload = Some(payload);
+            }
+            Some(other) => match core.answer_without_execution(id, other, Transport::Tcp) {
+                Response::Send(answer) => self.answer_instead(answer),
+                Response::Silence | Response::Hangup => {
+                    self.answer_instead(core.refusal(id, Refusal::Overloaded));
+                }
+            },
+        }
+    }
+
+    /// The call doesn't begin here by this transmission.
+    fn answer_instead(&mut self, answer: Bytes) {
+        self.relay.withhold();
+        // Closed without the last byte, the next callee forgets what it has.
+        self.downstream = None;
+        self.answer = Some((answer, 0));
+    }
+
+    /// Hands the call to a service worker, once.
+    fn execute(&mut self, workers: &Workers) {
+        if let Some(payload) = &self.payload
+            && let Some(credentials) = self.credentials.take()
+        {
+            workers.chains.jobs.put(Job {
+                passing: self.id,
+                head: self.head,
+                args: payload.clone(),
+                credentials,
+                origin: Origin { peer: self.upstream.peer, transport: Transport::Tcp },
+                arrived: self.arrived,
+            });
+        }
+    }
+
+    /// The service has run.
+    pub(crate) fn ran(&mut self, ended: Result<Reply, Ended>) {
+        self.relay.executed(match ended {
+            Ok(reply) => Outcome::Value(reply.into_result()),
+            Err(Ended::Fault(fault)) => Outcome::Error(fault),
+            Err(Ended::Refused(refusal)) => Outcome::NotExecuted(refusal),
+        });
+    }
+
+    /// Sends to the next callee what may leave.
+    fn pass_on(&mut self, core: &Core, idle: &mut Idle) {
+        if self.relay.rest_is_settled() || self.answer.is_some() || !self.relay.head_may_leave() {
+            return;
+        }
+        // Again only where a pooled connection turns out to be an old one.
+        while !self.relay.rest_is_settled() {
+            if self.downstream.is_none() && !self.connect(core, idle) {
+                return self.relay.unreachable();
+            }
+            match self.push() {
+                Ok(Push::Done) if self.relay.tag_may_leave() => return self.relay.sent_whole(),
+                Ok(_) => return,
+                Err(_) => self.next_is_lost(),
+            }
+        }
+    }
+
+    fn connect(&mut self, core: &Core, idle: &mut Idle) -> bool {
+        let Some((next, _)) = &self.next else { return false };
+        self.downstream = std::iter::from_fn(|| idle.check_out((next.callee, Transport::Tcp)))
+            .find(Downstream::is_quiet)
+            .map(Downstream::again)
+            .or_else(|| Downstream::connect(next.callee, core.options.payload_bytes).ok());
+        self.downstream.is_some()
+    }
+
+    fn push(&mut self) -> std::io::Result<Push> {
+        let (Some((_, head)), Some(downstream)) = (&self.next, &mut self.downstream) else {
+            return Ok(Push::Blocked);
+        };
+        let payload = self.payload.as_deref().unwrap_or_else(|| self.reader.payload_so_far());
+        let payload = &payload[..self.relay.may_leave().min(payload.len())];
+        let tag = self.tag.as_ref().filter(|_| self.relay.tag_may_leave()).map_or(&[][..], |tag| tag);
+        downstream.push(&[head, payload, tag])
+    }
+
+    /// The connection to the next callee broke or couldn't be made.
+    fn next_is_lost(&mut self) {
+        let Some(downstream) = self.downstream.take() else { return };
+        if self.relay.is_sent_whole() || !downstream.pooled {
+            match downstream.sent {
+                0 => self.relay.unreachable(),
+                _ => self.relay.broken(),
+            }
+        }
+        // Else the pooled connection was an old one, and without the last byte
+        // nothing was executed: the next advance connects anew.
+    }
+
+    /// Takes the next callee's answer.
+    fn listen(&mut self, core: &Core, idle: &mut Idle) {
+        let (Some(downstream), Some((next, _))) = (&mut self.downstream, &self.next) else { return };
+        let (id, callee) = (next.id, next.callee);
+        match downstream.answer() {
+            Ok(None) => {}
+            Ok(Some(frame)) => {
+                let key = core.options.key.as_ref().map(|key| key.of_session(id.session));
+                let (covered, tag) = frame.tagged();
+                let authentic =
+                    key.is_none_or(|key| frame.head.has(flags::AUTHENTIC) && key.verify(&[covered], tag));
+                let answer = answer::read(&frame.head, frame.payload(), frame.intact, id);
+                match answer.filter(|_| authentic) {
+                    Some(answer) => self.on_answer(answer, frame),
+                    None => self.next_is_lost(),
+                }
+                // Answered before it was sent whole, it still waits for the rest.
+                if self.relay.rest_is_settled()
+                    && let Some(downstream) = self.downstream.take()
+                    && self.relay.is_sent_whole()
+                {
+                    drop(idle.check_in((callee, Transport::Tcp), downstream));
+                }
+            }
+            Err(_) => {
+                self.next_is_lost();
+                self.pass_on(core, idle);
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer, frame: Frame) {
+        match answer {
+            Answer::Executed => {
+                let kind = frame.head.kind;
+                let behind = self.relay.behind();
+                let fault = (kind == Kind::Fault).then(|| Fault::decode(frame.payload()));
+                let (payload, spare) = frame.into_payload();
+                self.give_back(spare);
+                self.relay.answered(match (kind, fault) {
+                    (_, Some(fault)) => vec![Outcome::Error(fault)],
+                    (Kind::Outcomes, None) => chain::decode_outcomes(&payload, behind).unwrap_or_default(),
+                    _ => vec![Outcome::Value(payload)],
+                });
+            }
+            Answer::Refused(refusal) => self.relay.refused(refusal),
+            Answer::Doubtful(doubt) => self.relay.doubtful(doubt),
+            Answer::SendAgain if self.resends < RESENDS && self.relay.is_sent_whole() => {
+                self.resends += 1;
+                self.give_back(Some(frame.into_buffer()));
+                if let Some(downstream) = &mut self.downstream {
+                    downstream.sent = 0;
+                }
+                // What the socket doesn't take now leaves with the next advance.
+                let _ = self.push();
+            }
+            Answer::SendAgain | Answer::Pending => self.relay.doubtful(Doubt::ConnectionLost),
+        }
+    }
+
+    /// Builds the answer once all outcomes are known.
+    fn conclude(&mut self, core: &Core) {
+        if self.answer.is_some() {
+            return;
+        }
+        let Some(mut outcomes) = self.relay.outcomes() else { return };
+        let values = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Value(value) => value.len(),
+            _ => 0,
+        });
+        if values.sum::<usize>() > core.options.payload_bytes / 2 {
+            let fault = Fault::system("executed, but the results of the chain are too large together");
+            outcomes.iter_mut().filter(|outcome| outcome.is_value()).for_each(|outcome| {
+                *outcome = Outcome::Error(fault.clone());
+            });
+        }
+        let mut reply = Reply::new();
+        reply.put(&chain::encode_outcomes(&outcomes));
+        let answer = core.frame(Head::new(Kind::Outcomes, self.head.id), reply);
+        core.admission.complete(self.head.id, answer.clone(), clock::now());
+        self.answer = Some((answer, 0));
+    }
+
+    fn flush(&mut self) -> Advanced {
+        let Some((answer, sent)) = &mut self.answer else { return Advanced::Waits };
+        while *sent < answer.len() {
+            match socket::try_send(&self.upstream.fd, &[&answer[*sent..]]) {
+                Ok(Some(more)) => *sent += more,
+                Ok(None) => return Advanced::Waits,
+                // The answer is kept: the caller can ask for it.
+                Err(_) => return Advanced::Closed,
+            }
+        }
+        Advanced::Over
+    }
+
+    /// Gives the connection back for the next call.
+    pub(crate) fn release(self) -> Arc<Connection> {
+        let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        line.reader = self.reader;
+        line.active = std::time::Instant::now();
+        drop(line);
+        self.upstream
+    }
+
+    fn give_back(&mut self, spare: Option<Buffer>) {
+        if let Some(downstream) = &mut self.downstream {
+            downstream.reader.give_back(spare);
+        }
+    }
+}
+
+/// When a call with a deadline is to be answered.
+fn answer_by(head: &Head, arrived: Micros) -> Option<Micros> {
+    let left = Micros::from(head.time_left_us);
+    (left != 0).then(|| arrived + left - left / KEPT_TIME)
+}
+
+fn time_left(answer_by: Option<Micros>) -> u32 {
+    answer_by.map_or(0, |by| u32::try_from(by.saturating_sub(clock::now()).max(1)).unwrap_or(0))
+}

@@ -1,0 +1,215 @@
+//! Serial multicasting through real sockets.
+
+mod common;
+
+use bytes::Bytes;
+use common::{COUNT, ECHO, FAIL, SLEEP_IF_MARKED, Service, client, procedure};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_flexrpc::{
+    CallError, CallOptions, Client, ClientOptions, ClusterKey, Doubt, MulticastOptions, Outcome, Refusal,
+    Server, ServerOptions, Transport, WorkerLimits,
+};
+
+struct Chain {
+    servers: Vec<Server>,
+    services: Vec<Arc<Service>>,
+    addresses: Vec<SocketAddr>,
+}
+
+fn chain(length: usize, options: &ServerOptions) -> Chain {
+    let services: Vec<_> = (0..length).map(|_| Arc::new(Service::default())).collect();
+    let servers: Vec<_> = services.iter().map(|service| common::start(options.clone(), service)).collect();
+    let addresses = servers.iter().map(Server::address).collect();
+    Chain { servers, services, addresses }
+}
+
+fn bytes(size: usize) -> Bytes {
+    (0..size).map(|i| (i ^ (i >> 8)) as u8).collect()
+}
+
+fn executed(chain: &Chain) -> Vec<usize> {
+    chain.services.iter().map(|service| service.executed()).collect()
+}
+
+#[test]
+fn every_callee_of_a_chain_executes_once_and_answers() {
+    for length in [1, 2, 3, 7] {
+        let chain = chain(length, &ServerOptions::default());
+        let client = client();
+        let mut calls = 0;
+        for store_and_forward in [false, true] {
+            for size in [0, 1, 1000, 65_536, 1 << 20, 5 << 20] {
+                let args = bytes(size);
+                let options = MulticastOptions { store_and_forward, ..MulticastOptions::default() };
+                let outcomes = client.call_chain(
+                    &chain.addresses,
+                    procedure(ECHO),
+                    &[args.slice(..size / 2), args.slice(size / 2..)],
+                    &options,
+                );
+                // Results of a chain come together: large ones are for single calls.
+                if size * length < 20 << 20 {
+                    assert!(
+                        outcomes.iter().all(|outcome| *outcome == Outcome::Value(args.clone())),
+                        "{length} × {size}"
+                    );
+                }
+                let outcomes = client.call_chain(
+                    &chain.addresses,
+                    procedure(COUNT),
+                    &[args.slice(..size / 10)],
+                    &options,
+                );
+                assert!(outcomes.iter().all(Outcome::is_value));
+                calls += 1;
+                assert_eq!(executed(&chain), vec![calls; length]);
+            }
+        }
+        assert!(client.pooled_handles() <= length);
+    }
+}
+
+#[test]
+fn each_callees_outcome_is_its_own() {
+    let mut chain = chain(4, &ServerOptions::default());
+    chain.services[1].mark(true);
+    drop(chain.servers.remove(3));
+    let client = client();
+    // All four must be there when the call begins, or it doesn't.
+    let options = MulticastOptions::default();
+    let outcomes = client.call_chain(&chain.addresses, procedure(COUNT), &[bytes(10)], &options);
+    assert!(matches!(outcomes[3], Outcome::NotExecuted(Refusal::Unreachable)), "{outcomes:?}");
+    assert!(outcomes[..3].iter().all(|o| *o == Outcome::NotExecuted(Refusal::NotForwarded)));
+    assert_eq!(executed(&chain), [0; 4]);
+    let outcomes = client.call_chain(&chain.addresses[..3], procedure(FAIL), &[bytes(10)], &options);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Error(_))), "{outcomes:?}");
+    let outcomes = client.call_chain(&chain.addresses[..3], procedure(999), &[bytes(10)], &options);
+    assert!(outcomes.iter().all(|o| *o == Outcome::NotExecuted(Refusal::ProcedureUnavailable)));
+}
+
+#[test]
+fn a_callee_lost_after_the_sessions_were_made_leaves_the_others_outcomes_certain() {
+    for lost in [1, 2] {
+        let mut chain = chain(3, &ServerOptions::default());
+        let client = client();
+        let options = MulticastOptions::default();
+        let warm = client.call_chain(&chain.addresses, procedure(COUNT), &[bytes(10)], &options);
+        assert!(warm.iter().all(Outcome::is_value));
+        drop(chain.servers.remove(lost));
+        for size in [10, 1 << 20] {
+            let before = executed(&chain);
+            let outcomes = client.call_chain(&chain.addresses, procedure(COUNT), &[bytes(size)], &options);
+            for (index, outcome) in outcomes.iter().enumerate() {
+                let executions = chain.services[index].executed() - before[index];
+                match outcome {
+                    Outcome::Value(_) => assert_eq!(executions, 1, "{index}: {outcomes:?}"),
+                    Outcome::NotExecuted(_) => assert_eq!(executions, 0, "{index}: {outcomes:?}"),
+                    other => panic!("{index}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_callee_is_in_doubt_and_the_others_outcomes_arrive_before_the_deadline() {
+    let chain = chain(3, &ServerOptions::default());
+    let client = client();
+    for slow in 0..3 {
+        chain.services[slow].mark(true);
+        let call = CallOptions { timeout: Some(Duration::from_millis(600)), ..CallOptions::default() };
+        let options = MulticastOptions { call, ..MulticastOptions::default() };
+        let outcomes =
+            client.call_chain(&chain.addresses, procedure(SLEEP_IF_MARKED), &[bytes(10)], &options);
+        for (index, outcome) in outcomes.iter().enumerate() {
+            match index == slow {
+                true => assert!(matches!(outcome, Outcome::Unknown(Doubt::TimedOut)), "{slow}: {outcomes:?}"),
+                false => assert!(outcome.is_value(), "{slow}: {outcomes:?}"),
+            }
+        }
+        chain.services[slow].mark(false);
+        common::eventually("it ends", || chain.services[slow].running() == 0);
+    }
+}
+
+#[test]
+fn chains_that_are_too_long_or_loop_are_refused() {
+    let chain = chain(3, &ServerOptions { chain_callees: 2, ..ServerOptions::default() });
+    let options = MulticastOptions::default();
+    let refused = |outcomes: Vec<Outcome>| {
+        assert!(
+            outcomes.iter().all(|outcome| matches!(
+                outcome,
+                Outcome::NotExecuted(Refusal::BadChain | Refusal::NotForwarded)
+            )),
+            "{outcomes:?}"
+        );
+    };
+    let client = client();
+    let [a, b, c] = chain.addresses[..] else { unreachable!() };
+    refused(client.call_chain(&[a, b, a], procedure(COUNT), &[], &options));
+    // The callee's own limit, for payloads that come at once and in pieces.
+    for size in [0, 10, 3 << 20] {
+        refused(client.call_chain(&[a, b, c], procedure(COUNT), &[bytes(size)], &options));
+    }
+    let longest = Client::new(ClientOptions { chain_callees: 2, ..ClientOptions::default() });
+    refused(longest.call_chain(&[a, b, c], procedure(COUNT), &[], &options));
+    assert_eq!(executed(&chain), [0; 3]);
+    assert!(client.call_chain(&[a, b], procedure(COUNT), &[], &options).iter().all(Outcome::is_value));
+}
+
+#[test]
+fn crossing_chains_of_bounded_pools_dont_deadlock() {
+    let workers = WorkerLimits { least: 1, most: 2, dormant: Duration::from_secs(1) };
+    let chain = chain(3, &ServerOptions { workers, ..ServerOptions::default() });
+    let client = client();
+    let [a, b, c] = chain.addresses[..] else { unreachable!() };
+    std::thread::scope(|scope| {
+        for index in 0..32 {
+            let (client, route) = (&client, if index % 2 == 0 { [a, b, c] } else { [c, b, a] });
+            scope.spawn(move || {
+                for call in 0..30 {
+                    let size = if call % 10 == 0 { 300_000 } else { 100 };
+                    let options = MulticastOptions::default();
+                    let outcomes = client.call_chain(&route, procedure(COUNT), &[bytes(size)], &options);
+                    assert!(outcomes.iter().all(Outcome::is_value), "{outcomes:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(executed(&chain), [32 * 30; 3]);
+}
+
+#[test]
+fn chains_work_with_a_cluster_key() {
+    let key = ClusterKey::new(&[9; 32]);
+    let chain = chain(3, &ServerOptions { key: key.clone(), ..ServerOptions::default() });
+    let client = Client::new(ClientOptions { key, ..ClientOptions::default() });
+    for size in [0, 100, 1 << 20] {
+        let outcomes = client.call_chain(
+            &chain.addresses,
+            procedure(ECHO),
+            &[bytes(size)],
+            &MulticastOptions::default(),
+        );
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Value(bytes(size))), "{size}");
+    }
+}
+
+#[test]
+fn a_connection_carries_single_calls_and_chains_in_turn() {
+    let chain = chain(2, &ServerOptions::default());
+    let client = client();
+    for size in [10, 300_000] {
+        for _ in 0..5 {
+            let single = client.call(chain.addresses[0], Transport::Tcp, procedure(ECHO), &[&bytes(size)]);
+            assert_eq!(single, Ok::<_, CallError>(bytes(size)));
+            let options = MulticastOptions::default();
+            let outcomes = client.call_chain(&chain.addresses, procedure(ECHO), &[bytes(size)], &options);
+            assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Value(bytes(size))));
+        }
+    }
+    assert_eq!(chain.servers[1].connection_count(), 2, "the caller's, and the first callee's");
+}
