@@ -63,6 +63,11 @@ const SUITES: &[Suite] = &[
         run: suites::rpc_latency::run,
     },
     Suite {
+        name: "rpc-multicast",
+        question: "What do calls to many cost, side by side, along a chain, and one by one?",
+        run: suites::rpc_multicast::run,
+    },
+    Suite {
         name: "thrift-read",
         question: "The report's tables: reading from HDFS to local disk, natively and through the gateway?",
         run: suites::thrift_read::run,

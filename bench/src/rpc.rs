@@ -4,7 +4,7 @@
 mod contest;
 mod programs;
 
-pub use contest::{Case, Contest, Slices};
+pub use contest::{Case, Contest, Entry, Slices};
 pub use programs::{Client, Place, Programs, Server, Slice};
 
 /// The limit's name: sockets that block, and nothing else.

@@ -7,4 +7,5 @@ pub mod native_speed;
 pub mod python_get;
 pub mod rpc_bandwidth;
 pub mod rpc_latency;
+pub mod rpc_multicast;
 pub mod thrift_read;

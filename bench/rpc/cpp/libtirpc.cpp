@@ -1,6 +1,6 @@
 // SunRPC by libtirpc, with rpcgen's stubs. Its server has one thread; a client's
-// handle is one caller's. Modes: `udp`, `tcp`; with more than one callee a call
-// is made to each in turn, as there is no other multicast.
+// handle is one caller's. Modes: `udp`, `tcp`; `udp@N` and `tcp@N` make a
+// call to each of N callees in turn, as there is no other multicast.
 
 #include "driver.hpp"
 
@@ -65,17 +65,20 @@ void serve(const driver::Address& address) {
 class Sun : public driver::Caller {
 public:
     Sun(const std::string& mode, const std::vector<driver::Address>& callees) {
-        for (const auto& callee : callees) {
-            auto where = resolve(callee);
+        const auto at = mode.find('@');
+        const std::size_t degree = at == std::string::npos ? 1 : std::stoul(mode.substr(at + 1));
+        const bool udp = mode.substr(0, at) == "udp";
+        for (std::size_t i = 0; i < degree; ++i) {
+            auto where = resolve(callees.at(i));
             int socket = RPC_ANYSOCK;
-            CLIENT* client = mode == "udp" ? clntudp_bufcreate(&where, NULL_PROGRAM, NULL_VERSION,
-                                                               kLost, &socket, kDatagram, kDatagram)
-                                           : clnttcp_create(&where, NULL_PROGRAM, NULL_VERSION,
-                                                            &socket, kStreamBuffer, kStreamBuffer);
+            CLIENT* client = udp ? clntudp_bufcreate(&where, NULL_PROGRAM, NULL_VERSION, kLost,
+                                                     &socket, kDatagram, kDatagram)
+                                 : clnttcp_create(&where, NULL_PROGRAM, NULL_VERSION, &socket,
+                                                  kStreamBuffer, kStreamBuffer);
             check(client != nullptr, clnt_spcreateerror("libtirpc"));
             auto timeout = kTimeout;
             clnt_control(client, CLSET_TIMEOUT, reinterpret_cast<char*>(&timeout));
-            if (mode != "udp") {
+            if (!udp) {
                 const int on = 1;
                 setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
             }

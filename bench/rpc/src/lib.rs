@@ -37,6 +37,13 @@ pub fn addresses() -> Result<Vec<SocketAddr>> {
     if addresses.is_empty() { Err("no address".into()) } else { Ok(addresses) }
 }
 
+/// What a mode is, and to which callees: `MODE@N` is to the first N of them,
+/// without a number to the first alone.
+pub fn callees<'a>(mode: &'a str, all: &'a [SocketAddr]) -> Result<(&'a str, &'a [SocketAddr])> {
+    let (mode, degree) = mode.split_once('@').unwrap_or((mode, "1"));
+    Ok((mode, all.get(..degree.parse()?).ok_or("not so many callees")?))
+}
+
 /// Runs `serve` or `drive`, as the first argument says.
 pub fn main(serve: impl FnOnce(SocketAddr) -> Result<()>, drive: impl FnOnce(Vec<SocketAddr>) -> Result<()>) {
     let ran = addresses().and_then(|addresses| match std::env::args().nth(1).as_deref() {

@@ -10,11 +10,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use strait_testkit::Host;
 
-/// What is called, and how.
+/// What all are asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
-    /// A mode of the clients: transport, kind of multicast.
-    pub mode: &'a str,
+pub struct Case {
     /// Bytes of argument.
     pub bytes: usize,
     /// Callers at a time.
@@ -25,6 +23,17 @@ pub struct Case<'a> {
     pub milliseconds: usize,
     /// Slices of each contestant.
     pub rounds: usize,
+}
+
+/// One that takes part.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// In the row: [`OURS`], [`BARE`] for the limit, or a peer's.
+    pub name: &'static str,
+    /// The system that is asked.
+    pub system: &'a str,
+    /// What it is asked for: a transport, a kind of multicast.
+    pub mode: &'a str,
 }
 
 /// Systems of which one runs at a time: the limit, ours, and peers.
@@ -64,17 +73,22 @@ impl Contest {
         Ok(Self { contestants })
     }
 
-    /// Rounds of slices, every other round backwards; those of `systems` alone.
-    /// One round isn't counted.
-    pub fn run(&mut self, case: Case<'_>, systems: &[&str]) -> Result<Slices> {
-        let taking_part = |contestant: &&mut Contestant| systems.contains(&contestant.system.as_str());
-        let mut contestants: Vec<_> = self.contestants.iter_mut().filter(taking_part).collect();
-        let mut slices: Vec<(String, Vec<Slice>)> =
-            contestants.iter().map(|contestant| (contestant.system.clone(), Vec::new())).collect();
+    /// Each of `systems` alike, by [`Contest::run`].
+    pub fn run_alike(&mut self, case: Case, mode: &str, systems: &[&'static str]) -> Result<Slices> {
+        let entries: Vec<_> = systems.iter().map(|system| Entry { name: system, system, mode }).collect();
+        self.run(case, &entries)
+    }
+
+    /// Rounds of slices, every other round backwards. One round isn't counted.
+    pub fn run(&mut self, case: Case, entries: &[Entry<'_>]) -> Result<Slices> {
+        let mut slices: Vec<_> = entries.iter().map(|entry| (entry.name, Vec::new())).collect();
         for round in 0..=case.rounds {
-            for turn in 0..contestants.len() {
-                let index = if round % 2 == 0 { turn } else { contestants.len() - 1 - turn };
-                let slice = contestants[index].slice(case)?;
+            for turn in 0..entries.len() {
+                let index = if round % 2 == 0 { turn } else { entries.len() - 1 - turn };
+                let Entry { system, mode, .. } = entries[index];
+                let mut systems = self.contestants.iter_mut();
+                let contestant = systems.find(|contestant| contestant.system == system);
+                let slice = contestant.ok_or("a system that isn't there")?.slice(mode, case)?;
                 if round > 0 {
                     slices[index].1.push(slice);
                 }
@@ -85,19 +99,19 @@ impl Contest {
 }
 
 impl Contestant {
-    /// With the server's CPU time.
-    fn slice(&mut self, case: Case<'_>) -> Result<Slice> {
+    /// With the servers' CPU time.
+    fn slice(&mut self, mode: &str, case: Case) -> Result<Slice> {
         let cpu = |servers: &[Server]| servers.iter().map(Server::cpu).sum::<Result<Duration>>();
         let before = cpu(&self.servers)?;
-        let Case { mode, bytes, callers, milliseconds, gap_us, .. } = case;
+        let Case { bytes, callers, milliseconds, gap_us, .. } = case;
         let mut slice = self.client.slice(mode, bytes, callers, milliseconds, gap_us)?;
         slice.cpu_seconds += cpu(&self.servers)?.saturating_sub(before).as_secs_f64();
         Ok(slice)
     }
 }
 
-/// Of each contestant, round by round.
-pub struct Slices(Vec<(String, Vec<Slice>)>);
+/// Of each entry, round by round.
+pub struct Slices(Vec<(&'static str, Vec<Slice>)>);
 
 impl Slices {
     /// A row of ours beside the limit, and of peers, by one figure of a slice.
@@ -115,15 +129,15 @@ impl Slices {
             row.limit = Some(Sample::new(limit).median());
             row.ratio_to_limit = Some(Sample::new(ratios).median());
         }
-        for (system, slices) in self.0.iter().filter(|(system, _)| system != OURS && system != BARE) {
-            row = row.with_peer(system, Sample::new(slices.iter().map(&figure).collect()).median());
+        for (name, slices) in self.0.iter().filter(|(name, _)| ![OURS, BARE].contains(name)) {
+            row = row.with_peer(name, Sample::new(slices.iter().map(&figure).collect()).median());
         }
         Ok(row)
     }
 
-    /// One contestant's, round by round.
-    pub fn figures(&self, system: &str, figure: impl Fn(&Slice) -> f64) -> Option<Vec<f64>> {
-        let (_, slices) = self.0.iter().find(|(name, _)| name == system)?;
+    /// One entry's, round by round.
+    pub fn figures(&self, name: &str, figure: impl Fn(&Slice) -> f64) -> Option<Vec<f64>> {
+        let (_, slices) = self.0.iter().find(|(entry, _)| *entry == name)?;
         Some(slices.iter().map(figure).collect())
     }
 }

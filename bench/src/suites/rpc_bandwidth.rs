@@ -35,8 +35,8 @@ pub fn run() -> Result<Vec<Row>> {
         let cases =
             sizes.iter().map(|bytes| (*bytes, 1)).chain((2..=MOST_CALLERS).map(|n| (CALLERS_BYTES, n)));
         for (bytes, callers) in cases {
-            let case = Case { mode, bytes, callers, gap_us: 0, milliseconds: LINK_MILLISECONDS, rounds };
-            let slices = contest.run(case, systems)?;
+            let case = Case { bytes, callers, gap_us: 0, milliseconds: LINK_MILLISECONDS, rounds };
+            let slices = contest.run_alike(case, mode, systems)?;
             let megabytes = |slice: &Slice| slice.calls as f64 * bytes as f64 / slice.seconds / 1e6;
             let name = format!("{mode} {}, 1 Gbit/s, callers: {callers}", size(bytes));
             rows.push(slices.row(name, "MB/s", Better::Higher, megabytes)?);
@@ -51,8 +51,8 @@ pub fn run() -> Result<Vec<Row>> {
     {
         eprintln!("{mode} on loopback");
         for &bytes in sizes {
-            let case = Case { mode, bytes, callers: LOOPBACK_CALLERS, gap_us: 0, milliseconds, rounds };
-            let slices = contest.run(case, systems)?;
+            let case = Case { bytes, callers: LOOPBACK_CALLERS, gap_us: 0, milliseconds, rounds };
+            let slices = contest.run_alike(case, mode, systems)?;
             let name = format!("{mode} {}, loopback, callers: {LOOPBACK_CALLERS}", size(bytes));
             let rate = |slice: &Slice| slice.calls as f64 / slice.seconds / 1e3;
             rows.push(slices.row(name, "1000/s", Better::Higher, rate)?);

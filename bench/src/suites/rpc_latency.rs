@@ -42,8 +42,8 @@ pub fn run() -> Result<Vec<Row>> {
             [("udp", &UDP_SIZES[..], &[BARE, OURS, LIBTIRPC][..]), ("tcp", &TCP_SIZES, &everyone)]
         {
             for &bytes in sizes {
-                let case = Case { mode, bytes, callers: 1, gap_us: 0, milliseconds, rounds };
-                let slices = contest.run(case, systems)?;
+                let case = Case { bytes, callers: 1, gap_us: 0, milliseconds, rounds };
+                let slices = contest.run_alike(case, mode, systems)?;
                 let name = format!("{mode} {}, {}", size(bytes), place.name());
                 rows.push(slices.row(name.clone(), "µs", Better::Lower, |slice| slice.p50_us)?);
                 if CPU_SIZES.contains(&bytes) {
@@ -51,10 +51,9 @@ pub fn run() -> Result<Vec<Row>> {
                 }
             }
             for bytes in GAP_SIZES {
-                let case =
-                    Case { mode, bytes, callers: 1, gap_us: GAP_US, milliseconds: GAP_MILLISECONDS, rounds };
+                let case = Case { bytes, callers: 1, gap_us: GAP_US, milliseconds: GAP_MILLISECONDS, rounds };
                 let name = format!("{mode} {}, {}, every {GAP_US} µs", size(bytes), place.name());
-                let slices = contest.run(case, &[BARE, OURS])?;
+                let slices = contest.run_alike(case, mode, &[BARE, OURS])?;
                 rows.push(slices.row(name, "µs", Better::Lower, |slice| slice.p50_us)?);
             }
         }

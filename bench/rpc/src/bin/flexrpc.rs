@@ -1,11 +1,10 @@
 //! FlexRPC as it is shipped: checksum, sessions and response cache on. Modes:
-//! `tcp` and `udp` to the first callee, `parallel-tcp`, `parallel-udp` and
-//! `serial` to all of them.
+//! `tcp` and `udp`, and to many callees `parallel-tcp`, `parallel-udp` and `serial`.
 
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::thread;
-use strait_bench_rpc::{Caller, Result, drive, main as run};
+use strait_bench_rpc::{Caller, Result, callees, drive, main as run};
 use strait_flexrpc::{
     Client, Handle, MulticastOptions, Procedure, Reply, Request, Server, ServerOptions, Transport,
 };
@@ -13,18 +12,20 @@ use strait_flexrpc::{
 const NULL: Procedure = Procedure::new(0x2000_0099, 1, 1);
 
 fn main() {
-    run(serve, |callees| {
+    run(serve, |all| {
         let client = Client::default();
         drive(move |mode| -> Result<Box<dyn Caller>> {
-            let many =
-                |how| Many { client: client.clone(), callees: callees.clone(), how, argument: Bytes::new() };
-            Ok(match mode {
-                "tcp" => Box::new(Single(client.handle(callees[0], Transport::Tcp)?)),
-                "udp" => Box::new(Single(client.handle(callees[0], Transport::Udp)?)),
-                "parallel-tcp" => Box::new(many(How::Parallel(Transport::Tcp))),
-                "parallel-udp" => Box::new(many(How::Parallel(Transport::Udp))),
+            let (mode, callees) = callees(mode, &all)?;
+            let how = match mode {
+                "tcp" => return Ok(Box::new(Single(client.handle(callees[0], Transport::Tcp)?))),
+                "udp" => return Ok(Box::new(Single(client.handle(callees[0], Transport::Udp)?))),
+                "parallel-tcp" => How::Parallel(Transport::Tcp),
+                "parallel-udp" => How::Parallel(Transport::Udp),
+                "serial" => How::Serial,
                 _ => return Err(format!("no mode {mode:?}").into()),
-            })
+            };
+            let (client, callees) = (client.clone(), callees.to_owned());
+            Ok(Box::new(Many { client, callees, how, argument: Bytes::new() }))
         })
     });
 }
@@ -51,6 +52,7 @@ impl Caller for Single {
 
 enum How {
     Parallel(Transport),
+    Serial,
 }
 
 struct Many {
@@ -71,6 +73,7 @@ impl Caller for Many {
             How::Parallel(transport) => {
                 self.client.call_parallel(&self.callees, transport, NULL, &arguments, &options)
             }
+            How::Serial => self.client.call_chain(&self.callees, NULL, &arguments, &options),
         };
         match outcomes.iter().find(|outcome| !outcome.is_value()) {
             Some(outcome) => Err(format!("{outcome:?}").into()),
