@@ -1,4 +1,5 @@
-//! Reading from HDFS while a replica is bad: killed, corrupted, cut short.
+//! Reading from HDFS while a replica is bad: killed, corrupted, cut short; and
+//! files that have no replicas.
 #![cfg(feature = "hdfs")]
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use strait_store::{
     CreateOptions, ErrorKind, FileReader, FileSystem, FileSystemExt, HdfsStore, Principal, Result, StorePath,
 };
-use strait_testkit::{MiniHdfs, Options, current_user};
+use strait_testkit::{MiniHdfs, Options, current_user, http_request};
 
 const MIB: usize = 1 << 20;
 /// Sizes that go each a way of its own: small ones by windows read ahead,
@@ -150,4 +151,31 @@ async fn a_replica_cut_short_gives_way_to_the_next_and_the_last_is_an_error() {
     assert_eq!(reader.read_at(0, 10).await.unwrap(), scene.content[..10]);
     let error = read_on(reader.as_ref(), 0, MIB).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Corrupt), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_coded_file_is_read_by_the_library() {
+    const POLICY: &str = "XOR-2-1-1024k";
+    // The default policy is the one that is enabled.
+    let properties = vec![("dfs.namenode.ec.system.default.policy", POLICY)];
+    let hdfs = MiniHdfs::start_own(&Options { datanodes: 3, properties, ..Options::default() }).unwrap();
+    let store = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let dir = StorePath::parse("/coded").unwrap();
+    store.mkdirs(&me(), &dir, None).await.unwrap();
+    let target = format!("/webhdfs/v1{dir}?op=SETECPOLICY&ecpolicy={POLICY}&user.name={}", me().user);
+    let answer = http_request("PUT", hdfs.http_address(), &target).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+
+    let path = dir.join("f").unwrap();
+    let content: Bytes = (0..5 * MIB + 4_321).map(|index| (index * 31 + index / 251) as u8).collect();
+    store.write_all(&me(), &path, &CreateOptions::default(), content.clone()).await.unwrap();
+    let reader = store.open(&me(), &path).await.unwrap();
+    assert_eq!(reader.length(), content.len() as u64);
+    for piece in PIECES {
+        let read = read_on(reader.as_ref(), 0, piece).await.unwrap();
+        assert!(read == content, "{piece} bytes at a time");
+    }
+    assert_eq!(reader.read_at(3_333_333, 10).await.unwrap(), content[3_333_333..][..10]);
+    let error = store.checksum(&me(), &path).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }

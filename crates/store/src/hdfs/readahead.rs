@@ -67,7 +67,7 @@ impl ReadAhead {
             Plan::Own(fetch) => return fetch.await.map_err(|error| again(&error)),
             Plan::Direct => return self.source.fetch(range).await,
         };
-        let mut whole = BytesMut::new();
+        let mut whole = BytesMut::with_capacity((range.end - range.start) as usize);
         for (window, data) in windows {
             let bytes = match data.await {
                 Ok(bytes) => bytes,
