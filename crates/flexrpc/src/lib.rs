@@ -40,6 +40,8 @@ mod client;
 mod net;
 pub mod proto;
 mod server;
+#[cfg(test)]
+mod sim;
 
 pub use client::handle::Handle;
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions};

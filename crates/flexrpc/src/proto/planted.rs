@@ -48,7 +48,7 @@ pub(crate) const fn planted(_: Planted) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) use in_tests::planted;
+pub(crate) use in_tests::{plant, planted};
 
 #[cfg(test)]
 mod in_tests {
@@ -69,7 +69,6 @@ mod in_tests {
 
 #[cfg(test)]
 mod tests {
-    use super::in_tests::plant;
     use super::*;
 
     #[test]

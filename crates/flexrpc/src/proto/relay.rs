@@ -79,9 +79,8 @@ impl Relay {
         match self.payload {
             Payload::Released => true,
             Payload::Withheld => false,
-            Payload::Arriving => {
-                !self.store_and_forward && (self.payload_len > 0 || planted(Planted::ForwardsUnverified))
-            }
+            Payload::Arriving if planted(Planted::ForwardsUnverified) => true,
+            Payload::Arriving => !self.store_and_forward && self.payload_len > 0,
         }
     }
 
@@ -90,8 +89,8 @@ impl Relay {
         match self.payload {
             Payload::Released => self.payload_len,
             Payload::Withheld => 0,
-            Payload::Arriving if self.store_and_forward => 0,
             Payload::Arriving if planted(Planted::ForwardsUnverified) => self.received,
+            Payload::Arriving if self.store_and_forward => 0,
             Payload::Arriving => self.received.min(self.payload_len.saturating_sub(1)),
         }
     }

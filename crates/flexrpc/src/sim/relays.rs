@@ -1,0 +1,181 @@
+//! Callees in the middle of a chain: the real relay, around it what the
+//! forwarder does.
+
+use crate::proto::admission::Verdict;
+use crate::proto::answer;
+use crate::proto::call::Answer;
+use crate::proto::chain::{self, Chain, Hop};
+use crate::proto::extension::Extension;
+use crate::proto::frame::{Head, Kind, flags};
+use crate::proto::relay::Relay;
+use crate::proto::status::{Doubt, Outcome};
+use crate::sim::network::{Owner, Path};
+use crate::sim::servers::{frame, parse, tag_of};
+use crate::sim::world::{Event, World};
+use bytes::Bytes;
+
+pub(super) struct Passing {
+    upstream: usize,
+    head: Head,
+    relay: Relay,
+    next: Hop,
+    rest: Chain,
+    payload: Vec<u8>,
+    downstream: Option<usize>,
+    left: bool,
+    whole: bool,
+}
+
+impl World {
+    /// All of the payload is there, but nothing says yet that it is whole.
+    pub(super) fn head_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
+        let Some((head, payload, _)) = parse(bytes) else { return };
+        let Some(chain) = Self::chain_of(bytes, &head) else { return };
+        let behind = chain.hops.len();
+        let Some((next, rest)) = chain.split() else { return };
+        let eager = self.servers[server].admission.is_new(head.id) && !head.has(flags::STORE_AND_FORWARD);
+        let mut relay = Relay::new(payload.len(), behind, !eager);
+        relay.received(payload.len());
+        let number = self.servers[server].next_relay;
+        self.servers[server].next_relay += 1;
+        let passing = Passing {
+            upstream: stream,
+            head,
+            relay,
+            next,
+            rest,
+            payload: payload.to_vec(),
+            downstream: None,
+            left: false,
+            whole: false,
+        };
+        self.servers[server].relays.insert(number, passing);
+        self.pass_on(server, number);
+    }
+
+    /// The last byte is there.
+    pub(super) fn chain_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
+        let Some((head, payload, intact)) = parse(bytes) else { return };
+        let waiting = |(_, passing): &(&u64, &Passing)| passing.upstream == stream && !passing.whole;
+        let number = match self.servers[server].relays.iter().find(waiting) {
+            Some((number, _)) => *number,
+            // The head's own event was lost with a cut; the bytes weren't.
+            None => {
+                self.head_arrives(server, stream, bytes);
+                match self.servers[server].relays.iter().find(waiting) {
+                    Some((number, _)) => *number,
+                    None => return,
+                }
+            }
+        };
+        let verdict = self.servers[server].admission.judge(head.id, intact, self.now);
+        let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
+        passing.whole = true;
+        if verdict == Some(Verdict::Execute) {
+            passing.relay.release();
+            let late = self.now + u64::from(head.time_left_us) / 16 * 15;
+            self.reached.relayed += 1;
+            self.at(late, Event::RelayLate { server, relay: number });
+            self.execute(server, &head, tag_of(payload), Path::Stream(stream), Some(number));
+            return self.pass_on(server, number);
+        }
+        passing.relay.withhold();
+        if let Some(downstream) = passing.downstream {
+            self.streams[downstream].alive = false;
+        }
+        self.servers[server].relays.remove(&number);
+        match verdict {
+            None => {
+                self.reached.resent += 1;
+                let again = frame(Head::new(Kind::SendAgain, head.id), &[], &[]);
+                self.answer(Path::Stream(stream), &again);
+            }
+            Some(verdict) => self.without_execution(head.id, verdict, Path::Stream(stream)),
+        }
+    }
+
+    /// Sends to the next callee once all bytes may leave; before that it has
+    /// bytes that mean nothing.
+    fn pass_on(&mut self, server: usize, number: u64) {
+        let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
+        let whole = passing.relay.head_may_leave() && passing.relay.may_leave() == passing.payload.len();
+        if passing.left || !whole || passing.relay.rest_is_settled() {
+            return;
+        }
+        passing.left = true;
+        let rest = (!passing.rest.hops.is_empty()).then(|| passing.rest.clone());
+        let head = Head {
+            flags: if rest.is_some() { flags::CHAIN } else { 0 }
+                | (passing.head.flags & flags::STORE_AND_FORWARD),
+            payload_len: passing.payload.len() as u32,
+            payload_crc: passing.head.payload_crc,
+            procedure: passing.head.procedure,
+            time_left_us: passing.head.time_left_us / 16 * 15,
+            ..Head::new(Kind::Call, passing.next.id)
+        };
+        let is_chain = rest.is_some();
+        let extension = Extension { chain: rest, ..Extension::default() }.encode();
+        let bytes = [head.encode(&extension), passing.payload.clone()].concat();
+        let next = usize::from(passing.next.callee.port());
+        let downstream = self.connect(Owner::Relay(server, number), next);
+        if let Some(passing) = self.servers[server].relays.get_mut(&number) {
+            passing.downstream = Some(downstream);
+            passing.relay.sent_whole();
+        }
+        self.stream_to_server(downstream, bytes, is_chain);
+    }
+
+    pub(super) fn relay_answered(&mut self, server: usize, number: u64, bytes: &[u8]) {
+        let Some((head, payload, intact)) = parse(bytes) else { return };
+        let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
+        match answer::read(&head, payload, intact, passing.next.id) {
+            None => return,
+            Some(Answer::Executed) => {
+                let payload = Bytes::copy_from_slice(payload);
+                let outcomes = match head.kind {
+                    Kind::Outcomes => {
+                        chain::decode_outcomes(&payload, passing.relay.behind()).unwrap_or_default()
+                    }
+                    _ => vec![Outcome::Value(payload)],
+                };
+                passing.relay.answered(outcomes);
+            }
+            Some(Answer::Refused(refusal)) => passing.relay.refused(refusal),
+            Some(Answer::Doubtful(doubt)) => passing.relay.doubtful(doubt),
+            Some(Answer::SendAgain | Answer::Pending) => passing.relay.doubtful(Doubt::ConnectionLost),
+        }
+        self.conclude(server, number);
+    }
+
+    pub(super) fn relay_sees_cut(&mut self, server: usize, number: u64, stream: usize) {
+        let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
+        if passing.downstream == Some(stream) {
+            passing.relay.broken();
+            self.conclude(server, number);
+        }
+    }
+
+    pub(super) fn relay_ran(&mut self, server: usize, number: u64, outcome: Outcome) {
+        if let Some(passing) = self.servers[server].relays.get_mut(&number) {
+            passing.relay.executed(outcome);
+            self.conclude(server, number);
+        }
+    }
+
+    pub(super) fn relay_late(&mut self, server: usize, number: u64) {
+        if let Some(passing) = self.servers[server].relays.get_mut(&number) {
+            passing.relay.timed_out();
+            self.conclude(server, number);
+        }
+    }
+
+    fn conclude(&mut self, server: usize, number: u64) {
+        let Some(passing) = self.servers[server].relays.get(&number) else { return };
+        let Some(outcomes) = passing.relay.outcomes() else { return };
+        let (id, upstream) = (passing.head.id, passing.upstream);
+        let answer = frame(Head::new(Kind::Outcomes, id), &[], &chain::encode_outcomes(&outcomes));
+        self.servers[server].admission.complete(id, answer.clone().into(), self.now);
+        self.servers[server].relays.remove(&number);
+        self.answer(Path::Stream(upstream), &answer);
+    }
+}
