@@ -191,7 +191,7 @@ impl Admission {
             let Some(session) = shard.sessions.get_mut(&id.session) else { return };
             session.used_at = now;
             let Some(slot) = session.handles.get_mut(&id.handle) else { return };
-            if slot.transaction != id.transaction && !planted(Planted::AnswerOfAnotherTransaction) {
+            if slot.transaction != id.transaction {
                 return;
             }
             self.result_bytes.fetch_add(answer.len(), Ordering::Relaxed);

@@ -13,8 +13,6 @@ pub(crate) enum Planted {
     NoDuplicateCheck,
     /// A late duplicate of an earlier call of the handle is executed.
     OlderTransactionExecutes,
-    /// A late end of an earlier call is kept as the current one's answer.
-    AnswerOfAnotherTransaction,
     /// A call whose answer was evicted is executed again.
     EvictedExecutesAgain,
     /// The sweep forgets the transaction with the result.

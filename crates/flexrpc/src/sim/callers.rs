@@ -141,6 +141,10 @@ impl World {
     /// Does what the call asks for.
     fn follow(&mut self, caller: usize, step: Step) {
         let Some(active) = &self.callers[caller].active else { return };
+        self.tell(|| {
+            let Active { tag, server, transport, .. } = active;
+            format!("caller {caller}, call {tag} to {server} by {transport:?}: {step:?}")
+        });
         let stamp = active.stamp;
         match step {
             Step::Send => self.transmit(caller),
@@ -333,6 +337,7 @@ impl World {
     }
 
     fn conclude_call(&mut self, caller: usize, tag: u64, callees: &[usize], outcomes: &[Outcome]) {
+        self.tell(|| format!("call {tag} at {callees:?} ENDS: {outcomes:?}"));
         for (server, outcome) in callees.iter().zip(outcomes) {
             let claim = match outcome {
                 Outcome::Value(value) => Claim::Value(value.to_vec()),

@@ -75,7 +75,8 @@ impl World {
             passing.relay.release();
             let late = self.now + u64::from(head.time_left_us) / 16 * 15;
             self.reached.relayed += 1;
-            self.at(late, Event::RelayLate { server, relay: number });
+            let incarnation = self.servers[server].incarnation;
+            self.at(late, Event::RelayLate { server, incarnation, relay: number });
             self.execute(server, &head, tag_of(payload), Path::Stream(stream), Some(number));
             return self.pass_on(server, number);
         }

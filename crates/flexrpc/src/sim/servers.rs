@@ -86,6 +86,9 @@ pub(super) fn tag_of(payload: &[u8]) -> u64 {
 impl World {
     pub(super) fn serve(&mut self, server: usize, bytes: Vec<u8>, path: Path) {
         let Some((head, payload, intact)) = parse(&bytes) else { return };
+        self.tell(|| {
+            format!("server {server} gets by {path:?}: {:?} {:?} intact {intact}", head.kind, head.id)
+        });
         match head.kind {
             Kind::Revoke => {
                 let verdict = self.servers[server].admission.revoke(head.id, self.now);
@@ -116,6 +119,7 @@ impl World {
         if head.time_left_us == 1 {
             return self.ended(server, head.id, path, relay, Outcome::NotExecuted(Refusal::DeadlinePassed));
         }
+        self.tell(|| format!("server {server} EXECUTES call {tag} {:?}", head.id));
         *self.executed.entry((tag, server)).or_default() += 1;
         let stalls = self.random.percent(self.weather.stalls);
         let most = if stalls { 600_000 } else { 2_000 };

@@ -59,6 +59,7 @@ pub(super) enum Event {
     },
     RelayLate {
         server: usize,
+        incarnation: u64,
         relay: u64,
     },
     Restart {
@@ -122,6 +123,8 @@ pub(super) struct World {
     pub(super) claims: Vec<(u64, usize, Claim)>,
     pub(super) next_tag: u64,
     pub(super) reached: Reached,
+    /// Whether to print what happens: a single seed is looked into.
+    told: bool,
 }
 
 impl World {
@@ -145,7 +148,9 @@ impl World {
             claims: Vec::new(),
             next_tag: 1,
             reached: Reached::default(),
+            told: std::env::var_os("FLEXRPC_SIM_SEED").is_some(),
         };
+        world.tell(|| format!("{weather:?}"));
         for caller in 0..CALLERS {
             world.after(1000, Event::NextCall { caller });
         }
@@ -236,7 +241,11 @@ impl World {
                     self.ran(server, job);
                 }
             }
-            Event::RelayLate { server, relay } => self.relay_late(server, relay),
+            Event::RelayLate { server, incarnation, relay } => {
+                if self.servers[server].incarnation == incarnation {
+                    self.relay_late(server, relay);
+                }
+            }
             Event::Restart { server } => self.restart(server),
             Event::Sweep { server } => {
                 self.servers[server].admission.sweep(self.now);
@@ -246,6 +255,13 @@ impl World {
                 }
             }
             Event::NextCall { caller } => self.next_call(caller),
+        }
+    }
+
+    /// Prints a line of the schedule that is looked into.
+    pub(super) fn tell(&self, line: impl FnOnce() -> String) {
+        if self.told {
+            println!("{:>9} {}", self.now, line());
         }
     }
 
@@ -320,6 +336,7 @@ impl World {
 
     fn cut(&mut self, stream: usize) {
         if std::mem::replace(&mut self.streams[stream].alive, false) {
+            self.tell(|| format!("stream {stream} is cut: {:?}", self.streams[stream]));
             // What is on its way to the server may have arrived already, and is
             // served though nobody waits for it; so it stays scheduled.
             self.after(2_000, Event::CutSeen { stream });
@@ -327,6 +344,7 @@ impl World {
     }
 
     fn restart(&mut self, server: usize) {
+        self.tell(|| format!("server {server} restarts"));
         self.servers[server].restart(&self.weather, &mut self.random);
         for stream in 0..self.streams.len() {
             if self.streams[stream].server == server {
@@ -343,6 +361,11 @@ impl World {
 
     /// Sends an answer the way that its request came.
     pub(super) fn answer(&mut self, path: Path, bytes: &[u8]) {
+        self.tell(|| {
+            let head = crate::proto::frame::Head::decode(bytes).ok().flatten();
+            let head = head.map(|head| (head.kind, head.status, head.id));
+            format!("answer by {path:?}: {head:?}")
+        });
         match path {
             Path::Datagram(caller) => self.datagram(None, caller, bytes),
             Path::Stream(stream) => {
