@@ -69,14 +69,16 @@ impl Gateway {
 
     /// Resident memory, in MiB; and the most it has been.
     pub fn resident_mib(&self) -> Result<(f64, f64)> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let field = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-            line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_default()
-                / 1024.0
-        };
-        Ok((field("VmRSS:"), field("VmHWM:")))
+        let id = self.process.id();
+        Ok((status(id, "VmRSS:")? / 1024.0, status(id, "VmHWM:")? / 1024.0))
     }
+}
+
+/// A number of a process's status: memory in KiB, threads.
+pub fn status(pid: u32, field: &str) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).ok_or(format!("no {field}").into())
 }
 
 /// Lets a command run on a host of a network, or else here.

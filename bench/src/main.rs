@@ -58,6 +58,21 @@ const SUITES: &[Suite] = &[
         run: suites::rpc_bandwidth::run,
     },
     Suite {
+        name: "rpc-cache",
+        question: "What does at-most-once cost a call, in the server's response cache?",
+        run: suites::rpc_cache::run,
+    },
+    Suite {
+        name: "rpc-crosswise",
+        question: "Do chains that cross each other hold each other up?",
+        run: suites::rpc_crosswise::run,
+    },
+    Suite {
+        name: "rpc-crowd",
+        question: "What do ten thousand idle clients cost a server and a hundred busy ones?",
+        run: suites::rpc_crowd::run,
+    },
+    Suite {
         name: "rpc-latency",
         question: "How long does a remote procedure call take, above bare sockets?",
         run: suites::rpc_latency::run,

@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -101,20 +102,22 @@ inline void obey(const Order& order, std::vector<std::unique_ptr<Caller>>& calle
         thread.join();
 
     std::vector<double> took_us;
+    std::size_t fewest = std::numeric_limits<std::size_t>::max();
     auto start = Clock::time_point::max(), end = Clock::time_point::min();
     for (auto& run : runs) {
         if (run.failed)
             std::rethrow_exception(run.failed);
         start = std::min(start, run.start);
         end = std::max(end, run.end);
+        fewest = std::min(fewest, run.took_us.size());
         took_us.insert(took_us.end(), run.took_us.begin(), run.took_us.end());
     }
     std::sort(took_us.begin(), took_us.end());
     auto share = [&](std::size_t percent) { return took_us[(took_us.size() - 1) * percent / 100]; };
-    std::printf(
-        "{\"calls\":%zu,\"seconds\":%.9f,\"p50_us\":%.3f,\"p99_us\":%.3f,\"cpu_seconds\":%.9f}\n",
-        took_us.size(), std::chrono::duration<double>(end - start).count(), share(50), share(99),
-        cpu_seconds() - cpu_before);
+    std::printf("{\"calls\":%zu,\"seconds\":%.9f,\"p50_us\":%.3f,\"p99_us\":%.3f,\"worst_us\":%.3f,"
+                "\"fewest_calls\":%zu,\"cpu_seconds\":%.9f}\n",
+                took_us.size(), std::chrono::duration<double>(end - start).count(), share(50),
+                share(99), share(100), fewest, cpu_seconds() - cpu_before);
     std::fflush(stdout);
 }
 

@@ -114,15 +114,18 @@ impl<'a> Order<'a> {
         let runs: Vec<Run> = runs.into_iter().collect::<Result<_>>()?;
         let start = runs.iter().map(|run| run.start).min().ok_or("no callers")?;
         let end = runs.iter().map(|run| run.end).max().ok_or("no callers")?;
+        let fewest = runs.iter().map(|run| run.took.len()).min().unwrap_or_default();
         let mut took: Vec<Duration> = runs.into_iter().flat_map(|run| run.took).collect();
         took.sort_unstable();
         let micros = |share: usize| took[(took.len() - 1) * share / 100].as_secs_f64() * 1e6;
         Ok(format!(
-            "{{\"calls\":{},\"seconds\":{:.9},\"p50_us\":{:.3},\"p99_us\":{:.3},\"cpu_seconds\":{:.9}}}",
+            "{{\"calls\":{},\"seconds\":{:.9},\"p50_us\":{:.3},\"p99_us\":{:.3},\
+             \"worst_us\":{:.3},\"fewest_calls\":{fewest},\"cpu_seconds\":{:.9}}}",
             took.len(),
             (end - start).as_secs_f64(),
             micros(50),
             micros(99),
+            micros(100),
             cpu_seconds() - cpu_before,
         ))
     }

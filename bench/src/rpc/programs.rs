@@ -114,6 +114,11 @@ impl Server {
         Ok(Self { process, address, _logs: logs })
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// CPU time of its threads that haven't ended.
     pub fn cpu(&self) -> Result<Duration> {
         let mut nanoseconds = 0;
@@ -143,6 +148,10 @@ pub struct Slice {
     pub seconds: f64,
     /// Their median.
     pub p50_us: f64,
+    /// Of the slowest call.
+    pub worst_us: f64,
+    /// Of the caller that made the fewest.
+    pub fewest_calls: u64,
     /// CPU seconds of the client, and with them the server's if it was asked.
     pub cpu_seconds: f64,
 }

@@ -1,7 +1,9 @@
 //! FlexRPC as it is shipped: checksum, sessions and response cache on. Modes:
-//! `tcp` and `udp`, and to many callees `parallel-tcp`, `parallel-udp` and `serial`.
+//! `tcp` and `udp`; to many callees `parallel-tcp`, `parallel-udp` and `serial`;
+//! and `other-clients`, of which each caller is a thousand.
 
 use bytes::Bytes;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::thread;
 use strait_bench_rpc::{Caller, Result, callees, drive, main as run};
@@ -12,6 +14,9 @@ use strait_flexrpc::{
 const NULL: Procedure = Procedure::new(0x2000_0099, 1, 1);
 
 fn main() {
+    if let Err(error) = raise_descriptor_limit() {
+        eprintln!("descriptors: {error}");
+    }
     run(serve, |all| {
         let client = Client::default();
         drive(move |mode| -> Result<Box<dyn Caller>> {
@@ -19,6 +24,7 @@ fn main() {
             let how = match mode {
                 "tcp" => return Ok(Box::new(Single(client.handle(callees[0], Transport::Tcp)?))),
                 "udp" => return Ok(Box::new(Single(client.handle(callees[0], Transport::Udp)?))),
+                "other-clients" => return Ok(Box::new(Idle::connect(callees[0])?)),
                 "parallel-tcp" => How::Parallel(Transport::Tcp),
                 "parallel-udp" => How::Parallel(Transport::Udp),
                 "serial" => How::Serial,
@@ -30,6 +36,12 @@ fn main() {
     });
 }
 
+/// A connection is a descriptor, at either end.
+fn raise_descriptor_limit() -> std::io::Result<()> {
+    let most = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?)
+}
+
 fn serve(listen: SocketAddr) -> Result<()> {
     // Hosts of a network are this run's own: nobody else can reach them.
     let options = ServerOptions { listen, allow_anonymous: true, ..ServerOptions::default() };
@@ -38,6 +50,32 @@ fn serve(listen: SocketAddr) -> Result<()> {
         .start()?;
     loop {
         thread::park();
+    }
+}
+
+/// Clients that connect, make one call and stay: each with its own session.
+struct Idle {
+    _clients: Vec<(Client, Handle)>,
+}
+
+/// So many a caller.
+const IDLE_CLIENTS: usize = 1_000;
+
+impl Idle {
+    fn connect(callee: SocketAddr) -> Result<Self> {
+        let connect = |_| {
+            let client = Client::default();
+            let mut handle = client.handle(callee, Transport::Tcp)?;
+            handle.call(NULL, &[])?;
+            Ok((client, handle))
+        };
+        Ok(Self { _clients: (0..IDLE_CLIENTS).map(connect).collect::<Result<_>>()? })
+    }
+}
+
+impl Caller for Idle {
+    fn call(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
     }
 }
 
