@@ -1,0 +1,275 @@
+//! What comes from outside can't crash the server, fill its memory, or have
+//! anything executed that a proper caller didn't ask for.
+
+mod common;
+#[path = "common/raw.rs"]
+mod raw;
+
+use bytes::Bytes;
+use common::{COUNT, ECHO, Service, client, procedure};
+use raw::Raw;
+use std::sync::Arc;
+use strait_flexrpc::proto::chain::{Chain, Hop};
+use strait_flexrpc::proto::extension::Extension;
+use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, VERSION, flags};
+use strait_flexrpc::{
+    AdmissionLimits, CallError, CallId, Client, ClientOptions, ClusterKey, Outcome, ServerOptions, SessionId,
+    Transport,
+};
+
+fn id(session: SessionId, transaction: u64) -> CallId {
+    CallId { session, handle: 0, transaction }
+}
+
+/// The server serves a proper caller, and has executed `executed` calls.
+fn is_well(server: &strait_flexrpc::Server, service: &Service, executed: usize) {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let result = client().call(server.address(), transport, procedure(ECHO), &[b"well"]);
+        assert_eq!(result.unwrap(), "well");
+    }
+    assert_eq!(service.executed(), executed);
+}
+
+#[test]
+fn truncated_calls_are_not_executed() {
+    let (server, service) = common::server();
+    let session = Raw::udp(server.address()).session();
+    let extension = Extension { nonce: Some([1; 16]), ..Extension::default() }.encode();
+    let head = Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id(session, 1)) };
+    let call = raw::frame(head, &extension, b"argument");
+    let mut udp = Raw::udp(server.address());
+    for len in 0..call.len() {
+        Raw::tcp(server.address()).send(&call[..len]);
+        udp.send(&call[..len]);
+    }
+    is_well(&server, &service, 0);
+    assert_eq!(udp.ask(&call).unwrap().0.kind, Kind::Value);
+    is_well(&server, &service, 1);
+    common::eventually("the cut connections are gone", || server.connection_count() == 0);
+}
+
+#[test]
+fn no_flipped_bit_has_anything_executed() {
+    let (server, service) = common::server();
+    let session = Raw::udp(server.address()).session();
+    let call = raw::call(id(session, 1), procedure(COUNT), b"argument");
+    let mut udp = Raw::udp(server.address());
+    for bit in 0..call.len() * 8 {
+        let mut damaged = call.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        udp.send(&damaged);
+        Raw::tcp(server.address()).send(&damaged);
+    }
+    is_well(&server, &service, 0);
+}
+
+#[test]
+fn claimed_sizes_cost_nothing_and_are_refused() {
+    let (server, service) = common::server();
+    let session = Raw::udp(server.address()).session();
+    for claimed in [(64 << 20) + 1, 1 << 30, u32::MAX] {
+        let head = Head { payload_len: claimed, ..Head::new(Kind::Call, id(session, 1)) };
+        let mut raw = Raw::tcp(server.address());
+        let (answer, _, _) = raw.ask(&head.encode(&[])).unwrap();
+        assert_eq!((answer.kind, answer.status), (Kind::Refused, 7), "{claimed}");
+        assert!(raw.is_closed());
+        // Larger than the datagram that claims it.
+        Raw::udp(server.address()).send(&head.encode(&[]));
+    }
+    let mut extension = Head::new(Kind::Call, id(session, 1)).encode(&[]);
+    extension[12..14].copy_from_slice(&u16::MAX.to_be_bytes());
+    assert!(Raw::tcp(server.address()).ask(&extension).is_none());
+    is_well(&server, &service, 0);
+}
+
+#[test]
+fn foreign_protocols_and_versions_are_closed_at_once() {
+    let (server, service) = common::server();
+    let mut next = Head::new(Kind::Hello, CallId::default()).encode(&[]);
+    next[4] = VERSION + 1;
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x80, 0, 0, 40, 0, 0, 0, 1], &[0; 100], &next[..5]] {
+        let mut raw = Raw::tcp(server.address());
+        raw.send(bytes);
+        assert!(raw.is_closed());
+        Raw::udp(server.address()).send(bytes);
+    }
+    is_well(&server, &service, 0);
+}
+
+#[test]
+fn unknown_flags_kinds_and_extensions_are_refused() {
+    let (server, service) = common::server();
+    let session = Raw::udp(server.address()).session();
+    let call = Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id(session, 1)) };
+    let flagged = raw::frame(Head { flags: 0x4000, ..call }, &[], b"x");
+    assert!(Raw::tcp(server.address()).ask(&flagged).is_none());
+    for kind in [Kind::Welcome, Kind::Value, Kind::Refused, Kind::Outcomes, Kind::Pending] {
+        assert!(Raw::tcp(server.address()).ask(&raw::frame(Head { kind, ..call }, &[], b"x")).is_none());
+    }
+    for extension in [&[77, 0, 1, 0][..], &[1, 0, 200, 1], &[1, 0, 0], &[3, 0, 1, 9]] {
+        let (answer, _, _) = Raw::udp(server.address()).ask(&raw::frame(call, extension, b"x")).unwrap();
+        assert_eq!((answer.kind, answer.status), (Kind::Refused, 13), "{extension:?}");
+    }
+    // A chain without a chain, and a handshake without a nonce.
+    let chain = raw::frame(Head { flags: flags::CHAIN, ..call }, &[], b"x");
+    assert_eq!(Raw::tcp(server.address()).ask(&chain).unwrap().0.status, 13);
+    let hello = raw::frame(Head::new(Kind::Hello, CallId::default()), &[], &[]);
+    assert_eq!(Raw::udp(server.address()).ask(&hello).unwrap().0.status, 13);
+    is_well(&server, &service, 0);
+}
+
+#[test]
+fn forged_and_replayed_identifiers_are_refused() {
+    let (server, service) = common::server();
+    let mut raw = Raw::udp(server.address());
+    let session = raw.session();
+    let unknown = raw::call(id(SessionId([9; 16]), 1), procedure(COUNT), b"x");
+    assert_eq!(raw.ask(&unknown).unwrap().0.status, 5);
+    let call = raw::call(id(session, 7), procedure(COUNT), b"x");
+    assert_eq!(raw.ask(&call).unwrap().0.kind, Kind::Value);
+    assert_eq!(raw.ask(&call).unwrap().0.kind, Kind::Value, "from the cache");
+    let older = raw::call(id(session, 6), procedure(COUNT), b"x");
+    assert_eq!(raw.ask(&older).unwrap().0.kind, Kind::Refused);
+    let handle = CallId { handle: u32::MAX, ..id(session, 8) };
+    assert_eq!(raw.ask(&raw::call(handle, procedure(COUNT), b"x")).unwrap().0.status, 13);
+    is_well(&server, &service, 1);
+}
+
+#[test]
+fn with_a_key_nothing_untagged_mistagged_or_altered_is_executed() {
+    let service = Arc::new(Service::default());
+    let key = ClusterKey::new(&[5; 32]).unwrap();
+    let server =
+        common::start(ServerOptions { key: Some(key.clone()), ..ServerOptions::default() }, &service);
+    // A proper caller's session, learnt by listening.
+    let call = |head: Head, tag_key: &ClusterKey, args: &[u8]| {
+        let mut bytes = raw::frame(Head { flags: flags::AUTHENTIC, ..head }, &[], args);
+        let tag = tag_key.of_session(head.id.session).tag(&[&bytes]);
+        bytes.extend_from_slice(&tag);
+        bytes
+    };
+    let nonce = Extension { nonce: Some([1; 16]), ..Extension::default() }.encode();
+    let mut hello =
+        Head { flags: flags::AUTHENTIC, ..Head::new(Kind::Hello, CallId::default()) }.encode(&nonce);
+    let tag = key.of_session(SessionId::NONE).tag(&[&hello]);
+    hello.extend_from_slice(&tag);
+    let mut raw = Raw::udp(server.address());
+    let session = raw.ask(&hello).unwrap().0.id.session;
+    let head = Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id(session, 1)) };
+    let other = ClusterKey::new(&[6; 32]).unwrap();
+    let sound = call(head, &key, b"transfer 1");
+    let mut altered = sound.clone();
+    let payload = altered.len() - 32 - 10;
+    altered[payload..payload + 10].copy_from_slice(b"transfer 9");
+    for forged in [raw::frame(head, &[], b"x"), call(head, &other, b"x"), altered] {
+        let (answer, _, _) = raw.ask(&forged).unwrap();
+        assert_eq!((answer.kind, answer.status), (Kind::Refused, 6));
+    }
+    assert_eq!(service.executed(), 0);
+    assert_eq!(raw.ask(&sound).unwrap().0.kind, Kind::Value);
+    assert_eq!(raw.ask(&sound).unwrap().0.kind, Kind::Value, "replayed: answered, not executed");
+    assert_eq!(service.executed(), 1);
+}
+
+#[test]
+fn a_callee_that_answers_nonsense_leaves_doubt_and_no_harm() {
+    let nonsense: [fn(Head) -> Vec<u8>; 6] = [
+        |_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        |head| raw::frame(Head { status: 9999, ..Head::new(Kind::Refused, head.id) }, &[], &[]),
+        |head| raw::frame(Head::new(Kind::Outcomes, head.id), &[], b"zzz"),
+        |head| Head { payload_len: u32::MAX, ..Head::new(Kind::Value, head.id) }.encode(&[]),
+        |head| raw::frame(Head::new(Kind::Welcome, head.id), &[], &[]),
+        |head| raw::frame(Head::new(Kind::Value, CallId { transaction: 999, ..head.id }), &[], &[]),
+    ];
+    for (case, nonsense) in nonsense.into_iter().enumerate() {
+        let callee = raw::callee(move |_, (head, _, _)| Some(nonsense(head)));
+        let timeout = Some(std::time::Duration::from_millis(200));
+        let client = Client::new(ClientOptions { timeout, ..ClientOptions::default() });
+        let outcome = client.call(callee, Transport::Tcp, procedure(ECHO), &[b"x"]);
+        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{case}: {outcome:?}");
+        let options = strait_flexrpc::MulticastOptions::default();
+        let args = [Bytes::from_static(b"x")];
+        let parallel =
+            client.call_parallel(&[callee, callee], Transport::Tcp, procedure(ECHO), &args, &options);
+        assert!(
+            parallel.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_) | Outcome::Value(_))),
+            "{case}: {parallel:?}"
+        );
+    }
+}
+
+#[test]
+fn hostile_chains_are_refused_and_their_callees_untouched() {
+    let (server, service) = common::server();
+    let (other, other_service) = common::server();
+    let session = Raw::udp(server.address()).session();
+    let hop = |callee, session: [u8; 16]| Hop { callee, id: id(SessionId(session), 1) };
+    let elsewhere = "127.0.0.1:1".parse().unwrap();
+    let chains = [
+        // Back to this server under another name; twice to one; too many.
+        vec![Hop { callee: elsewhere, id: id(session, 2) }],
+        vec![hop(other.address(), [1; 16]), hop(other.address(), [2; 16])],
+        vec![hop(other.address(), [1; 16]), hop(elsewhere, [1; 16])],
+        (1..=40).map(|n| hop(([127, 0, 0, 1], n).into(), [n as u8; 16])).collect(),
+        vec![],
+    ];
+    for (case, hops) in chains.into_iter().enumerate() {
+        let extension = Extension { chain: Some(Chain { hops }), ..Extension::default() }.encode();
+        let head = Head {
+            flags: flags::CHAIN,
+            procedure: procedure(COUNT),
+            ..Head::new(Kind::Call, id(session, 10 + case as u64))
+        };
+        let mut raw = Raw::tcp(server.address());
+        let (answer, _, _) = raw.ask(&raw::frame(head, &extension, &[1; 1000])).unwrap();
+        assert_eq!((answer.kind, answer.status), (Kind::Refused, 10), "{case}");
+        // The connection is still of use.
+        assert_eq!(raw.ask(&raw::hello()).unwrap().0.kind, Kind::Welcome);
+    }
+    is_well(&server, &service, 0);
+    is_well(&other, &other_service, 0);
+}
+
+#[test]
+fn memory_for_sessions_and_results_is_bounded() {
+    let service = Arc::new(Service::default());
+    let admission =
+        AdmissionLimits { sessions: 3, handles: 4, result_bytes: 50_000, ..AdmissionLimits::default() };
+    let server = common::start(ServerOptions { admission, ..ServerOptions::default() }, &service);
+    let mut raw = Raw::tcp(server.address());
+    let session = raw.session();
+    for transaction in 1..=50 {
+        let handle = CallId { handle: transaction as u32 % 4, ..id(session, transaction) };
+        let (answer, _, _) = raw.ask(&raw::call(handle, procedure(COUNT), &[1; 20_000])).unwrap();
+        assert_eq!(answer.kind, Kind::Value);
+    }
+    // A fifth handle finds no room; an evicted answer isn't executed again.
+    let fifth = raw::call(CallId { handle: 5, ..id(session, 60) }, procedure(COUNT), b"x");
+    assert_eq!(raw.ask(&fifth).unwrap().0.status, 8);
+    let evicted = raw::call(CallId { handle: 3, ..id(session, 47) }, procedure(COUNT), &[1; 20_000]);
+    let (answer, _, _) = raw.ask(&evicted).unwrap();
+    assert_eq!((answer.kind, answer.status), (Kind::Doubtful, 104));
+    assert_eq!(service.executed(), 50);
+    raw.session();
+    raw.session();
+    assert_eq!(raw.ask(&raw::hello()).unwrap().0.status, 8, "a fourth session");
+}
+
+#[test]
+fn idle_connections_cost_no_threads_and_are_bounded() {
+    let service = Arc::new(Service::default());
+    let server = common::start(ServerOptions { connections: 200, ..ServerOptions::default() }, &service);
+    let mut idle: Vec<Raw> = (0..200).map(|_| Raw::tcp(server.address())).collect();
+    common::eventually("all are accepted", || server.connection_count() == 200);
+    common::eventually("the workers go back to watching", || server.worker_count() <= 8);
+    assert!(Raw::tcp(server.address()).is_closed(), "one too many");
+    assert_eq!(idle[150].ask(&raw::hello()).unwrap().0.kind, Kind::Welcome);
+    drop(idle.split_off(100));
+    common::eventually("the closed ones are gone", || server.connection_count() == 100);
+}
+
+#[test]
+fn a_head_is_sixty_eight_bytes() {
+    // Beyond the head's end, its length is part of the wire's definition.
+    assert_eq!(HEAD_BYTES, 68);
+}
