@@ -98,6 +98,7 @@ setup_test() {
     need nlohmann-json3-dev test -e /usr/include/nlohmann/json.hpp
     need default-jdk-headless have javac
     need maven have mvn
+    need iproute2 have tc
     install_packages
     setup_run
     local version

@@ -70,7 +70,8 @@ fn same(a: &Path, b: &Path) -> Result<bool> {
 /// A way to read.
 pub struct Contestant<'a> {
     name: String,
-    ours: bool,
+    /// Of ours.
+    placement: Option<Placement>,
     staged: bool,
     place: &'a Place,
     command: Box<Reader<'a>>,
@@ -124,7 +125,7 @@ impl<'a> Contestant<'a> {
         place: &'a Place,
         command: impl Fn(usize, &str, &str) -> Command + 'a,
     ) -> Self {
-        Self { name, ours: false, staged, place, command: Box::new(command) }
+        Self { name, placement: None, staged, place, command: Box::new(command) }
     }
 
     /// Each of our languages.
@@ -144,7 +145,7 @@ impl<'a> Contestant<'a> {
         };
         let contestant = |(language, program): (&str, Program)| Self {
             name: format!("{language}{suffix}"),
-            ours: true,
+            placement: Some(placement),
             staged: true,
             place,
             command: Box::new(move |client, remote, local| {
@@ -198,6 +199,9 @@ pub fn contest(title: &str, files: Files, runs: usize, mut contestants: Vec<Cont
     }
     files.remove_targets();
     let results = Results { title, files: &files, contestants: &contestants, runs: &all };
+    if let Some(rate) = contestants.first().and_then(|contestant| contestant.place.link_rate) {
+        println!("a bare stream by one link: {rate:.1} MB/s");
+    }
     println!("{}", results.table());
     Ok(results.rows())
 }
@@ -278,7 +282,8 @@ impl Results<'_> {
 
     /// For scripts: of each of ours.
     fn rows(&self) -> Vec<Row> {
-        let ours = self.contestants.iter().enumerate().filter(|(_, contestant)| contestant.ours);
+        let ours =
+            self.contestants.iter().enumerate().filter(|(_, contestant)| contestant.placement.is_some());
         ours.flat_map(|(index, contestant)| self.rows_of(index, &contestant.name)).collect()
     }
 
@@ -297,7 +302,9 @@ impl Results<'_> {
         }
         let (client, gateway) = self.cpu(index);
         let mut client = row("CPU of the client", "s/GB", &client);
-        for (peer, contestant) in self.contestants.iter().enumerate().filter(|(_, other)| !other.ours) {
+        for (peer, contestant) in
+            self.contestants.iter().enumerate().filter(|(_, other)| other.placement.is_none())
+        {
             if contestant.staged {
                 transfer = transfer.with_peer(&contestant.name, self.sample(peer, TRANSFER).median());
             }
@@ -305,6 +312,14 @@ impl Results<'_> {
         }
         let startup = row("start-up", "s", &self.sample(index, STARTUP));
         let startup = startup.with_peer(&self.contestants[0].name, self.sample(0, STARTUP).median());
-        vec![transfer, startup, whole, client, row("CPU of the gateway", "s/GB", &gateway)]
+        let mut rows = vec![transfer, startup, whole, client, row("CPU of the gateway", "s/GB", &gateway)];
+        let contestant = &self.contestants[index];
+        if let (Some(Placement::Alone), Some(link)) = (contestant.placement, contestant.place.link_rate) {
+            let megabytes = self.gigabytes() * 1e3;
+            let rate = self.sample(index, |run| megabytes / run.times.work_s);
+            let case = format!("{}: {name}, all clients together; limit: its link", self.title);
+            rows.push(Row::new(case, "MB/s", Better::Higher, runs, &rate).with_limit(link));
+        }
+        rows
     }
 }

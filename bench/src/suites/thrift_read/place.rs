@@ -4,7 +4,11 @@ use super::contest::Files;
 use crate::Result;
 use crate::host::{Gateway, on, seconds, strait};
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
 use strait_testkit::{Host, LinkRate, MiniHdfs, Network, Options};
 use tempfile::TempDir;
 
@@ -26,6 +30,8 @@ pub struct Place {
     /// From where data is loaded, as fast as memory.
     loader: Option<Host>,
     scratch: TempDir,
+    /// MB/s of one bare stream by a link, where there are hosts.
+    pub link_rate: Option<f64>,
 }
 
 /// Which gateways clients use.
@@ -44,11 +50,23 @@ impl Place {
         let alone = Gateway::start(hdfs.uri())?;
         let scratch = tempfile::tempdir()?;
         let (beside, nodes) = (Vec::new(), Vec::new());
-        Ok(Self { name: "loopback".into(), hdfs, alone, beside, nodes, loader: None, scratch })
+        Ok(Self {
+            name: "loopback".into(),
+            hdfs,
+            alone,
+            beside,
+            nodes,
+            loader: None,
+            scratch,
+            link_rate: None,
+        })
     }
 
     /// Hosts of a rack; `nodes` of them hold data.
     pub fn hosts(nodes: usize) -> Result<Self> {
+        if nodes == 0 {
+            return Err("a cluster without datanodes holds nothing".into());
+        }
         let mut network = Network::start(2 + nodes, Some(LINK))?;
         let loader = network.add_host(None)?;
         let host = |index: usize| network.host(index).clone();
@@ -63,7 +81,8 @@ impl Place {
         let beside = beside.collect::<Result<Vec<_>>>()?;
         let scratch = tempfile::tempdir()?;
         let name = format!("{} hosts at 1 Gbit/s", nodes.len());
-        Ok(Self { name, hdfs, alone, beside, nodes, loader: Some(host(loader)), scratch })
+        let link_rate = Some(bare_rate(&unused, &nodes[0])?);
+        Ok(Self { name, hdfs, alone, beside, nodes, loader: Some(host(loader)), scratch, link_rate })
     }
 
     /// Where clients can find gateways here.
@@ -111,4 +130,18 @@ impl Place {
         let bytes = std::fs::metadata(&source)?.len();
         Ok(Files { clients, bytes, source, directory, scratch: self.scratch.path().to_owned() })
     }
+}
+
+/// MB/s of a stream of some seconds.
+fn bare_rate(from: &Host, to: &Host) -> Result<f64> {
+    const BYTES: usize = 256 << 20;
+    let listener = to.run(|| TcpListener::bind((to.address(), 0)))?;
+    let mut sender = from.run(|| TcpStream::connect(listener.local_addr()?))?;
+    let mut receiver = listener.accept()?.0;
+    let sending = thread::spawn(move || sender.write_all(&vec![7; BYTES]));
+    let (mut piece, start) = (vec![0; 1 << 20], Instant::now());
+    while receiver.read(&mut piece)? > 0 {}
+    let took = start.elapsed().as_secs_f64();
+    sending.join().map_err(|_| "the sender panicked")??;
+    Ok(BYTES as f64 / 1e6 / took)
 }
