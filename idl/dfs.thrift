@@ -184,6 +184,7 @@ struct Limits {
 
 struct StoreInfo {
   1: optional string name,
+  /** Told to those who may use it: without a login only where none is needed. */
   2: optional string uri,
   /** Names of what the store can do, as in the documentation of capabilities. */
   3: optional list<string> capabilities,

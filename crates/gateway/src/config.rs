@@ -57,10 +57,11 @@ pub struct Access {
 /// The limits in force, each with its default's reason.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once. With [`Limits::reserved_bytes`] each they bound
+    /// Connections at once; no address has more than it leaves to others. With [`Limits::reserved_bytes`] each they bound
     /// the memory of unsent answers to 256 MiB more.
     pub connections: usize,
-    /// Sessions at once: several a connection are unusual.
+    /// Sessions at once, shared like connections: several a connection are
+    /// unusual.
     pub sessions: usize,
     /// Open files and listings a session.
     pub handles_per_session: usize,
@@ -107,6 +108,9 @@ pub struct Limits {
     /// Password checks at once. One takes 19 MiB and some 20 ms of a core
     /// (argon2id, OWASP's parameters), so more would be a way to exhaust both.
     pub password_checks: usize,
+    /// Logins at once that wait for their check or are in it, shared like
+    /// connections: the last waits under a second.
+    pub logins: usize,
     /// Answers to mutations remembered a session, for retries.
     pub remembered_mutations: usize,
     /// Bytes that all remembered answers take together; beyond it sessions that
@@ -137,6 +141,7 @@ impl Default for Limits {
             stall: Duration::from_secs(30),
             drain: Duration::from_secs(20),
             password_checks: 2,
+            logins: 64,
             remembered_mutations: 1_024,
             remembered_bytes: 64 << 20,
             token_lifetime: Duration::from_secs(12 * 3_600),

@@ -3,7 +3,7 @@
 
 use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
 use strait_wire::Secret;
@@ -18,6 +18,11 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Its address.
+    pub fn ip(&self) -> IpAddr {
+        self.address.ip()
+    }
+
     /// Whether it is on this host. A socket for both families shows IPv4
     /// addresses mapped into IPv6.
     pub fn is_loopback(&self) -> bool {
@@ -92,7 +97,7 @@ impl Context {
     /// connection's own.
     pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
         let session = match token {
-            Some(token) => self.shared.sessions.by_token(&token.0)?,
+            Some(token) => self.shared.sessions.by_token(&token.0, self.peer.ip())?,
             None => self.attached().ok_or_else(|| {
                 Error::new(ErrorKind::Unauthenticated, "no session; call openSession first")
             })?,

@@ -35,6 +35,7 @@ mod retry;
 mod server;
 mod session;
 mod shared;
+mod shares;
 mod tls;
 mod token;
 mod v2;

@@ -5,13 +5,14 @@ use crate::connection;
 use crate::memory::Budget;
 use crate::session::Sessions;
 use crate::shared::Shared;
+use crate::shares::Shares;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How often sessions are looked through for those that have idled out, at
@@ -61,7 +62,7 @@ impl Gateway {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, shared, .. } = self;
         let (stop, stopped) = watch::channel(false);
-        let room = Arc::new(Semaphore::new(shared.limits.connections));
+        let room = Shares::new(shared.limits.connections);
         let mut connections = JoinSet::new();
         let mut sweep =
             tokio::time::interval(SWEEP_PERIOD.min(shared.limits.session_linger).max(MIN_SWEEP_PERIOD));
@@ -70,15 +71,15 @@ impl Gateway {
             tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => match room.clone().try_acquire_owned() {
-                        Ok(place) => {
+                    Ok((stream, peer)) => match room.take(peer.ip()) {
+                        Some(place) => {
                             let served = connection::serve(shared.clone(), stream, peer, stopped.clone());
                             connections.spawn(async move {
                                 served.await;
                                 drop(place);
                             });
                         }
-                        Err(_) => tracing::warn!(%peer, "connection refused: the gateway has as many as it may"),
+                        None => tracing::warn!(%peer, "connection refused: the gateway, or this address, has as many as it may"),
                     },
                     Err(error) => {
                         tracing::warn!(%error, "a connection couldn't be accepted");

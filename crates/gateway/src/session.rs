@@ -5,8 +5,10 @@ use crate::config::{Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
+use crate::shares::{Share, Shares};
 use crate::token::{Claims, Signer};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,6 +64,8 @@ pub struct Session {
     ended: AtomicBool,
     /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
+    /// What it counts for at the address that opened it; none once it has ended.
+    place: Mutex<Option<Share>>,
 }
 
 impl Session {
@@ -122,6 +126,7 @@ impl Session {
 
     fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// A call is at work in it, and it doesn't idle out meanwhile.
@@ -187,6 +192,8 @@ pub struct Sessions {
     remembered: Arc<Remembered>,
     room: Arc<Room>,
     password_checks: Arc<Semaphore>,
+    places: Arc<Shares>,
+    logins: Arc<Shares>,
 }
 
 impl Sessions {
@@ -203,6 +210,8 @@ impl Sessions {
             access: config.access,
             signer: Signer::new(config.token_key),
             password_checks: Arc::new(Semaphore::new(config.limits.password_checks)),
+            places: Shares::new(config.limits.sessions),
+            logins: Shares::new(config.limits.logins),
             remembered: Remembered::new(config.limits.remembered_bytes),
             room: Room::new(config.limits.handles),
             limits: config.limits,
@@ -271,11 +280,20 @@ impl Sessions {
     ///
     /// # Errors
     /// Unauthenticated; the same words for a wrong password and an unknown user.
-    pub async fn check_password(self: &Arc<Self>, user: &str, password: &str) -> Result<Principal> {
+    /// Busy if too many wait already.
+    pub async fn check_password(
+        self: &Arc<Self>,
+        user: &str,
+        password: &str,
+        from: IpAddr,
+    ) -> Result<Principal> {
         if !self.has_passwords() {
             let message = "this gateway has no password file; start it with --passwords FILE";
             return fail(ErrorKind::Unauthenticated, message);
         }
+        let Some(_place) = self.logins.take(from) else {
+            return fail(ErrorKind::Busy, "too many log in at once; try again later");
+        };
         // Never closed; if it were, nobody gets in.
         let Ok(turn) = self.password_checks.clone().acquire_owned().await else {
             return fail(ErrorKind::Unauthenticated, "the gateway is shutting down");
@@ -297,8 +315,8 @@ impl Sessions {
     ///
     /// # Errors
     /// Busy if there are too many.
-    pub fn open(&self, store: ConfiguredStore, identity: Identity) -> Result<Arc<Session>> {
-        self.open_with_id(u128::from_be_bytes(random()), store, identity)
+    pub fn open(&self, store: ConfiguredStore, identity: Identity, from: IpAddr) -> Result<Arc<Session>> {
+        self.open_with_id(u128::from_be_bytes(random()), store, identity, from)
     }
 
     /// Opens a session of the 2009 service, whose handles are an i64.
@@ -307,11 +325,18 @@ impl Sessions {
         number: i64,
         store: ConfiguredStore,
         identity: Identity,
+        from: IpAddr,
     ) -> Result<Arc<Session>> {
-        self.open_with_id(u128::from(number.unsigned_abs()), store, identity)
+        self.open_with_id(u128::from(number.unsigned_abs()), store, identity, from)
     }
 
-    fn open_with_id(&self, id: u128, store: ConfiguredStore, identity: Identity) -> Result<Arc<Session>> {
+    fn open_with_id(
+        &self,
+        id: u128,
+        store: ConfiguredStore,
+        identity: Identity,
+        from: IpAddr,
+    ) -> Result<Arc<Session>> {
         let mut table = self.lock();
         if table.closed.contains(id) {
             return fail(ErrorKind::Unauthenticated, "the session was closed; log in again");
@@ -320,9 +345,10 @@ impl Sessions {
         if let Some(session) = by_id.get(&id) {
             return Ok(session.clone());
         }
-        if by_id.len() >= self.limits.sessions {
-            return fail(ErrorKind::Busy, "the gateway has as many sessions as it may; try again later");
-        }
+        let Some(place) = self.places.take(from) else {
+            let message = "the gateway, or this address, has as many sessions as it may; try again later";
+            return fail(ErrorKind::Busy, message);
+        };
         let session = Arc::new(Session {
             id,
             // Every configured store has an entry.
@@ -336,6 +362,7 @@ impl Sessions {
             calls: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             last_used_ms: AtomicI64::new(uptime_ms()),
+            place: Mutex::new(Some(place)),
         });
         by_id.insert(id, session.clone());
         Ok(session)
@@ -358,7 +385,7 @@ impl Sessions {
     /// # Errors
     /// Unauthenticated for a token that is wrong, has expired, whose session was
     /// closed, or whose user is no longer in the password file.
-    pub fn by_token(&self, token: &str) -> Result<Arc<Session>> {
+    pub fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Session>> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
                 ErrorKind::Unauthenticated,
@@ -376,7 +403,7 @@ impl Sessions {
             Some(user) => Identity::User(Principal::new(user)),
             None => self.stranger(),
         };
-        self.open_with_id(claims.session, self.store(&claims.store)?, identity)
+        self.open_with_id(claims.session, self.store(&claims.store)?, identity, from)
     }
 
     /// The session with this number, which it is used by.
@@ -449,6 +476,7 @@ mod tests {
     use super::*;
     use crate::{Access, PasswordFile};
     use futures::FutureExt;
+    use std::net::Ipv4Addr;
 
     #[tokio::test]
     async fn a_password_check_keeps_its_turn_when_its_client_has_gone() {
@@ -463,7 +491,7 @@ mod tests {
             token_key: [0; 32],
             limits: Limits { password_checks: 1, ..Limits::default() },
         }));
-        let mut check = Box::pin(sessions.check_password("alice", "secret"));
+        let mut check = Box::pin(sessions.check_password("alice", "secret", Ipv4Addr::LOCALHOST.into()));
         assert!((&mut check).now_or_never().is_none(), "it takes its time");
         drop(check);
         assert_eq!(sessions.password_checks.available_permits(), 0, "and its turn for as long");

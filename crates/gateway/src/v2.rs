@@ -44,22 +44,26 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-fn store_info(store: &ConfiguredStore) -> wire::StoreInfo {
+/// Where a store is concerns only who may use it.
+fn store_info(store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
     let names = capabilities.flags().into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned());
     wire::StoreInfo {
         name: Some(store.name.clone()),
-        uri: Some(store.uri.clone()),
+        uri: may_use_it.then(|| store.uri.clone()),
         capabilities: Some(names.collect()),
         recovery_ms: i32::try_from(capabilities.recovery_ms).ok(),
     }
 }
 
 pub fn server_info(context: &Context) -> wire::ServerInfoReply {
+    let sessions = &context.shared.sessions;
+    let logged_in = context.attached().is_some_and(|session| session.principal().is_ok());
+    let may_use_them = logged_in || !matches!(sessions.stranger(), Identity::Nobody);
     wire::ServerInfoReply {
         version: Some(wire::ProtocolVersion::V1),
         server: Some(concat!("strait ", env!("CARGO_PKG_VERSION")).to_owned()),
-        stores: Some(context.shared.sessions.stores().iter().map(store_info).collect()),
+        stores: Some(sessions.stores().iter().map(|store| store_info(store, may_use_them)).collect()),
         limits: Some(limits(context)),
     }
 }
@@ -69,15 +73,16 @@ pub async fn open_session(
     request: wire::OpenSessionRequest,
 ) -> Result<wire::OpenSessionReply> {
     let sessions = &context.shared.sessions;
+    let from = context.peer.ip();
     let session = match (request.token, request.user, request.password) {
-        (Some(token), _, _) => sessions.by_token(&token.0)?,
+        (Some(token), _, _) => sessions.by_token(&token.0, from)?,
         (None, Some(user), Some(password)) => {
             if !context.may_send_password() {
                 return fail(ErrorKind::Unauthenticated, "passwords are taken over loopback only, or by TLS");
             }
             let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
-            let principal = sessions.check_password(&user, &password.0).await?;
-            sessions.open(store, Identity::User(principal))?
+            let principal = sessions.check_password(&user, &password.0, from).await?;
+            sessions.open(store, Identity::User(principal), from)?
         }
         (None, Some(_), None) => return fail(ErrorKind::Unauthenticated, "a user is given, and no password"),
         (None, None, _) => {
@@ -86,7 +91,7 @@ pub async fn open_session(
                 return fail(ErrorKind::Unauthenticated, "this gateway lets nobody in without a login");
             }
             let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
-            sessions.open(store, stranger)?
+            sessions.open(store, stranger, from)?
         }
     };
     let (token, expires_ms) = sessions.token(&session);
@@ -94,7 +99,7 @@ pub async fn open_session(
         token: Some(Secret(token)),
         expires_ms: Some(expires_ms),
         user: session.principal().ok().map(|principal| principal.user.to_string()),
-        store: Some(store_info(&session.store)),
+        store: Some(store_info(&session.store, true)),
         version: Some(wire::ProtocolVersion::V1),
         limits: Some(limits(context)),
         incarnation: Some(session.incarnation),
@@ -248,7 +253,7 @@ pub async fn get_store_status(
     let caller = context.caller(&request.session)?;
     let status = caller.fs().status(&caller.who).await?;
     Ok(wire::GetStoreStatusReply {
-        store: Some(store_info(&caller.session.store)),
+        store: Some(store_info(&caller.session.store, true)),
         capacity: Some(signed(status.capacity)),
         used: Some(signed(status.used)),
         remaining: Some(signed(status.remaining)),

@@ -85,6 +85,23 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
+fn where_the_stores_are_is_told_to_those_who_are_in() {
+    let door = Door::with(&["alice"], |_| {});
+    let info = |client: &mut Client| {
+        client.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap().stores.unwrap().remove(0)
+    };
+    let store = info(&mut door.served.client());
+    assert!(store.name.is_some() && store.uri.is_none(), "{store:?}");
+    assert!(info(&mut door.login("alice", "first").unwrap()).uri.is_some());
+}
+
+#[test]
+fn logins_beyond_the_limit_are_told_to_come_again() {
+    let door = Door::with(&["alice"], |limits| limits.logins = 0);
+    assert_eq!(door.login("alice", "first").err().unwrap(), "Busy");
+}
+
+#[test]
 fn a_new_password_is_taken_and_the_old_one_refused_while_serving() {
     let door = Door::with(&["alice"], |_| {});
     let mut before = door.login("alice", "first").unwrap();

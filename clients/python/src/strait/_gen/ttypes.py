@@ -1087,7 +1087,7 @@ class StoreInfo(object):
     """
     Attributes:
      - name
-     - uri
+     - uri: Told to those who may use it: without a login only where none is needed.
      - capabilities: Names of what the store can do, as in the documentation of capabilities.
      - recovery_ms: An abandoned file is writable again within this time.
 

@@ -19,6 +19,9 @@ public class StoreInfo implements org.apache.thrift.TBase<StoreInfo, StoreInfo._
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new StoreInfoTupleSchemeFactory();
 
   public @org.apache.thrift.annotation.Nullable java.lang.String name; // optional
+  /**
+   * Told to those who may use it: without a login only where none is needed.
+   */
   public @org.apache.thrift.annotation.Nullable java.lang.String uri; // optional
   /**
    * Names of what the store can do, as in the documentation of capabilities.
@@ -32,6 +35,9 @@ public class StoreInfo implements org.apache.thrift.TBase<StoreInfo, StoreInfo._
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     NAME((short)1, "name"),
+    /**
+     * Told to those who may use it: without a login only where none is needed.
+     */
     URI((short)2, "uri"),
     /**
      * Names of what the store can do, as in the documentation of capabilities.
@@ -186,11 +192,17 @@ public class StoreInfo implements org.apache.thrift.TBase<StoreInfo, StoreInfo._
     }
   }
 
+  /**
+   * Told to those who may use it: without a login only where none is needed.
+   */
   @org.apache.thrift.annotation.Nullable
   public java.lang.String getUri() {
     return this.uri;
   }
 
+  /**
+   * Told to those who may use it: without a login only where none is needed.
+   */
   public StoreInfo setUri(@org.apache.thrift.annotation.Nullable java.lang.String uri) {
     this.uri = uri;
     return this;
