@@ -383,8 +383,13 @@ fn s4c_pipelining_passes_a_partial_payload_on_and_store_and_forward_doesnt() {
         let mut raw = Raw::tcp(server.address());
         let id = CallId { session: raw.session(), handle: 0, transaction: 1 };
         let extension = Extension { chain: Some(Chain { hops: vec![hop] }), ..Extension::default() };
-        let head =
-            Head { flags: flags::CHAIN | mode, procedure: procedure(COUNT), ..Head::new(Kind::Call, id) };
+        let head = Head {
+            flags: flags::CHAIN | mode,
+            procedure: procedure(COUNT),
+            // The next callee never answers.
+            time_left_us: 1_000_000,
+            ..Head::new(Kind::Call, id)
+        };
         let bytes = raw::frame(head, &extension.encode(), &[6; 50_000]);
         let (first, rest) = bytes.split_at(40_000);
         raw.send(first);

@@ -14,33 +14,51 @@ const WORTH: u32 = 2;
 /// Failures in a row after which spinning stops until waits get short again.
 const PATIENCE: u8 = 4;
 
+/// A yield that takes this many spins' length went to somebody who computes: the
+/// machine is busy, and who sleeps is woken sooner than who yields gets its turn.
+const ROBBED: u32 = 3;
+
+/// After being robbed so many waits are slept; twice as many after each further
+/// time, up to the second number.
+const PENANCE: (u32, u32) = (16, 4096);
+
 /// Spins while it pays.
 #[derive(Debug, Clone)]
 pub(crate) struct Spinner {
     longest: Duration,
     credit: u8,
+    /// Waits that are slept yet, and how many the next robbery costs.
+    penance: u32,
+    next_penance: u32,
 }
 
 impl Spinner {
     /// Spins up to `longest`; zero never spins.
     pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, credit: PATIENCE }
+        Self { longest, credit: PATIENCE, penance: 0, next_penance: PENANCE.0 }
     }
 
     /// Tries until there is something or the time is over; `None` then.
     pub(crate) fn spin<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        if self.credit == 0 || self.longest.is_zero() {
+        if !self.pays() {
             return None;
         }
         let start = Instant::now();
+        let mut waited = Duration::ZERO;
         loop {
             // First: what is spun for can't be there before the peer has run.
             rustix::thread::sched_yield();
+            let before = std::mem::replace(&mut waited, start.elapsed());
+            let robbed = waited - before > self.longest * ROBBED;
+            if robbed {
+                self.penance = self.next_penance;
+                self.next_penance = (self.next_penance * 2).min(PENANCE.1);
+            }
             if let Some(done) = attempt() {
                 self.credit = PATIENCE;
                 return Some(done);
             }
-            if start.elapsed() >= self.longest {
+            if robbed || waited >= self.longest {
                 self.credit -= 1;
                 return None;
             }
@@ -49,6 +67,7 @@ impl Spinner {
 
     /// A sleep ended after `waited`: short ones make spinning worth it again.
     pub(crate) fn slept(&mut self, waited: Duration) {
+        self.penance = self.penance.saturating_sub(1);
         if waited < self.longest * WORTH {
             self.credit = (self.credit + 1).min(PATIENCE);
         }
@@ -56,7 +75,7 @@ impl Spinner {
 
     /// Whether the next wait would spin.
     pub(crate) fn pays(&self) -> bool {
-        self.credit > 0 && !self.longest.is_zero()
+        self.credit > 0 && self.penance == 0 && !self.longest.is_zero()
     }
 }
 
@@ -67,15 +86,30 @@ mod tests {
     #[test]
     fn spinning_stops_when_it_doesnt_pay_and_begins_again_when_it_would() {
         let mut spinner = Spinner::new(Duration::from_micros(1));
-        for _ in 0..PATIENCE {
-            assert!(spinner.pays());
+        // A yield may take longer than three of these, on a busy machine.
+        while spinner.pays() {
             assert_eq!(spinner.spin(|| None::<()>), None);
         }
         assert_eq!(spinner.spin(|| Some(1)), None, "not even tried");
-        assert!(!spinner.pays());
+        spinner.penance = 0;
         spinner.slept(Duration::from_millis(1));
         assert!(!spinner.pays());
         spinner.slept(Duration::from_nanos(1));
         assert_eq!(spinner.spin(|| Some(7)), Some(7));
+    }
+
+    #[test]
+    fn a_robbed_yield_is_followed_by_sleeps() {
+        let mut spinner = Spinner::new(Duration::from_millis(1));
+        spinner.longest = Duration::from_nanos(1);
+        assert_eq!(spinner.spin(|| None::<()>), None);
+        assert!(!spinner.pays());
+        spinner.longest = Duration::from_millis(1);
+        for wait in 1..=PENANCE.0 {
+            assert!(!spinner.pays(), "wait {wait}");
+            spinner.slept(Duration::ZERO);
+        }
+        assert!(spinner.pays());
+        assert_eq!(spinner.next_penance, PENANCE.0 * 2);
     }
 }

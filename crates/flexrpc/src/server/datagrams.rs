@@ -1,50 +1,56 @@
-//! UDP: one socket, one leader that receives, followers that sleep.
+//! UDP: one socket, and as many receivers on it as its datagrams keep busy.
 //!
-//! The leader executes what it receives itself, since handing a call to another
-//! thread costs more than most calls. It gives the lead away before it executes
-//! if more datagrams are waiting, and loses it to the standby if a call takes
-//! longer than [`PATIENCE`]. Two leaders for a moment do no harm: each datagram is
-//! received once.
+//! A receiver executes what it receives itself, since handing a call to another
+//! thread costs more than most calls. Mostly one receives and the others are
+//! parked: more are called when datagrams queue up, and park when they find
+//! nothing. One of the parked, the standby, looks whether all receivers are held
+//! by slow calls, and then joins them.
 
 use crate::net::buffer::Buffer;
 use crate::net::clock;
 use crate::net::reader::Frame;
 use crate::net::socket;
 use crate::net::spin::Spinner;
+use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::server::core::{Core, Origin, Response};
 use crate::server::threads::Threads;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the leader may execute a call before the standby takes the lead; at
-/// most twice this is how long a datagram waits behind a slow call.
+/// How often the standby looks; at most twice this is how long a datagram waits
+/// behind slow calls.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// How long the leader sleeps in a receive before it dozes: until then the
-/// standby looks after it every [`PATIENCE`], afterwards nobody wakes up.
+/// How long the last receiver sleeps in a receive before it dozes: until then the
+/// standby looks after it, afterwards nobody wakes up.
 const ATTENTIVE: Duration = Duration::from_millis(4);
 
-/// A waiting leader, whose calls need no looking after.
-const DOZING: u64 = u64::MAX;
+/// Another receiver is called at most this often: one that was just called needs
+/// this long to begin.
+const CALL_US: Micros = 50;
+
+/// Longest doze; nothing depends on it.
+const LONGEST_DOZE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Datagrams {
     core: Arc<Core>,
     fd: OwnedFd,
     stop: OwnedFd,
     roles: Mutex<Roles>,
-    changed: Condvar,
-    /// Which leader leads: a leader that reads another number is deposed.
-    reign: AtomicU64,
-    /// The number of the datagram that the leader executes; even numbers are the
-    /// waits between them, [`DOZING`] is a long one.
-    progress: AtomicU64,
+    called: Condvar,
+    /// Receivers that wait for a datagram, not those that execute one.
+    waiting: AtomicUsize,
+    /// Datagrams received.
+    received: AtomicU64,
+    last_call: AtomicU64,
+    dozing: AtomicBool,
     count: AtomicUsize,
     threads: Threads,
     stopping: AtomicBool,
@@ -52,9 +58,10 @@ pub(crate) struct Datagrams {
 
 #[derive(Default)]
 struct Roles {
-    leader: bool,
-    standby: bool,
+    /// Parked threads that are asked to receive.
+    calls: usize,
     parked: usize,
+    standby: bool,
 }
 
 impl Datagrams {
@@ -66,20 +73,22 @@ impl Datagrams {
             fd,
             stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             roles: Mutex::default(),
-            changed: Condvar::new(),
-            reign: AtomicU64::new(0),
-            progress: AtomicU64::new(0),
+            called: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            received: AtomicU64::new(0),
+            last_call: AtomicU64::new(0),
+            dozing: AtomicBool::new(false),
             count: AtomicUsize::new(0),
             threads,
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Starts a leader and a standby.
+    /// Starts a receiver, and threads to call.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
-        // A leader that finds itself alone starts a second one by itself.
-        while self.count.load(Ordering::Acquire) < self.least() {
-            if !self.spawn() && self.count.load(Ordering::Acquire) < self.least() {
+        self.roles().calls = 1;
+        for _ in 0..self.least() {
+            if !self.spawn() {
                 return Err(io::Error::other("no thread for a datagram worker"));
             }
         }
@@ -92,10 +101,10 @@ impl Datagrams {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         // Under the lock, so that nobody falls asleep between looking and waiting.
         let _roles = self.roles();
-        self.changed.notify_all();
+        self.called.notify_all();
     }
 
-    /// A leader and a standby at least.
+    /// A receiver and a standby at least.
     fn least(&self) -> usize {
         self.core.options.workers.least.max(2)
     }
@@ -118,51 +127,49 @@ impl Datagrams {
 
     fn work(self: Arc<Self>) {
         let mut buffer = Some(Buffer::take(UDP_DATAGRAM_BYTES));
-        while let Some(reign) = self.enlist() {
-            self.lead(reign, &mut buffer);
+        while self.park() {
+            self.receive_until_idle(&mut buffer);
         }
     }
 
-    /// Waits to become the leader; `None` if the thread is to end.
-    fn enlist(&self) -> Option<u64> {
+    /// Waits to be called; `false` if the thread is to end.
+    fn park(self: &Arc<Self>) -> bool {
         let dormant = self.core.options.workers.dormant;
+        let since = Instant::now();
         let mut roles = self.roles();
-        let mut since = Instant::now();
         while !self.stopping.load(Ordering::Acquire) {
-            if !roles.leader {
-                return Some(self.crown(&mut roles));
+            if roles.calls > 0 {
+                roles.calls -= 1;
+                return true;
             }
-            if !roles.standby {
-                roles.standby = true;
-                let seen = self.progress.load(Ordering::Acquire);
-                let patience = if seen == DOZING { dormant } else { PATIENCE };
-                let (woken, waited) = self.wait(roles, patience);
-                roles = woken;
-                roles.standby = false;
-                // An odd number is a call under execution; unchanged, a slow one.
-                let slow = seen % 2 == 1 && seen != DOZING && self.progress.load(Ordering::Acquire) == seen;
-                if waited && roles.leader && slow {
-                    return Some(self.crown(&mut roles));
-                }
-                since = Instant::now();
-                continue;
-            }
+            let standby = !roles.standby;
+            let seen = self.received.load(Ordering::Acquire);
+            let watchful = standby && !self.dozing.load(Ordering::Acquire);
+            roles.standby |= standby;
             roles.parked += 1;
-            let (woken, _) = self.wait(roles, dormant);
+            let patience = if watchful { PATIENCE } else { dormant };
+            let (woken, timeout) =
+                self.called.wait_timeout(roles, patience).unwrap_or_else(PoisonError::into_inner);
             roles = woken;
             roles.parked -= 1;
-            if since.elapsed() >= dormant && self.may_end() {
-                return None;
+            if standby {
+                roles.standby = false;
+                let slow = watchful
+                    && timeout.timed_out()
+                    && self.waiting.load(Ordering::Acquire) == 0
+                    && self.received.load(Ordering::Acquire) == seen;
+                if slow {
+                    drop(roles);
+                    self.call();
+                    roles = self.roles();
+                }
+            } else if since.elapsed() >= dormant && self.may_end() {
+                return false;
             }
         }
+        drop(roles);
         self.count.fetch_sub(1, Ordering::AcqRel);
-        None
-    }
-
-    fn wait<'a>(&self, roles: MutexGuard<'a, Roles>, patience: Duration) -> (MutexGuard<'a, Roles>, bool) {
-        let (roles, timeout) =
-            self.changed.wait_timeout(roles, patience).unwrap_or_else(PoisonError::into_inner);
-        (roles, timeout.timed_out())
+        false
     }
 
     fn may_end(&self) -> bool {
@@ -172,61 +179,54 @@ impl Datagrams {
         ended.is_ok()
     }
 
-    fn crown(&self, roles: &mut Roles) -> u64 {
-        roles.leader = true;
-        self.progress.store(0, Ordering::Release);
-        self.reign.fetch_add(1, Ordering::AcqRel) + 1
+    /// Has one more thread receive, and sees to it that one is left to look.
+    fn call(self: &Arc<Self>) {
+        let lonely = {
+            let mut roles = self.roles();
+            roles.calls += 1;
+            roles.parked < 2
+        };
+        self.called.notify_all();
+        if lonely {
+            self.spawn();
+        }
     }
 
-    /// Gives the lead away, and makes sure that somebody can take it.
-    fn abdicate(self: &Arc<Self>, reign: u64) {
-        let mut roles = self.roles();
-        if self.reign.load(Ordering::Acquire) != reign {
+    fn receive_until_idle(self: &Arc<Self>, buffer: &mut Option<Buffer>) {
+        let mut spinner = Spinner::new(self.core.options.spin);
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        while !self.stopping.load(Ordering::Acquire) {
+            let mut into = buffer.take().unwrap_or_else(|| Buffer::take(UDP_DATAGRAM_BYTES));
+            let received = match self.receive(&mut into, &mut spinner) {
+                Waited::Received(len, peer) => (len, peer),
+                Waited::Nothing => {
+                    *buffer = Some(into);
+                    continue;
+                }
+                Waited::NotNeeded => return *buffer = Some(into),
+            };
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.received.fetch_add(1, Ordering::AcqRel);
+            self.call_if_more_wait();
+            let (len, peer) = received;
+            self.execute(into, len, peer, buffer);
+            self.waiting.fetch_add(1, Ordering::AcqRel);
+        }
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn call_if_more_wait(self: &Arc<Self>) {
+        // Others that wait will take them.
+        if self.waiting.load(Ordering::Acquire) > 0
+            || !rustix::io::ioctl_fionread(&self.fd).is_ok_and(|bytes| bytes > 0)
+        {
             return;
         }
-        roles.leader = false;
-        let nobody = !roles.standby && roles.parked == 0;
-        drop(roles);
-        if nobody {
-            self.spawn();
-        } else {
-            self.changed.notify_all();
+        let (now, last) = (clock::now(), self.last_call.load(Ordering::Relaxed));
+        let mine = self.last_call.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if mine && now.saturating_sub(last) >= CALL_US {
+            self.call();
         }
-    }
-
-    fn lead(self: &Arc<Self>, reign: u64, buffer: &mut Option<Buffer>) {
-        let mut spinner = Spinner::new(self.core.options.spin);
-        // A lone leader has nobody to depose it when a call takes long.
-        let alone = {
-            let roles = self.roles();
-            !roles.standby && roles.parked == 0
-        };
-        if alone {
-            self.spawn();
-        }
-        let mut number = 1;
-        while self.reign.load(Ordering::Acquire) == reign && !self.stopping.load(Ordering::Acquire) {
-            let mut into = buffer.take().unwrap_or_else(|| Buffer::take(UDP_DATAGRAM_BYTES));
-            let Some((len, peer)) = self.receive(&mut into, &mut spinner) else {
-                *buffer = Some(into);
-                continue;
-            };
-            self.progress.store(number, Ordering::Release);
-            number += 1;
-            let more = rustix::io::ioctl_fionread(&self.fd).is_ok_and(|bytes| bytes > 0);
-            if more {
-                self.abdicate(reign);
-            }
-            self.execute(into, len, peer, buffer);
-            if more {
-                return;
-            }
-            if self.reign.load(Ordering::Acquire) == reign {
-                self.progress.store(number, Ordering::Release);
-            }
-            number += 1;
-        }
-        self.abdicate(reign);
     }
 
     fn execute(&self, received: Buffer, len: usize, peer: SocketAddr, spare: &mut Option<Buffer>) {
@@ -242,35 +242,40 @@ impl Datagrams {
         }
     }
 
-    fn receive(&self, into: &mut Buffer, spinner: &mut Spinner) -> Option<(usize, SocketAddr)> {
+    fn receive(&self, into: &mut Buffer, spinner: &mut Spinner) -> Waited {
         use rustix::net::RecvFlags;
         let mut attempt = |flags| match rustix::net::recvfrom(&self.fd, into.as_mut(), flags) {
-            Ok((_, len, Some(peer))) => Some((len, SocketAddr::try_from(peer).ok()?)),
+            Ok((_, len, Some(peer))) => Some(Waited::Received(len, SocketAddr::try_from(peer).ok()?)),
             _ => None,
         };
         if let Some(received) = spinner.spin(|| attempt(RecvFlags::DONTWAIT)) {
-            return Some(received);
+            return received;
+        }
+        // One that waits is enough.
+        let spared = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
+            (waiting > 1).then_some(waiting - 1)
+        });
+        if spared.is_ok() {
+            return Waited::NotNeeded;
         }
         let start = Instant::now();
         let received = attempt(RecvFlags::empty());
         spinner.slept(start.elapsed());
-        if received.is_some() {
-            return received;
-        }
-        self.doze();
-        attempt(RecvFlags::DONTWAIT)
+        received.unwrap_or_else(|| {
+            self.doze();
+            attempt(RecvFlags::DONTWAIT).unwrap_or(Waited::Nothing)
+        })
     }
 
     /// Sleeps until there is something, with nobody looking after it.
     fn doze(&self) {
-        let before = self.progress.swap(DOZING, Ordering::AcqRel);
+        self.dozing.store(true, Ordering::Release);
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
-        let until = clock::after(clock::now(), Duration::from_secs(60));
-        let _ = socket::poll(&mut fds, Some(until));
-        self.progress.store(before, Ordering::Release);
-        if self.roles().standby {
-            self.changed.notify_all();
-        }
+        let _ = socket::poll(&mut fds, Some(clock::after(clock::now(), LONGEST_DOZE)));
+        self.dozing.store(false, Ordering::Release);
+        // The standby sleeps long by now.
+        let _roles = self.roles();
+        self.called.notify_all();
     }
 
     fn roles(&self) -> MutexGuard<'_, Roles> {
@@ -278,8 +283,10 @@ impl Datagrams {
     }
 }
 
-impl AsFd for Datagrams {
-    fn as_fd(&self) -> rustix::fd::BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
+/// What waiting for a datagram ended with.
+enum Waited {
+    Received(usize, SocketAddr),
+    Nothing,
+    /// Another receiver waits; this one was uncounted.
+    NotNeeded,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    Client, Credentials, Fault, Procedure, Reply, Request, Server, ServerOptions, ServiceError,
+    Client, Credentials, Fault, Procedure, Reply, Request, Server, ServerBuilder, ServerOptions, ServiceError,
 };
 
 /// The tests' program.
@@ -26,6 +26,9 @@ pub const RUNNING: u32 = 6;
 
 /// Takes a second if the service is marked.
 pub const SLEEP_IF_MARKED: u32 = 7;
+
+/// As [`COUNT`], and now and then takes 50 ms.
+pub const COUNT_SLOWLY: u32 = 8;
 
 /// Procedure `number` of the tests' program.
 pub fn procedure(number: u32) -> Procedure {
@@ -81,6 +84,17 @@ impl Service {
                 self.log.lock().unwrap().push(request.args.to_vec());
                 reply.put(&request.args);
             }
+            COUNT_SLOWLY => {
+                let executed = {
+                    let mut log = self.log.lock().unwrap();
+                    log.push(request.args.to_vec());
+                    log.len()
+                };
+                if executed % 50 == 0 {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                reply.put(&request.args);
+            }
             FAIL => return Err(Fault::application(13, String::from_utf8_lossy(&request.args)).into()),
             PANIC => panic!("as asked"),
             SLEEP => {
@@ -104,11 +118,18 @@ pub fn server() -> (Server, Arc<Service>) {
 
 /// A server of `service`.
 pub fn start(options: ServerOptions, service: &Arc<Service>) -> Server {
+    builder(options, service).start().expect("the server starts")
+}
+
+/// The same, where the port may still be taken.
+pub fn try_start(options: ServerOptions, service: &Arc<Service>) -> Option<Server> {
+    builder(options, service).start().ok()
+}
+
+fn builder(options: ServerOptions, service: &Arc<Service>) -> ServerBuilder {
     let service = Arc::clone(service);
     Server::builder(options)
         .register(PROGRAM, 1, move |request: &Request, reply: &mut Reply| service.call(request, reply))
-        .start()
-        .expect("the server starts")
 }
 
 /// A client with default options.
