@@ -5,7 +5,7 @@ mod contest;
 mod programs;
 
 pub use contest::{Case, Contest, Entry, Slices};
-pub use programs::{Client, Place, Programs, Server, Slice};
+pub use programs::{Client, OtherWork, Place, Programs, Server, Slice};
 
 /// The limit's name: sockets that block, and nothing else.
 pub const BARE: &str = "bare";

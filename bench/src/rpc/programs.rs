@@ -78,15 +78,38 @@ impl Programs {
 
     fn command(&self, system: &str, cpu: Option<usize>) -> Command {
         let rust = self.rust.join(system);
-        let program = if rust.exists() { rust } else { self.cpp.join(system) };
-        match cpu {
-            None => Command::new(program),
-            Some(cpu) => {
-                let mut command = Command::new("taskset");
-                command.args(["-c", &cpu.to_string()]).arg(program);
-                command
-            }
+        on_cpu(cpu, if rust.exists() { rust } else { self.cpp.join(system) })
+    }
+}
+
+fn on_cpu(cpu: Option<usize>, program: PathBuf) -> Command {
+    match cpu {
+        None => Command::new(program),
+        Some(cpu) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu.to_string()]).arg(program);
+            command
         }
+    }
+}
+
+/// Something else to do for the server's CPU, until dropped.
+pub struct OtherWork(Child);
+
+impl OtherWork {
+    /// On the CPU of a place's server.
+    pub fn start(place: Place) -> Result<Self> {
+        let mut command = on_cpu(place.cpus()?[0], "sh".into());
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        Ok(Self(spawn_bound(command)?))
+    }
+}
+
+impl Drop for OtherWork {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

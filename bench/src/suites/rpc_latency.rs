@@ -8,7 +8,8 @@ use crate::host::setting;
 use crate::pairs::Sample;
 use crate::report::{Better, Row};
 use crate::rpc::{
-    BARE, Case, Client, Contest, LIBTIRPC, OURS, Place, Programs, Server, Slice, Slices, TCP_PEERS, size,
+    BARE, Case, Client, Contest, LIBTIRPC, OURS, OtherWork, Place, Programs, Server, Slice, Slices,
+    TCP_PEERS, size,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const CPU_SIZES: [usize; 4] = [0, 16 << 10, 64 << 10, 1 << 20];
 const GAP_US: usize = 300;
 const GAP_MILLISECONDS: usize = 60;
 const GAP_SIZES: [usize; 2] = [0, 16 << 10];
+/// Others' turns take some milliseconds each.
+const BUSY_MILLISECONDS: usize = 100;
 /// Connections of a server that has nothing to do.
 const IDLE_CONNECTIONS: usize = 100;
 const SETTLE: Duration = Duration::from_secs(1);
@@ -58,7 +61,23 @@ pub fn run() -> Result<Vec<Row>> {
             }
         }
     }
+    rows.extend(busy(&programs, rounds)?);
     rows.push(idle(&programs)?);
+    Ok(rows)
+}
+
+/// Calls on a CPU that others use too, where who waits awake loses its turn. The
+/// mean: it counts the calls that wait for one.
+fn busy(programs: &Programs, rounds: usize) -> Result<Vec<Row>> {
+    let _others = OtherWork::start(Place::Same)?;
+    let mut contest = Contest::on_loopback(programs, Place::Same, &[BARE, OURS])?;
+    let mut rows = Vec::new();
+    for mode in ["udp", "tcp"] {
+        let case = Case { bytes: 0, callers: 1, gap_us: 0, milliseconds: BUSY_MILLISECONDS, rounds };
+        let slices = contest.run_alike(case, mode, &[BARE, OURS])?;
+        let mean = |slice: &Slice| slice.seconds * 1e6 / slice.calls as f64;
+        rows.push(slices.row(format!("{mode} 0 B, one busy CPU, mean"), "µs", Better::Lower, mean)?);
+    }
     Ok(rows)
 }
 
