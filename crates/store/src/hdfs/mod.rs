@@ -3,7 +3,7 @@
 //! ```text
 //!   HdfsStore ─ shared ─ namespace, files, checksum      the operations
 //!                 │        reader ─ readahead ─ source     an open file
-//!                 │          source ─ blocks, datanode     its bytes, by the adapter
+//!                 │          source ─ blocks, replicas     its bytes, by the adapter: from datanodes
 //!                 │          source ─ library              its bytes, by the library
 //!                 │        writer ─ recovery               the one writer, and what it leaves behind
 //!                 ├─ clients ─ hdfs-native                 namespace, write pipeline
@@ -30,6 +30,7 @@ mod namespace;
 mod readahead;
 mod reader;
 mod recovery;
+mod replicas;
 mod retry;
 mod rpc;
 mod shared;

@@ -5,7 +5,8 @@
 //! exactly what it asks for, so it doesn't pay for bytes that nobody reads.
 
 use super::datanode::BlockStream;
-use super::source::{Sequence, Source};
+use super::replicas::Sequence;
+use super::source::Source;
 use crate::ahead::{AheadHolder, AheadMemory, ReservedAhead};
 use crate::error::{Error, Result};
 use bytes::{Bytes, BytesMut};

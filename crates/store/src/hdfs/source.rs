@@ -1,8 +1,8 @@
 //! The bytes of one open file, wherever they lie.
 
-use super::blocks::{Block, Blocks};
-use super::datanode::{BlockStream, Failures};
+use super::blocks::Blocks;
 use super::library::LibraryFile;
+use super::replicas::{self, Sequence};
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result, fail};
 use bytes::{Bytes, BytesMut};
@@ -19,15 +19,6 @@ pub(super) enum Source {
     Datanodes(DatanodesFile),
     /// By the library.
     Library(LibraryFile),
-}
-
-/// How a read may go on where another ended.
-#[derive(Default)]
-pub(super) struct Sequence {
-    /// The stream of the read before.
-    pub stream: Option<BlockStream>,
-    /// Another read will follow: blocks are asked for up to their ends.
-    pub goes_on: bool,
 }
 
 impl Source {
@@ -82,8 +73,8 @@ impl DatanodesFile {
             let Some(block) = blocks.at(position) else {
                 return fail(ErrorKind::Internal, format!("no block holds byte {position}"));
             };
-            let end = range.end.min(block.end());
-            match self.fetch_from_block(block, position..end, sequence, &mut bytes).await {
+            let within = position - block.offset..range.end.min(block.end()) - block.offset;
+            match replicas::fetch(&self.shared.datanodes, block, within, sequence, &mut bytes).await {
                 Ok(()) => {}
                 Err(error) if looks < FRESH_LOOKS => {
                     looks += 1;
@@ -94,52 +85,6 @@ impl DatanodesFile {
                 }
                 Err(error) => return Err(error),
             }
-        }
-    }
-
-    /// Appends the bytes `range` of the file, which lie in `block`, to `into`;
-    /// each replica takes up where the one before failed.
-    async fn fetch_from_block(
-        &self,
-        block: &Arc<Block>,
-        range: Range<u64>,
-        sequence: &mut Sequence,
-        into: &mut BytesMut,
-    ) -> Result<()> {
-        let datanodes = &self.shared.datanodes;
-        let begin = into.len();
-        let position = |into: &BytesMut| range.start + (into.len() - begin) as u64 - block.offset;
-        let end = range.end - block.offset;
-        let mut failures = Failures::of(block);
-        let at_hand = sequence.stream.take().filter(|stream| stream.is_at(block, position(into)));
-        let mut replicas = datanodes.replicas(block).into_iter();
-        let mut next = at_hand.map(Ok);
-        loop {
-            let opened = match next.take() {
-                Some(stream) => stream,
-                None => {
-                    let Some(address) = replicas.find(|address| !failures.include(address)) else {
-                        return Err(failures.into_error());
-                    };
-                    let until = if sequence.goes_on { block.length } else { end };
-                    let opened = BlockStream::open(datanodes, &address, block, position(into)..until).await;
-                    opened.map_err(|error| (address, error))
-                }
-            };
-            let failed = match opened {
-                Err(failed) => failed,
-                Ok(mut stream) => {
-                    let missing = (end - position(into)) as usize;
-                    match stream.read(into, missing).await {
-                        Ok(()) => {
-                            sequence.stream = stream.unless_ended(datanodes).await;
-                            return Ok(());
-                        }
-                        Err(error) => (Arc::clone(stream.address()), error),
-                    }
-                }
-            };
-            failures.add(datanodes, &failed.0, failed.1);
         }
     }
 

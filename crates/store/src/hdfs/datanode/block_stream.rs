@@ -10,6 +10,7 @@ use prost::Message;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -17,6 +18,9 @@ use tokio::time::timeout;
 const OP_READ_BLOCK: u8 = 81;
 /// What the datanode's log calls its client.
 const CLIENT_NAME: &str = "strait";
+/// For the end of an operation whose bytes are all here: its connection is worth
+/// a round trip, and no reader's time.
+const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The datanode sends as far ahead as the connection takes it; dropping this
 /// stops it.
@@ -29,16 +33,19 @@ pub(in super::super) struct BlockStream {
 }
 
 impl BlockStream {
-    /// Asks the datanode at `address` for `range` of the block.
+    /// Asks the datanode at `address` for `range` of the block; `patience` is for
+    /// its answer.
     pub async fn open(
         datanodes: &Datanodes,
         address: &Arc<str>,
         block: &Block,
         range: Range<u64>,
+        patience: Duration,
     ) -> io::Result<Self> {
         let header = ClientOperationHeader { base: base_header(block), client_name: CLIENT_NAME.to_owned() };
         let message = OpReadBlock { header, offset: range.start, length: range.end - range.start };
-        let Started { stream, answer, rest } = start(datanodes, address, OP_READ_BLOCK, &message).await?;
+        let Started { stream, answer, rest } =
+            start(datanodes, address, OP_READ_BLOCK, &message, patience).await?;
         let checksum = answer.read_checksum.ok_or_else(|| io::Error::other("no checksum in the answer"))?;
         let packets = Packets::new(&checksum, range, rest)?;
         Ok(Self { stream, packets, address: Arc::clone(address), block_id: block.block.block_id })
@@ -57,8 +64,10 @@ impl BlockStream {
     }
 
     /// Appends the next `wanted` bytes to `into`, or, on an error, as many as
-    /// came whole.
-    pub async fn read(&mut self, into: &mut BytesMut, wanted: usize) -> io::Result<()> {
+    /// came whole. `patience` is for silence; however the bytes trickle in, all
+    /// is over after [`OPERATION_TIMEOUT`].
+    pub async fn read(&mut self, into: &mut BytesMut, wanted: usize, patience: Duration) -> io::Result<()> {
+        self.packets.patience = patience;
         timeout(OPERATION_TIMEOUT, self.packets.read(&mut self.stream, into, wanted)).await?
     }
 
@@ -74,7 +83,7 @@ impl BlockStream {
             let done = ClientReadStatus { status: status::CHECKSUM_OK }.encode_length_delimited_to_vec();
             self.stream.write_all(&done).await
         };
-        if let Ok(Ok(())) = timeout(OPERATION_TIMEOUT, end).await {
+        if let Ok(Ok(())) = timeout(END_PATIENCE, end).await {
             datanodes.pool.keep(self.address, self.stream);
         }
         None

@@ -7,6 +7,7 @@ mod pool;
 mod transfer;
 
 pub(super) use block_stream::BlockStream;
+pub(super) use transfer::OPERATION_TIMEOUT;
 
 use super::blocks::Block;
 use super::errors::from_java;
@@ -86,7 +87,8 @@ impl Datanodes {
     async fn checksum_by(&self, address: &Arc<str>, block: &Block) -> io::Result<OpBlockChecksumResponse> {
         let message = OpBlockChecksum { header: base_header(block) };
         // The datanode closes the connection after this one.
-        let Started { answer, .. } = start(self, address, OP_BLOCK_CHECKSUM, &message).await?;
+        let Started { answer, .. } =
+            start(self, address, OP_BLOCK_CHECKSUM, &message, OPERATION_TIMEOUT).await?;
         answer.checksum.ok_or_else(|| io::Error::other("no checksum in the answer"))
     }
 
@@ -119,11 +121,6 @@ impl Failures {
         self.all.push((Arc::clone(address), error));
     }
 
-    /// Whether this replica failed already.
-    pub fn include(&self, address: &str) -> bool {
-        self.all.iter().any(|(failed, _)| **failed == *address)
-    }
-
     /// Corrupt if every replica contradicted its checksums, else Unavailable.
     pub fn into_error(self) -> Error {
         let Self { block_id, all } = self;
@@ -133,6 +130,6 @@ impl Failures {
         let corrupt = all.iter().all(|(_, error)| error.kind() == io::ErrorKind::InvalidData);
         let kind = if corrupt { ErrorKind::Corrupt } else { ErrorKind::Unavailable };
         let count = all.len();
-        Error::new(kind, format!("block {block_id}, {count} replicas tried, last {address}: {error}"))
+        Error::new(kind, format!("block {block_id}, {count} tries of its replicas, last {address}: {error}"))
     }
 }

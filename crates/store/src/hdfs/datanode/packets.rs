@@ -12,12 +12,14 @@
 //! socket, and is a few hundred bytes to move away again.
 
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};
-use super::transfer::{damaged, receive_some, strange};
+use super::transfer::{OPERATION_TIMEOUT, damaged, receive_some, strange};
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 use tokio::io::AsyncRead;
+use tokio::time::timeout;
 
 /// `PacketReceiver.MAX_PACKET_SIZE`
 const MAX_PACKET_BYTES: u32 = 16 << 20;
@@ -50,6 +52,8 @@ pub(super) struct Packets {
     /// Data from `position` on, checked: what of a packet was more than the
     /// caller wanted.
     rest: Bytes,
+    /// How long the datanode may be silent.
+    pub patience: Duration,
 }
 
 /// What stands before a packet's data.
@@ -76,6 +80,7 @@ impl Packets {
             head,
             usual_head: FIRST_HEAD_BYTES,
             rest: Bytes::new(),
+            patience: OPERATION_TIMEOUT,
         })
     }
 
@@ -184,7 +189,7 @@ impl Packets {
         while self.head.len() < length {
             // As much as the whole head is likely to be, so that it comes at once.
             let missing = length.max(self.usual_head) - self.head.len();
-            receive_some(stream, &mut self.head, missing).await?;
+            timeout(self.patience, receive_some(stream, &mut self.head, missing)).await??;
         }
         Ok(())
     }
@@ -205,7 +210,7 @@ impl Packets {
             if into.capacity() == into.len() {
                 into.reserve(missing.min(GROWTH_BYTES));
             }
-            receive_some(stream, into, missing + self.usual_head).await?;
+            timeout(self.patience, receive_some(stream, into, missing + self.usual_head)).await??;
         }
         self.head.extend_from_slice(&into[begin + head.data_length..]);
         into.truncate(begin + head.data_length);
@@ -415,7 +420,7 @@ mod tests {
             }
             let range = range.0.min(range.1)..range.0.max(range.1);
             let wanted = (range.end - range.start) as usize;
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(async {
                 let mut stream = Trickle { bytes: &bytes[early..], piece };
                 let info = info(crc_type::CRC32C, CHUNK_BYTES as u32, 0);

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 const TRANSFER_VERSION: u16 = 28;
 
 /// For one step of an operation, the 60 s of `dfs.client.socket-timeout`.
-pub(super) const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
+pub(in super::super) const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// An answer is some hundred bytes, more with a Java exception's text.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 /// Of a length before a message: 7 bits a byte, [`MAX_ANSWER_BYTES`] are three.
@@ -36,31 +36,32 @@ pub(super) fn base_header(block: &Block) -> BaseHeader {
     BaseHeader { block: block.block.clone(), token: Some(block.token.clone()) }
 }
 
-/// Sends one operation and takes its answer.
+/// Sends one operation and takes its answer, if it comes within `patience`.
 pub(super) async fn start(
     datanodes: &Datanodes,
     address: &str,
     operation: u8,
     message: &impl Message,
+    patience: Duration,
 ) -> io::Result<Started> {
     let mut request = TRANSFER_VERSION.to_be_bytes().to_vec();
     request.push(operation);
     request.extend(message.encode_length_delimited_to_vec());
     // A kept connection may be closed by now, which shows only when it is used.
     while let Some(stream) = datanodes.pool.take(address) {
-        match exchange(stream, &request).await {
+        match exchange(stream, &request, patience).await {
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
             outcome => return accepted(outcome?),
         }
     }
-    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
+    let stream = timeout(CONNECT_TIMEOUT.min(patience), TcpStream::connect(address)).await??;
     stream.set_nodelay(true)?;
-    accepted(exchange(stream, &request).await?)
+    accepted(exchange(stream, &request, patience).await?)
 }
 
-async fn exchange(mut stream: TcpStream, request: &[u8]) -> io::Result<Started> {
+async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> io::Result<Started> {
     let mut rest = BytesMut::new();
-    let answer = timeout(OPERATION_TIMEOUT, async {
+    let answer = timeout(patience, async {
         stream.write_all(request).await?;
         receive_message(&mut stream, &mut rest).await
     });
