@@ -8,6 +8,7 @@ use crate::context::{Caller, Context};
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::random::random;
+use crate::seldom::Seldom;
 use crate::session::{Identity, Session};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -64,7 +65,11 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
         return Ok(session.principal().is_ok());
     }
     if !context.may_send_password() {
-        tracing::warn!(peer = %context.peer.address, "a password in clear text was refused: not from loopback");
+        static REFUSED: Seldom = Seldom::new();
+        if let Some(left_out) = REFUSED.may_write() {
+            let peer = context.peer.address;
+            tracing::warn!(%peer, left_out, "a password in clear text was refused: not from loopback");
+        }
         return Ok(false);
     }
     let user = args.user.unwrap_or_default();
@@ -75,10 +80,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
             session.set_identity(Identity::User(principal));
             Ok(true)
         }
-        Err(_) => {
-            tracing::warn!(peer = %context.peer.address, "login failed");
-            Ok(false)
-        }
+        Err(_) => Ok(false),
     }
 }
 

@@ -32,6 +32,7 @@ mod passwords;
 mod random;
 mod request;
 mod retry;
+mod seldom;
 mod server;
 mod session;
 mod shared;

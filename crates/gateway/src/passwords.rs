@@ -10,11 +10,16 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest user name, in bytes.
 const MAX_USER_BYTES: usize = 64;
 /// Longest password, in bytes: more is no safer, and costs time to hash.
 const MAX_PASSWORD_BYTES: usize = 1_024;
+
+/// A file that changed less than so long ago isn't taken up yet: an editor may be
+/// in the middle of writing it, and users that it hasn't written would be out.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// Users and the hashes of their passwords, as the file has them now.
 pub struct PasswordFile {
@@ -59,6 +64,16 @@ impl Version {
     fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().as_ref().map(Self::of)
     }
+
+    /// Whether it changed just now, as far as the clock can be trusted.
+    fn is_fresh(&self) -> bool {
+        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))
+        else {
+            return false;
+        };
+        let changed = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        SystemTime::now().duration_since(changed).is_ok_and(|age| age < SETTLE)
+    }
 }
 
 /// Why a password file can't be used, for people.
@@ -82,7 +97,7 @@ impl PasswordFile {
     /// As [`PasswordFile::load`], once for a change.
     pub fn reload_if_changed(&self) -> Result<bool, Problem> {
         let version = Version::at(&self.path);
-        if self.lock().version == version {
+        if self.lock().version == version || version.is_some_and(|version| version.is_fresh()) {
             return Ok(false);
         }
         match read(&self.path) {
@@ -221,6 +236,20 @@ mod tests {
         assert!(!file.verify("alice", "first"));
         assert!(!file.verify("carol", "decoy"), "an unknown user has no password");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("second"));
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_taken_up_before_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwd");
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        let file = PasswordFile::load(&path).unwrap();
+        std::fs::File::create(&path).unwrap();
+        assert_eq!(file.reload_if_changed(), Ok(false), "cut to nothing, for now");
+        assert!(file.contains("alice"));
+        std::thread::sleep(SETTLE);
+        assert_eq!(file.reload_if_changed(), Ok(true));
+        assert!(!file.contains("alice"), "it stayed so");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::connection;
 use crate::memory::Budget;
+use crate::seldom::Seldom;
 use crate::session::Sessions;
 use crate::shared::Shared;
 use crate::shares::Shares;
@@ -79,7 +80,7 @@ impl Gateway {
                                 drop(place);
                             });
                         }
-                        None => tracing::warn!(%peer, "connection refused: the gateway, or this address, has as many as it may"),
+                        None => tell_refused(peer),
                     },
                     Err(error) => {
                         tracing::warn!(%error, "a connection couldn't be accepted");
@@ -102,6 +103,13 @@ impl Gateway {
             connections.shutdown().await;
         }
         shared.sessions.close_all(shared.limits.drain).await;
+    }
+}
+
+fn tell_refused(peer: SocketAddr) {
+    static REFUSED: Seldom = Seldom::new();
+    if let Some(left_out) = REFUSED.may_write() {
+        tracing::warn!(%peer, left_out, "connection refused: the gateway, or this address, has as many as it may");
     }
 }
 

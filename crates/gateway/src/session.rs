@@ -5,6 +5,7 @@ use crate::config::{Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
+use crate::seldom::Seldom;
 use crate::shares::{Share, Shares};
 use crate::token::{Claims, Signer};
 use std::collections::HashMap;
@@ -305,10 +306,13 @@ impl Sessions {
             this.access.passwords.as_ref().is_some_and(|file| file.verify(&name, &password))
         });
         if verified.await.unwrap_or(false) {
-            Ok(Principal::new(user))
-        } else {
-            fail(ErrorKind::Unauthenticated, "wrong user or password")
+            return Ok(Principal::new(user));
         }
+        static FAILED: Seldom = Seldom::new();
+        if let Some(left_out) = FAILED.may_write() {
+            tracing::warn!(%from, left_out, "a login failed");
+        }
+        fail(ErrorKind::Unauthenticated, "wrong user or password")
     }
 
     /// Opens a session.

@@ -44,7 +44,17 @@ impl Door {
         let text = std::fs::read_to_string(self.file()).unwrap();
         let others = text.lines().filter(|line| !line.starts_with(&format!("{user}:")));
         let others: String = others.map(|line| format!("{line}\n")).collect();
-        std::fs::write(self.file(), others).unwrap();
+        self.write(&others);
+    }
+
+    /// In one step, and with the mode that the file has: what is half written
+    /// may be taken up where it stays so for a while.
+    fn write(&self, text: &str) {
+        let mode = std::fs::metadata(self.file()).map_or(0o600, |file| file.permissions().mode());
+        let fresh = self.dir.path().join("fresh");
+        std::fs::write(&fresh, text).unwrap();
+        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::rename(fresh, self.file()).unwrap();
     }
 
     fn mode(&self, mode: u32) {
@@ -168,11 +178,11 @@ fn a_file_that_is_no_good_leaves_the_old_one_in_force_until_it_is_mended() {
         assert!(door.login("alice", "first").is_ok(), "{why}");
         assert!(door.resume(&alice.token).is_ok(), "{why}");
     };
-    std::fs::write(door.file(), "no user here\n").unwrap();
+    door.write("no user here\n");
     still_in("a line that isn't user:hash");
     std::fs::remove_file(door.file()).unwrap();
     still_in("no file");
-    std::fs::write(door.file(), good).unwrap();
+    door.write(&good);
     door.mode(0o644);
     door.remove("alice");
     still_in("others may read it");

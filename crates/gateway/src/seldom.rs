@@ -1,0 +1,59 @@
+//! Warnings that strangers cause, kept from filling a disk.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Of each kind so many a second are written: enough to see who it is.
+const A_SECOND: u32 = 10;
+
+/// One kind of warning.
+pub struct Seldom(Mutex<Second>);
+
+/// The second that is being counted.
+struct Second {
+    began: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+impl Seldom {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Second { began: None, written: 0, left_out: 0 }))
+    }
+
+    /// If one may be written now: how many were left out since the last.
+    pub fn may_write(&self) -> Option<u64> {
+        self.may_write_at(Instant::now())
+    }
+
+    fn may_write_at(&self, now: Instant) -> Option<u64> {
+        // Counts alone: nothing in here is ever half done.
+        let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if second.began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
+            second.began = Some(now);
+            second.written = 0;
+        }
+        if second.written == A_SECOND {
+            second.left_out += 1;
+            return None;
+        }
+        second.written += 1;
+        Some(std::mem::take(&mut second.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_short_and_counted() {
+        let (kind, start) = (Seldom::new(), Instant::now());
+        let written = (0..1_000).filter(|_| kind.may_write_at(start).is_some()).count();
+        assert_eq!(written, 10);
+        let next_second = start + Duration::from_secs(1);
+        assert_eq!(kind.may_write_at(next_second), Some(990), "the next one tells how many were left out");
+        assert_eq!(kind.may_write_at(next_second), Some(0));
+    }
+}
