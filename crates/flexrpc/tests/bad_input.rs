@@ -273,3 +273,21 @@ fn a_head_is_sixty_eight_bytes() {
     // Beyond the head's end, its length is part of the wire's definition.
     assert_eq!(HEAD_BYTES, 68);
 }
+
+#[test]
+fn memory_for_large_calls_is_bounded() {
+    let service = Arc::new(Service::default());
+    let server =
+        common::start(ServerOptions { receive_bytes: 1 << 20, ..ServerOptions::default() }, &service);
+    let session = Raw::udp(server.address()).session();
+    let call = |transaction| raw::call(id(session, transaction), procedure(COUNT), &[1; 700_000]);
+    let mut first = Raw::tcp(server.address());
+    first.send(&call(1)[..400_000]);
+    let refused = || Raw::tcp(server.address()).ask(&call(2)[..200_000]).map(|answer| answer.0.status);
+    common::eventually("the second finds no room", || refused() == Some(8));
+    assert_eq!(first.ask(&call(1)[400_000..]).unwrap().0.kind, Kind::Value);
+    common::eventually("the first gives its room back", || {
+        Raw::tcp(server.address()).ask(&call(3)).is_some_and(|answer| answer.0.kind == Kind::Value)
+    });
+    is_well(&server, &service, 2);
+}

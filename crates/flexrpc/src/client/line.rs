@@ -2,7 +2,7 @@
 
 use crate::net::buffer::Buffer;
 use crate::net::clock;
-use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::reader::{Frame, Read, Reader};
 use crate::net::socket::{self, Sent};
 use crate::net::spin::Spinner;
 use crate::proto::Micros;
@@ -134,7 +134,7 @@ impl Line {
                     return Received::TimedOut;
                 }
                 Ok(Read::Nothing) => {}
-                Err(ReadError::Closed | ReadError::Frame | ReadError::TooLarge(_)) => {
+                Err(_) => {
                     return Received::Broken;
                 }
             }

@@ -3,7 +3,8 @@
 //! A buffer is zeroed once and then reused, so that receiving needs no `unsafe`
 //! and a message of a megabyte doesn't fault its pages in each time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The smallest buffer: 128 KiB is read at first (a smaller first read costs
 /// another system call at 64 KiB), plus room for a head with its extension.
@@ -26,27 +27,64 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { idle: [const { Vec::new() }; CLASSES], bytes: 0 });
 
+/// Bytes that large messages may take at a time, over all connections.
+pub(crate) struct Budget(AtomicUsize);
+
+impl Budget {
+    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(bytes)))
+    }
+
+    /// A share of `bytes`, given back when dropped; `None` if there isn't as much.
+    fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(bytes)).ok()?;
+        Some(Share { budget: Arc::clone(self), bytes })
+    }
+}
+
+struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.bytes, Ordering::AcqRel);
+    }
+}
+
 /// A buffer that goes back to the pool when dropped.
-pub(crate) struct Buffer(Vec<u8>);
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    share: Option<Share>,
+}
 
 impl Buffer {
     /// At least `len` bytes, of any content.
     pub(crate) fn take(len: usize) -> Self {
         let size = (len.max(FIRST_READ_BYTES) - SLACK).next_power_of_two() + SLACK;
-        let Some(class) = class_of(size) else { return Self(vec![0; len]) };
+        let Some(class) = class_of(size) else { return Self { bytes: vec![0; len], share: None } };
         let pooled = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             let pooled = pool.idle[class].pop();
             pool.bytes -= pooled.as_ref().map_or(0, Vec::len);
             pooled
         };
-        Self(pooled.unwrap_or_else(|| vec![0; size]))
+        Self { bytes: pooled.unwrap_or_else(|| vec![0; size]), share: None }
+    }
+
+    /// The same out of a budget; `None` if it is used up.
+    pub(crate) fn take_from(budget: &Arc<Budget>, len: usize) -> Option<Self> {
+        let share = budget.take(len)?;
+        let mut buffer = Self::take(len);
+        buffer.share = Some(share);
+        Some(buffer)
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let vec = std::mem::take(&mut self.0);
+        let vec = std::mem::take(&mut self.bytes);
         let Some(class) = class_of(vec.len()) else { return };
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.bytes + vec.len() <= POOLED_BYTES {
@@ -64,13 +102,13 @@ fn class_of(size: usize) -> Option<usize> {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
 impl AsMut<[u8]> for Buffer {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        &mut self.bytes
     }
 }
 
@@ -87,6 +125,15 @@ mod tests {
         }
         assert_eq!(Buffer::take((1 << 20) + SLACK).as_ref().len(), (1 << 20) + SLACK);
         assert!(Buffer::take(200 << 20).as_ref().len() >= 200 << 20, "beyond all classes: not pooled");
+    }
+
+    #[test]
+    fn a_budget_is_given_back_with_the_buffers() {
+        let budget = Budget::new(1 << 20);
+        let half = Buffer::take_from(&budget, 1 << 19).unwrap();
+        assert!(Buffer::take_from(&budget, (1 << 19) + 1).is_none());
+        drop(half);
+        assert!(Buffer::take_from(&budget, 1 << 20).is_some());
     }
 
     #[test]

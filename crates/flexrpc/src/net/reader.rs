@@ -2,13 +2,14 @@
 //! or caller gets the payload as it is. The checksum is computed while the rest
 //! is under way.
 
-use crate::net::buffer::{Buffer, FIRST_READ_BYTES};
+use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
 use crate::proto::frame::Head;
 use bytes::Bytes;
 use std::io;
+use std::sync::Arc;
 
 /// How much is checked at once: in cache, and rarely enough to cost nothing.
 const SLICE_BYTES: usize = 256 << 10;
@@ -91,6 +92,10 @@ pub(crate) struct Reader {
     checked: usize,
     /// Largest payload that is taken.
     limit: usize,
+    /// What frames beyond the first read take their memory from.
+    budget: Option<Arc<Budget>>,
+    /// The beginning of a frame whose rest is slow to come.
+    stash: Vec<u8>,
     /// Size of the last frame's buffer: the next is likely to be as large, and a
     /// buffer that fits at once spares a copy.
     expected: usize,
@@ -105,6 +110,8 @@ pub(crate) enum ReadError {
     Frame,
     /// A payload above the limit, with its head.
     TooLarge(Box<Head>),
+    /// There is no memory for the frame now.
+    NoRoom(Box<Head>),
 }
 
 impl Reader {
@@ -117,8 +124,20 @@ impl Reader {
             running: Running::new(),
             checked: 0,
             limit,
+            budget: None,
+            stash: Vec::new(),
             expected: FIRST_READ_BYTES,
         }
+    }
+
+    /// Whether a frame has begun to arrive.
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.end > 0
+    }
+
+    /// The same, with memory for large frames out of a budget.
+    pub(crate) fn with_budget(limit: usize, budget: Arc<Budget>) -> Self {
+        Self { budget: Some(budget), ..Self::new(limit) }
     }
 
     /// The head of the frame that is arriving.
@@ -162,10 +181,28 @@ impl Reader {
         self.buffer.take().unwrap_or_else(|| Buffer::take(len))
     }
 
-    /// Lets an idle connection's buffer go back to the pool.
+    /// Lets the buffer go back to the pool: a connection that waits takes no more
+    /// memory than it has sent.
     pub(crate) fn release(&mut self) {
-        if self.end == 0 {
-            self.buffer = None;
+        let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
+        // A large frame that has begun keeps its buffer: its memory is accounted.
+        if let Some(buffer) = self.buffer.take_if(|buffer| !begun || buffer.as_ref().len() <= first) {
+            self.stash = buffer.as_ref()[..self.end].to_vec();
+        }
+    }
+
+    /// A buffer to receive into, with what has arrived already.
+    fn resume(&mut self) {
+        if self.buffer.is_none() {
+            let large = match &self.budget {
+                Some(budget) if self.expected > FIRST_READ_BYTES => Buffer::take_from(budget, self.expected),
+                Some(_) => None,
+                None => Some(Buffer::take(self.expected)),
+            };
+            let mut buffer = large.unwrap_or_else(|| Buffer::take(FIRST_READ_BYTES));
+            buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
+            self.stash = Vec::new();
+            self.buffer = Some(buffer);
         }
     }
 
@@ -175,13 +212,14 @@ impl Reader {
         &mut self,
         recv: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>,
     ) -> Result<Read, ReadError> {
+        self.resume();
         if self.end > 0
             && let Some(frame) = self.parse()?
         {
             return Ok(Read::Frame(frame));
         }
-        let expected = self.expected;
-        let buffer = self.buffer.get_or_insert_with(|| Buffer::take(expected));
+        self.resume();
+        let Some(buffer) = &mut self.buffer else { return Ok(Read::Nothing) };
         let room = &mut buffer.as_mut()[self.end..];
         let most = room.len().min(SLICE_BYTES.max(FIRST_READ_BYTES));
         match recv(&mut room[..most]) {
@@ -214,7 +252,11 @@ impl Reader {
         };
         let frame_len = head.frame_len();
         if buffer.as_ref().len() < frame_len {
-            let mut larger = Buffer::take(frame_len);
+            let larger = match &self.budget {
+                Some(budget) => Buffer::take_from(budget, frame_len),
+                None => Some(Buffer::take(frame_len)),
+            };
+            let Some(mut larger) = larger else { return Err(ReadError::NoRoom(Box::new(head))) };
             larger.as_mut()[..self.end].copy_from_slice(&buffer.as_ref()[..self.end]);
             *buffer = larger;
         }

@@ -37,6 +37,13 @@ pub(crate) struct Line {
     pub(crate) active: Instant,
 }
 
+impl Line {
+    /// Whether a call has begun to arrive, or an answer to leave.
+    pub(crate) fn is_mid_message(&self) -> bool {
+        self.reader.is_mid_frame() || self.outgoing.is_some()
+    }
+}
+
 /// What the connection waits for.
 pub(crate) enum Parked {
     /// Something to read.
@@ -57,7 +64,7 @@ pub(crate) trait MayStay {
 impl Connection {
     pub(crate) fn new(fd: OwnedFd, token: u64, peer: SocketAddr, core: &Core) -> Self {
         let line = Line {
-            reader: Reader::new(core.options.payload_bytes),
+            reader: core.reader(),
             outgoing: None,
             spinner: Spinner::new(core.options.spin),
             answered: false,
@@ -134,6 +141,9 @@ impl Connection {
                 Ok(read) => read,
                 Err(ReadError::TooLarge(head)) => {
                     return Next::Refuse(core.refusal(head.id, Refusal::TooLarge));
+                }
+                Err(ReadError::NoRoom(head)) => {
+                    return Next::Refuse(core.refusal(head.id, Refusal::Overloaded));
                 }
                 Err(ReadError::Frame | ReadError::Closed) => return Next::Closed,
             };

@@ -1,8 +1,8 @@
 //! What a server does with a frame, whichever socket it came by.
 
-use crate::net::buffer::Buffer;
+use crate::net::buffer::{Budget, Buffer};
 use crate::net::clock;
-use crate::net::reader::Frame;
+use crate::net::reader::{Frame, Reader};
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
 use crate::proto::auth::Credentials;
@@ -19,6 +19,7 @@ use crate::server::service::{Ended, Reply, Request, ServiceError};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Sessions, results, programs and settings of one incarnation of a server.
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     /// Calls that haven't begun don't begin any more.
     pub(crate) draining: AtomicBool,
+    receiving: Arc<Budget>,
 }
 
 /// What goes back.
@@ -50,11 +52,17 @@ pub(crate) struct Origin {
 impl Core {
     pub(crate) fn new(options: ServerOptions) -> Self {
         Self {
+            receiving: Budget::new(options.receive_bytes),
             admission: Admission::new(options.admission),
             options,
             registry: Registry::default(),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// For a caller's connection.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader::with_budget(self.options.payload_bytes, Arc::clone(&self.receiving))
     }
 
     /// Does what the frame asks for, on this thread.

@@ -67,11 +67,16 @@ pub struct ServerOptions {
     pub spin: Duration,
     /// Largest payload over TCP, in bytes, of calls and results.
     pub payload_bytes: usize,
+    /// Bytes of memory for calls larger than 128 KiB at a time, from their arrival
+    /// to the end of their execution; beyond it they are refused.
+    pub receive_bytes: usize,
     /// Connections at a time; each costs a descriptor and some hundred bytes.
     pub connections: usize,
     /// A connection on which nothing moves for so long is closed; the caller's
     /// next call opens another.
     pub connection_idle: Duration,
+    /// The same within a message: who began one has it ready.
+    pub message_stall: Duration,
     /// Sessions and the response cache.
     pub admission: AdmissionLimits,
     /// Longest delivery chain, this callee included.
@@ -90,8 +95,11 @@ impl Default for ServerOptions {
             workers: WorkerLimits { least: 2, most: 64, dormant: Duration::from_secs(10) },
             spin: SPIN,
             payload_bytes: limits::MESSAGE_BYTES,
+            // Sixteen of the largest.
+            receive_bytes: 16 * limits::MESSAGE_BYTES,
             connections: 16_384,
             connection_idle: Duration::from_secs(600),
+            message_stall: Duration::from_secs(30),
             admission: AdmissionLimits::default(),
             chain_callees: limits::CHAIN_CALLEES,
             drain: Duration::from_secs(30),
@@ -246,6 +254,6 @@ fn sweep(workers: &Workers) {
             Ok(true) | Err(_) => return,
         }
         workers.core.admission.sweep(crate::net::clock::now());
-        workers.close_idle(workers.core.options.connection_idle);
+        workers.close_idle();
     }
 }

@@ -83,7 +83,7 @@ impl Passing {
     ) -> Option<Self> {
         let reader = {
             let mut line = upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            std::mem::replace(&mut line.reader, Reader::new(core.options.payload_bytes))
+            std::mem::replace(&mut line.reader, core.reader())
         };
         let (head, arrived, extension) = match &frame {
             Some(frame) => (frame.head, frame.arrived, Extension::decode(frame.extension())),

@@ -243,11 +243,15 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes connections on which nothing has moved for `idle`, unless a worker
+    /// Closes connections on which nothing has moved for too long, unless a worker
     /// is with them.
-    pub(crate) fn close_idle(&self, idle: Duration) {
+    pub(crate) fn close_idle(&self) {
+        let options = &self.core.options;
         let old = |connection: &Arc<Connection>| {
-            connection.line.try_lock().is_ok_and(|line| line.active.elapsed() > idle)
+            connection.line.try_lock().is_ok_and(|line| {
+                let idle = line.active.elapsed();
+                idle > options.connection_idle || (line.is_mid_message() && idle > options.message_stall)
+            })
         };
         // Shutting down wakes whoever waits for it by epoll, who then closes it.
         for connection in self.connections().values().filter(|connection| old(connection)) {
