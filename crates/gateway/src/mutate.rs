@@ -32,7 +32,9 @@ struct Asked {
     id: Option<RequestId>,
     /// A retry of something that isn't remembered here.
     lost_track: bool,
-    place: OwnedSemaphorePermit,
+    /// Among the changes at work in the store; none for one that is there by
+    /// its first attempt, or done.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Asked {
@@ -51,7 +53,8 @@ impl Asked {
                 None => None,
             };
             let known = id.is_some_and(|id| caller.session.mutations.knows(&id));
-            let place = caller.session.begin_change()?;
+            // Refused, a repetition would look as if nothing had been executed.
+            let place = if known { None } else { Some(caller.session.begin_change()?) };
             Ok(Self { caller, id, lost_track: is_retry.unwrap_or(false) && !known, place })
         };
         read().map_err(|error: Error| DfsError::of(&error))

@@ -191,6 +191,31 @@ fn changes_whose_clients_have_gone_do_not_become_ever_more() {
 }
 
 #[test]
+fn a_repetition_is_answered_however_many_changes_are_at_work() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.changes_per_store = 1);
+    let mut owner = served.session();
+    let request_id = Some(Bytes::from_static(&[7; 16]));
+    let handle = create(&mut owner, "/f");
+    let request = AppendDataRequest { request_id, ..append_request(handle, 0, b"data") };
+    let by_token = AppendDataRequest { session: owner.token.clone(), ..request };
+    gate.shut();
+    let mut first = served.client();
+    first.send::<methods::AppendData>(&by_token.clone().into());
+    gate.await_waiting(1);
+    cut(first);
+    let mut second = served.client();
+    second.send::<methods::AppendData>(&AppendDataRequest { is_retry: Some(true), ..by_token }.into());
+    let mut other = served.session();
+    let mkdir = MakeDirectoriesRequest { path: Some("/d".into()), ..Default::default() };
+    assert_eq!(kind(other.v2::<methods::MakeDirectories>(mkdir)), "Busy");
+    std::thread::sleep(Duration::from_millis(200)); // until it is refused, if it is
+    gate.open();
+    let Reply::Success(reply) = second.receive::<methods::AppendData>() else { panic!("not answered") };
+    assert_eq!(reply.position, Some(4));
+}
+
+#[test]
 fn a_write_of_2009_that_is_cut_off_is_no_half_write() {
     let (store, gate) = Gated::new();
     let served = serve_store(store, |_| {});
