@@ -72,8 +72,9 @@ pub struct Limits {
     /// client is gone, so while a store is stuck they would become ever more.
     /// Twice the connections: each has one, and as many may be left by others.
     pub changes_per_store: usize,
-    /// Closed sessions remembered until their tokens expire, 20 MB in all: six
-    /// closed a second for as long as a token runs.
+    /// Closed sessions remembered until their tokens expire, of users and as many
+    /// again of strangers, 40 MB in all: six closed a second for as long as a
+    /// token runs.
     pub closed_sessions: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.

@@ -178,7 +178,19 @@ impl Session {
 /// The sessions there are, and those that their tokens mustn't make again.
 struct Table {
     by_id: HashMap<u128, Arc<Session>>,
-    closed: Closed,
+    /// Of users, and of strangers: those cost a client nothing to open and close,
+    /// and would have the gateway forget the others.
+    closed_users: Closed,
+    closed_strangers: Closed,
+}
+
+impl Table {
+    fn closed(&mut self, identity: &Identity) -> &mut Closed {
+        match identity {
+            Identity::User(_) => &mut self.closed_users,
+            Identity::Anonymous(_) | Identity::Nobody => &mut self.closed_strangers,
+        }
+    }
 }
 
 /// All sessions, and the door.
@@ -200,11 +212,13 @@ pub struct Sessions {
 impl Sessions {
     /// None yet.
     pub fn new(config: Config) -> Self {
+        let closed = || Closed::new(config.limits.token_lifetime, config.limits.closed_sessions);
         let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
         Self {
             table: Mutex::new(Table {
                 by_id: HashMap::new(),
-                closed: Closed::new(config.limits.token_lifetime, config.limits.closed_sessions),
+                closed_users: closed(),
+                closed_strangers: closed(),
             }),
             changes: config.stores.iter().map(|store| (store.name.clone(), places())).collect(),
             stores: config.stores,
@@ -342,7 +356,7 @@ impl Sessions {
         from: IpAddr,
     ) -> Result<Arc<Session>> {
         let mut table = self.lock();
-        if table.closed.contains(id) {
+        if table.closed(&identity).contains(id) {
             return fail(ErrorKind::Unauthenticated, "the session was closed; log in again");
         }
         let by_id = &mut table.by_id;
@@ -423,9 +437,9 @@ impl Sessions {
 
     /// Ends a session as its client asked: its tokens are good for nothing now.
     /// Its files are the caller's to close.
-    pub fn close(&self, id: u128) {
-        self.lock().closed.add(id, Instant::now());
-        self.end(id);
+    pub fn close(&self, session: &Session) {
+        self.lock().closed(&session.identity()).add(session.id, Instant::now());
+        self.end(session.id);
     }
 
     /// Ends a session that its connection has left, if nothing would be lost:

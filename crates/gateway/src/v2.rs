@@ -114,7 +114,7 @@ pub async fn close_session(
 ) -> Result<wire::CloseSessionReply> {
     let caller = context.caller(&request.session)?;
     // First, so that nothing is opened in it meanwhile.
-    context.shared.sessions.close(caller.session.id);
+    context.shared.sessions.close(&caller.session);
     let closed = caller.session.close_files().await;
     if context.attached().is_some_and(|own| own.id == caller.session.id) {
         context.attach(None);

@@ -123,6 +123,31 @@ fn a_closed_session_s_tokens_are_good_for_nothing() {
 }
 
 #[test]
+fn strangers_can_not_have_a_user_s_closed_session_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("passwd");
+    PasswordFile::set(&file, "alice", "right").unwrap();
+    let served = serve_with(|config| {
+        config.access.passwords = Some(PasswordFile::load(&file).unwrap());
+        config.limits.closed_sessions = 2;
+    });
+    let mut client = served.client();
+    let login = OpenSessionRequest {
+        user: Some("alice".into()),
+        password: Some(Secret("right".into())),
+        ..Default::default()
+    };
+    let token = client.v2::<methods::OpenSession>(login).unwrap().token;
+    client.v2::<methods::CloseSession>(CloseSessionRequest::default()).unwrap();
+    for _ in 0..3 {
+        let mut stranger = served.session();
+        stranger.v2::<methods::CloseSession>(CloseSessionRequest::default()).unwrap();
+    }
+    let request = OpenSessionRequest { token, ..Default::default() };
+    assert_eq!(kind(client.v2::<methods::OpenSession>(request)), "Unauthenticated");
+}
+
+#[test]
 fn only_the_right_password_opens_a_session_where_nobody_is_anonymous() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("passwd");
