@@ -230,6 +230,18 @@ fn a_password_may_come_from_a_file() {
 }
 
 #[test]
+fn a_gateway_logs_in_at_another_by_password_and_not_by_a_command_s_token() {
+    let gateway = Gateway::start(with_passwords);
+    let secret = [("STRAIT_PASSWORD", "alice's secret")];
+    let root = gateway.uri("/");
+    gateway.run_with(["--user", "alice", "ls", &root], b"", &secret).ok();
+    // Ends at the port, which is taken, if it comes so far.
+    let serve = ["--user", "alice", "serve", "--listen", &gateway.address, "--store", &root];
+    gateway.run(serve).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
+    gateway.run_with(serve, b"", &secret).fails(BUSY, "in use");
+}
+
+#[test]
 fn a_token_outlives_the_gateway_where_the_key_is_kept() {
     let mut gateway = Gateway::start(|_| vec!["--store".to_owned(), "memory:/".to_owned()]);
     let mut flags = with_passwords(gateway.dir.path());

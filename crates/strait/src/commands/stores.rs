@@ -114,13 +114,15 @@ async fn open(
 }
 
 /// Asks for the password that a login needs: not in the background, again and
-/// again, from a terminal that has long become a log.
+/// again, from a terminal that has long become a log. It is needed even where a
+/// command has left a token, which expires while the gateway serves; nor do
+/// commands get this session's, whose files are its clients'.
 fn ask_now(login: &mut strait_store::strait::Options) -> Result<(), Failure> {
-    if login.token.is_none()
-        && let Some(ask) = login.password.take()
-    {
+    if let Some(ask) = login.password.take() {
         let password = ask()?;
         login.password = Some(Arc::new(move || Ok(password.clone())));
+        login.token = None;
+        login.on_token = None;
     }
     Ok(())
 }
