@@ -1,6 +1,7 @@
 //! Values into bytes, large opaques left where they are.
 
 use crate::{EncodeError, MAX_DEPTH, Opaque, Text, UNIT_BYTES};
+use bytes::Bytes;
 use std::io::IoSlice;
 
 /// From this size on an opaque is sent from where it lies. A copy of 8 KiB costs
@@ -32,6 +33,8 @@ pub fn to_vec<T: Encode>(value: &T) -> Result<Vec<u8>, EncodeError> {
 pub struct Encoder<'v> {
     buffer: Vec<u8>,
     gathered: Vec<Gathered<'v>>,
+    /// Copies everything into the buffer.
+    flat: bool,
     depth: u32,
 }
 
@@ -40,12 +43,20 @@ pub struct Encoder<'v> {
 struct Gathered<'v> {
     at: usize,
     bytes: &'v [u8],
+    /// The same bytes, where they are owned in common.
+    shared: Option<&'v Bytes>,
 }
 
 impl<'v> Encoder<'v> {
     /// Appends to what `buffer` holds already: a header, or room for one.
     pub fn new(buffer: Vec<u8>) -> Self {
         Self { buffer, ..Self::default() }
+    }
+
+    /// As [`Encoder::new`], for somebody who can send one buffer only: everything
+    /// is copied into it, once.
+    pub fn flat(buffer: Vec<u8>) -> Self {
+        Self { flat: true, ..Self::new(buffer) }
     }
 
     /// Everything that was appended, behind what the buffer held.
@@ -110,7 +121,7 @@ impl<'v> Encoder<'v> {
 
     /// `opaque[n]` that is an array in Rust.
     pub fn opaque_array<const N: usize>(&mut self, bytes: &'v [u8; N]) {
-        self.payload(bytes);
+        self.payload(bytes, None);
     }
 
     /// `opaque[expected]`.
@@ -119,7 +130,7 @@ impl<'v> Encoder<'v> {
     /// The length is another.
     pub fn opaque_exact(&mut self, bytes: &'v Opaque<'_>, expected: u32) -> Result<(), EncodeError> {
         check_exact(bytes.len(), expected)?;
-        self.payload(bytes);
+        self.opaque_payload(bytes);
         Ok(())
     }
 
@@ -129,7 +140,7 @@ impl<'v> Encoder<'v> {
     /// It is longer than `limit` bytes.
     pub fn opaque(&mut self, bytes: &'v Opaque<'_>, limit: u32) -> Result<(), EncodeError> {
         self.length(bytes.len(), limit)?;
-        self.payload(bytes);
+        self.opaque_payload(bytes);
         Ok(())
     }
 
@@ -139,7 +150,7 @@ impl<'v> Encoder<'v> {
     /// It is longer than `limit` bytes.
     pub fn text(&mut self, text: &'v Text<'_>, limit: u32) -> Result<(), EncodeError> {
         self.length(text.as_bytes().len(), limit)?;
-        self.payload(text.as_bytes());
+        self.opaque_payload(text.as_opaque());
         Ok(())
     }
 
@@ -233,12 +244,20 @@ impl<'v> Encoder<'v> {
         Ok(())
     }
 
+    fn opaque_payload(&mut self, opaque: &'v Opaque<'_>) {
+        let shared = match opaque {
+            Opaque::Borrowed(_) => None,
+            Opaque::Shared(bytes) => Some(bytes),
+        };
+        self.payload(opaque, shared);
+    }
+
     /// Bytes and their padding.
-    fn payload(&mut self, bytes: &'v [u8]) {
-        if bytes.len() < GATHER_BYTES {
+    fn payload(&mut self, bytes: &'v [u8], shared: Option<&'v Bytes>) {
+        if self.flat || bytes.len() < GATHER_BYTES {
             self.buffer.extend_from_slice(bytes);
         } else {
-            self.gathered.push(Gathered { at: self.buffer.len(), bytes });
+            self.gathered.push(Gathered { at: self.buffer.len(), bytes, shared });
         }
         self.buffer.extend_from_slice(&[0; UNIT_BYTES][..padding(bytes.len())]);
     }
@@ -312,6 +331,22 @@ impl Encoded<'_> {
     /// In one piece; copied only if there are several.
     pub fn into_vec(self) -> Vec<u8> {
         if self.gathered.is_empty() { self.buffer } else { self.to_vec() }
+    }
+
+    /// The pieces, for somebody who sends them from other threads. Large opaques
+    /// that are borrowed are copied; shared ones stay where they are.
+    pub fn into_shared(self) -> Vec<Bytes> {
+        let buffer = Bytes::from(self.buffer);
+        let mut pieces = Vec::with_capacity(2 * self.gathered.len() + 1);
+        let mut start = 0;
+        for payload in self.gathered {
+            pieces.push(buffer.slice(start..payload.at));
+            pieces.push(payload.shared.map_or_else(|| Bytes::copy_from_slice(payload.bytes), Bytes::clone));
+            start = payload.at;
+        }
+        pieces.push(buffer.slice(start..));
+        pieces.retain(|piece| !piece.is_empty());
+        pieces
     }
 
     /// The buffer, to be used again.

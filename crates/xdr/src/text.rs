@@ -32,6 +32,10 @@ impl<'a> Text<'a> {
         Text(self.0.into_owned())
     }
 
+    pub(crate) fn as_opaque(&self) -> &Opaque<'a> {
+        &self.0
+    }
+
     pub(crate) fn from_opaque(bytes: Opaque<'a>) -> Self {
         Self(bytes)
     }

@@ -60,6 +60,23 @@ fn a_large_opaque_leaves_as_a_slice_of_the_value() {
 }
 
 #[test]
+fn a_shared_opaque_leaves_for_other_threads_without_a_copy() {
+    let data = Bytes::from(vec![7; LARGE]);
+    let write = Write { offset: 1, data: data.clone().into(), name: "f".into() };
+    let mut to = Encoder::default();
+    write.encode(&mut to).unwrap();
+    let encoded = to.finish();
+    let whole = encoded.to_vec();
+    let pieces = encoded.into_shared();
+    assert!(contains(&data, &pieces[1]), "the payload was copied");
+    assert_eq!(pieces.concat(), whole);
+
+    let mut to = Encoder::flat(Vec::new());
+    write.encode(&mut to).unwrap();
+    assert_eq!(to.finish().segments().collect::<Vec<_>>(), [whole], "one buffer only");
+}
+
+#[test]
 fn an_opaque_reaches_its_reader_as_a_slice_of_the_message() {
     let write = Write { offset: 1, data: vec![7; LARGE].into(), name: "name".into() };
     let message = Bytes::from(to_vec(&write).unwrap());

@@ -1,0 +1,343 @@
+//! Definitions as written into a model that holds: every name known, every
+//! number in range, nothing twice, no type of infinite size.
+
+use crate::cycles;
+use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
+use crate::model::*;
+use crate::scope::Scope;
+use crate::source::{Sources, Span};
+use crate::syntax::{self, Base, BaseKind, Body, Declaration, Definition, Name, Primitive, Shape, Value};
+use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
+
+pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Diagnostics> {
+    let mut errors = Vec::new();
+    let scope = Scope::new(sources, definitions, &mut errors);
+    let is_type = |definition: &&Definition| {
+        matches!(definition.body, Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Typedef(_))
+    };
+    let types = definitions.iter().filter(is_type);
+    let types = types.enumerate().map(|(index, definition)| (definition.name.text.as_str(), (index, definition)));
+    let mut checker = Checker { sources, scope, types: types.collect(), errors };
+    let mut model = Model::default();
+    for definition in definitions {
+        if checker.errors.len() >= MAX_SHOWN {
+            break;
+        }
+        if let Err(error) = checker.definition(definition, &mut model) {
+            checker.errors.push(error);
+            if is_type(&definition) {
+                // Keeps the count; nothing is made of a model with errors.
+                let body = TypeBody::Struct(Vec::new());
+                model.types.push(TypeDefinition { name: definition.name.clone(), body });
+            }
+        }
+    }
+    if checker.errors.is_empty() {
+        checker.errors = cycles::check(sources, &model);
+    }
+    if checker.errors.is_empty() { Ok(model) } else { Err(Diagnostics(checker.errors)) }
+}
+
+struct Checker<'a> {
+    sources: &'a Sources,
+    scope: Scope<'a>,
+    types: HashMap<&'a str, (usize, &'a Definition)>,
+    errors: Vec<Diagnostic>,
+}
+
+type Checked<T> = Result<T, Diagnostic>;
+
+impl<'a> Checker<'a> {
+    fn definition(&mut self, definition: &'a Definition, model: &mut Model) -> Checked<()> {
+        let name = definition.name.clone();
+        let body = match &definition.body {
+            Body::Constant(constant) => {
+                let value = match constant {
+                    syntax::Constant::Value(value) => ConstantValue::Number(
+                        self.number(value, i64::MIN.into()..=u64::MAX.into(), "a 64-bit number")?,
+                    ),
+                    syntax::Constant::Text(text) => ConstantValue::Text(text.clone()),
+                };
+                model.constants.push(Constant { name, value });
+                return Ok(());
+            }
+            Body::Program { number, versions } => {
+                let number = self.u32(number)?;
+                model.programs.push(Program { name, number, versions: self.versions(versions)? });
+                return Ok(());
+            }
+            Body::Enum(members) => TypeBody::Enum(self.members(members)?),
+            Body::Struct(fields) => TypeBody::Struct(self.fields(&name, fields)?),
+            Body::Union(union) => TypeBody::Union(self.union(&name, union)?),
+            Body::Typedef(declaration) => TypeBody::Alias(self.kind(declaration)?),
+        };
+        model.types.push(TypeDefinition { name, body });
+        Ok(())
+    }
+
+    fn members(&self, members: &'a [syntax::Member]) -> Checked<Vec<(Name, i32)>> {
+        members
+            .iter()
+            .map(|member| {
+                let value = self.scope.number_of(&member.name)?;
+                let value = i32::try_from(value).map_err(|_| {
+                    self.error(member.name.span, format!("{value} is beyond an enum's 32 bits, signed"))
+                })?;
+                Ok((member.name.clone(), value))
+            })
+            .collect()
+    }
+
+    fn fields(&self, owner: &Name, declarations: &'a [Declaration]) -> Checked<Vec<Field>> {
+        if declarations.is_empty() {
+            return Err(self.error(owner.span, "a struct has one field at least"));
+        }
+        let mut seen = HashMap::new();
+        declarations
+            .iter()
+            .map(|declaration| {
+                self.once(&mut seen, &declaration.name.text, &declaration.name)?;
+                self.field(declaration)
+            })
+            .collect()
+    }
+
+    fn field(&self, declaration: &'a Declaration) -> Checked<Field> {
+        Ok(Field { name: declaration.name.clone(), kind: self.kind(declaration)? })
+    }
+
+    fn union(&self, owner: &Name, union: &'a syntax::Union) -> Checked<Union> {
+        if union.arms.is_empty() {
+            return Err(self.error(owner.span, "a union has one case at least"));
+        }
+        let discriminant = self.field(&union.discriminant)?;
+        let allowed = self.discriminant_values(&union.discriminant)?;
+        let mut seen: HashMap<i128, ()> = HashMap::new();
+        let mut cases = Vec::new();
+        for arm in &union.arms {
+            for label in &arm.labels {
+                let value = self.scope.number(label)?;
+                if !allowed.contain(value) {
+                    let message = format!("the discriminant can't be {value}");
+                    return Err(self.error(label.span(), message));
+                }
+                if seen.insert(value, ()).is_some() {
+                    return Err(self.error(label.span(), format!("a second case for {value}")));
+                }
+                let field = arm.declaration.as_ref().map(|declaration| self.field(declaration)).transpose()?;
+                let label = match label {
+                    Value::Name(name) => Some(name.text.clone()),
+                    Value::Number(..) => None,
+                };
+                // All discriminants have 32 bits.
+                cases.push(Case { value: value as i64, label, field });
+            }
+        }
+        let default = match &union.default {
+            Some(Some(declaration)) => Some(Some(self.field(declaration)?)),
+            Some(None) => Some(None),
+            None => None,
+        };
+        Ok(Union { discriminant, cases, default })
+    }
+
+    /// What values the type of a discriminant has.
+    fn discriminant_values(&self, declaration: &'a Declaration) -> Checked<Values> {
+        let refused = || {
+            let message = "a discriminant is an int, unsigned int, bool or enum (or shorter)";
+            Err(self.error(declaration.base.span, message))
+        };
+        if !matches!(declaration.shape, Shape::Plain) {
+            return refused();
+        }
+        let mut base = &declaration.base;
+        // Typedefs of typedefs; a circle of them is an error of its own.
+        for _ in 0..=self.types.len() {
+            let range = match self.primitive(base) {
+                Some(Primitive::I8) => -0x80..=0x7f,
+                Some(Primitive::U8) => 0..=0xff,
+                Some(Primitive::I16) => -0x8000..=0x7fff,
+                Some(Primitive::U16) => 0..=0xffff,
+                Some(Primitive::I32) => i32::MIN.into()..=i32::MAX.into(),
+                Some(Primitive::U32) => 0..=u32::MAX.into(),
+                Some(Primitive::Bool) => 0..=1,
+                Some(_) => return refused(),
+                None => {
+                    let BaseKind::Named(name) = &base.kind else { return refused() };
+                    match self.types.get(name.as_str()) {
+                        Some((_, Definition { body: Body::Enum(members), .. })) => {
+                            let members = members.iter().map(|member| self.scope.number_of(&member.name));
+                            return Ok(Values::Listed(members.collect::<Checked<_>>()?));
+                        }
+                        Some((_, Definition { body: Body::Typedef(aliased), .. }))
+                            if matches!(aliased.shape, Shape::Plain) =>
+                        {
+                            base = &aliased.base;
+                            continue;
+                        }
+                        _ => return refused(),
+                    }
+                }
+            };
+            return Ok(Values::Range(range));
+        }
+        refused()
+    }
+
+    fn kind(&self, declaration: &'a Declaration) -> Checked<Type> {
+        let at = declaration.name.span;
+        let base = match &declaration.base.kind {
+            BaseKind::Opaque => {
+                return match &declaration.shape {
+                    Shape::Fixed(length) => Ok(Type::FixedOpaque(self.fixed_length(length)?)),
+                    Shape::Variable(limit) => Ok(Type::Opaque(self.limit(limit)?)),
+                    _ => Err(self.error(at, "opaque data has a length: name[n], name<n> or name<>")),
+                };
+            }
+            BaseKind::Text => {
+                return match &declaration.shape {
+                    Shape::Variable(limit) => Ok(Type::Text(self.limit(limit)?)),
+                    _ => Err(self.error(at, "a string has a variable length: name<n> or name<>")),
+                };
+            }
+            _ => self.base(&declaration.base)?,
+        };
+        Ok(match &declaration.shape {
+            Shape::Plain => base,
+            Shape::Optional => Type::Optional(Box::new(base)),
+            Shape::Fixed(length) => Type::Fixed(Box::new(base), self.fixed_length(length)?),
+            Shape::Variable(limit) => Type::Variable(Box::new(base), self.limit(limit)?),
+        })
+    }
+
+    fn base(&self, base: &'a Base) -> Checked<Type> {
+        if let Some(primitive) = self.primitive(base) {
+            return Ok(Type::Primitive(primitive));
+        }
+        let BaseKind::Named(name) = &base.kind else {
+            return Err(self.error(base.span, "not a type by itself"));
+        };
+        match self.types.get(name.as_str()) {
+            Some((index, _)) => Ok(Type::Named(*index)),
+            None => {
+                let message = format!("unknown type '{name}' (types of C headers must be defined here)");
+                Err(self.error(base.span, message))
+            }
+        }
+    }
+
+    /// Also behind the names of C's headers, unless the source defines them.
+    fn primitive(&self, base: &Base) -> Option<Primitive> {
+        match &base.kind {
+            BaseKind::Primitive(primitive) => Some(*primitive),
+            BaseKind::Named(name) if !self.types.contains_key(name.as_str()) => from_c_headers(name),
+            _ => None,
+        }
+    }
+
+    fn versions(&self, versions: &'a [syntax::Version]) -> Checked<Vec<Version>> {
+        let (mut names, mut numbers) = (HashMap::new(), HashMap::new());
+        versions
+            .iter()
+            .map(|version| {
+                let number = self.u32(&version.number)?;
+                self.once(&mut names, &version.name.text, &version.name)?;
+                self.number_once(&mut numbers, number, &version.number)?;
+                Ok(Version { number, procedures: self.procedures(&version.procedures)? })
+            })
+            .collect()
+    }
+
+    fn procedures(&self, procedures: &'a [syntax::Procedure]) -> Checked<Vec<Procedure>> {
+        let (mut names, mut numbers) = (HashMap::new(), HashMap::new());
+        procedures
+            .iter()
+            .map(|procedure| {
+                let number = self.u32(&procedure.number)?;
+                self.once(&mut names, &procedure.name.text, &procedure.name)?;
+                self.number_once(&mut numbers, number, &procedure.number)?;
+                let result = procedure.result.as_ref().map(|result| self.kind(result)).transpose()?;
+                let mut seen = HashMap::new();
+                let mut arguments = Vec::new();
+                for argument in &procedure.arguments {
+                    self.once(&mut seen, &argument.name.text, &argument.name)?;
+                    arguments.push(self.field(argument)?);
+                }
+                Ok(Procedure { name: procedure.name.clone(), number, result, arguments })
+            })
+            .collect()
+    }
+
+    fn once<'n>(&self, seen: &mut HashMap<&'n str, ()>, text: &'n str, name: &Name) -> Checked<()> {
+        match seen.insert(text, ()) {
+            Some(()) => Err(self.error(name.span, format!("a second '{text}' here"))),
+            None => Ok(()),
+        }
+    }
+
+    fn number_once(&self, seen: &mut HashMap<u32, ()>, number: u32, value: &Value) -> Checked<()> {
+        match seen.insert(number, ()) {
+            Some(()) => Err(self.error(value.span(), format!("a second one with number {number}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn fixed_length(&self, value: &'a Value) -> Checked<u32> {
+        match self.u32(value)? {
+            0 => Err(self.error(value.span(), "a fixed length of 0")),
+            length => Ok(length),
+        }
+    }
+
+    fn limit(&self, value: &'a Option<Value>) -> Checked<u32> {
+        value.as_ref().map_or(Ok(u32::MAX), |value| self.u32(value))
+    }
+
+    fn u32(&self, value: &'a Value) -> Checked<u32> {
+        self.number(value, 0..=u32::MAX.into(), "an unsigned 32-bit number").map(|number| number as u32)
+    }
+
+    fn number(&self, value: &'a Value, range: RangeInclusive<i128>, what: &str) -> Checked<i128> {
+        let number = self.scope.number(value)?;
+        if !range.contains(&number) {
+            return Err(self.error(value.span(), format!("{number} is not {what}")));
+        }
+        Ok(number)
+    }
+
+    fn error(&self, span: Span, message: impl Into<String>) -> Diagnostic {
+        self.sources.error(span, message)
+    }
+}
+
+enum Values {
+    Range(RangeInclusive<i128>),
+    Listed(HashSet<i128>),
+}
+
+impl Values {
+    fn contain(&self, value: i128) -> bool {
+        match self {
+            Self::Range(range) => range.contains(&value),
+            Self::Listed(values) => values.contains(&value),
+        }
+    }
+}
+
+/// The types of `<rpc/types.h>` and `<stdint.h>` that .x files use, which rpcgen
+/// takes for there is an `xdr_` routine of the name in C.
+fn from_c_headers(name: &str) -> Option<Primitive> {
+    Some(match name {
+        "int8_t" => Primitive::I8,
+        "u_char" | "uint8_t" | "u_int8_t" => Primitive::U8,
+        "int16_t" => Primitive::I16,
+        "u_short" | "uint16_t" | "u_int16_t" => Primitive::U16,
+        "int32_t" => Primitive::I32,
+        "u_int" | "u_long" | "uint32_t" | "u_int32_t" => Primitive::U32,
+        "int64_t" | "longlong_t" | "quad_t" => Primitive::I64,
+        "uint64_t" | "u_int64_t" | "u_longlong_t" | "u_quad_t" | "u_hyper" => Primitive::U64,
+        "bool_t" => Primitive::Bool,
+        _ => return None,
+    })
+}

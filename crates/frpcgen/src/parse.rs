@@ -1,0 +1,465 @@
+//! Tokens into definitions: the grammar of RFC 5531 and RFC 4506, and rpcgen's
+//! habits. A type that is defined inside a declaration (RFC 4506 allows it,
+//! rpcgen doesn't) becomes a definition of its own, named owner_declaration.
+
+use crate::MAX_NESTING;
+use crate::diagnostic::Diagnostic;
+use crate::lex::{Kind, Token};
+use crate::source::{Sources, Span};
+use crate::syntax::*;
+
+pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Diagnostic> {
+    // Lines for the C compiler say nothing about the protocol.
+    let tokens: Vec<&Token> =
+        tokens.iter().filter(|token| !matches!(token.kind, Kind::Verbatim(_))).collect();
+    let mut parser = Parser { sources, tokens: &tokens, at: 0, nesting: 0, definitions: Vec::new() };
+    while parser.at < tokens.len() {
+        parser.definition()?;
+    }
+    Ok(parser.definitions)
+}
+
+/// Words that can't be names, in RFC 4506, RFC 5531 or rpcgen.
+const RESERVED: [&str; 26] = [
+    "bool", "case", "char", "const", "default", "double", "enum", "float", "hyper", "int", "long", "opaque",
+    "program", "quadruple", "short", "string", "struct", "switch", "typedef", "union", "unsigned", "version",
+    "void", "signed", "volatile", "register",
+];
+
+type Parsed<T> = Result<T, Diagnostic>;
+
+struct Parser<'a> {
+    sources: &'a Sources,
+    tokens: &'a [&'a Token],
+    at: usize,
+    nesting: usize,
+    definitions: Vec<Definition>,
+}
+
+impl<'a> Parser<'a> {
+    fn definition(&mut self) -> Parsed<()> {
+        let (word, span) = match self.peek() {
+            Some(Token { kind: Kind::Word(word), span }) => (word.as_str(), *span),
+            _ => return Err(self.expected("a definition")),
+        };
+        self.at += 1;
+        match word {
+            "const" => {
+                let name = self.name("the constant's name")?;
+                self.punctuation("=")?;
+                let body = Body::Constant(self.constant()?);
+                self.define(name, body);
+            }
+            "typedef" => self.typedef()?,
+            "enum" | "struct" | "union" => {
+                let name = self.name("the type's name")?;
+                let body = self.type_body(word, &name.text)?;
+                self.define(name, body);
+            }
+            "program" => self.program()?,
+            other => {
+                let message = format!(
+                    "expected const, typedef, enum, struct, union or program, found '{other}'"
+                );
+                return Err(self.sources.error(span, message));
+            }
+        }
+        self.punctuation(";")
+    }
+
+    fn constant(&mut self) -> Parsed<Constant> {
+        if let Some(Token { kind: Kind::Text(text), .. }) = self.peek() {
+            self.at += 1;
+            return Ok(Constant::Text(text.clone()));
+        }
+        self.value().map(Constant::Value)
+    }
+
+    fn typedef(&mut self) -> Parsed<()> {
+        if let (Some(Kind::Word(keyword)), Some(body_name)) = (self.peek_kind(0), self.name_behind_body()) {
+            // `typedef struct { … } name;` defines the struct by that name.
+            let keyword = keyword.as_str();
+            self.at += 1;
+            let body = self.type_body(keyword, &body_name)?;
+            let name = self.name("the type's name")?;
+            self.define(name, body);
+            return Ok(());
+        }
+        match self.declaration("typedef")? {
+            // `typedef struct foo foo;`, a habit from C, says nothing here.
+            Some(Declaration { name, base: Base { kind: BaseKind::Named(same), .. }, shape: Shape::Plain })
+                if name.text == same => {}
+            Some(declaration) => self.define(declaration.name.clone(), Body::Typedef(declaration)),
+            None => return Err(self.expected("a type other than void")),
+        }
+        Ok(())
+    }
+
+    /// What follows `enum`, `struct` or `union` and, if it has one, its name.
+    fn type_body(&mut self, keyword: &str, owner: &str) -> Parsed<Body> {
+        self.nesting += 1;
+        if self.nesting > MAX_NESTING {
+            return Err(self.here(&format!("types inside types more than {MAX_NESTING} deep")));
+        }
+        let body = match keyword {
+            "enum" => self.enum_body()?,
+            "struct" => self.struct_body(owner)?,
+            _ => self.union_body(owner)?,
+        };
+        self.nesting -= 1;
+        Ok(body)
+    }
+
+    fn enum_body(&mut self) -> Parsed<Body> {
+        self.punctuation("{")?;
+        let mut members = Vec::new();
+        loop {
+            let name = self.name("a member's name")?;
+            let value = if self.take("=") { Some(self.value()?) } else { None };
+            members.push(Member { name, value });
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.punctuation("}")?;
+        Ok(Body::Enum(members))
+    }
+
+    fn struct_body(&mut self, owner: &str) -> Parsed<Body> {
+        self.punctuation("{")?;
+        let mut fields = Vec::new();
+        while !self.take("}") {
+            let span = self.peek().map(|token| token.span);
+            let Some(field) = self.declaration(owner)? else {
+                return Err(self.sources.error(span.unwrap_or_default(), "a field can't be void"));
+            };
+            fields.push(field);
+            self.punctuation(";")?;
+        }
+        Ok(Body::Struct(fields))
+    }
+
+    fn union_body(&mut self, owner: &str) -> Parsed<Body> {
+        self.word("switch")?;
+        self.punctuation("(")?;
+        let Some(discriminant) = self.declaration(owner)? else {
+            return Err(self.expected("the discriminant"));
+        };
+        self.punctuation(")")?;
+        self.punctuation("{")?;
+        let (mut arms, mut default) = (Vec::new(), None);
+        while !self.take("}") {
+            if self.take_word("default") {
+                self.punctuation(":")?;
+                default = Some(self.declaration(owner)?);
+                self.punctuation(";")?;
+                self.punctuation("}")?;
+                break;
+            }
+            let mut labels = Vec::new();
+            while self.take_word("case") {
+                labels.push(self.value()?);
+                self.punctuation(":")?;
+            }
+            if labels.is_empty() {
+                return Err(self.expected("case, default or }"));
+            }
+            if self.peek_word() == Some("default") {
+                return Err(self.here("a case before default has no declaration of its own; leave it out"));
+            }
+            arms.push(Arm { labels, declaration: self.declaration(owner)? });
+            self.punctuation(";")?;
+        }
+        Ok(Body::Union(Box::new(Union { discriminant, arms, default })))
+    }
+
+    /// A typed name; `None` for void.
+    fn declaration(&mut self, owner: &str) -> Parsed<Option<Declaration>> {
+        if self.take_word("void") {
+            return Ok(None);
+        }
+        let base = self.type_specifier(owner)?;
+        let optional = self.take("*");
+        let name = self.name("a name")?;
+        let shape = if optional {
+            Shape::Optional
+        } else if self.take("[") {
+            let length = self.value()?;
+            self.punctuation("]")?;
+            Shape::Fixed(length)
+        } else if self.take("<") {
+            self.limit()?
+        } else {
+            Shape::Plain
+        };
+        if optional && (self.peek_is("[") || self.peek_is("<")) {
+            return Err(self.here("an array of optional data needs a typedef of its own"));
+        }
+        Ok(Some(Declaration { name, base, shape }))
+    }
+
+    /// Behind `<`.
+    fn limit(&mut self) -> Parsed<Shape> {
+        if self.take(">") {
+            return Ok(Shape::Variable(None));
+        }
+        let limit = self.value()?;
+        self.punctuation(">")?;
+        Ok(Shape::Variable(Some(limit)))
+    }
+
+    fn type_specifier(&mut self, owner: &str) -> Parsed<Base> {
+        let Some(Token { kind: Kind::Word(word), span }) = self.peek() else {
+            return Err(self.expected("a type"));
+        };
+        let inner_name = self.name_behind_body();
+        self.at += 1;
+        let kind = match word.as_str() {
+            "enum" | "struct" | "union" => match inner_name {
+                Some(inner) => {
+                    let name = Name { text: format!("{owner}_{inner}"), span: *span };
+                    let body = self.type_body(word, &name.text)?;
+                    self.define(name.clone(), body);
+                    BaseKind::Named(name.text)
+                }
+                None => {
+                    let name = self.name("the type's name")?;
+                    return Ok(Base { kind: BaseKind::Named(name.text), span: name.span });
+                }
+            },
+            "unsigned" => BaseKind::Primitive(self.unsigned()),
+            "opaque" => BaseKind::Opaque,
+            "string" => BaseKind::Text,
+            "void" => return Err(self.sources.error(*span, "void is for union arms and procedures only")),
+            other => match primitive(other) {
+                Some(primitive) => BaseKind::Primitive(primitive),
+                None if RESERVED.contains(&other) => {
+                    return Err(self.sources.error(*span, format!("expected a type, found '{other}'")));
+                }
+                None => BaseKind::Named(other.to_owned()),
+            },
+        };
+        Ok(Base { kind, span: *span })
+    }
+
+    /// `unsigned` alone is `unsigned int`.
+    fn unsigned(&mut self) -> Primitive {
+        let unsigned = match self.peek_word() {
+            Some("char") => Primitive::U8,
+            Some("short") => Primitive::U16,
+            Some("int" | "long") => Primitive::U32,
+            Some("hyper") => Primitive::U64,
+            _ => return Primitive::U32,
+        };
+        self.at += 1;
+        unsigned
+    }
+
+    /// The name that a body, here, will be declared by: `struct { … } name`.
+    fn name_behind_body(&self) -> Option<String> {
+        let mut at = self.at + 1;
+        match self.peek_word()? {
+            "enum" | "struct" if self.is_at(at, "{") => {}
+            "union" if matches!(self.peek_kind(1), Some(Kind::Word(word)) if word == "switch") => {
+                at += self.tokens[at..].iter().position(|token| token.is("{"))?;
+            }
+            _ => return None,
+        }
+        let mut open = 0usize;
+        let close = self.tokens[at..].iter().position(|token| {
+            open += usize::from(token.is("{"));
+            open -= usize::from(token.is("}")).min(open);
+            open == 0
+        })?;
+        let behind = self.tokens[at + close + 1..].iter().find(|token| !token.is("*"))?;
+        match &behind.kind {
+            Kind::Word(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    fn program(&mut self) -> Parsed<()> {
+        let name = self.name("the program's name")?;
+        self.punctuation("{")?;
+        let mut versions = Vec::new();
+        while !self.take("}") {
+            self.word("version")?;
+            let name = self.name("the version's name")?;
+            self.punctuation("{")?;
+            let mut procedures = Vec::new();
+            while !self.take("}") {
+                procedures.push(self.procedure()?);
+                self.punctuation(";")?;
+            }
+            self.punctuation("=")?;
+            versions.push(Version { name, number: self.value()?, procedures });
+            self.punctuation(";")?;
+        }
+        self.punctuation("=")?;
+        let number = self.value()?;
+        self.define(name, Body::Program { number, versions });
+        Ok(())
+    }
+
+    fn procedure(&mut self) -> Parsed<Procedure> {
+        let result = self.parameter("result")?;
+        let name = self.name("the procedure's name")?;
+        self.punctuation("(")?;
+        let mut arguments = Vec::new();
+        loop {
+            let span = self.peek().map_or(name.span, |token| token.span);
+            match self.parameter(&format!("arg{}", arguments.len() + 1))? {
+                Some(argument) => arguments.push(argument),
+                None if arguments.is_empty() && self.peek_is(")") => {}
+                None => return Err(self.sources.error(span, "void among other arguments")),
+            }
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.punctuation(")")?;
+        self.punctuation("=")?;
+        Ok(Procedure { name, number: self.value()?, result, arguments })
+    }
+
+    /// An argument or result: a type, and for rpcgen's users a name, `*` or a
+    /// string's limit.
+    fn parameter(&mut self, default_name: &str) -> Parsed<Option<Declaration>> {
+        if self.take_word("void") {
+            return Ok(None);
+        }
+        if self.name_behind_body().is_some() {
+            return Err(self.here("a type can't be defined here"));
+        }
+        let base = self.type_specifier("")?;
+        let is_text = matches!(base.kind, BaseKind::Text);
+        let mut name = Name { text: default_name.to_owned(), span: base.span };
+        if matches!(base.kind, BaseKind::Opaque) {
+            return Err(self.sources.error(base.span, "opaque needs a length: give it a typedef of its own"));
+        }
+        let mut shape = if is_text { Shape::Variable(None) } else { Shape::Plain };
+        if default_name != "result" {
+            if !is_text && self.take("*") {
+                shape = Shape::Optional;
+            }
+            if matches!(self.peek_kind(0), Some(Kind::Word(_))) {
+                name = self.name("the argument's name")?;
+            }
+        }
+        if is_text && self.take("<") {
+            shape = self.limit()?;
+        } else if self.peek_is("[") || self.peek_is("<") || self.peek_is("*") {
+            return Err(self.here("arrays and optional data need a typedef of their own here"));
+        }
+        Ok(Some(Declaration { name, base, shape }))
+    }
+
+    fn value(&mut self) -> Parsed<Value> {
+        let negative = self.take("-");
+        match self.peek() {
+            Some(Token { kind: Kind::Number(number), span }) => {
+                self.at += 1;
+                let number = i128::from(*number);
+                Ok(Value::Number(if negative { -number } else { number }, *span))
+            }
+            Some(Token { kind: Kind::Word(_), .. }) if !negative => {
+                // The two of bool are keywords in one RFC and constants in the other.
+                self.name("a number or a constant's name").map(Value::Name)
+            }
+            _ => Err(self.expected("a number or a constant's name")),
+        }
+    }
+
+    fn define(&mut self, name: Name, body: Body) {
+        self.definitions.push(Definition { name, body });
+    }
+
+    fn name(&mut self, what: &str) -> Parsed<Name> {
+        match self.peek() {
+            Some(Token { kind: Kind::Word(word), span }) if !RESERVED.contains(&word.as_str()) => {
+                self.at += 1;
+                Ok(Name { text: word.clone(), span: *span })
+            }
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Parsed<()> {
+        if self.take_word(word) { Ok(()) } else { Err(self.expected(word)) }
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let found = self.peek_word() == Some(word);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn punctuation(&mut self, punctuation: &str) -> Parsed<()> {
+        if self.take(punctuation) { Ok(()) } else { Err(self.expected(&format!("'{punctuation}'"))) }
+    }
+
+    fn take(&mut self, punctuation: &str) -> bool {
+        let found = self.peek_is(punctuation);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn peek(&self) -> Option<&'a Token> {
+        self.tokens.get(self.at).copied()
+    }
+
+    fn peek_kind(&self, ahead: usize) -> Option<&'a Kind> {
+        self.tokens.get(self.at + ahead).map(|token| &token.kind)
+    }
+
+    fn peek_word(&self) -> Option<&'a str> {
+        match self.peek_kind(0) {
+            Some(Kind::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
+    fn peek_is(&self, punctuation: &str) -> bool {
+        self.is_at(self.at, punctuation)
+    }
+
+    fn is_at(&self, at: usize, punctuation: &str) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.is(punctuation))
+    }
+
+    fn expected(&self, what: &str) -> Diagnostic {
+        let found = match self.peek_kind(0) {
+            Some(Kind::Word(word)) => format!("'{word}'"),
+            Some(Kind::Number(number)) => number.to_string(),
+            Some(Kind::Text(_)) => "a string".to_owned(),
+            Some(Kind::Punctuation(found)) => format!("'{found}'"),
+            _ => "the end of the file".to_owned(),
+        };
+        self.here(&format!("expected {what}, found {found}"))
+    }
+
+    /// An error at the next token, or behind the last one.
+    fn here(&self, message: &str) -> Diagnostic {
+        let end = || {
+            let last = self.tokens.last()?.span;
+            Some(Span { column: last.column + last.length, length: 1, ..last })
+        };
+        let span = self.peek().map(|token| token.span).or_else(end).unwrap_or_default();
+        self.sources.error(span, message)
+    }
+}
+
+fn primitive(word: &str) -> Option<Primitive> {
+    Some(match word {
+        "bool" => Primitive::Bool,
+        "char" => Primitive::I8,
+        "short" => Primitive::I16,
+        // XDR has no longer `long` than 32 bits, whatever C's is.
+        "int" | "long" => Primitive::I32,
+        "hyper" => Primitive::I64,
+        "float" => Primitive::F32,
+        "double" => Primitive::F64,
+        "quadruple" => Primitive::Quadruple,
+        _ => return None,
+    })
+}

@@ -1,0 +1,98 @@
+//! The names of a specification, and the numbers behind those of constants.
+
+use crate::MAX_NESTING;
+use crate::diagnostic::{Diagnostic, MAX_SHOWN};
+use crate::source::Sources;
+use crate::syntax::{Body, Constant, Definition, Name, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+pub struct Scope<'a> {
+    sources: &'a Sources,
+    numbers: HashMap<&'a str, Number<'a>>,
+    known: RefCell<HashMap<&'a str, i128>>,
+}
+
+/// A named number: a value, and how much an enum has counted on from it.
+#[derive(Clone, Copy)]
+struct Number<'a> {
+    from: Option<&'a Value>,
+    add: i128,
+}
+
+impl<'a> Scope<'a> {
+    /// All named numbers; errors for names that are taken.
+    pub fn new(sources: &'a Sources, definitions: &'a [Definition], errors: &mut Vec<Diagnostic>) -> Self {
+        let mut taken: HashMap<&str, &Name> = HashMap::new();
+        let mut numbers = HashMap::from([
+            ("FALSE", Number { from: None, add: 0 }),
+            ("TRUE", Number { from: None, add: 1 }),
+        ]);
+        let mut take = |name: &'a Name| {
+            if let Some(first) = taken.insert(&name.text, name)
+                && errors.len() < MAX_SHOWN
+            {
+                let place = format!("{}:{}", sources.path(first.span.file).display(), first.span.line + 1);
+                let message = format!("'{}' is defined already, at {place}", name.text);
+                errors.push(sources.error(name.span, message));
+            }
+        };
+        for definition in definitions {
+            take(&definition.name);
+            match &definition.body {
+                Body::Constant(Constant::Value(value)) => {
+                    numbers.insert(&definition.name.text, Number { from: Some(value), add: 0 });
+                }
+                Body::Enum(members) => {
+                    let mut next = Number { from: None, add: 0 };
+                    for member in members {
+                        take(&member.name);
+                        if member.value.is_some() {
+                            next = Number { from: member.value.as_ref(), add: 0 };
+                        }
+                        numbers.insert(&member.name.text, next);
+                        next.add += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { sources, numbers, known: RefCell::default() }
+    }
+
+    pub fn number(&self, value: &'a Value) -> Result<i128, Diagnostic> {
+        self.number_within(value, 0)
+    }
+
+    /// The number behind a name that is known to be one.
+    pub fn number_of(&self, name: &'a Name) -> Result<i128, Diagnostic> {
+        self.named(name, 0)
+    }
+
+    fn number_within(&self, value: &'a Value, depth: usize) -> Result<i128, Diagnostic> {
+        match value {
+            Value::Number(number, _) => Ok(*number),
+            Value::Name(name) => self.named(name, depth),
+        }
+    }
+
+    fn named(&self, name: &'a Name, depth: usize) -> Result<i128, Diagnostic> {
+        if let Some(known) = self.known.borrow().get(name.text.as_str()) {
+            return Ok(*known);
+        }
+        let Some(number) = self.numbers.get(name.text.as_str()) else {
+            let message = format!("'{}' is not the name of a number", name.text);
+            return Err(self.sources.error(name.span, message));
+        };
+        if depth == MAX_NESTING {
+            let message = format!(
+                "'{}' stands for itself, or for a name that follows by more than {MAX_NESTING} steps",
+                name.text
+            );
+            return Err(self.sources.error(name.span, message));
+        }
+        let from = number.from.map_or(Ok(0), |value| self.number_within(value, depth + 1))?;
+        self.known.borrow_mut().insert(&name.text, from + number.add);
+        Ok(from + number.add)
+    }
+}

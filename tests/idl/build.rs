@@ -1,0 +1,13 @@
+//! Compiles the interfaces that the tests use.
+
+use frpcgen::Builder;
+
+fn main() -> Result<(), String> {
+    for name in ["types", "files", "portmap", "monitor", "habits"] {
+        Builder::default()
+            .include_dir("idl")
+            .compile(format!("idl/{name}.x"))
+            .map_err(|error| format!("\n{error}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! What frpcgen writes for the interfaces in `idl/`, under the workspace's lints:
+//! a warning in generated code is a failed lint here.
+
+macro_rules! interface {
+    ($($name:ident: $about:literal;)*) => {$(
+        #[doc = $about]
+        pub mod $name {
+            include!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".rs"));
+        }
+    )*};
+}
+
+interface! {
+    types: "Every type of the language; held against libtirpc.";
+    files: "In the manner of NFS and its mount protocol.";
+    portmap: "In the manner of the port mapper.";
+    monitor: "In the manner of the status monitor.";
+    habits: "What rpcgen takes beyond the standard, and names that are hard on Rust.";
+}
