@@ -42,6 +42,7 @@ pub mod proto;
 mod server;
 #[cfg(test)]
 mod sim;
+pub mod stub;
 
 pub use client::handle::Handle;
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions};

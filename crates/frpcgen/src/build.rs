@@ -131,5 +131,6 @@ pub(crate) fn write(path: &Path, code: &str) -> Result<(), Error> {
     if fs::read(path).is_ok_and(|found| found == code.as_bytes()) {
         return Ok(());
     }
-    fs::write(path, code).map_err(|error: io::Error| Error::File { path: path.to_path_buf(), why: error.to_string() })
+    fs::write(path, code)
+        .map_err(|error: io::Error| Error::File { path: path.to_path_buf(), why: error.to_string() })
 }

@@ -17,7 +17,8 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
         matches!(definition.body, Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Typedef(_))
     };
     let types = definitions.iter().filter(is_type);
-    let types = types.enumerate().map(|(index, definition)| (definition.name.text.as_str(), (index, definition)));
+    let types =
+        types.enumerate().map(|(index, definition)| (definition.name.text.as_str(), (index, definition)));
     let mut checker = Checker { sources, scope, types: types.collect(), errors };
     let mut model = Model::default();
     for definition in definitions {
@@ -54,9 +55,11 @@ impl<'a> Checker<'a> {
         let body = match &definition.body {
             Body::Constant(constant) => {
                 let value = match constant {
-                    syntax::Constant::Value(value) => ConstantValue::Number(
-                        self.number(value, i64::MIN.into()..=u64::MAX.into(), "a 64-bit number")?,
-                    ),
+                    syntax::Constant::Value(value) => ConstantValue::Number(self.number(
+                        value,
+                        i64::MIN.into()..=u64::MAX.into(),
+                        "a 64-bit number",
+                    )?),
                     syntax::Constant::Text(text) => ConstantValue::Text(text.clone()),
                 };
                 model.constants.push(Constant { name, value });
@@ -125,7 +128,8 @@ impl<'a> Checker<'a> {
                 if seen.insert(value, ()).is_some() {
                     return Err(self.error(label.span(), format!("a second case for {value}")));
                 }
-                let field = arm.declaration.as_ref().map(|declaration| self.field(declaration)).transpose()?;
+                let field =
+                    arm.declaration.as_ref().map(|declaration| self.field(declaration)).transpose()?;
                 let label = match label {
                     Value::Name(name) => Some(name.text.clone()),
                     Value::Number(..) => None,

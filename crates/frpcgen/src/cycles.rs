@@ -25,7 +25,8 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
             match depth {
                 None => errors.push(sources.error(name.span, format!("'{}' {message}", name.text))),
                 Some(depth) if depth > MAX_NESTING => {
-                    let message = format!("'{}' has types inside types more than {MAX_NESTING} deep", name.text);
+                    let message =
+                        format!("'{}' has types inside types more than {MAX_NESTING} deep", name.text);
                     errors.push(sources.error(name.span, message));
                 }
                 Some(_) => {}
@@ -87,7 +88,11 @@ fn depths(edges: &[Vec<usize>]) -> Vec<Option<usize>> {
     let mut depths = vec![None; edges.len()];
     let mut ready: Vec<usize> = (0..edges.len()).filter(|node| open[*node] == 0).collect();
     while let Some(node) = ready.pop() {
-        depths[node] = edges[node].iter().filter_map(|used| depths[*used]).max().map_or(Some(0), |depth: usize| Some(depth + 1));
+        depths[node] = edges[node]
+            .iter()
+            .filter_map(|used| depths[*used])
+            .max()
+            .map_or(Some(0), |depth: usize| Some(depth + 1));
         for user in &users[node] {
             open[*user] -= 1;
             if open[*user] == 0 {

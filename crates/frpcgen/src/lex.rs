@@ -74,7 +74,8 @@ impl<'a> Lexer<'a> {
             } else if self.rest.starts_with("//") {
                 self.advance(self.rest.find('\n').unwrap_or(self.rest.len()));
             } else if self.rest.starts_with("/*") {
-                let end = self.rest[2..].find("*/").ok_or_else(|| self.error(at, 2, "this comment has no end"))?;
+                let end =
+                    self.rest[2..].find("*/").ok_or_else(|| self.error(at, 2, "this comment has no end"))?;
                 self.advance(end + 4);
             } else {
                 if line_is_empty && next == '#' {

@@ -37,7 +37,6 @@ mod scope;
 mod source;
 mod syntax;
 
-
 pub use build::{Builder, Error, compile};
 pub use diagnostic::{Diagnostic, Diagnostics};
 

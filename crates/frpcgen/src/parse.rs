@@ -21,9 +21,32 @@ pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Dia
 
 /// Words that can't be names, in RFC 4506, RFC 5531 or rpcgen.
 const RESERVED: [&str; 26] = [
-    "bool", "case", "char", "const", "default", "double", "enum", "float", "hyper", "int", "long", "opaque",
-    "program", "quadruple", "short", "string", "struct", "switch", "typedef", "union", "unsigned", "version",
-    "void", "signed", "volatile", "register",
+    "bool",
+    "case",
+    "char",
+    "const",
+    "default",
+    "double",
+    "enum",
+    "float",
+    "hyper",
+    "int",
+    "long",
+    "opaque",
+    "program",
+    "quadruple",
+    "short",
+    "string",
+    "struct",
+    "switch",
+    "typedef",
+    "union",
+    "unsigned",
+    "version",
+    "void",
+    "signed",
+    "volatile",
+    "register",
 ];
 
 type Parsed<T> = Result<T, Diagnostic>;
@@ -58,9 +81,8 @@ impl<'a> Parser<'a> {
             }
             "program" => self.program()?,
             other => {
-                let message = format!(
-                    "expected const, typedef, enum, struct, union or program, found '{other}'"
-                );
+                let message =
+                    format!("expected const, typedef, enum, struct, union or program, found '{other}'");
                 return Err(self.sources.error(span, message));
             }
         }
@@ -87,8 +109,11 @@ impl<'a> Parser<'a> {
         }
         match self.declaration("typedef")? {
             // `typedef struct foo foo;`, a habit from C, says nothing here.
-            Some(Declaration { name, base: Base { kind: BaseKind::Named(same), .. }, shape: Shape::Plain })
-                if name.text == same => {}
+            Some(Declaration {
+                name,
+                base: Base { kind: BaseKind::Named(same), .. },
+                shape: Shape::Plain,
+            }) if name.text == same => {}
             Some(declaration) => self.define(declaration.name.clone(), Body::Typedef(declaration)),
             None => return Err(self.expected("a type other than void")),
         }

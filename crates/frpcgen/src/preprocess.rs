@@ -66,7 +66,9 @@ impl Preprocessor<'_> {
             let line = &after[..end];
             rest = after.get(end + 1..).unwrap_or_default();
             // `#` alone is allowed, and `# 1 "file"` is a line marker.
-            let Some((Token { kind: Kind::Word(name), span }, arguments)) = line.split_first() else { continue };
+            let Some((Token { kind: Kind::Word(name), span }, arguments)) = line.split_first() else {
+                continue;
+            };
             if !self.conditional(name, *span, arguments, &mut open)? && active {
                 self.directive(name, *span, arguments, depth)?;
             }
@@ -121,12 +123,20 @@ impl Preprocessor<'_> {
         Ok(self.macros.contains_key(name) == (directive == "ifdef"))
     }
 
-    fn directive(&mut self, name: &str, span: Span, arguments: &[Token], depth: usize) -> Result<(), Diagnostic> {
+    fn directive(
+        &mut self,
+        name: &str,
+        span: Span,
+        arguments: &[Token],
+        depth: usize,
+    ) -> Result<(), Diagnostic> {
         match name {
             "define" => {
                 let (name, body) = self.name(span, arguments)?;
                 let name_end = arguments[0].span.column + arguments[0].span.length;
-                if let Some(first) = body.first().filter(|first| first.is("(") && first.span.column == name_end) {
+                if let Some(first) =
+                    body.first().filter(|first| first.is("(") && first.span.column == name_end)
+                {
                     let message = "macros with parameters are not supported in .x files";
                     return Err(self.sources.error(first.span, message));
                 }

@@ -78,7 +78,8 @@ pub fn read(path: &Path) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     check_size(bytes.len())?;
     // Comments in Latin-1 are common in old files, and are all that can hold it.
-    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 pub fn check_size(bytes: usize) -> Result<(), String> {

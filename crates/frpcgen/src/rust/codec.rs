@@ -142,16 +142,15 @@ pub fn decode(shapes: &Shapes<'_>, kind: &Type) -> String {
             format!("from.list({}, {}, {})", number(limit), shapes.wire(item), decoder(shapes, item))
         }
         Held::Optional(item) => format!("from.option({})", decoder(shapes, item)),
-        Held::BoxedOptional(item) => format!(
-            "from.option(|from| {}.map(::std::boxed::Box::new))",
-            decode(shapes, item)
-        ),
+        Held::BoxedOptional(item) => {
+            format!("from.option(|from| {}.map(::std::boxed::Box::new))", decode(shapes, item))
+        }
         Held::Chain(item) => format!("from.chain({})", decoder(shapes, item)),
     }
 }
 
 /// A function that decodes.
-fn decoder(shapes: &Shapes<'_>, kind: &Type) -> String {
+pub fn decoder(shapes: &Shapes<'_>, kind: &Type) -> String {
     match decode(shapes, kind).as_str() {
         "xdr::Decode::decode(from)" => "xdr::Decode::decode".to_owned(),
         closure => match shapes.held(shapes.model.resolve(kind)) {

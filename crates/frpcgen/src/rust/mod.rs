@@ -4,6 +4,7 @@ mod codec;
 mod graph;
 mod names;
 mod shape;
+mod stubs;
 mod types;
 mod unique;
 
@@ -20,13 +21,21 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
         return Err(Diagnostics(errors));
     }
     let mut code = String::new();
-    if !model.types.is_empty() {
+    if !model.programs.is_empty() {
+        code += "use ::strait_flexrpc::stub::{self, xdr};\n";
+    } else if !model.types.is_empty() {
         code += "use ::strait_xdr as xdr;\n";
     }
     model.constants.iter().for_each(|constant| code += &types::constant(constant));
     (0..model.types.len()).for_each(|index| code += &types::definition(&shapes, index));
+    for program in &model.programs {
+        program.versions.iter().for_each(|version| code += &stubs::version(&shapes, program, version));
+    }
     let file = syn::parse_file(&code).map_err(|why| internal(sources, &why))?;
-    Ok(format!("// Written by frpcgen from {title}; changes belong there.\n\n{}", prettyplease::unparse(&file)))
+    Ok(format!(
+        "// Written by frpcgen from {title}; changes belong there.\n\n{}",
+        prettyplease::unparse(&file)
+    ))
 }
 
 /// A mistake of this compiler, not of the source.

@@ -212,8 +212,9 @@ impl<'m> Shapes<'m> {
     }
 
     fn find_recursion(&mut self) {
-        let uses: Vec<Vec<usize>> =
-            (0..self.shapes.len()).map(|index| self.kept_fields(index).filter_map(mentioned).collect()).collect();
+        let uses: Vec<Vec<usize>> = (0..self.shapes.len())
+            .map(|index| self.kept_fields(index).filter_map(mentioned).collect())
+            .collect();
         for (shape, recursive) in self.shapes.iter_mut().zip(graph::on_circles(&uses)) {
             shape.recursive = recursive;
         }

@@ -147,16 +147,18 @@ impl Of<'_> {
             let name = case_name(shapes, &disc.kind, case);
             let label = case.label.clone().unwrap_or_else(|| case.value.to_string());
             let discriminant = self.encode_number(&disc.kind, case.value);
-            let declared = case.field.as_ref().map_or("void".to_owned(), |field| {
-                codec::declared(shapes, &field.kind, &field.name.text)
-            });
+            let declared = case
+                .field
+                .as_ref()
+                .map_or("void".to_owned(), |field| codec::declared(shapes, &field.kind, &field.name.text));
             variants += &format!("/// `case {label}: {declared}`.\n{name}");
             match &case.field {
                 Some(field) => {
                     let (kind, value, boxed) = self.arm(field);
                     variants += &format!("({kind})");
                     encode += &format!("Self::{name}(value) => {{ {discriminant} {value} }}\n");
-                    decode += &format!("{} => ::std::result::Result::Ok(Self::{name}({boxed}?)),", case.value);
+                    decode +=
+                        &format!("{} => ::std::result::Result::Ok(Self::{name}({boxed}?)),", case.value);
                 }
                 None => {
                     encode += &format!("Self::{name} => {{ {discriminant} }}\n");
@@ -184,13 +186,19 @@ impl Of<'_> {
                     codec::declared(shapes, &field.kind, &field.name.text)
                 });
                 let disc_name = &disc.name.text;
-                variants += &format!("/// `default: {declared}`, with `{disc_name}`, which has no case of its own.\n");
+                variants += &format!(
+                    "/// `default: {declared}`, with `{disc_name}`, which has no case of its own.\n"
+                );
                 match default {
                     Some(field) => {
                         let (kind, value, boxed) = self.arm(field);
                         variants += &format!("Default({disc_type}, {kind}),");
-                        encode += &format!("Self::Default(discriminant, arm) => {{ {refuse} let value = arm; {value} }}");
-                        decode += &format!("_ => ::std::result::Result::Ok(Self::Default(discriminant, {boxed}?)),");
+                        encode += &format!(
+                            "Self::Default(discriminant, arm) => {{ {refuse} let value = arm; {value} }}"
+                        );
+                        decode += &format!(
+                            "_ => ::std::result::Result::Ok(Self::Default(discriminant, {boxed}?)),"
+                        );
                     }
                     None => {
                         variants += &format!("Default({disc_type}),");
@@ -230,7 +238,11 @@ impl Of<'_> {
         let decode = codec::decode(self.shapes, &field.kind);
         if self.shapes.boxed_arm(&field.kind) {
             let encode = "xdr::Encode::encode(&**value, to)?;".to_owned();
-            return (format!("::std::boxed::Box<{kind}>"), encode, format!("{decode}.map(::std::boxed::Box::new)"));
+            return (
+                format!("::std::boxed::Box<{kind}>"),
+                encode,
+                format!("{decode}.map(::std::boxed::Box::new)"),
+            );
         }
         (kind, codec::encode(self.shapes, &field.kind, Source::Reference("value")), decode)
     }

@@ -2,6 +2,7 @@
 
 use super::names::{camel, screaming, snake, variant};
 use super::shape::{MAX_MEMORY, MAX_RECURSIVE_MEMORY, Shapes};
+use super::stubs;
 use super::types::case_name;
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
 use crate::model::{TypeBody, TypeDefinition};
@@ -13,7 +14,19 @@ pub fn check(sources: &Sources, shapes: &Shapes<'_>) -> Vec<Diagnostic> {
     let mut this = Unique { sources, errors: Vec::new() };
     let model = shapes.model;
     this.names(model.constants.iter().map(|constant| (&constant.name, screaming(&constant.name.text))));
-    this.names(model.types.iter().map(|kind| (&kind.name, camel(&kind.name.text))));
+    let items = model.programs.iter().flat_map(|program| {
+        let names = program.versions.iter().flat_map(|version| stubs::item_names(program, version));
+        names.map(|name| (&program.name, name))
+    });
+    this.names(model.types.iter().map(|kind| (&kind.name, camel(&kind.name.text))).chain(items));
+    for version in model.programs.iter().flat_map(|program| &program.versions) {
+        let procedures = version.procedures.iter();
+        this.names(procedures.map(|procedure| (&procedure.name, stubs::method_name(procedure))));
+    }
+    for procedure in model.procedures() {
+        let arguments = procedure.arguments.iter();
+        this.names(arguments.map(|argument| (&argument.name, snake(&argument.name.text))));
+    }
     for (index, definition) in model.types.iter().enumerate() {
         this.members(shapes, definition);
         let shape = shapes.of(index);

@@ -1,0 +1,123 @@
+//! What code that `frpcgen` writes stands on: typed calls around the untyped
+//! ones. Large opaques aren't copied on their way in or out of a call; of a
+//! multicast's arguments, shared ones aren't. Results are copied once, into the
+//! answer's buffer.
+
+use crate::{CallError, Client, Fault, MulticastOptions, Outcome, Transport};
+use std::net::SocketAddr;
+use strait_xdr::{DecodeError, Decoder, EncodeError, Encoder};
+
+pub use crate::{CallOptions, Handle, Procedure, Reply, Request, Service, ServiceError};
+pub use strait_xdr as xdr;
+
+/// Why a typed call has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StubError {
+    /// The arguments break a rule of the interface; nothing was sent.
+    #[error("the arguments can't be sent: {0}")]
+    Arguments(#[from] EncodeError),
+    /// As of the untyped call.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Executed, but the result isn't what the interface says.
+    #[error("executed, but the result is {0}")]
+    Result(#[from] DecodeError),
+}
+
+impl StubError {
+    /// Whether the same call may be made anew without the risk of executing a
+    /// procedure twice.
+    pub fn is_retry_safe(&self) -> bool {
+        match self {
+            Self::Arguments(_) => true,
+            Self::Call(error) => error.is_retry_safe(),
+            Self::Result(_) => false,
+        }
+    }
+}
+
+/// One call to one callee.
+///
+/// # Errors
+/// As [`Handle::call`], or arguments or result don't follow the interface.
+pub fn call<'v, T>(
+    handle: &mut Handle,
+    options: &CallOptions,
+    procedure: Procedure,
+    arguments: impl FnOnce(&mut Encoder<'v>) -> Result<(), EncodeError>,
+    result: impl FnOnce(&mut Decoder<'static>) -> Result<T, DecodeError>,
+) -> Result<T, StubError> {
+    let mut to = Encoder::default();
+    arguments(&mut to)?;
+    let encoded = to.finish();
+    let segments: Vec<&[u8]> = encoded.segments().collect();
+    let reply = handle.call_with(procedure, &segments, options)?;
+    Ok(Decoder::shared(reply).whole(result)?)
+}
+
+/// How a call reaches several callees (section III.B).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// The caller sends to each.
+    Parallel(Transport),
+    /// The caller sends to the first, each callee to the next. Over TCP only.
+    Serial,
+}
+
+/// Several callees that are called together.
+#[derive(Clone)]
+pub struct Callees {
+    /// Makes the calls.
+    pub client: Client,
+    /// Whom to call; in this order, if serially.
+    pub addresses: Vec<SocketAddr>,
+    /// In parallel or serially.
+    pub pattern: Pattern,
+    /// Timeout, credentials, how many values are required.
+    pub options: MulticastOptions,
+}
+
+/// One call to several callees: each one's result, in their order.
+///
+/// # Errors
+/// The arguments don't follow the interface; nothing was sent.
+pub fn multicast<'v, T>(
+    callees: &Callees,
+    procedure: Procedure,
+    arguments: impl FnOnce(&mut Encoder<'v>) -> Result<(), EncodeError>,
+    result: impl Fn(&mut Decoder<'static>) -> Result<T, DecodeError>,
+) -> Result<Vec<Result<T, StubError>>, EncodeError> {
+    let mut to = Encoder::default();
+    arguments(&mut to)?;
+    let arguments = to.finish().into_shared();
+    let Callees { client, addresses, pattern, options } = callees;
+    let outcomes = match pattern {
+        Pattern::Parallel(transport) => {
+            client.call_parallel(addresses, *transport, procedure, &arguments, options)
+        }
+        Pattern::Serial => client.call_chain(addresses, procedure, &arguments, options),
+    };
+    let typed = |outcome: Outcome| Ok(Decoder::shared(outcome.into_result()?).whole(&result)?);
+    Ok(outcomes.into_iter().map(typed).collect())
+}
+
+/// One call at its callee.
+///
+/// # Errors
+/// Arguments that don't follow the interface, and results; or what `execute` says.
+pub fn serve<A, R>(
+    request: &Request,
+    reply: &mut Reply,
+    arguments: impl FnOnce(&mut Decoder<'static>) -> Result<A, DecodeError>,
+    execute: impl FnOnce(A) -> Result<R, ServiceError>,
+    result: impl for<'v> FnOnce(&'v R, &mut Encoder<'v>) -> Result<(), EncodeError>,
+) -> Result<(), ServiceError> {
+    let arguments = Decoder::shared(request.args.clone())
+        .whole(arguments)
+        .map_err(|error| Fault::garbage_arguments(error.to_string()))?;
+    let value = execute(arguments)?;
+    let mut to = Encoder::flat(std::mem::take(reply.buffer()));
+    let encoded = result(&value, &mut to);
+    *reply.buffer() = to.finish().into_buffer();
+    Ok(encoded.map_err(|error| Fault::system(format!("the result can't be sent: {error}")))?)
+}

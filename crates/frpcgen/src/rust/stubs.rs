@@ -1,0 +1,277 @@
+//! A version of a program: client, multicast client, server trait, dispatcher.
+
+use super::codec::{self, Source};
+use super::names::{camel, snake};
+use super::shape::{Held, Shapes};
+use crate::model::{Field, Procedure, Program, Type, Version};
+
+/// Names that generated methods use themselves.
+const TAKEN: [&str; 2] = ["to", "call"];
+
+/// What the names of a version's items begin with: `FILES_PROGRAM`, 2 makes
+/// `FilesV2`.
+pub fn prefix(program: &Program, version: &Version) -> String {
+    let name = program.name.text.as_str();
+    let name = ["_PROGRAM", "_PROG"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    format!("{}V{}", camel(name), version.number)
+}
+
+/// The items of a version, as [`version`] names them.
+pub fn item_names(program: &Program, version: &Version) -> [String; 4] {
+    let prefix = prefix(program, version);
+    ["Client", "Callees", "Service", "Server"].map(|kind| format!("{prefix}{kind}"))
+}
+
+pub fn method_name(procedure: &Procedure) -> String {
+    snake(&procedure.name.text)
+}
+
+pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> String {
+    let [client, callees, service, server] = item_names(program, version);
+    let of = format!("version {} of `{}`", version.number, program.name.text);
+    let numbers = format!(
+        "/// The program's number.
+        pub const PROGRAM: u32 = {};
+        /// The version's number.
+        pub const VERSION: u32 = {};",
+        program.number, version.number
+    );
+    let procedures = || version.procedures.iter().map(|procedure| Stub::new(shapes, procedure, &client));
+    let calls: String = procedures().map(|stub| stub.call()).collect();
+    let multicasts: String = procedures().map(|stub| stub.multicast()).collect();
+    let methods: String = procedures().map(|stub| stub.method()).collect();
+    let null = if version.procedures.iter().any(|procedure| procedure.number == 0) {
+        String::new()
+    } else {
+        // By convention it is there and does nothing (RFC 5531, section 12.3).
+        "0 => stub::serve(call, reply, |_| ::std::result::Result::Ok(()),
+            |()| ::std::result::Result::Ok(()), |_, _| ::std::result::Result::Ok(())),"
+            .to_owned()
+    };
+    let arms: String = procedures().map(|stub| stub.dispatch()).collect();
+    format!(
+        "/// Calls {of} at one callee.
+        pub struct {client} {{
+            /// Leads to the callee; for one caller at a time.
+            pub handle: stub::Handle,
+            /// Timeout and credentials of the calls.
+            pub options: stub::CallOptions,
+        }}
+        impl {client} {{
+            {numbers}
+            /// A client that calls by `handle`, with its client's options.
+            pub fn new(handle: stub::Handle) -> Self {{
+                Self {{ handle, options: ::std::default::Default::default() }}
+            }}
+            {calls}
+        }}
+        /// Calls {of} at several callees together.
+        pub struct {callees} {{
+            /// Whom to call, and how.
+            pub callees: stub::Callees,
+        }}
+        impl {callees} {{
+            {multicasts}
+        }}
+        /// What a callee does for {of}. Methods run on service workers, side by
+        /// side, and may block.
+        pub trait {service}: ::std::marker::Send + ::std::marker::Sync + 'static {{
+            {methods}
+        }}
+        /// A [`{service}`] as a server takes it.
+        #[derive(Clone, Copy, Debug)]
+        pub struct {server}<S>(pub S);
+        impl<S> {server}<S> {{ {numbers} }}
+        impl<S: {service}> stub::Service for {server}<S> {{
+            fn call(
+                &self,
+                call: &stub::Request,
+                reply: &mut stub::Reply,
+            ) -> ::std::result::Result<(), stub::ServiceError> {{
+                match call.procedure.number {{
+                    {null}
+                    {arms}
+                    _ => ::std::result::Result::Err(stub::ServiceError::NoSuchProcedure),
+                }}
+            }}
+        }}"
+    )
+}
+
+/// One procedure's part of each item.
+struct Stub<'a> {
+    shapes: &'a Shapes<'a>,
+    procedure: &'a Procedure,
+    client: &'a str,
+}
+
+impl<'a> Stub<'a> {
+    fn new(shapes: &'a Shapes<'a>, procedure: &'a Procedure, client: &'a str) -> Self {
+        Self { shapes, procedure, client }
+    }
+
+    /// The client's method.
+    fn call(&self) -> String {
+        let result = self.result("'static");
+        format!(
+            "{}///
+            /// # Errors
+            /// Not executed, the procedure's own error, or unknown; or the arguments
+            /// break a declared limit.
+            {} pub fn {}(&mut self, {}) -> ::std::result::Result<{result}, stub::StubError> {{
+                stub::call(&mut self.handle, &self.options, {}, {}, {})
+            }}",
+            self.documentation(),
+            self.allow(),
+            method_name(self.procedure),
+            self.parameters(),
+            self.number(),
+            self.encode_arguments(),
+            self.decode_result(),
+        )
+    }
+
+    /// The multicast client's.
+    fn multicast(&self) -> String {
+        let result = self.result("'static");
+        let results = format!("::std::vec::Vec<::std::result::Result<{result}, stub::StubError>>");
+        format!(
+            "{}///
+            /// # Errors
+            /// The arguments break a declared limit; nothing was sent. Each callee's
+            /// own error is in the list.
+            {} pub fn {}(&self, {}) -> ::std::result::Result<{results}, xdr::EncodeError> {{
+                stub::multicast(&self.callees, {}, {}, {})
+            }}",
+            self.documentation(),
+            self.allow(),
+            method_name(self.procedure),
+            self.parameters(),
+            self.number(),
+            self.encode_arguments(),
+            self.decode_result(),
+        )
+    }
+
+    /// The service's.
+    fn method(&self) -> String {
+        let parameters: String =
+            self.arguments().map(|(name, kind)| format!(", {name}: {}", self.owned(kind))).collect();
+        format!(
+            "{}///
+            /// # Errors
+            /// Why there is no result.
+            {} fn {}(&self, call: &stub::Request{parameters}) -> ::std::result::Result<{}, stub::ServiceError>;",
+            self.documentation(),
+            self.allow(),
+            method_name(self.procedure),
+            self.result("'_"),
+        )
+    }
+
+    /// The dispatcher's arm.
+    fn dispatch(&self) -> String {
+        let count = self.procedure.arguments.len();
+        let names: Vec<String> = (1..=count).map(|position| format!("argument{position}")).collect();
+        let pattern = if count == 1 { names[0].clone() } else { format!("({})", names.join(", ")) };
+        let decoded: Vec<String> =
+            self.arguments().map(|(_, kind)| codec::decode(self.shapes, kind)).collect();
+        let decode = match decoded.as_slice() {
+            [] => "|_| ::std::result::Result::Ok(())".to_owned(),
+            [_] => self.arguments().map(|(_, kind)| codec::decoder(self.shapes, kind)).collect(),
+            several => format!("|from| ::std::result::Result::Ok(({}?))", several.join("?, ")),
+        };
+        let encode = match &self.procedure.result {
+            None => "|(), _| ::std::result::Result::Ok(())".to_owned(),
+            Some(kind) => {
+                format!(
+                    "|result, to| {{ {} }}",
+                    codec::encode_last(self.shapes, kind, Source::Reference("result"))
+                )
+            }
+        };
+        let passed: String = names.iter().map(|name| format!(", {name}")).collect();
+        format!(
+            "{} => stub::serve(call, reply, {decode}, |{pattern}| self.0.{}(call{passed}), {encode}),",
+            self.procedure.number,
+            method_name(self.procedure),
+        )
+    }
+
+    fn arguments(&self) -> impl Iterator<Item = (String, &'a Type)> {
+        self.procedure.arguments.iter().map(|Field { name, kind }| {
+            let name = snake(&name.text);
+            (if TAKEN.contains(&name.as_str()) { format!("{name}_") } else { name }, kind)
+        })
+    }
+
+    fn parameters(&self) -> String {
+        self.arguments().map(|(name, kind)| format!("{name}: {},", self.borrowed(kind))).collect()
+    }
+
+    /// How a caller passes a value: numbers as they are, the rest by reference.
+    fn borrowed(&self, kind: &Type) -> String {
+        let resolved = self.shapes.model.resolve(kind);
+        match self.shapes.held(resolved) {
+            Held::Primitive(_) if self.is_number(kind) => codec::type_name(self.shapes, kind, "'_"),
+            Held::List(item, _) | Held::LongArray(item, _) | Held::Chain(item) => {
+                format!("&[{}]", codec::type_name(self.shapes, item, "'_"))
+            }
+            _ => format!("&{}", codec::type_name(self.shapes, kind, "'_")),
+        }
+    }
+
+    fn is_number(&self, kind: &Type) -> bool {
+        use crate::syntax::Primitive;
+        matches!(self.shapes.model.resolve(kind), Type::Primitive(primitive) if *primitive != Primitive::Quadruple)
+    }
+
+    fn owned(&self, kind: &Type) -> String {
+        codec::type_name(self.shapes, kind, "'static")
+    }
+
+    fn result(&self, lifetime: &str) -> String {
+        let result = self.procedure.result.as_ref();
+        result.map_or("()".to_owned(), |kind| codec::type_name(self.shapes, kind, lifetime))
+    }
+
+    fn encode_arguments(&self) -> String {
+        let mut code = String::new();
+        for (name, kind) in self.arguments() {
+            let source = if self.is_number(kind) { Source::Place(&name) } else { Source::Reference(&name) };
+            code += &codec::encode(self.shapes, kind, source);
+        }
+        let to = if code.is_empty() { "_" } else { "to" };
+        format!("|{to}| {{ {code} ::std::result::Result::Ok(()) }}")
+    }
+
+    fn decode_result(&self) -> String {
+        match &self.procedure.result {
+            None => "|_| ::std::result::Result::Ok(())".to_owned(),
+            Some(kind) => codec::decoder(self.shapes, kind),
+        }
+    }
+
+    fn number(&self) -> String {
+        let client = self.client;
+        format!("stub::Procedure::new({client}::PROGRAM, {client}::VERSION, {})", self.procedure.number)
+    }
+
+    fn documentation(&self) -> String {
+        let declared = |kind: &Option<Type>| match kind {
+            None => "void".to_owned(),
+            Some(kind) => codec::declared(self.shapes, kind, "").trim_end().to_owned(),
+        };
+        let arguments: Vec<String> = (self.procedure.arguments.iter())
+            .map(|argument| codec::declared(self.shapes, &argument.kind, &argument.name.text))
+            .collect();
+        let arguments = if arguments.is_empty() { "void".to_owned() } else { arguments.join(", ") };
+        let Procedure { name, number, result, .. } = self.procedure;
+        format!("/// `{} {}({arguments}) = {number}`.\n", declared(result), name.text)
+    }
+
+    /// Long lists of arguments are the interface's doing.
+    fn allow(&self) -> &'static str {
+        if self.procedure.arguments.len() > 5 { "#[allow(clippy::too_many_arguments)]" } else { "" }
+    }
+}

@@ -1,0 +1,141 @@
+//! A service written in the RPC language, called over real sockets.
+
+use std::error::Error;
+use strait_flexrpc::stub::{Callees, Pattern, StubError};
+use strait_flexrpc::{
+    CallError, Client, Fault, FaultKind, MulticastOptions, Request, Server, ServerOptions, ServiceError,
+    Transport,
+};
+use strait_idl_tests::files::*;
+use strait_xdr::{EncodeError, Opaque, Text};
+
+/// More than is ever copied into a buffer.
+const BLOCK: usize = 1 << 20;
+
+struct Files;
+
+const FOUND: Attributes = Attributes {
+    r#type: FileType::TypeFile,
+    mode: 0o644,
+    size: BLOCK as u64,
+    modified: Moment { seconds: 1, nanoseconds: 2 },
+};
+
+impl FilesV1Service for Files {
+    fn files_null(&self, _: &Request) -> Result<(), ServiceError> {
+        Ok(())
+    }
+
+    fn files_attributes(&self, _: &Request, file: Opaque<'static>) -> Result<AttributesResult, ServiceError> {
+        match &*file {
+            b"file" => Ok(AttributesResult::FileOk(FOUND)),
+            b"broken" => Err(Fault::application(7, "broken").into()),
+            _ => Ok(AttributesResult::Default(FileStatus::FileMissing)),
+        }
+    }
+
+    fn files_read(
+        &self,
+        _: &Request,
+        wanted: ReadArguments<'static>,
+    ) -> Result<ReadResult<'_>, ServiceError> {
+        let data = vec![b'd'; wanted.count as usize].into();
+        Ok(ReadResult::FileOk(ReadData { after: FOUND, end: true, data }))
+    }
+
+    fn files_write(
+        &self,
+        call: &Request,
+        written: WriteArguments<'static>,
+    ) -> Result<FileStatus, ServiceError> {
+        let (buffer, data) = (call.args.as_ptr_range(), written.data.as_ptr_range());
+        let in_place = buffer.start <= data.start && data.end <= buffer.end;
+        Ok(if in_place { FileStatus::FileOk } else { FileStatus::FileIo })
+    }
+
+    fn files_list(&self, _: &Request, _: Opaque<'static>, cookie: u64) -> Result<Listing<'_>, ServiceError> {
+        let entry = |number| Entry { number, name: format!("file {number}").into() };
+        Ok(Listing { entries: (0..cookie).map(entry).collect(), end: true })
+    }
+}
+
+type Tested = Result<(), Box<dyn Error>>;
+
+fn server() -> std::io::Result<Server> {
+    let (program, version) = (FilesV1Server::<Files>::PROGRAM, FilesV1Server::<Files>::VERSION);
+    Server::builder(ServerOptions::default()).register(program, version, FilesV1Server(Files)).start()
+}
+
+fn client(server: &Server) -> Result<FilesV1Client, CallError> {
+    Ok(FilesV1Client::new(Client::default().handle(server.address(), Transport::Tcp)?))
+}
+
+#[test]
+fn results_come_back_typed() -> Tested {
+    let server = server()?;
+    let mut files = client(&server)?;
+    files.files_null()?;
+    let file = Opaque::from(b"file");
+    assert_eq!(files.files_attributes(&file)?, AttributesResult::FileOk(FOUND));
+    let other = Opaque::from(b"other");
+    assert_eq!(files.files_attributes(&other)?, AttributesResult::Default(FileStatus::FileMissing));
+    let listing = files.files_list(&file, 100_000)?;
+    assert_eq!(listing.entries.len(), 100_000, "a list is as long as it is, and doesn't nest");
+    assert_eq!(listing.entries[7].name, "file 7");
+    let wanted = ReadArguments { file, offset: 0, count: BLOCK as u32 };
+    let ReadResult::FileOk(read) = files.files_read(&wanted)? else { panic!("not read") };
+    assert_eq!(read.data.len(), BLOCK);
+    Ok(())
+}
+
+#[test]
+fn a_large_opaque_reaches_its_handler_in_the_buffer_it_came_in() -> Tested {
+    let server = server()?;
+    let data = vec![7; BLOCK];
+    let write = WriteArguments { file: Opaque::from(b"f"), offset: 0, data: (&data).into() };
+    assert_eq!(client(&server)?.files_write(&write)?, FileStatus::FileOk);
+    Ok(())
+}
+
+#[test]
+fn a_procedures_own_error_and_arguments_beyond_a_limit_are_told_apart() -> Tested {
+    let server = server()?;
+    let mut files = client(&server)?;
+    let error = files.files_attributes(&Opaque::from(b"broken")).unwrap_err();
+    let StubError::Call(CallError::Fault(fault)) = &error else { panic!("{error:?}") };
+    assert_eq!(fault.kind, FaultKind::Application(7));
+    assert!(!error.is_retry_safe());
+    let long = Opaque::from(vec![0; 65]);
+    let error = files.files_attributes(&long).unwrap_err();
+    assert_eq!(error, StubError::Arguments(EncodeError::TooLong { length: 65, limit: 64 }));
+    assert!(error.is_retry_safe());
+    Ok(())
+}
+
+#[test]
+fn several_callees_answer_in_parallel_and_in_a_chain() -> Tested {
+    let servers = [server()?, server()?, server()?];
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let write = WriteArguments { file: Opaque::from(b"f"), offset: 0, data: vec![7; BLOCK].into() };
+    for pattern in [Pattern::Parallel(Transport::Tcp), Pattern::Serial] {
+        let (client, options) = (Client::default(), MulticastOptions::default());
+        let files =
+            FilesV1Callees { callees: Callees { client, addresses: addresses.clone(), pattern, options } };
+        let outcomes = files.files_write(&write)?;
+        assert_eq!(
+            outcomes,
+            [Ok(FileStatus::FileOk), Ok(FileStatus::FileOk), Ok(FileStatus::FileOk)],
+            "{pattern:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn text_in_arguments_takes_what_its_limit_allows() {
+    let name = Text::from("n".repeat(255));
+    let entry = Entry { number: 1, name };
+    assert!(strait_xdr::to_vec(&entry).is_ok());
+    let entry = Entry { number: 1, name: Text::from("n".repeat(256)) };
+    assert_eq!(strait_xdr::to_vec(&entry), Err(EncodeError::TooLong { length: 256, limit: 255 }));
+}
