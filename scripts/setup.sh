@@ -3,7 +3,7 @@
 #
 #   build   a C linker for Rust; checks the Rust toolchain itself
 #   run     build + Python and the client's requirements in .venv
-#   test    run + Java, Maven, pytest, CMake, and Thrift's compiler and C++ runtime
+#   test    run + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
 #   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   bench   test + SunRPC's library and rpcgen
@@ -96,6 +96,8 @@ setup_test() {
     need iptables test -x /usr/sbin/iptables
     need doctest-dev test -e /usr/include/doctest/doctest.h
     need nlohmann-json3-dev test -e /usr/include/nlohmann/json.hpp
+    need rpcsvc-proto have rpcgen
+    need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need default-jdk-headless have javac
     need maven have mvn
     need iproute2 have tc
@@ -130,8 +132,6 @@ setup_fuzz() {
 }
 
 setup_bench() {
-    need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
-    need rpcsvc-proto have rpcgen
     setup_test
 }
 

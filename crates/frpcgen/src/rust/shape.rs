@@ -204,11 +204,16 @@ impl<'m> Shapes<'m> {
     }
 
     /// Which field of a struct is an optional of the struct itself, at its end.
+    /// With another such field it is a tree, no list.
     fn tail(&self, index: usize) -> Option<usize> {
         let TypeBody::Struct(fields) = &self.model.types[index].body else { return None };
         let last = fields.len().checked_sub(1).filter(|last| *last > 0)?;
-        let Type::Optional(item) = self.model.resolve(&fields[last].kind) else { return None };
-        (self.named(item) == Some(index)).then_some(last)
+        let is_self = |kind: &Type| match self.model.resolve(kind) {
+            Type::Optional(item) => self.named(item) == Some(index),
+            _ => false,
+        };
+        let pointers = fields.iter().filter(|field| is_self(&field.kind)).count();
+        (pointers == 1 && is_self(&fields[last].kind)).then_some(last)
     }
 
     fn find_recursion(&mut self) {
