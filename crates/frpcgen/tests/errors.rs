@@ -1,0 +1,137 @@
+//! What is said of a source that is wrong, and that nothing can hurt the compiler.
+
+use frpcgen::{Builder, Error, MAX_FILE_BYTES, MAX_NESTING};
+
+fn error(source: &str) -> String {
+    Builder::default().generate_from("test.x", source).expect_err(source).to_string()
+}
+
+/// The message alone, of the first error, with line and column.
+fn first(source: &str) -> String {
+    let error = error(source);
+    let line = error.lines().next().unwrap_or_default();
+    line.strip_prefix("test.x:").unwrap_or(line).replace(" error:", "")
+}
+
+fn accepted(source: &str) -> String {
+    Builder::default().generate_from("test.x", source).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn an_error_shows_its_line_and_points_into_it() {
+    let expected = "\
+test.x:2:5: error: unknown type 'lost' (types of C headers must be defined here)
+  | 
+2 | \tok;\tlost found;
+  | \t   \t^^^^";
+    let shown = error("struct a { int\n\tok;\tlost found;\n};");
+    // The column counts characters; a tab is one.
+    assert_eq!(shown, expected.replace(":2:5:", ":2:6:"));
+}
+
+#[test]
+fn every_mistake_has_its_own_words() {
+    for (source, expected) in [
+        ("struct a { int b }", "1:18: expected ';', found '}'"),
+        ("struct a { int b; };\nstruct a { int c; };", "2:8: 'a' is defined already, at test.x:1"),
+        ("enum a { X };\nenum b { X };", "2:10: 'X' is defined already, at test.x:1"),
+        ("struct a { int b; int b; };", "1:23: a second 'b' here"),
+        ("struct a { b c; };", "1:12: unknown type 'b' (types of C headers must be defined here)"),
+        ("const A = B;", "1:11: 'B' is not the name of a number"),
+        ("const A = 99999999999999999999;", "1:11: this number needs more than 64 bits"),
+        ("const A = 08;", "1:11: '08' is not a number"),
+        ("typedef int a[-1];", "1:16: -1 is not an unsigned 32-bit number"),
+        ("typedef int a[4294967296];", "1:15: 4294967296 is not an unsigned 32-bit number"),
+        ("typedef int a[0];", "1:15: a fixed length of 0"),
+        ("enum a { X = 0x80000000 };", "1:10: 2147483648 is beyond an enum's 32 bits, signed"),
+        ("typedef string a[4];", "1:16: a string has a variable length: name<n> or name<>"),
+        ("typedef opaque a;", "1:16: opaque data has a length: name[n], name<n> or name<>"),
+        ("struct a { void; };", "1:12: a field can't be void"),
+        ("union a switch (float f) { case 1: void; };", {
+            "1:17: a discriminant is an int, unsigned int, bool or enum (or shorter)"
+        }),
+        ("union a switch (int i) { case 1: void; case 1: void; };", "1:45: a second case for 1"),
+        ("union a switch (bool b) { case 2: void; };", "1:32: the discriminant can't be 2"),
+        ("union a switch (int i) { default: void; };", "1:7: a union has one case at least"),
+        ("program P { version V { void A(void) = 1; void B(void) = 1; } = 1; } = 1;", {
+            "1:58: a second one with number 1"
+        }),
+        (
+            "program P { version V { void A(void) = 1; void A(void) = 2; } = 1; } = 1;",
+            "1:48: a second 'A' here",
+        ),
+        ("program P { version V { void A(int, void) = 1; } = 1; } = 1;", "1:37: void among other arguments"),
+        ("program P { version V { void A(opaque) = 1; } = 1; } = 1;", {
+            "1:32: opaque needs a length: give it a typedef of its own"
+        }),
+        ("struct foo_bar { int a; };\nstruct FooBar { int a; };", {
+            "2:8: 'foo_bar' and 'FooBar' are both FooBar in Rust"
+        }),
+        ("/* no end", "1:1: this comment has no end"),
+        ("const A = \"no end;\n", "1:11: no closing \" on this line"),
+        ("struct a { int b; }; @", "1:22: the RPC language has no '@'"),
+        ("#ifdef A\n", "1:2: no #endif for this"),
+        ("#endif\n", "1:2: no #if for this #endif"),
+        ("#define F(x) x\n", "1:10: macros with parameters are not supported in .x files"),
+        ("#include \"missing.x\"\n", "1:2: file 'missing.x' not found"),
+        ("#error so it is\n", "1:2: #error so it is"),
+        ("typedef unsigned long long a;", "1:23: expected a name, found 'long'"),
+    ] {
+        assert_eq!(first(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn infinite_sizes_are_found_however_long_the_way() {
+    let infinite = "contains itself, so its size is infinite: use a pointer (*) or a variable array";
+    assert_eq!(first("struct a { a b; };"), format!("1:8: 'a' {infinite}"));
+    assert_eq!(
+        first("typedef b c; struct b { c d[2]; };"),
+        format!("1:13: 'c' {infinite}").replace("13", "11")
+    );
+    let circular = "leads back to itself with no struct or union between";
+    assert_eq!(first("typedef b *a; typedef a *b;"), format!("1:12: 'a' {circular}"));
+    accepted("struct a { int i; a *b; }; struct c { c d<>; int e; };");
+    assert!(first("const A = B; const B = A;").contains("stands for itself"));
+}
+
+#[test]
+fn the_same_source_gives_the_same_code() {
+    let source = include_str!("../../../tests/idl/idl/types.x");
+    assert_eq!(accepted(source), accepted(source));
+}
+
+#[test]
+fn symbols_of_rpcgen_choose_what_belongs_to_a_header() {
+    let code = accepted(
+        "#ifdef RPC_HDR\nconst A = 1;\n#endif\n#if defined(RPC_XDR) || RPC_SVC\nconst B = 2;\n#endif\n",
+    );
+    assert!(code.contains("pub const A") && !code.contains("pub const B"), "{code}");
+}
+
+#[test]
+fn nothing_hangs_or_exhausts_the_compiler() {
+    let deep = MAX_NESTING * 1000;
+    let doubling: String = (0..60).map(|n| format!("#define M{} M{n} M{n}\n", n + 1)).collect();
+    let by_value: String = (1..2000).map(|n| format!("struct s{n} {{ s{} f; }};\n", n - 1)).collect();
+    let growing: String =
+        (1..30).map(|n| format!("struct s{n} {{ s{m} f; s{m} g; }};\n", m = n - 1)).collect();
+    for source in [
+        "struct a { struct { ".repeat(deep),
+        "typedef struct {".repeat(deep),
+        format!("#if {}1\n#endif", "(".repeat(deep)),
+        format!("#if {}1\n#endif", "!".repeat(deep)),
+        "#if 1\n".repeat(deep),
+        format!("{doubling}M60"),
+        "#define A B\n#define B A\nA".to_owned(),
+        format!("struct s0 {{ int i; }};\n{by_value}"),
+        format!("struct s0 {{ int i; }};\n{growing}"),
+        " ".repeat(MAX_FILE_BYTES + 1),
+        (0..deep).map(|n| format!("const A{n} = A{};", n + 1)).collect(),
+        "a ".repeat(1 << 20),
+        "\u{e9}\u{0}\r%".repeat(10),
+    ] {
+        let result = Builder::default().generate_from("test.x", &source);
+        assert!(matches!(result, Err(Error::Source(_) | Error::File { .. })), "{:.40}", source);
+    }
+}
