@@ -2,8 +2,8 @@
 # scripts/fuzz.sh SECONDS [TARGET]: fuzzes each target of fuzz/ for so long.
 #
 # On the stable toolchain: LLVM's coverage counters are ordinary code-generation
-# flags. What stays away is AddressSanitizer, which is nightly's; the crate
-# fuzzed here has no unsafe code for it to watch.
+# flags. What stays away is AddressSanitizer, which is nightly's; the crates
+# fuzzed here have no unsafe code for it to watch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh fuzz
@@ -24,7 +24,7 @@ cargo run --quiet --locked --manifest-path fuzz/seeds/Cargo.toml -- fuzz/corpus
 RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 ${coverage[*]}" \
     cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --bins --target "$host"
 
-targets=(sniff decode)
+targets=(sniff decode frame)
 (($# < 2)) || targets=("$2")
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
