@@ -20,11 +20,14 @@ use tokio::time::{sleep, timeout};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What can be said of a store that hasn't answered yet.
+/// What can be said of a store that hasn't answered yet. A client may go by it
+/// for as long as it is connected, so what it would do worse without is taken for
+/// granted: who can't replace a file in one step removes it first. A store that
+/// can't after all says `Unsupported`.
 const UNKNOWN: Capabilities = Capabilities {
     append: false,
     truncate: false,
-    rename_replace: false,
+    rename_replace: true,
     permissions: false,
     ownership: false,
     times: false,
@@ -42,7 +45,7 @@ const UNKNOWN: Capabilities = Capabilities {
 pub type Opening = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn FileSystem>>> + Send + Sync>;
 
 /// A store that is opened in the background. Until it is, every operation fails
-/// at once as `Unavailable`, with the reason, and it has no capabilities.
+/// at once as `Unavailable`, with the reason, and its capabilities aren't known.
 pub struct DeferredStore {
     state: watch::Receiver<State>,
     opening: AbortHandle,
@@ -222,7 +225,9 @@ mod tests {
         let error = store.stat(&who, &root).await.unwrap_err();
         assert_eq!((error.kind(), error.path(), error.retry_safe()), (ErrorKind::Unavailable, "/", true));
         assert!(error.message().contains("the first try fails"), "{error}");
-        assert!(!store.capabilities().append);
+        let unknown = store.capabilities();
+        assert!(!unknown.append);
+        assert!(unknown.rename_replace, "nobody removes a file to replace it");
         store.opened().await;
         store.stat(&who, &root).await.unwrap();
         assert!(store.capabilities().append);
