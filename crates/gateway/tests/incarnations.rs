@@ -4,6 +4,8 @@
 mod common;
 use bytes::Bytes;
 use common::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strait_store::strait::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
@@ -90,4 +92,32 @@ async fn writer_of_new(store: &StraitStore, path: &StorePath) -> Box<dyn FileWri
     writer.append(Bytes::from_static(b"data")).await.unwrap();
     writer.flush().await.unwrap();
     writer
+}
+
+#[test]
+fn appends_to_a_gateway_that_is_away_do_not_each_wait_for_it() {
+    let mut served = serve();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let address = served.address;
+        let store = StraitStore::connect(&address.to_string(), Options::default()).await.unwrap();
+        let mut writer = writer_of_new(&store, &StorePath::parse("/f").unwrap()).await;
+        tokio::task::block_in_place(|| served.shut_down());
+        drop(served);
+        // What listens there now ends each connection, and counts them.
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = accepted.clone();
+        tokio::spawn(async move {
+            while listener.accept().await.is_ok() {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        for _ in 0..32 {
+            writer.append(Bytes::from_static(b"x")).await.unwrap(); // told with the flush
+        }
+        let tries = accepted.load(Ordering::SeqCst);
+        assert!(tries <= 4, "{tries} connections for 32 appends");
+        assert_eq!(writer.flush().await.unwrap_err().kind(), ErrorKind::OutcomeUnknown);
+    });
 }

@@ -98,9 +98,11 @@ impl Writer {
         Ok(())
     }
 
-    /// The connection for the next append; none while the gateway is away.
+    /// The connection for the next append; none while the gateway is away. Only
+    /// the first append looks whether it is back: those behind it are sent with
+    /// it, when it is settled.
     async fn lane(&mut self) -> Option<Attached> {
-        if self.under_way.is_empty() || self.lane.is_none() {
+        if self.under_way.is_empty() {
             self.lane = None;
             self.lane = self.session.attached(Turn::InOrder).await.ok();
         }
