@@ -1,0 +1,106 @@
+//! Sizes, times and limits that all parts of a cluster agree on.
+
+use crate::{Millis, faults::Faults};
+
+/// Longest path, in bytes (HDFS: `HdfsConstants.MAX_PATH_LENGTH`).
+pub const MAX_PATH_BYTES: usize = 8_000;
+/// Most components of a path (HDFS: `MAX_PATH_DEPTH`).
+pub const MAX_PATH_DEPTH: usize = 1_000;
+/// Longest single name, in bytes: NAME_MAX of Linux, and HDFS's default.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Largest chunk, in bytes: lengths within a chunk are 32 bits on disk.
+pub const MAX_CHUNK_BYTES: u32 = 1 << 31;
+/// Most replicas of a file (HDFS: `dfs.replication.max`).
+pub const MAX_REPLICATION: u16 = 512;
+/// Most entries in one page of a listing (HDFS: `dfs.ls.limit`).
+pub const MAX_LIST_ENTRIES: usize = 1_000;
+/// Requests of one client that are under way at a time, and so answers that are
+/// kept for it.
+pub const MAX_REQUESTS_IN_FLIGHT: usize = 64;
+/// Clients whose answers are kept; the one silent longest gives way. 100 bytes each.
+pub const MAX_CLIENTS: usize = 65_536;
+/// Fences of chunks that a datanode doesn't hold, kept at a time; beyond it a
+/// datanode draws a new incarnation, which makes them unnecessary.
+pub const MAX_FENCES: usize = 65_536;
+
+/// What may be set. The defaults are those of `docs/kadoop-protocol.md`; the
+/// simulation runs with small ones.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Bytes under one checksum.
+    pub unit_bytes: u32,
+    /// Bytes of one write or read call.
+    pub write_bytes: u32,
+    /// Bytes that a writer sends before the first of them is acknowledged.
+    pub window_bytes: u32,
+    /// Bytes that a datanode holds of writes that came before their turn.
+    pub hold_bytes: u32,
+    /// An append continues a last chunk shorter than this by copying it.
+    pub continue_below_bytes: u32,
+    /// Durable replicas without which nothing counts as durable.
+    pub min_replicas: usize,
+    /// From one heartbeat of a datanode to the next.
+    pub heartbeat_ms: Millis,
+    /// Silence after which a datanode isn't chosen.
+    pub stale_ms: Millis,
+    /// Silence after which a datanode's replicas don't count.
+    pub dead_ms: Millis,
+    /// Silence of a writer after which another may have the file.
+    pub lease_soft_ms: Millis,
+    /// Silence of a writer after which the namenode closes the file.
+    pub lease_hard_ms: Millis,
+    /// How long recovery waits for a member that ran unbroken.
+    pub recovery_patience_ms: Millis,
+    /// How long recovery waits for an order's answer before it begins anew.
+    pub recovery_round_ms: Millis,
+    /// How long safe mode stays on after enough was reported.
+    pub safe_mode_extra_ms: Millis,
+    /// How long after safe mode chunks that no file has are left alone.
+    pub orphan_ms: Millis,
+    /// How long a copy between datanodes may take.
+    pub copy_ms: Millis,
+    /// Copies that one datanode takes part in at a time.
+    pub copies_per_node: usize,
+    /// A writer's or reader's pause before it asks again.
+    pub retry_ms: Millis,
+    /// How long a writer or reader goes on trying.
+    pub give_up_ms: Millis,
+    /// Bytes of a log segment, preallocated.
+    pub segment_bytes: u64,
+    /// The name of the group whose members may do anything.
+    pub supergroup: String,
+    /// The user who may do anything.
+    pub superuser: String,
+    /// Planted faults, in a simulation.
+    pub faults: Faults,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            unit_bytes: 4 << 10,
+            write_bytes: 1 << 20,
+            window_bytes: 8 << 20,
+            hold_bytes: 4 << 20,
+            continue_below_bytes: 4 << 20,
+            min_replicas: 1,
+            heartbeat_ms: 1_000,
+            stale_ms: 3_000,
+            dead_ms: 10_000,
+            lease_soft_ms: 60_000,
+            lease_hard_ms: 300_000,
+            recovery_patience_ms: 60_000,
+            recovery_round_ms: 5_000,
+            safe_mode_extra_ms: 10_000,
+            orphan_ms: 60_000,
+            copy_ms: 120_000,
+            copies_per_node: 2,
+            retry_ms: 100,
+            give_up_ms: 60_000,
+            segment_bytes: 64 << 20,
+            supergroup: "supergroup".to_owned(),
+            superuser: "kadoop".to_owned(),
+            faults: Faults::NONE,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A directory of the operating system.
+
+use super::{Disk, DiskFile};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A directory.
+#[derive(Debug, Clone)]
+pub struct RealDisk {
+    directory: PathBuf,
+    handle: Arc<File>,
+}
+
+impl RealDisk {
+    /// Opens `directory`, which must be there.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        Ok(Self { directory: directory.to_owned(), handle: Arc::new(File::open(directory)?) })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Disk for RealDisk {
+    type File = RealFile;
+
+    fn create(&self, name: &str) -> io::Result<RealFile> {
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
+        Ok(RealFile(Arc::new(options.open(self.path(name))?)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<RealFile> {
+        Ok(RealFile(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            // A name that isn't UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+/// A file.
+#[derive(Debug, Clone)]
+pub struct RealFile(Arc<File>);
+
+impl DiskFile for RealFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        match fallocate(&*self.0, FallocateFlags::empty(), 0, length) {
+            // Some file systems can't: the zeroes alone will do.
+            Err(rustix::io::Errno::OPNOTSUPP) => self.0.set_len(length),
+            result => Ok(result?),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(fdatasync(&*self.0)?)
+    }
+}

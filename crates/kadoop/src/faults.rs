@@ -1,0 +1,89 @@
+//! Faults that the simulation plants, to see that it would notice them.
+//!
+//! Without the feature `simulation` a [`Faults`] holds nothing and every question
+//! is answered "no" at compile time.
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One breach of the protocol.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Fault { $($(#[$doc])* $name,)* }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+faults! {
+    /// The log's frames are written, never synced.
+    LogNotSynced,
+    /// A new log segment's name isn't synced.
+    SegmentNameNotSynced,
+    /// A torn frame is read as good.
+    TornFrameRead,
+    /// A checkpoint is renamed before it is synced.
+    CheckpointNotSynced,
+    /// Log segments go before the checkpoint that replaces them is whole.
+    LogDroppedEarly,
+    /// A repeated request is executed again.
+    RetryExecuted,
+    /// Request ids aren't taken up when the log is replayed.
+    RetryNotReplayed,
+    /// Recovery takes a returned replica for one that ran unbroken.
+    ReturnedBelieved,
+    /// Recovery believes a restarted datanode that it never saw the chunk.
+    AbsenceBelieved,
+    /// Recovery decides without any member having answered.
+    SilenceBelieved,
+    /// Recovery uses the pipeline's own stamp again.
+    StampReused,
+    /// Chunks are added and files completed without the lease.
+    LeaseNotChecked,
+    /// A file is closed before its last chunk is durable anywhere.
+    CompleteNotDurable,
+    /// A replica of another stamp or length counts.
+    StaleReplicaCounted,
+    /// Superfluous replicas are removed without counting those that are good.
+    LastReplicaDeleted,
+    /// A replica that was told to go still counts.
+    DeletionNotCounted,
+    /// An append's new chunk replaces the old one at once.
+    ReplacedEarly,
+    /// A truncated chunk is handed out at its full length.
+    TruncationForgotten,
+}
+
+/// At most one planted fault.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    #[cfg(feature = "simulation")]
+    planted: Option<Fault>,
+}
+
+impl Faults {
+    /// None.
+    pub const NONE: Self = Self {
+        #[cfg(feature = "simulation")]
+        planted: None,
+    };
+
+    /// With `fault`.
+    #[cfg(feature = "simulation")]
+    pub const fn planted(fault: Fault) -> Self {
+        Self { planted: Some(fault) }
+    }
+
+    /// Whether `fault` was planted.
+    #[cfg(feature = "simulation")]
+    pub fn has(self, fault: Fault) -> bool {
+        self.planted == Some(fault)
+    }
+
+    /// Whether `fault` was planted: never, in a program.
+    #[cfg(not(feature = "simulation"))]
+    pub const fn has(self, _: Fault) -> bool {
+        false
+    }
+}

@@ -1,0 +1,31 @@
+//! Floor 1: Kadoop, the cluster file system that Strait embeds.
+//!
+//! ```text
+//!   client ──────────── namenode ─── log, checkpoints
+//!   writer, reader      names, chunks, leases, recovery
+//!     │ chain of writes    │ orders, in the answers to heartbeats
+//!     └──── datanode ──────┘
+//!           replicas, checksums ─── data directories
+//! ```
+//!
+//! The protocol is written down in `docs/kadoop-protocol.md`; read it first. Here
+//! are its parts as state machines: no socket, thread or clock of their own; time
+//! and random numbers come as arguments, files by the trait [`disk::Disk`]. So the
+//! whole cluster runs under a seeded simulation (`tests/simulation`).
+//!
+//! This room must never: change the namenode's state but by applying a record; let
+//! an answer leave before the log; change a sealed replica's bytes; decide anything
+//! from a datanode's absence; know of Strait.
+
+pub mod config;
+pub mod disk;
+pub mod error;
+pub mod faults;
+mod ids;
+pub mod log;
+pub mod messages;
+pub mod namenode;
+
+pub use config::Config;
+pub use error::{Error, Result};
+pub use ids::{ChunkId, ClientId, FileId, Identity, Incarnation, InodeNo, Member, Millis, NodeId, Stamp};

@@ -1,0 +1,122 @@
+//! The namenode's log and its checkpoints, as files: records are bytes here.
+//!
+//! ```text
+//!   log-SEQUENCE        header │ frame │ frame │ … │ zeroes (preallocated)
+//!   checkpoint-SEQUENCE header │ block │ block │ … │ last block
+//! ```
+//!
+//! A frame holds all records of one sync. The next is written only when it is on
+//! disk, so at most the last one can be torn, and a good frame behind a bad one
+//! means damage. Records are numbered without gaps from 1.
+
+mod checkpoint;
+mod frame;
+mod reader;
+mod writer;
+
+pub use checkpoint::{CheckpointWriter, read_checkpoint};
+pub use frame::MAX_FRAME_BYTES;
+pub use reader::{Tail, read_log};
+pub use writer::Journal;
+
+use std::io;
+use thiserror::Error;
+
+/// The format that is written; also the only one there has been.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Why a namenode's directory can't be started from.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// The disk refused.
+    #[error("the disk failed: {0}")]
+    Disk(#[from] io::Error),
+    /// Records are missing.
+    #[error(
+        "{segment} begins with record {found}, but record {expected} comes next: a segment is missing. \
+         Put it back, or start from a copy of this directory"
+    )]
+    Gap {
+        /// The file that begins too late.
+        segment: String,
+        /// The record that is missing.
+        expected: u64,
+        /// The first one that is there.
+        found: u64,
+    },
+    /// A frame is damaged that others follow.
+    #[error(
+        "{file} is damaged at byte {offset} and goes on behind it: that isn't a torn write. \
+         Restore the file, or start from a copy of this directory"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where in it, in bytes.
+        offset: u64,
+    },
+    /// Written by a newer program, or for another cluster.
+    #[error("{file}: {why}")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What doesn't fit.
+        why: &'static str,
+    },
+    /// A record that is whole makes no sense.
+    #[error("record {sequence} can't be applied: {why}")]
+    Record {
+        /// The record.
+        sequence: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+fn segment_name(first_sequence: u64) -> String {
+    format!("log-{first_sequence:020}")
+}
+
+fn checkpoint_name(sequence: u64) -> String {
+    format!("checkpoint-{sequence:020}")
+}
+
+/// The numbers in the names that begin with `prefix`, rising.
+fn numbered(names: &[String], prefix: &str) -> Vec<u64> {
+    let mut numbers: Vec<u64> =
+        names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Segments, by their first records' numbers, rising.
+pub fn segments(names: &[String]) -> Vec<u64> {
+    numbered(names, "log-")
+}
+
+/// Checkpoints, by the last record in each, rising.
+pub fn checkpoints(names: &[String]) -> Vec<u64> {
+    numbered(names, "checkpoint-")
+}
+
+/// Removes what no start needs any more: all but the two newest checkpoints, and
+/// the segments that end before the older of the two. One more than needed is
+/// kept, should the newest turn out to be unreadable.
+///
+/// # Errors
+/// The disk's.
+pub fn prune<D: crate::disk::Disk>(disk: &D) -> io::Result<()> {
+    let names = disk.list()?;
+    let checkpoints = checkpoints(&names);
+    let Some(kept) = checkpoints.len().checked_sub(2) else { return Ok(()) };
+    for old in &checkpoints[..kept] {
+        disk.remove(&checkpoint_name(*old))?;
+    }
+    // A segment ends where the next begins.
+    for pair in segments(&names).windows(2) {
+        if pair[1] <= checkpoints[kept] + 1 {
+            disk.remove(&segment_name(pair[0]))?;
+        }
+    }
+    disk.sync_names()
+}

@@ -1,0 +1,127 @@
+//! Writing the log.
+
+use super::{
+    MAX_FRAME_BYTES,
+    frame::{HEADER_BYTES, segment_header, write_frame},
+    segment_name,
+};
+use crate::{
+    disk::{Disk, DiskFile},
+    faults::{Fault, Faults},
+};
+use std::io;
+
+/// The log's end. After an error it must not be used again: what is on disk isn't
+/// known then.
+#[derive(Debug)]
+pub struct Journal<D: Disk> {
+    disk: D,
+    cluster: u64,
+    segment_bytes: u64,
+    faults: Faults,
+    file: D::File,
+    offset: u64,
+    /// Of the first record that isn't on disk.
+    next_sequence: u64,
+    waiting: Vec<Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Begins a new segment with record `next_sequence`. A torn frame at the end of
+    /// the segment before stays there: that this one goes on with its number says
+    /// that nothing is missing.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn start(
+        disk: D,
+        cluster: u64,
+        next_sequence: u64,
+        segment_bytes: u64,
+        faults: Faults,
+    ) -> io::Result<Self> {
+        let file = new_segment(&disk, cluster, next_sequence, segment_bytes, faults)?;
+        let offset = HEADER_BYTES as u64;
+        let (waiting, buffer) = (Vec::new(), Vec::new());
+        Ok(Self { disk, cluster, segment_bytes, faults, file, offset, next_sequence, waiting, buffer })
+    }
+
+    /// Takes a record to be written with the next commit.
+    pub fn push(&mut self, record: Vec<u8>) {
+        self.waiting.push(record);
+    }
+
+    /// Whether a commit would write anything.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Puts all records taken so far on disk: one write and one sync, unless they
+    /// are more than a frame holds.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn commit(&mut self) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut rest = &waiting[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fitting = rest.iter().take_while(|record| {
+                bytes += record.len() + 4;
+                bytes <= MAX_FRAME_BYTES
+            });
+            let count = fitting.count().max(1);
+            self.write(&rest[..count])?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, records: &[Vec<u8>]) -> io::Result<()> {
+        self.buffer.clear();
+        write_frame(&mut self.buffer, self.cluster, self.next_sequence, records);
+        if self.offset + self.buffer.len() as u64 > self.segment_bytes && self.offset > HEADER_BYTES as u64 {
+            self.roll()?;
+        }
+        self.file.write_at(self.offset, &self.buffer)?;
+        if !self.faults.has(Fault::LogNotSynced) {
+            self.file.sync_data()?;
+        }
+        self.offset += self.buffer.len() as u64;
+        self.next_sequence += records.len() as u64;
+        Ok(())
+    }
+
+    /// Ends the segment, so that a checkpoint can be made of all before it. To be
+    /// called with nothing waiting.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn roll(&mut self) -> io::Result<()> {
+        if self.offset > HEADER_BYTES as u64 {
+            self.file =
+                new_segment(&self.disk, self.cluster, self.next_sequence, self.segment_bytes, self.faults)?;
+            self.offset = HEADER_BYTES as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The segment's name is on disk before any record in it can be.
+fn new_segment<D: Disk>(
+    disk: &D,
+    cluster: u64,
+    first: u64,
+    bytes: u64,
+    faults: Faults,
+) -> io::Result<D::File> {
+    let file = disk.create(&segment_name(first))?;
+    file.preallocate(bytes)?;
+    file.write_at(0, &segment_header(cluster, first))?;
+    file.sync_data()?;
+    if !faults.has(Fault::SegmentNameNotSynced) {
+        disk.sync_names()?;
+    }
+    Ok(file)
+}

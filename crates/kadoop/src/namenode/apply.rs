@@ -1,0 +1,288 @@
+//! How records change the state: the only way that it changes.
+
+use super::{
+    inodes::{Body, Inode, ROOT},
+    record::{Ownership, Place, Record, Transaction},
+    state::{Answered, Chunk, NodeRecord, OpenChunk, OpenFile, State},
+};
+use crate::{ChunkId, FileId, InodeNo, Millis, Stamp, config::MAX_CLIENTS, messages::Attributes};
+use std::collections::BTreeMap;
+
+/// What an application means for the datanodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// No file has the chunk any more.
+    Gone(ChunkId),
+    /// The chunk's stamp and length are final.
+    Ended(ChunkId),
+    /// Another number of replicas is wanted.
+    Target(ChunkId),
+}
+
+/// A record that doesn't fit the state: the log is damaged, or this program is.
+type Applied<T = ()> = Result<T, &'static str>;
+
+impl State {
+    /// Applies a transaction, the next one. After an error the state is of no use.
+    ///
+    /// # Errors
+    /// What doesn't fit.
+    pub fn apply(&mut self, transaction: &Transaction, events: &mut Vec<Event>) -> Applied {
+        self.next.sequence += 1;
+        for record in &transaction.records {
+            self.apply_record(record, events)?;
+        }
+        if let Some((request, answer)) = &transaction.request {
+            self.clients.keep(*request, answer.clone(), self.next.sequence);
+        }
+        Ok(())
+    }
+
+    fn apply_record(&mut self, record: &Record, events: &mut Vec<Event>) -> Applied {
+        match record {
+            Record::ClientJoined { client } => {
+                self.next.client.0 = client.0 + 1;
+                let answered = Answered { seen: self.next.sequence, ..Answered::default() };
+                self.clients.add(*client, answered, MAX_CLIENTS);
+                Ok(())
+            }
+            Record::NodeJoined { node, identity, rack } => {
+                self.next.node.0 = node.0 + 1;
+                self.nodes.insert(*node, NodeRecord { identity: *identity, rack: rack.clone() });
+                self.identities.insert(*identity, *node);
+                Ok(())
+            }
+            Record::DirectoryMade { at, inode, by } => {
+                self.make(at, *inode, by, Body::Directory(BTreeMap::new()))
+            }
+            Record::FileMade { at, inode, by, replication, chunk_bytes } => {
+                let (replication, chunk_bytes) = (*replication, *chunk_bytes);
+                self.make(at, *inode, by, Body::File { chunks: Box::default(), chunk_bytes, replication })
+            }
+            Record::Opened { file, inode, client } => {
+                self.next.file.0 = file.0 + 1;
+                let (client, since) = (Some(*client), self.next.chunk);
+                self.open.insert(*file, OpenFile { inode: *inode, client, chunks: Vec::new(), since });
+                self.open_inodes.insert(*inode, *file);
+                Ok(())
+            }
+            Record::ChunkAdded { file, chunk, stamp, pipeline, continues } => {
+                self.add_chunk(*file, *chunk, *stamp, pipeline, *continues)
+            }
+            Record::ChunkClaimed { file, chunk, length } => {
+                self.open_chunk_mut(*file, *chunk)?.claimed = true;
+                let chunk = self.chunks.get_mut(chunk).ok_or("no such chunk")?;
+                (chunk.length, chunk.used) = (*length, *length);
+                Ok(())
+            }
+            Record::ChunkEnded { file, chunk, stamp, length } => {
+                self.end_chunk(*file, *chunk, *stamp, *length, events)
+            }
+            Record::ChunkDropped { file, chunk } => {
+                let file = self.open.get(file).ok_or("no such open file")?;
+                self.cut_chunks(file.inode, *chunk, false, events)
+            }
+            Record::RecoveryBegun { file } => {
+                self.open.get_mut(file).ok_or("no such open file")?.client = None;
+                Ok(())
+            }
+            Record::StampTaken { file, chunk, stamp } => {
+                self.next.stamp.0 = self.next.stamp.0.max(stamp.0 + 1);
+                self.open_chunk_mut(*file, *chunk)?.recovery = Some(*stamp);
+                Ok(())
+            }
+            Record::Closed { file, time_ms } => {
+                let file = self.open.remove(file).ok_or("no such open file")?;
+                self.open_inodes.remove(&file.inode);
+                self.inode_mut(file.inode)?.modified_ms = *time_ms;
+                Ok(())
+            }
+            Record::Removed { at, time_ms } => {
+                let inode = self.unlink(at, *time_ms)?;
+                self.remove_tree(inode, events);
+                Ok(())
+            }
+            Record::Moved { from, to, time_ms } => {
+                let inode = self.unlink(from, *time_ms)?;
+                self.link(to, inode, *time_ms)?;
+                self.inode_mut(inode)?.parent = to.parent;
+                Ok(())
+            }
+            Record::Truncated { inode, length, time_ms } => self.truncate(*inode, *length, *time_ms, events),
+            Record::AttributesSet { inode, attributes } => self.set_attributes(*inode, attributes, events),
+        }
+    }
+
+    fn make(&mut self, at: &Place, number: InodeNo, by: &Ownership, body: Body) -> Applied {
+        let inode = Inode {
+            parent: at.parent,
+            owner: self.names.number(&by.owner),
+            group: self.names.number(&by.group),
+            mode: by.mode,
+            modified_ms: by.time_ms,
+            accessed_ms: by.time_ms,
+            body,
+        };
+        if !self.inodes.put(number, inode) {
+            return Err("the inode is in use");
+        }
+        self.link(at, number, by.time_ms)
+    }
+
+    fn add_chunk(
+        &mut self,
+        file: FileId,
+        id: ChunkId,
+        stamp: Stamp,
+        pipeline: &[crate::Member],
+        continues: bool,
+    ) -> Applied {
+        self.next.chunk.0 = id.0 + 1;
+        self.next.stamp.0 = self.next.stamp.0.max(stamp.0 + 1);
+        let file = self.open.get_mut(&file).ok_or("no such open file")?;
+        let inode = self.inodes.get_mut(file.inode).ok_or("no such inode")?;
+        let Body::File { chunks, .. } = &mut inode.body else { return Err("not a file") };
+        let continues = if continues { chunks.last().copied() } else { None };
+        push(chunks, id);
+        let pipeline = pipeline.to_vec();
+        file.chunks.push(OpenChunk { chunk: id, pipeline, claimed: false, continues, recovery: None });
+        self.chunks.insert(id, Chunk { inode: file.inode, stamp, length: 0, used: 0, ended: false });
+        Ok(())
+    }
+
+    fn end_chunk(
+        &mut self,
+        file: FileId,
+        id: ChunkId,
+        stamp: Stamp,
+        length: u32,
+        events: &mut Vec<Event>,
+    ) -> Applied {
+        let open = self.open.get_mut(&file).ok_or("no such open file")?;
+        let at = open.chunks.iter().position(|open| open.chunk == id).ok_or("no such open chunk")?;
+        let was = open.chunks.remove(at);
+        let inode = open.inode;
+        let chunk = self.chunks.get_mut(&id).ok_or("no such chunk")?;
+        let shorter = was.claimed && length < chunk.length;
+        *chunk = Chunk { inode, stamp, length, used: length, ended: true };
+        events.push(Event::Ended(id));
+        if shorter {
+            self.cut_chunks(inode, id, true, events)?;
+        }
+        if let Some(old) = was.continues {
+            let Body::File { chunks, .. } = &mut self.inode_mut(inode)?.body else {
+                return Err("not a file");
+            };
+            *chunks = chunks.iter().copied().filter(|chunk| *chunk != old).collect();
+            self.chunks.remove(&old);
+            events.push(Event::Gone(old));
+        }
+        Ok(())
+    }
+
+    /// Takes the chunks from `first` on (or those behind it) out of a file.
+    fn cut_chunks(
+        &mut self,
+        inode: InodeNo,
+        first: ChunkId,
+        behind: bool,
+        events: &mut Vec<Event>,
+    ) -> Applied {
+        let Body::File { chunks, .. } = &mut self.inode_mut(inode)?.body else { return Err("not a file") };
+        let at =
+            chunks.iter().position(|chunk| *chunk == first).ok_or("no such chunk")? + usize::from(behind);
+        let gone = chunks[at..].to_vec();
+        *chunks = chunks[..at].into();
+        for chunk in &gone {
+            self.chunks.remove(chunk);
+            events.push(Event::Gone(*chunk));
+        }
+        if let Some(file) = self.open_inodes.get(&inode).and_then(|file| self.open.get_mut(file)) {
+            file.chunks.retain(|open| !gone.contains(&open.chunk));
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, inode: InodeNo, length: u64, time_ms: Millis, events: &mut Vec<Event>) -> Applied {
+        let layout = self.layout(inode).map_err(|_| "not a file")?;
+        if let Some((.., first)) = layout.iter().find(|(offset, ..)| *offset >= length) {
+            self.cut_chunks(inode, *first, false, events)?;
+        }
+        let last = layout.iter().rev().find(|(offset, ..)| *offset < length);
+        if let Some((offset, _, _, id)) = last {
+            let chunk = self.chunks.get_mut(id).ok_or("no such chunk")?;
+            chunk.used = chunk.used.min(u32::try_from(length - offset).unwrap_or(u32::MAX));
+        }
+        self.inode_mut(inode)?.modified_ms = time_ms;
+        Ok(())
+    }
+
+    fn set_attributes(&mut self, number: InodeNo, set: &Attributes, events: &mut Vec<Event>) -> Applied {
+        let owner = set.owner.as_ref().map(|owner| self.names.number(owner));
+        let group = set.group.as_ref().map(|group| self.names.number(group));
+        let inode = self.inode_mut(number)?;
+        inode.mode = set.mode.unwrap_or(inode.mode);
+        inode.owner = owner.unwrap_or(inode.owner);
+        inode.group = group.unwrap_or(inode.group);
+        inode.modified_ms = set.modified_ms.unwrap_or(inode.modified_ms);
+        inode.accessed_ms = set.accessed_ms.unwrap_or(inode.accessed_ms);
+        if let (Some(wanted), Body::File { replication, chunks, .. }) = (set.replication, &mut inode.body) {
+            *replication = wanted;
+            events.extend(chunks.iter().map(|chunk| Event::Target(*chunk)));
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, at: &Place, inode: InodeNo, time_ms: Millis) -> Applied {
+        let parent = self.inode_mut(at.parent)?;
+        parent.modified_ms = time_ms;
+        let Body::Directory(entries) = &mut parent.body else { return Err("not a directory") };
+        match entries.insert(at.name.clone(), inode) {
+            None => Ok(()),
+            Some(_) => Err("the name is in use"),
+        }
+    }
+
+    fn unlink(&mut self, at: &Place, time_ms: Millis) -> Applied<InodeNo> {
+        let parent = self.inode_mut(at.parent)?;
+        parent.modified_ms = time_ms;
+        let Body::Directory(entries) = &mut parent.body else { return Err("not a directory") };
+        entries.remove(&at.name).ok_or("no such name")
+    }
+
+    fn remove_tree(&mut self, top: InodeNo, events: &mut Vec<Event>) {
+        let mut rest = vec![top];
+        while let Some(number) = rest.pop() {
+            let Some(inode) = self.inodes.take(number).filter(|_| number != ROOT) else { continue };
+            match inode.body {
+                Body::Directory(entries) => rest.extend(entries.into_values()),
+                Body::File { chunks, .. } => {
+                    for chunk in chunks {
+                        self.chunks.remove(&chunk);
+                        events.push(Event::Gone(chunk));
+                    }
+                    if let Some(file) = self.open_inodes.remove(&number) {
+                        self.open.remove(&file);
+                    }
+                }
+            }
+        }
+    }
+
+    fn inode_mut(&mut self, number: InodeNo) -> Applied<&mut Inode> {
+        self.inodes.get_mut(number).ok_or("no such inode")
+    }
+
+    fn open_chunk_mut(&mut self, file: FileId, chunk: ChunkId) -> Applied<&mut OpenChunk> {
+        let file = self.open.get_mut(&file).ok_or("no such open file")?;
+        file.chunks.iter_mut().find(|open| open.chunk == chunk).ok_or("no such open chunk")
+    }
+}
+
+/// Chunk lists grow seldom and lie in memory for long: without room to grow.
+fn push(chunks: &mut Box<[ChunkId]>, chunk: ChunkId) {
+    let mut all = std::mem::take(chunks).into_vec();
+    all.reserve_exact(1);
+    all.push(chunk);
+    *chunks = all.into_boxed_slice();
+}

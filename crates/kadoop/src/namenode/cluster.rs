@@ -1,0 +1,217 @@
+//! What the namenode knows of the datanodes and forgets when it stops.
+
+use super::{Namenode, recovery::Round, state::State};
+use crate::{
+    ChunkId, ClientId, FileId, Incarnation, Millis, NodeId, Stamp,
+    messages::{Order, ReplicaReport},
+};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Datanodes, replicas, leases' ages, recoveries.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// Who holds each chunk as it is logged; also datanodes that are dead now.
+    pub good: FxHashMap<ChunkId, SmallVec<[NodeId; 4]>>,
+    /// Everything else that was reported.
+    pub odd: BTreeMap<ChunkId, Vec<Odd>>,
+    /// Chunks with too few replicas, those with fewest first.
+    pub needy: BTreeSet<(u8, ChunkId)>,
+    pub superfluous: BTreeSet<ChunkId>,
+    /// Chunks reported that no file has.
+    pub orphans: BTreeSet<ChunkId>,
+    pub copies: BTreeMap<ChunkId, Copying>,
+    /// When each client was last heard of.
+    pub renewed: BTreeMap<ClientId, Millis>,
+    pub rounds: BTreeMap<FileId, Round>,
+    /// When leases and orphans begin to age.
+    pub safe_until: Option<Millis>,
+    /// Since when enough is reported.
+    pub enough_since: Option<Millis>,
+    /// Ended chunks, and those of them with `min_replicas`: for safe mode.
+    pub ended: usize,
+    random: u64,
+    sessions: u64,
+}
+
+/// A datanode.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub incarnation: Incarnation,
+    pub session: u64,
+    /// Of the last heartbeat taken.
+    pub number: u64,
+    pub heard: Millis,
+    pub dead: bool,
+    /// Has told all its replicas in this session.
+    pub reported: bool,
+    pub held: BTreeSet<ChunkId>,
+    /// Replicas it was told to delete, and hasn't yet said that it did: they don't count.
+    pub leaving: BTreeMap<ChunkId, Stamp>,
+    pub orders: Vec<Order>,
+}
+
+/// A replica that doesn't count.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Odd {
+    pub node: NodeId,
+    pub report: ReplicaReport,
+    pub corrupt: bool,
+}
+
+/// A copy under way.
+#[derive(Debug, Clone)]
+pub(super) struct Copying {
+    pub to: NodeId,
+    pub from: NodeId,
+    pub until: Millis,
+}
+
+impl Cluster {
+    pub(super) fn new(state: &State, now: Millis, random: u64) -> Self {
+        Self {
+            nodes: BTreeMap::new(),
+            good: FxHashMap::default(),
+            odd: BTreeMap::new(),
+            needy: BTreeSet::new(),
+            superfluous: BTreeSet::new(),
+            orphans: BTreeSet::new(),
+            copies: BTreeMap::new(),
+            renewed: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            safe_until: None,
+            // An empty cluster has nothing to wait for.
+            enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),
+            ended: state.chunks.values().filter(|chunk| chunk.ended).count(),
+            // xorshift stays at 0 if it begins there.
+            random: random | 1,
+            sessions: random,
+        }
+    }
+
+    pub(super) fn in_safe_mode(&self) -> bool {
+        self.safe_until.is_none()
+    }
+
+    /// A session's number that no other namenode process has handed out.
+    pub(super) fn new_session(&mut self) -> u64 {
+        self.sessions = self.sessions.wrapping_add(1).max(1);
+        self.sessions
+    }
+
+    /// The next of a series of random numbers (xorshift64): for choices, not secrets.
+    pub(super) fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Holders of the chunk as logged that are alive and not told to delete it.
+    pub(super) fn live_good(&self, chunk: ChunkId) -> SmallVec<[NodeId; 4]> {
+        let holders = self.good.get(&chunk).into_iter().flatten().copied();
+        holders.filter(|node| self.nodes.get(node).is_some_and(|node| !node.dead)).collect()
+    }
+
+    /// Tells a datanode something, once.
+    pub(super) fn order(&mut self, node: NodeId, order: Order) {
+        if let Some(node) = self.nodes.get_mut(&node)
+            && !node.orders.contains(&order)
+        {
+            node.orders.push(order);
+        }
+    }
+
+    /// Copies that the datanode takes part in.
+    pub(super) fn streams(&self, node: NodeId) -> usize {
+        self.copies.values().filter(|copy| copy.to == node || copy.from == node).count()
+    }
+}
+
+impl Namenode {
+    /// Whether the datanode can be given something to write.
+    pub(super) fn usable(&self, node: NodeId, now: Millis) -> bool {
+        self.cluster.nodes.get(&node).is_some_and(|node| {
+            node.reported && !node.dead && now.saturating_sub(node.heard) < self.config.stale_ms
+        })
+    }
+
+    /// Datanodes for `count` replicas besides those in `taken`: the second on another
+    /// rack than the first, the third on the second's, the others anywhere; fewer
+    /// if there are no more.
+    pub(super) fn place(
+        &mut self,
+        count: usize,
+        taken: &[NodeId],
+        avoid: &[NodeId],
+        now: Millis,
+    ) -> Vec<NodeId> {
+        let mut free: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
+        free.retain(|node| !taken.contains(node) && !avoid.contains(node) && self.usable(*node, now));
+        let mut chosen: Vec<NodeId> = taken.to_vec();
+        while chosen.len() < taken.len() + count && !free.is_empty() {
+            let wanted: Vec<usize> = match chosen[..] {
+                [first] => self.indices(&free, |rack| rack != self.rack(first)),
+                [first, second] if self.rack(first) != self.rack(second) => {
+                    self.indices(&free, |rack| rack == self.rack(second))
+                }
+                _ => Vec::new(),
+            };
+            let random = self.cluster.random() as usize;
+            let at = if wanted.is_empty() { random % free.len() } else { wanted[random % wanted.len()] };
+            chosen.push(free.swap_remove(at));
+        }
+        chosen.split_off(taken.len())
+    }
+
+    fn rack(&self, node: NodeId) -> &str {
+        self.state.nodes.get(&node).map_or("", |node| node.rack.as_str())
+    }
+
+    fn indices(&self, nodes: &[NodeId], fits: impl Fn(&str) -> bool) -> Vec<usize> {
+        (0..nodes.len()).filter(|at| fits(self.rack(nodes[*at]))).collect()
+    }
+
+    /// Datanodes that fell silent, or are back.
+    pub(super) fn watch_nodes(&mut self, now: Millis) {
+        let dead_ms = self.config.dead_ms;
+        let mut turned = Vec::new();
+        for node in self.cluster.nodes.values_mut() {
+            let dead = now.saturating_sub(node.heard) >= dead_ms;
+            if dead != node.dead {
+                node.dead = dead;
+                turned.extend(node.held.iter().copied());
+            }
+        }
+        turned.into_iter().for_each(|chunk| self.review(chunk));
+    }
+
+    /// Safe mode ends some time after every datanode, or nearly every chunk, is there.
+    pub(super) fn watch_safe_mode(&mut self, now: Millis) {
+        if !self.cluster.in_safe_mode() {
+            return;
+        }
+        let since = *match &mut self.cluster.enough_since {
+            Some(since) => since,
+            none => {
+                let nodes = &self.cluster.nodes;
+                let all =
+                    self.state.nodes.keys().all(|node| nodes.get(node).is_some_and(|node| node.reported));
+                let covered =
+                    self.cluster.good.values().filter(|who| who.len() >= self.config.min_replicas).count();
+                // 99.9 %, as HDFS (`dfs.namenode.safemode.threshold-pct`).
+                if !all && (self.cluster.ended == 0 || covered * 1_000 < self.cluster.ended * 999) {
+                    return;
+                }
+                none.insert(now)
+            }
+        };
+        if now >= since + self.config.safe_mode_extra_ms {
+            self.cluster.safe_until = Some(now);
+            let chunks: Vec<ChunkId> = self.state.chunks.keys().copied().collect();
+            chunks.into_iter().for_each(|chunk| self.review(chunk));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The state as a checkpoint, and the state from checkpoint and log.
+
+use super::{
+    inodes::{Body, Inode},
+    record::Transaction,
+    state::{Answered, Chunk, Counters, NodeRecord, OpenFile, State},
+};
+use crate::{
+    ChunkId, ClientId, Config, FileId, InodeNo, Millis, NodeId,
+    disk::Disk,
+    faults::Fault,
+    log::{self, CheckpointWriter, LogError, Tail},
+};
+use compact_str::CompactString;
+use serde::{Deserialize, Serialize};
+
+/// An item of a checkpoint. Variants are only ever added at the end.
+#[derive(Debug, Serialize, Deserialize)]
+enum Item {
+    Counters(Counters),
+    /// Users' and groups' names come in the order of their numbers.
+    Name(CompactString),
+    Node(NodeId, NodeRecord),
+    Client(ClientId, Answered),
+    Directory(InodeNo, Attributes, Vec<(CompactString, InodeNo)>),
+    /// More entries of a directory that doesn't fit one item.
+    Entries(InodeNo, Vec<(CompactString, InodeNo)>),
+    File(InodeNo, Attributes, u32, u16, Vec<ChunkId>),
+    Chunk(ChunkId, Chunk),
+    Open(FileId, OpenFile),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Attributes {
+    parent: InodeNo,
+    owner: u32,
+    group: u32,
+    mode: u16,
+    modified_ms: Millis,
+    accessed_ms: Millis,
+}
+
+/// Entries in one item: keeps items far below a block's limit.
+const ENTRIES: usize = 1_000;
+
+/// What a start found.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The state after the last good record.
+    pub state: State,
+    /// How the log ended.
+    pub tail: Tail,
+    /// Checkpoints that were passed over, and why.
+    pub unreadable: Vec<LogError>,
+}
+
+/// The newest checkpoint that verifies, and every record after it.
+///
+/// # Errors
+/// A gap or damage in the log; records that can't be applied; the disk's.
+pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, LogError> {
+    let mut unreadable = Vec::new();
+    let mut state = None;
+    for sequence in log::checkpoints(&disk.list()?).into_iter().rev() {
+        match read(disk, cluster, sequence) {
+            Ok(read) => {
+                state = Some(read);
+                break;
+            }
+            Err(error) => unreadable.push(error),
+        }
+    }
+    let mut state = state.unwrap_or_else(|| State::new(config));
+    let mut events = Vec::new();
+    let after = state.next.sequence;
+    let (_, tail) = log::read_log(disk, cluster, after, config.faults, |_, bytes| {
+        let mut transaction = Transaction::decode(bytes)?;
+        if config.faults.has(Fault::RetryNotReplayed) {
+            transaction.request = None;
+        }
+        events.clear();
+        state.apply(&transaction, &mut events)
+    })?;
+    Ok(Loaded { state, tail, unreadable })
+}
+
+/// Writes a checkpoint of `state` and removes what it makes unnecessary.
+///
+/// # Errors
+/// The disk's.
+pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> std::io::Result<()> {
+    if config.faults.has(Fault::LogDroppedEarly) {
+        let segments = log::segments(&disk.list()?);
+        for first in &segments[..segments.len().saturating_sub(1)] {
+            disk.remove(&format!("log-{first:020}"))?;
+        }
+        disk.sync_names()?;
+    }
+    let mut to = CheckpointWriter::create(disk, cluster, state.next.sequence, config.faults)?;
+    let mut result = Ok(());
+    write(state, &mut |item| {
+        if result.is_ok() {
+            // Writing to memory has no way to fail.
+            result = to.item(&postcard::to_stdvec(item).unwrap_or_default());
+        }
+    });
+    result?;
+    to.finish()?;
+    log::prune(disk)
+}
+
+fn write(state: &State, item: &mut dyn FnMut(&Item)) {
+    item(&Item::Counters(state.next));
+    state.names.iter().for_each(|name| item(&Item::Name(name.clone())));
+    state.nodes.iter().for_each(|(node, record)| item(&Item::Node(*node, record.clone())));
+    state.clients.iter().for_each(|(client, answered)| item(&Item::Client(*client, answered.clone())));
+    for (number, inode) in state.inodes.iter() {
+        write_inode(number, inode, item);
+    }
+    state.chunks.iter().for_each(|(id, chunk)| item(&Item::Chunk(*id, *chunk)));
+    state.open.iter().for_each(|(file, open)| item(&Item::Open(*file, open.clone())));
+}
+
+fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
+    let Inode { parent, owner, group, mode, modified_ms, accessed_ms, .. } = *inode;
+    let attributes = Attributes { parent, owner, group, mode, modified_ms, accessed_ms };
+    match &inode.body {
+        Body::File { chunks, chunk_bytes, replication } => {
+            item(&Item::File(number, attributes, *chunk_bytes, *replication, chunks.to_vec()));
+        }
+        Body::Directory(entries) => {
+            item(&Item::Directory(number, attributes, Vec::new()));
+            let entries: Vec<_> = entries.iter().map(|(name, inode)| (name.clone(), *inode)).collect();
+            entries.chunks(ENTRIES).for_each(|some| item(&Item::Entries(number, some.to_vec())));
+        }
+    }
+}
+
+fn read<D: Disk>(disk: &D, cluster: u64, sequence: u64) -> Result<State, LogError> {
+    let mut state = State::empty();
+    log::read_checkpoint(disk, cluster, sequence, |bytes| {
+        state.take_up(postcard::from_bytes(bytes).map_err(|_| "it isn't an item of this version")?)
+    })?;
+    if state.next.sequence == sequence && state.inodes.get(super::inodes::ROOT).is_some() {
+        Ok(state)
+    } else {
+        Err(LogError::Record { sequence, why: "the checkpoint isn't of that record" })
+    }
+}
+
+impl State {
+    fn take_up(&mut self, item: Item) -> Result<(), &'static str> {
+        match item {
+            Item::Counters(counters) => self.next = counters,
+            Item::Name(name) => drop(self.names.number(&name)),
+            Item::Node(node, record) => {
+                self.identities.insert(record.identity, node);
+                self.nodes.insert(node, record);
+            }
+            Item::Client(client, answered) => self.clients.add(client, answered, usize::MAX),
+            Item::Directory(number, attributes, entries) => {
+                self.put(number, attributes, Body::Directory(entries.into_iter().collect()))?;
+            }
+            Item::Entries(number, more) => match self.inodes.get_mut(number).map(|inode| &mut inode.body) {
+                Some(Body::Directory(entries)) => entries.extend(more),
+                _ => return Err("entries without their directory"),
+            },
+            Item::File(number, attributes, chunk_bytes, replication, chunks) => {
+                let chunks = chunks.into_boxed_slice();
+                self.put(number, attributes, Body::File { chunks, chunk_bytes, replication })?;
+            }
+            Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
+            Item::Open(file, open) => {
+                self.open_inodes.insert(open.inode, file);
+                self.open.insert(file, open);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, number: InodeNo, attributes: Attributes, body: Body) -> Result<(), &'static str> {
+        let Attributes { parent, owner, group, mode, modified_ms, accessed_ms } = attributes;
+        let inode = Inode { parent, owner, group, mode, modified_ms, accessed_ms, body };
+        if self.inodes.put(number, inode) { Ok(()) } else { Err("the inode is there twice, or far off") }
+    }
+}

@@ -1,0 +1,153 @@
+//! The table of inodes: small entries in pages, no pointer per entry.
+//!
+//! An empty file costs its 64 bytes here and its entry in the directory (32 bytes,
+//! and what the tree leaves free; names up to 24 bytes lie in the entry itself).
+
+use crate::{ChunkId, InodeNo, Millis};
+use compact_str::CompactString;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Inodes a page: large enough to make the table of pages small, and growing never
+/// copies more than that.
+const PAGE: usize = 4_096;
+/// The root directory.
+pub const ROOT: InodeNo = InodeNo(0);
+
+/// A file or directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub struct Inode {
+    pub parent: InodeNo,
+    /// In [`super::state::Names`].
+    pub owner: u32,
+    pub group: u32,
+    pub mode: u16,
+    pub modified_ms: Millis,
+    pub accessed_ms: Millis,
+    pub body: Body,
+}
+
+/// What an inode is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub enum Body {
+    Directory(BTreeMap<CompactString, InodeNo>),
+    File { chunks: Box<[ChunkId]>, chunk_bytes: u32, replication: u16 },
+}
+
+impl Inode {
+    /// The entries, of a directory.
+    pub fn entries(&self) -> Option<&BTreeMap<CompactString, InodeNo>> {
+        match &self.body {
+            Body::Directory(entries) => Some(entries),
+            Body::File { .. } => None,
+        }
+    }
+
+    /// The chunks, of a file.
+    pub fn chunks(&self) -> Option<&[ChunkId]> {
+        match &self.body {
+            Body::Directory(_) => None,
+            Body::File { chunks, .. } => Some(chunks),
+        }
+    }
+
+    /// Wanted replicas; 0 of a directory.
+    pub fn replication(&self) -> u16 {
+        match self.body {
+            Body::Directory(_) => 0,
+            Body::File { replication, .. } => replication,
+        }
+    }
+}
+
+/// All inodes.
+#[derive(Debug, Clone, Default)]
+pub struct Inodes {
+    pages: Vec<Vec<Option<Inode>>>,
+    /// Slots below the end that are empty: the lowest is used first, whatever came
+    /// before, so that the same state always gives the same numbers.
+    free: BTreeSet<u32>,
+    end: u32,
+}
+
+impl Inodes {
+    /// Where the next inode goes, or the one after `taken` others.
+    pub fn next(&self, taken: usize) -> Option<InodeNo> {
+        match self.free.iter().nth(taken) {
+            Some(slot) => Some(InodeNo(*slot)),
+            None => {
+                self.end.checked_add(u32::try_from(taken - self.free.len().min(taken)).ok()?).map(InodeNo)
+            }
+        }
+    }
+
+    /// The inode.
+    pub fn get(&self, number: InodeNo) -> Option<&Inode> {
+        let slot = number.0 as usize;
+        self.pages.get(slot / PAGE)?.get(slot % PAGE)?.as_ref()
+    }
+
+    /// The inode, to change.
+    pub fn get_mut(&mut self, number: InodeNo) -> Option<&mut Inode> {
+        let slot = number.0 as usize;
+        self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)?.as_mut()
+    }
+
+    /// Puts an inode into an empty slot; false if it isn't empty.
+    pub fn put(&mut self, number: InodeNo, inode: Inode) -> bool {
+        if self.get(number).is_some() {
+            return false;
+        }
+        // A number from a damaged record must not take memory for slots never used.
+        if number.0 > self.end.saturating_add(PAGE as u32) {
+            return false;
+        }
+        while self.end <= number.0 {
+            self.free.insert(self.end);
+            if (self.end as usize).is_multiple_of(PAGE) {
+                self.pages.push(Vec::new());
+            }
+            if let Some(page) = self.pages.last_mut() {
+                page.push(None);
+            }
+            self.end += 1;
+        }
+        self.free.remove(&number.0);
+        let slot = number.0 as usize;
+        self.pages[slot / PAGE][slot % PAGE] = Some(inode);
+        true
+    }
+
+    /// Takes an inode out.
+    pub fn take(&mut self, number: InodeNo) -> Option<Inode> {
+        let slot = number.0 as usize;
+        let inode = self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)?.take()?;
+        self.free.insert(number.0);
+        Some(inode)
+    }
+
+    /// All of them, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (InodeNo, &Inode)> {
+        let slots = self.pages.iter().flatten().enumerate();
+        slots.filter_map(|(slot, inode)| Some((InodeNo(slot as u32), inode.as_ref()?)))
+    }
+}
+
+/// Two tables are the same if they hold the same inodes and give the next ones the
+/// same numbers.
+impl PartialEq for Inodes {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter()) && (0..3).all(|taken| self.next(taken) == other.next(taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_is_64_bytes() {
+        assert_eq!(size_of::<Option<Inode>>(), 64);
+    }
+}

@@ -1,0 +1,216 @@
+//! The namenode: the names, the files' chunks, and who holds them.
+//!
+//! ```text
+//!   mutation ─ decide ─→ records + answer ─ apply ─→ state        (replay = apply)
+//!                             │                        │ events
+//!                             └─→ outbox ─→ log        └─→ cluster: replicas, orders
+//! ```
+//!
+//! The caller's duties:
+//!
+//! 1. After each call, take what is in [`Namenode::outbox`] and put it in the log.
+//! 2. Let no answer leave (a query's, a heartbeat's with its orders) before the log is on disk
+//!    up to [`Namenode::sequence`] as it was when the answer was made.
+//! 3. When the log fails, stop: the state is ahead of the disk then.
+//! 4. Call [`Namenode::tick`] each second.
+//! 5. Pass a clock that doesn't run backwards (`now`) for spans, and the wall's for times of files.
+//!
+//! What isn't logged (who is alive, who holds what, leases' ages, recovery's
+//! rounds) is learned again after a restart, and nothing is decided from its absence.
+
+mod apply;
+mod cluster;
+mod image;
+mod inodes;
+mod locate;
+mod namespace;
+mod path;
+mod queries;
+mod record;
+mod recovery;
+mod replication;
+mod reports;
+mod state;
+mod writing;
+
+pub use image::{Loaded, load, save};
+pub use path::View;
+pub use record::{Record, Transaction};
+pub use state::State;
+
+use crate::{
+    ClientId, Config, FileId, Millis,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Answer, Caller, Mutation, RequestId},
+};
+use apply::Event;
+use cluster::Cluster;
+use namespace::NewFile;
+
+/// Records, and the answer that goes with them.
+type Decision = (Vec<Record>, Answer);
+
+/// A refusal, and the open file that stood in the way if there was one.
+#[derive(Debug)]
+struct Refusal {
+    error: Error,
+    contended: Option<FileId>,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self { error, contended: None }
+    }
+}
+
+/// The namenode.
+#[derive(Debug)]
+pub struct Namenode {
+    config: Config,
+    state: State,
+    cluster: Cluster,
+    /// Applied, to be logged: in order, by whoever drives this.
+    pub outbox: Vec<Transaction>,
+    events: Vec<Event>,
+}
+
+impl Namenode {
+    /// From the state that was loaded. `random` is a number nobody else has had.
+    pub fn new(config: Config, state: State, now: Millis, random: u64) -> Self {
+        let cluster = Cluster::new(&state, now, random);
+        Self { config, state, cluster, outbox: Vec::new(), events: Vec::new() }
+    }
+
+    /// The durable state.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The number of the last transaction applied.
+    pub fn sequence(&self) -> u64 {
+        self.state.next.sequence
+    }
+
+    /// The state as `caller` may see it, for queries.
+    pub fn view<'a>(&'a self, caller: &'a Caller) -> View<'a> {
+        View { state: &self.state, caller, config: &self.config }
+    }
+
+    /// Gives a new client its number.
+    pub fn join_client(&mut self, now: Millis) -> ClientId {
+        let client = self.state.next.client;
+        self.commit(None, vec![Record::ClientJoined { client }]);
+        self.renew(client, now);
+        client
+    }
+
+    /// The client is there: its leases go on.
+    pub fn renew(&mut self, client: ClientId, now: Millis) {
+        self.cluster.renewed.insert(client, now);
+    }
+
+    /// Executes a mutation, or answers a repetition as it was answered.
+    ///
+    /// # Errors
+    /// Why not; nothing was changed then, and a repetition may succeed.
+    pub fn mutate(
+        &mut self,
+        caller: &Caller,
+        request: RequestId,
+        mutation: &Mutation,
+        now: Millis,
+        wall_ms: Millis,
+    ) -> Result<Answer> {
+        if !self.config.faults.has(Fault::RetryExecuted)
+            && let Some(answer) = self.state.clients.answer(request)?
+        {
+            return Ok(answer);
+        }
+        self.renew(request.client, now);
+        let (records, answer) = match self.decide(caller, request.client, mutation, wall_ms, now) {
+            Ok(decision) => decision,
+            Err(refusal) => {
+                if let Some(file) = refusal.contended {
+                    self.contend(file, matches!(mutation, Mutation::RecoverLease { .. }), now);
+                }
+                return Err(refusal.error);
+            }
+        };
+        let sealed = self.sealed_by_word(mutation);
+        self.commit(Some((request, answer.clone())), records);
+        for (chunk, member) in sealed {
+            self.note_sealed(chunk, member);
+        }
+        Ok(answer)
+    }
+
+    fn decide(
+        &mut self,
+        caller: &Caller,
+        client: ClientId,
+        mutation: &Mutation,
+        time_ms: Millis,
+        now: Millis,
+    ) -> Result<Decision, Refusal> {
+        match mutation {
+            Mutation::AddChunk { file, ends, next, avoid } => {
+                return Ok(self.decide_chunk(*file, client, ends, next.then_some(avoid), now)?);
+            }
+            Mutation::Complete { file, ends } => {
+                return Ok(self.decide_complete(*file, client, ends, time_ms)?);
+            }
+            _ => {}
+        }
+        let view = self.view(caller);
+        Ok(match mutation {
+            Mutation::Mkdirs { path, mode } => view.mkdirs(path, *mode, time_ms)?,
+            Mutation::Create { path, overwrite, mode, replication, chunk_bytes } => {
+                let (overwrite, mode, replication, chunk_bytes) =
+                    (*overwrite, *mode, *replication, *chunk_bytes);
+                let new = NewFile { path, overwrite, mode, replication, chunk_bytes };
+                view.create(&new, client, time_ms)?
+            }
+            Mutation::Append { path } => view.append(path, client)?,
+            Mutation::Rename { from, to, replace } => view.rename(from, to, *replace, time_ms)?,
+            Mutation::Delete { path, recursive } => view.delete(path, *recursive, time_ms)?,
+            Mutation::Truncate { path, length } => view.truncate(path, *length, time_ms)?,
+            Mutation::SetAttributes { path, attributes } => view.set_attributes(path, attributes)?,
+            Mutation::RecoverLease { path } => {
+                let inode = view.walk(path)?.target()?;
+                view.demand(inode, path::WRITE)?;
+                view.demand_closed(inode)?;
+                (Vec::new(), Answer::Changed(true))
+            }
+            Mutation::AddChunk { .. } | Mutation::Complete { .. } => {
+                return Err(Error::Invalid("handled above").into());
+            }
+        })
+    }
+
+    /// Applies records and keeps them for the log: the only way to change the state.
+    fn commit(&mut self, request: Option<(RequestId, Answer)>, records: Vec<Record>) {
+        let transaction = Transaction { request, records };
+        self.events.clear();
+        let applied = self.state.apply(&transaction, &mut self.events);
+        // What was decided against this very state fits it.
+        debug_assert_eq!(applied, Ok(()), "{transaction:?}");
+        self.outbox.push(transaction);
+        for event in std::mem::take(&mut self.events) {
+            self.on_event(event);
+        }
+    }
+
+    /// What has to happen as time goes by: once a second.
+    pub fn tick(&mut self, now: Millis) {
+        self.watch_nodes(now);
+        self.watch_safe_mode(now);
+        if self.cluster.in_safe_mode() {
+            return;
+        }
+        self.watch_leases(now);
+        self.drive_recoveries(now);
+        self.remove_superfluous(now);
+        self.order_copies(now);
+    }
+}

@@ -1,0 +1,264 @@
+//! What operations on names do: decided here, as records.
+
+use super::{
+    Decision, Refusal,
+    inodes::{Body, ROOT},
+    path::{EXECUTE, MODE_BITS, READ, View, WRITE, Walk},
+    record::{Ownership, Place, Record},
+};
+use crate::{
+    ClientId, InodeNo, Millis,
+    config::{MAX_CHUNK_BYTES, MAX_REPLICATION},
+    error::{Error, Result},
+    messages::{Answer, Attributes},
+};
+
+/// What a directory that was made on the way needs, so that its maker can go on.
+const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
+
+/// A file to make.
+pub(super) struct NewFile<'p> {
+    pub path: &'p str,
+    pub overwrite: bool,
+    pub mode: u16,
+    pub replication: u16,
+    pub chunk_bytes: u32,
+}
+
+impl View<'_> {
+    pub(super) fn mkdirs(&self, path: &str, mode: u16, time_ms: Millis) -> Result<Decision> {
+        let walk = self.walk(path)?;
+        self.state.inode(walk.last()?)?.entries().ok_or(if walk.missing.is_empty() {
+            Error::AlreadyExists
+        } else {
+            Error::NotADirectory
+        })?;
+        let records = self.directories(&walk, &walk.missing, mode, time_ms)?.0;
+        Ok((records, Answer::Done))
+    }
+
+    /// Records that make the directories `names` below the last one there is, and
+    /// the inode of the last.
+    fn directories(
+        &self,
+        walk: &Walk<'_>,
+        names: &[&str],
+        mode: u16,
+        time_ms: Millis,
+    ) -> Result<(Vec<Record>, InodeNo)> {
+        let mut parent = walk.last()?;
+        let mut records = Vec::new();
+        if !walk.missing.is_empty() {
+            self.demand(parent, WRITE | EXECUTE)?;
+        }
+        let by = self.ownership(parent, mode, time_ms)?;
+        for (index, name) in names.iter().enumerate() {
+            let inode = self.state.inodes.next(index).ok_or(Error::Limit("inodes"))?;
+            let mut by = by.clone();
+            if index + 1 < walk.missing.len() {
+                by.mode |= WRITE_AND_PASS;
+            }
+            records.push(Record::DirectoryMade { at: place(parent, name), inode, by });
+            parent = inode;
+        }
+        Ok((records, parent))
+    }
+
+    /// What is new gets the caller as its owner and the group of what it lies in.
+    fn ownership(&self, parent: InodeNo, mode: u16, time_ms: Millis) -> Result<Ownership> {
+        let group = self.state.names.name(self.state.inode(parent)?.group).into();
+        Ok(Ownership { mode: mode & MODE_BITS, owner: self.caller.user.clone(), group, time_ms })
+    }
+
+    /// Makes a file, and the directories that are missing above it as HDFS does.
+    pub(super) fn create(
+        &self,
+        new: &NewFile<'_>,
+        client: ClientId,
+        time_ms: Millis,
+    ) -> Result<Decision, Refusal> {
+        if new.chunk_bytes == 0 || new.chunk_bytes > MAX_CHUNK_BYTES {
+            return Err(Error::Invalid("the chunk size is 0 or above 2 GiB").into());
+        }
+        check_replication(new.replication)?;
+        let walk = self.walk(new.path)?;
+        let name = walk.name.ok_or(Error::IsADirectory)?;
+        let mut records = Vec::new();
+        let (parent, inode) = if walk.missing.is_empty() {
+            let (old, parent) = (walk.last()?, walk.parent()?);
+            if self.state.inode(old)?.entries().is_some() {
+                return Err(Error::IsADirectory.into());
+            }
+            if !new.overwrite {
+                return Err(Error::AlreadyExists.into());
+            }
+            self.demand(old, WRITE)?;
+            self.demand_unlink(parent, old)?;
+            self.demand_closed(old)?;
+            records.push(Record::Removed { at: place(parent, name), time_ms });
+            (parent, old)
+        } else {
+            self.state.inode(walk.last()?)?.entries().ok_or(Error::NotADirectory)?;
+            let above = &walk.missing[..walk.missing.len() - 1];
+            let mode = new.mode | EXECUTE << 6 | (new.mode & 0o444) >> 2;
+            let (made, parent) = self.directories(&walk, above, mode, time_ms)?;
+            records.extend(made);
+            (parent, self.state.inodes.next(above.len()).ok_or(Error::Limit("inodes"))?)
+        };
+        let directory = if walk.missing.is_empty() { parent } else { walk.last()? };
+        let mut by = self.ownership(directory, new.mode, time_ms)?;
+        by.mode &= 0o777;
+        let file = self.state.next.file;
+        let (chunk_bytes, replication) = (new.chunk_bytes, new.replication);
+        records.push(Record::FileMade { at: place(parent, name), inode, by, replication, chunk_bytes });
+        records.push(Record::Opened { file, inode, client });
+        Ok((records, Answer::Opened { file, length: 0, chunk_bytes, replication }))
+    }
+
+    pub(super) fn append(&self, path: &str, client: ClientId) -> Result<Decision, Refusal> {
+        let inode = self.walk(path)?.target()?;
+        let Body::File { chunk_bytes, replication, .. } = self.state.inode(inode)?.body else {
+            return Err(Error::IsADirectory.into());
+        };
+        self.demand(inode, WRITE)?;
+        self.demand_closed(inode)?;
+        let file = self.state.next.file;
+        let answer = Answer::Opened { file, length: self.state.length(inode)?, chunk_bytes, replication };
+        Ok((vec![Record::Opened { file, inode, client }], answer))
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str, replace: bool, time_ms: Millis) -> Result<Decision> {
+        let (source, target) = (self.walk(from)?, self.walk(to)?);
+        let inode = source.target()?;
+        let (Some(from_name), Some(to_name)) = (source.name, target.name) else {
+            return Err(Error::Invalid("the root can't be renamed"));
+        };
+        let parent = source.parent()?;
+        self.demand_unlink(parent, inode)?;
+        // All found are above the target, or the target itself if it is there.
+        if target.missing.len() > 1 {
+            return Err(Error::NotFound);
+        }
+        let to_parent = if target.missing.is_empty() { target.parent()? } else { target.last()? };
+        self.state.inode(to_parent)?.entries().ok_or(Error::NotADirectory)?;
+        if target.missing.is_empty() && target.last()? == inode {
+            return if replace { Ok((Vec::new(), Answer::Done)) } else { Err(Error::AlreadyExists) };
+        }
+        if target.found.contains(&inode) {
+            return Err(Error::Invalid("a directory can't be moved into itself"));
+        }
+        let mut records = Vec::new();
+        if target.missing.is_empty() {
+            self.demand_replaceable(inode, target.last()?, replace)?;
+            self.demand_unlink(to_parent, target.last()?)?;
+            records.push(Record::Removed { at: place(to_parent, to_name), time_ms });
+        } else {
+            self.demand(to_parent, WRITE | EXECUTE)?;
+        }
+        let (from, to) = (place(parent, from_name), place(to_parent, to_name));
+        records.push(Record::Moved { from, to, time_ms });
+        Ok((records, Answer::Done))
+    }
+
+    fn demand_replaceable(&self, inode: InodeNo, old: InodeNo, replace: bool) -> Result<()> {
+        let directory = self.state.inode(inode)?.entries().is_some();
+        match self.state.inode(old)?.entries() {
+            _ if !replace => Err(Error::AlreadyExists),
+            Some(_) if !directory => Err(Error::IsADirectory),
+            None if directory => Err(Error::NotADirectory),
+            Some(entries) if !entries.is_empty() => Err(Error::NotEmpty),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn delete(&self, path: &str, recursive: bool, time_ms: Millis) -> Result<Decision> {
+        let walk = self.walk(path)?;
+        if !walk.missing.is_empty() {
+            return Ok((Vec::new(), Answer::Changed(false)));
+        }
+        let (inode, parent) = (walk.target()?, walk.parent()?);
+        let name = walk.name.ok_or(Error::Invalid("the root can't be removed"))?;
+        self.demand_unlink(parent, inode)?;
+        if self.state.inode(inode)?.entries().is_some_and(|entries| !entries.is_empty()) {
+            if !recursive {
+                return Err(Error::NotEmpty);
+            }
+            self.demand_whole_tree(inode)?;
+        }
+        Ok((vec![Record::Removed { at: place(parent, name), time_ms }], Answer::Changed(true)))
+    }
+
+    /// Removing a tree needs all rights on each directory in it that has entries.
+    fn demand_whole_tree(&self, top: InodeNo) -> Result<()> {
+        let mut rest = vec![top];
+        while let Some(number) = rest.pop() {
+            let Some(entries) = self.state.inode(number)?.entries() else { continue };
+            if !entries.is_empty() {
+                self.demand(number, READ | WRITE | EXECUTE)?;
+            }
+            rest.extend(entries.values());
+        }
+        Ok(())
+    }
+
+    /// A shorter length is recorded; sealed chunks stay as they are.
+    pub(super) fn truncate(&self, path: &str, length: u64, time_ms: Millis) -> Result<Decision, Refusal> {
+        let inode = self.walk(path)?.target()?;
+        let now = self.state.length(inode)?;
+        self.demand(inode, WRITE)?;
+        self.demand_closed(inode)?;
+        if length > now {
+            return Err(Error::Invalid("a truncation can't make a file longer").into());
+        }
+        if length == now {
+            return Ok((Vec::new(), Answer::Changed(false)));
+        }
+        Ok((vec![Record::Truncated { inode, length, time_ms }], Answer::Changed(true)))
+    }
+
+    pub(super) fn set_attributes(&self, path: &str, set: &Attributes) -> Result<Decision> {
+        let number = self.walk(path)?.target()?;
+        let inode = self.state.inode(number)?;
+        let owns = self.owns(inode);
+        if set.mode.is_some() && !owns
+            || set.owner.is_some() && !self.is_super()
+            || set
+                .group
+                .as_ref()
+                .is_some_and(|group| !(self.is_super() || owns && self.caller.groups.contains(group)))
+        {
+            return Err(Error::PermissionDenied);
+        }
+        if (set.modified_ms.is_some() || set.accessed_ms.is_some()) && !owns || set.replication.is_some() {
+            self.demand(number, WRITE)?;
+        }
+        if let Some(replication) = set.replication {
+            check_replication(replication)?;
+            if number == ROOT || inode.entries().is_some() {
+                return Err(Error::IsADirectory);
+            }
+        }
+        let mut attributes = set.clone();
+        attributes.mode = set.mode.map(|mode| mode & MODE_BITS);
+        Ok((vec![Record::AttributesSet { inode: number, attributes }], Answer::Done))
+    }
+
+    /// Refuses if a writer has the file, and says which opening it is.
+    pub(super) fn demand_closed(&self, inode: InodeNo) -> Result<(), Refusal> {
+        match self.state.open_inodes.get(&inode) {
+            None => Ok(()),
+            Some(file) => Err(Refusal { error: Error::Busy, contended: Some(*file) }),
+        }
+    }
+}
+
+fn check_replication(replication: u16) -> Result<()> {
+    if replication == 0 || replication > MAX_REPLICATION {
+        return Err(Error::Invalid("the replication is 0 or above 512"));
+    }
+    Ok(())
+}
+
+fn place(parent: InodeNo, name: &str) -> Place {
+    Place { parent, name: name.into() }
+}

@@ -1,0 +1,165 @@
+//! Paths, and what a caller may do where they lead.
+
+use super::{
+    inodes::{Inode, ROOT},
+    state::State,
+};
+use crate::{
+    Config, InodeNo,
+    config::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH},
+    error::{Error, Result},
+    messages::Caller,
+};
+
+/// To list a directory or read a file.
+pub const READ: u16 = 4;
+/// To change entries or bytes.
+pub const WRITE: u16 = 2;
+/// To pass through a directory.
+pub const EXECUTE: u16 = 1;
+/// In a directory's mode: entries go only with their owner's or its own owner's will.
+pub const STICKY: u16 = 0o1000;
+/// All that a mode can hold.
+pub const MODE_BITS: u16 = 0o1777;
+
+/// The names of an absolute path, in order; none is the root.
+///
+/// # Errors
+/// Invalid: relative, `.` or `..`, NUL, or beyond a limit.
+pub fn parse(path: &str) -> Result<Vec<&str>> {
+    if path.len() > MAX_PATH_BYTES {
+        return Err(Error::Invalid("the path is longer than 8,000 bytes"));
+    }
+    let Some(rest) = path.strip_prefix('/') else {
+        return Err(Error::Invalid("the path doesn't begin with /"));
+    };
+    let names: Vec<&str> = rest.split('/').filter(|name| !name.is_empty()).collect();
+    if names.len() > MAX_PATH_DEPTH {
+        return Err(Error::Invalid("the path is deeper than 1,000 names"));
+    }
+    for name in &names {
+        if *name == "." || *name == ".." || name.contains('\0') {
+            return Err(Error::Invalid("a name in the path is ., .. or has a NUL"));
+        }
+        if name.len() > MAX_NAME_BYTES {
+            return Err(Error::Invalid("a name in the path is longer than 255 bytes"));
+        }
+    }
+    Ok(names)
+}
+
+/// How far a path leads.
+#[derive(Debug)]
+pub struct Walk<'p> {
+    /// The inodes of the path from the root on, those that are there.
+    pub found: Vec<InodeNo>,
+    /// The names that aren't there.
+    pub missing: Vec<&'p str>,
+    /// The last name, if the path isn't the root.
+    pub name: Option<&'p str>,
+}
+
+impl Walk<'_> {
+    /// Where the path leads to.
+    ///
+    /// # Errors
+    /// NotFound.
+    pub fn target(&self) -> Result<InodeNo> {
+        if self.missing.is_empty() { self.last() } else { Err(Error::NotFound) }
+    }
+
+    /// The last inode that is there.
+    ///
+    /// # Errors
+    /// None: the root is always there.
+    pub fn last(&self) -> Result<InodeNo> {
+        self.found.last().copied().ok_or(Error::NotFound)
+    }
+
+    /// The directory that the target is in.
+    ///
+    /// # Errors
+    /// Invalid of the root.
+    pub fn parent(&self) -> Result<InodeNo> {
+        let above = self.found.len().checked_sub(2).ok_or(Error::Invalid("the root can't be changed"))?;
+        Ok(self.found[above])
+    }
+}
+
+/// The state as one caller may see it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The state.
+    pub state: &'a State,
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// Who may do anything.
+    pub config: &'a Config,
+}
+
+impl<'a> View<'a> {
+    /// Whether the caller may do anything.
+    pub fn is_super(&self) -> bool {
+        self.caller.user == self.config.superuser
+            || self.caller.groups.iter().any(|g| *g == self.config.supergroup)
+    }
+
+    /// Whether the caller owns the inode, or may do as if.
+    pub fn owns(&self, inode: &Inode) -> bool {
+        self.is_super() || self.state.names.name(inode.owner) == self.caller.user
+    }
+
+    /// Refuses unless the caller has all of `rights` on the inode.
+    ///
+    /// # Errors
+    /// PermissionDenied.
+    pub fn demand(&self, number: InodeNo, rights: u16) -> Result<&'a Inode> {
+        let inode = self.state.inode(number)?;
+        let group = self.state.names.name(inode.group);
+        let shift = if self.state.names.name(inode.owner) == self.caller.user {
+            6
+        } else if self.caller.groups.iter().any(|mine| mine == group) {
+            3
+        } else {
+            0
+        };
+        if self.is_super() || inode.mode >> shift & rights == rights {
+            Ok(inode)
+        } else {
+            Err(Error::PermissionDenied)
+        }
+    }
+
+    /// Follows a path, demanding the right to pass through each directory.
+    ///
+    /// # Errors
+    /// NotADirectory where a file stands in the way; PermissionDenied.
+    pub fn walk<'p>(&self, path: &'p str) -> Result<Walk<'p>> {
+        let names = parse(path)?;
+        let mut found = vec![ROOT];
+        let mut at = ROOT;
+        for (index, name) in names.iter().enumerate() {
+            let entries = self.state.inode(at)?.entries().ok_or(Error::NotADirectory)?;
+            self.demand(at, EXECUTE)?;
+            let Some(next) = entries.get(*name) else {
+                return Ok(Walk { found, missing: names[index..].to_vec(), name: names.last().copied() });
+            };
+            at = *next;
+            found.push(at);
+        }
+        Ok(Walk { found, missing: Vec::new(), name: names.last().copied() })
+    }
+
+    /// Refuses unless the caller may take the entry for `inode` out of `parent`.
+    ///
+    /// # Errors
+    /// PermissionDenied.
+    pub fn demand_unlink(&self, parent: InodeNo, inode: InodeNo) -> Result<()> {
+        let directory = self.demand(parent, WRITE | EXECUTE)?;
+        let sticky = directory.mode & STICKY != 0;
+        if sticky && !self.owns(directory) && !self.owns(self.state.inode(inode)?) {
+            return Err(Error::PermissionDenied);
+        }
+        Ok(())
+    }
+}

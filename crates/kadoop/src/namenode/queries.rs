@@ -1,0 +1,104 @@
+//! Questions: they change nothing.
+
+use super::{
+    inodes::Body,
+    path::{EXECUTE, READ, View},
+};
+use crate::{
+    InodeNo,
+    config::MAX_LIST_ENTRIES,
+    error::{Error, Result},
+    messages::{Page, Status, Summary},
+};
+use std::ops::Bound;
+
+impl View<'_> {
+    /// What is known of a file or directory.
+    ///
+    /// # Errors
+    /// As [`View::walk`]; NotFound.
+    pub fn stat(&self, path: &str) -> Result<Status> {
+        let walk = self.walk(path)?;
+        self.status(walk.name.unwrap_or(""), walk.target()?)
+    }
+
+    fn status(&self, name: &str, number: InodeNo) -> Result<Status> {
+        let inode = self.state.inode(number)?;
+        let (directory, length, replication, chunk_bytes) = match inode.body {
+            Body::Directory(_) => (true, 0, 0, 0),
+            Body::File { replication, chunk_bytes, .. } => {
+                (false, self.state.length(number)?, replication, chunk_bytes)
+            }
+        };
+        Ok(Status {
+            name: name.into(),
+            directory,
+            length,
+            mode: inode.mode,
+            owner: self.state.names.name(inode.owner).into(),
+            group: self.state.names.name(inode.group).into(),
+            modified_ms: inode.modified_ms,
+            accessed_ms: inode.accessed_ms,
+            replication,
+            chunk_bytes,
+            open: self.state.open_inodes.contains_key(&number),
+        })
+    }
+
+    /// Entries of a directory behind the name `after`, in the order of their bytes;
+    /// of a file itself.
+    ///
+    /// # Errors
+    /// As [`View::walk`]; NotFound; PermissionDenied.
+    pub fn list(&self, path: &str, after: &str, limit: usize) -> Result<Page> {
+        let walk = self.walk(path)?;
+        let number = walk.target()?;
+        let Some(entries) = self.state.inode(number)?.entries() else {
+            return Ok(Page { entries: vec![self.status(walk.name.unwrap_or(""), number)?], more: false });
+        };
+        self.demand(number, READ | EXECUTE)?;
+        let begin = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after) };
+        let mut behind = entries.range::<str, _>((begin, Bound::Unbounded));
+        let limit = limit.clamp(1, MAX_LIST_ENTRIES);
+        let page: Result<Vec<_>> =
+            behind.by_ref().take(limit).map(|(name, inode)| self.status(name, *inode)).collect();
+        Ok(Page { entries: page?, more: behind.next().is_some() })
+    }
+
+    /// What a tree holds.
+    ///
+    /// # Errors
+    /// As [`View::walk`]; NotFound; PermissionDenied.
+    pub fn summary(&self, path: &str) -> Result<Summary> {
+        let mut sum = Summary::default();
+        let mut rest = vec![self.walk(path)?.target()?];
+        while let Some(number) = rest.pop() {
+            match &self.state.inode(number)?.body {
+                Body::Directory(entries) => {
+                    self.demand(number, READ | EXECUTE)?;
+                    sum.directories += 1;
+                    rest.extend(entries.values());
+                }
+                Body::File { replication, .. } => {
+                    let length = self.state.length(number)?;
+                    sum.files += 1;
+                    sum.bytes += length;
+                    sum.space += length * u64::from(*replication);
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The file that may be read.
+    ///
+    /// # Errors
+    /// As [`View::walk`]; NotFound; IsADirectory; PermissionDenied.
+    pub fn readable(&self, path: &str) -> Result<InodeNo> {
+        let number = self.walk(path)?.target()?;
+        if self.demand(number, READ)?.entries().is_some() {
+            return Err(Error::IsADirectory);
+        }
+        Ok(number)
+    }
+}

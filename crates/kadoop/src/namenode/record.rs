@@ -1,0 +1,92 @@
+//! What the log holds. Variants are only ever added at the end, and never change:
+//! their order is the format (postcard numbers them).
+
+use crate::{
+    ChunkId, ClientId, FileId, Identity, InodeNo, Member, Millis, NodeId, Stamp,
+    messages::{Answer, Attributes, RequestId},
+};
+use compact_str::CompactString;
+use serde::{Deserialize, Serialize};
+
+/// All that one operation changes: on disk whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transaction {
+    /// The request it answers, and how: for repetitions.
+    pub request: Option<(RequestId, Answer)>,
+    /// The changes, in order.
+    pub records: Vec<Record>,
+}
+
+impl Transaction {
+    /// As the log holds it.
+    pub fn encode(&self) -> Vec<u8> {
+        // Writing to memory has no way to fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// From the log.
+    ///
+    /// # Errors
+    /// If the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        postcard::from_bytes(bytes).map_err(|_| "it isn't a record of this version")
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory.
+    pub parent: InodeNo,
+    /// The name in it.
+    pub name: CompactString,
+}
+
+/// Rights and times of something new.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names say it
+pub struct Ownership {
+    pub mode: u16,
+    pub owner: CompactString,
+    pub group: CompactString,
+    pub time_ms: Millis,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // fields are named for what they hold
+pub enum Record {
+    /// A client was given its number.
+    ClientJoined { client: ClientId },
+    /// A datanode was given its number.
+    NodeJoined { node: NodeId, identity: Identity, rack: CompactString },
+    /// A directory was made.
+    DirectoryMade { at: Place, inode: InodeNo, by: Ownership },
+    /// A file was made.
+    FileMade { at: Place, inode: InodeNo, by: Ownership, replication: u16, chunk_bytes: u32 },
+    /// A client got the lease.
+    Opened { file: FileId, inode: InodeNo, client: ClientId },
+    /// A chunk was begun. If it continues another, that is the last one before.
+    ChunkAdded { file: FileId, chunk: ChunkId, stamp: Stamp, pipeline: Vec<Member>, continues: bool },
+    /// The writer said where the chunk ends; nobody has sealed it yet.
+    ChunkClaimed { file: FileId, chunk: ChunkId, length: u32 },
+    /// The chunk is sealed somewhere. If that is shorter than was claimed, the file
+    /// ends with it.
+    ChunkEnded { file: FileId, chunk: ChunkId, stamp: Stamp, length: u32 },
+    /// The chunk, and all behind it, isn't of the file any more.
+    ChunkDropped { file: FileId, chunk: ChunkId },
+    /// The lease was taken away from the writer.
+    RecoveryBegun { file: FileId },
+    /// A stamp was handed out for the recovery of a chunk.
+    StampTaken { file: FileId, chunk: ChunkId, stamp: Stamp },
+    /// The file is closed, the lease gone.
+    Closed { file: FileId, time_ms: Millis },
+    /// A file, or a directory with all in it, was removed.
+    Removed { at: Place, time_ms: Millis },
+    /// A file or directory got another name.
+    Moved { from: Place, to: Place, time_ms: Millis },
+    /// A closed file was made shorter.
+    Truncated { inode: InodeNo, length: u64, time_ms: Millis },
+    /// Attributes were set.
+    AttributesSet { inode: InodeNo, attributes: Attributes },
+}

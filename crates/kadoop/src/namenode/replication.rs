@@ -1,0 +1,155 @@
+//! Too few replicas, too many, and those that are none.
+
+use super::{Namenode, cluster::Copying};
+use crate::{
+    ChunkId, Millis, NodeId,
+    faults::Fault,
+    messages::{Order, ReplicaState, Source},
+};
+
+/// Chunks looked at in one tick: bounds its time. 1,000 copies a second are more
+/// than the datanodes can begin.
+const MAX_CHUNKS_A_TICK: usize = 1_000;
+
+impl Namenode {
+    /// Looks at what is known of a chunk's replicas and says what is to be done.
+    pub(super) fn review(&mut self, chunk: ChunkId) {
+        let cluster = &mut self.cluster;
+        for priority in 0..3 {
+            cluster.needy.remove(&(priority, chunk));
+        }
+        cluster.superfluous.remove(&chunk);
+        cluster.orphans.remove(&chunk);
+        let Some(logged) = self.state.chunks.get(&chunk) else {
+            if cluster.odd.contains_key(&chunk) {
+                cluster.orphans.insert(chunk);
+            }
+            return;
+        };
+        if !logged.ended || cluster.in_safe_mode() {
+            return;
+        }
+        let live = cluster.live_good(chunk).len();
+        let target = self.target(chunk);
+        if live < target && live > 0 {
+            let priority = if live == 1 {
+                0
+            } else if live * 3 < target {
+                1
+            } else {
+                2
+            };
+            self.cluster.needy.insert((priority, chunk));
+        } else if live > target {
+            self.cluster.superfluous.insert(chunk);
+        }
+        self.review_odd(chunk, live);
+    }
+
+    /// How many replicas the file wants.
+    fn target(&self, chunk: ChunkId) -> usize {
+        let inode = self.state.chunks.get(&chunk).and_then(|chunk| self.state.inodes.get(chunk.inode));
+        inode.map_or(0, |inode| inode.replication().into())
+    }
+
+    /// Replicas that don't count: sealed where they can be, deleted once there are
+    /// enough that do.
+    fn review_odd(&mut self, chunk: ChunkId, live: usize) {
+        let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
+        let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
+        for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
+            let report = odd.report;
+            let prefix = report.stamp == logged.stamp && report.length >= logged.length;
+            if prefix && report.state != ReplicaState::Sealed && !odd.corrupt {
+                let (stamp, length) = (logged.stamp, logged.length);
+                self.cluster.order(odd.node, Order::Seal { chunk, stamp, length });
+            } else if enough {
+                self.delete(odd.node, chunk, report.stamp);
+            }
+        }
+    }
+
+    /// Removes replicas beyond the target, and those of no file.
+    pub(super) fn remove_superfluous(&mut self, now: Millis) {
+        let chunks: Vec<ChunkId> = self.cluster.superfluous.iter().copied().take(MAX_CHUNKS_A_TICK).collect();
+        for chunk in chunks {
+            let live = self.cluster.live_good(chunk);
+            // One whose datanode hasn't told all since this namenode began may be
+            // on its way out by an older order.
+            let goes = live.iter().copied().filter(|node| {
+                self.cluster
+                    .nodes
+                    .get(node)
+                    .is_some_and(|node| node.reported && !node.leaving.contains_key(&chunk))
+            });
+            let goes = goes.max_by_key(|node| self.cluster.nodes.get(node).map_or(0, |node| node.held.len()));
+            if live.len() > self.target(chunk)
+                && let Some(node) = goes
+                && let Some(logged) = self.state.chunks.get(&chunk)
+            {
+                self.delete(node, chunk, logged.stamp);
+            }
+            self.review(chunk);
+        }
+        if self.cluster.safe_until.is_none_or(|since| now < since + self.config.orphan_ms) {
+            return;
+        }
+        let orphans: Vec<ChunkId> = self.cluster.orphans.iter().copied().take(MAX_CHUNKS_A_TICK).collect();
+        for chunk in orphans {
+            for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
+                self.delete(odd.node, chunk, odd.report.stamp);
+            }
+            self.review(chunk);
+        }
+    }
+
+    /// Orders copies of chunks that have too few replicas.
+    pub(super) fn order_copies(&mut self, now: Millis) {
+        self.cluster.copies.retain(|_, copy| now < copy.until);
+        let needy: Vec<ChunkId> =
+            self.cluster.needy.iter().map(|(_, chunk)| *chunk).take(MAX_CHUNKS_A_TICK).collect();
+        for chunk in needy {
+            if !self.cluster.copies.contains_key(&chunk) {
+                self.order_copy(chunk, now);
+            }
+        }
+    }
+
+    fn order_copy(&mut self, chunk: ChunkId, now: Millis) {
+        let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
+        let most = self.config.copies_per_node;
+        let live = self.cluster.live_good(chunk);
+        let Some(from) = live.iter().copied().find(|node| self.cluster.streams(*node) < most) else { return };
+        let holds = |node: &NodeId| {
+            self.cluster
+                .nodes
+                .get(node)
+                .is_some_and(|node| node.held.contains(&chunk) || node.leaving.contains_key(&chunk))
+        };
+        let all: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
+        let avoid: Vec<NodeId> = all
+            .into_iter()
+            .filter(|node| !live.contains(node) && (holds(node) || self.cluster.streams(*node) >= most))
+            .collect();
+        let Some(to) = self.place(1, &live, &avoid, now).first().copied() else {
+            self.make_room(chunk, &avoid, now);
+            return;
+        };
+        let (stamp, length, nodes) = (logged.stamp, logged.length, live.to_vec());
+        self.cluster.order(to, Order::Copy(Source { chunk, stamp, length, nodes }));
+        self.cluster.copies.insert(chunk, Copying { to, from, until: now + self.config.copy_ms });
+    }
+
+    /// Where nothing is left to copy to but datanodes with a bad replica of the same
+    /// chunk, one bad replica goes although there aren't enough good ones.
+    fn make_room(&mut self, chunk: ChunkId, holders: &[NodeId], now: Millis) {
+        let odd = self.cluster.odd.get(&chunk).into_iter().flatten();
+        let bad = odd.copied().find(|odd| {
+            let sealed = odd.report.state == ReplicaState::Sealed;
+            (sealed || odd.corrupt) && holders.contains(&odd.node) && self.usable(odd.node, now)
+        });
+        if let Some(bad) = bad {
+            self.delete(bad.node, chunk, bad.report.stamp);
+        }
+    }
+}

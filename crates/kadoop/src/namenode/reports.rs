@@ -1,0 +1,238 @@
+//! What datanodes report, and what each replica counts for.
+
+use super::{
+    Namenode,
+    apply::Event,
+    cluster::{Node, Odd},
+    record::Record,
+};
+use crate::{
+    ChunkId, Member, Millis, NodeId, Stamp,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Change, Heartbeat, HeartbeatAnswer, Order, ReplicaReport, ReplicaState},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Orders in one answer: bounds the answer's size and what a datanode has to do at
+/// a time.
+const MAX_ORDERS: usize = 100;
+
+impl Namenode {
+    /// Takes a datanode's heartbeat and tells it what to do.
+    ///
+    /// # Errors
+    /// NotRegistered: it has to ask for a session. ForeignData: it holds what was
+    /// never handed out, so the log is older than the data, or another cluster's.
+    pub fn heartbeat(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> Result<HeartbeatAnswer> {
+        if beat.session == 0 {
+            return Ok(self.register(beat, rack, now));
+        }
+        let id = *self.state.identities.get(&beat.identity).ok_or(Error::NotRegistered)?;
+        let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
+        if node.session != beat.session {
+            return Err(Error::NotRegistered);
+        }
+        node.heard = node.heard.max(now);
+        // One that was overtaken tells of a time gone by.
+        if beat.number > node.number {
+            node.number = beat.number;
+            self.take_report(id, beat, now)?;
+        }
+        let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
+        let orders: Vec<Order> = node.orders.iter().take(MAX_ORDERS).cloned().collect();
+        let mut sent = 0;
+        // A copy that gets lost is noticed by its deadline; the rest is repeated.
+        node.orders.retain(|order| {
+            sent += 1;
+            sent > MAX_ORDERS || !matches!(order, Order::Copy(_) | Order::Verify { .. })
+        });
+        Ok(HeartbeatAnswer { session: node.session, node: id, orders, report: !node.reported })
+    }
+
+    /// Begins a session. What was known of the datanode before isn't any more.
+    fn register(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> HeartbeatAnswer {
+        let id = match self.state.identities.get(&beat.identity) {
+            Some(node) => *node,
+            None => {
+                let (node, identity) = (self.state.next.node, beat.identity);
+                self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
+                node
+            }
+        };
+        self.forget_replicas(id);
+        let session = self.cluster.new_session();
+        let node = Node {
+            incarnation: beat.incarnation,
+            session,
+            number: 0,
+            heard: now,
+            dead: false,
+            reported: false,
+            held: BTreeSet::new(),
+            leaving: BTreeMap::new(),
+            orders: Vec::new(),
+        };
+        self.cluster.nodes.insert(id, node);
+        HeartbeatAnswer { session, node: id, orders: Vec::new(), report: true }
+    }
+
+    fn take_report(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<()> {
+        let reports = beat.full.iter().flatten();
+        let changed = beat.changes.iter().filter_map(|change| match change {
+            Change::Has(report) => Some(report),
+            _ => None,
+        });
+        let next = self.state.next;
+        if reports.chain(changed).any(|report| report.chunk >= next.chunk || report.stamp >= next.stamp) {
+            return Err(Error::ForeignData);
+        }
+        if let Some(full) = &beat.full {
+            self.forget_replicas(id);
+            full.iter().for_each(|report| self.note(id, *report, false));
+            if let Some(node) = self.cluster.nodes.get_mut(&id) {
+                node.reported = true;
+            }
+        }
+        for change in &beat.changes {
+            self.take_change(id, *change, now);
+        }
+        Ok(())
+    }
+
+    fn take_change(&mut self, id: NodeId, change: Change, now: Millis) {
+        match change {
+            Change::Has(report) => {
+                self.note(id, report, false);
+                self.drive_chunk(report.chunk, now);
+            }
+            Change::Gone { chunk, stamp } => {
+                if let Some(node) = self.cluster.nodes.get_mut(&id) {
+                    node.leaving.remove(&chunk);
+                    node.orders.retain(|order| !matches!(order, Order::Delete { chunk: of, stamp: to } if *of == chunk && *to <= stamp));
+                }
+                self.forget(id, chunk);
+                self.review(chunk);
+            }
+            Change::Corrupt { chunk, stamp } => {
+                if let Some(logged) = self.state.chunks.get(&chunk) {
+                    let (length, state) = (logged.length, ReplicaState::Sealed);
+                    self.note(id, ReplicaReport { chunk, stamp, length, state }, true);
+                }
+            }
+            Change::Fenced { chunk, stamp, replica } => self.take_fence(id, chunk, stamp, replica, now),
+        }
+    }
+
+    /// Takes up one replica: it counts, or it is odd.
+    fn note(&mut self, id: NodeId, report: ReplicaReport, corrupt: bool) {
+        let chunk = report.chunk;
+        self.forget(id, chunk);
+        let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
+        let leaving = node.leaving.get(&chunk).is_some_and(|stamp| *stamp >= report.stamp);
+        if leaving && !self.config.faults.has(Fault::DeletionNotCounted) {
+            return;
+        }
+        node.held.insert(chunk);
+        if report.state == ReplicaState::Sealed {
+            let to = (chunk, report.stamp);
+            node.orders
+                .retain(|order| !matches!(order, Order::Seal { chunk, stamp, .. } if (*chunk, *stamp) == to));
+        }
+        if self.counts(&report) && !corrupt {
+            self.cluster.good.entry(chunk).or_default().push(id);
+            self.cluster.copies.retain(|of, copy| *of != chunk || copy.to != id);
+        } else {
+            self.cluster.odd.entry(chunk).or_default().push(Odd { node: id, report, corrupt });
+        }
+        self.review(chunk);
+    }
+
+    /// Whether it is the chunk as it is logged.
+    fn counts(&self, report: &ReplicaReport) -> bool {
+        self.state.chunks.get(&report.chunk).is_some_and(|chunk| {
+            let same = chunk.stamp == report.stamp && chunk.length == report.length;
+            let same = same || self.config.faults.has(Fault::StaleReplicaCounted);
+            chunk.ended && report.state == ReplicaState::Sealed && same
+        })
+    }
+
+    /// The replica isn't known of any more.
+    pub(super) fn forget(&mut self, id: NodeId, chunk: ChunkId) {
+        if let Some(node) = self.cluster.nodes.get_mut(&id) {
+            node.held.remove(&chunk);
+        }
+        if let Some(good) = self.cluster.good.get_mut(&chunk) {
+            good.retain(|node| *node != id);
+            if good.is_empty() {
+                self.cluster.good.remove(&chunk);
+            }
+        }
+        if let Some(odd) = self.cluster.odd.get_mut(&chunk) {
+            odd.retain(|odd| odd.node != id);
+            if odd.is_empty() {
+                self.cluster.odd.remove(&chunk);
+            }
+        }
+    }
+
+    fn forget_replicas(&mut self, id: NodeId) {
+        let held = self.cluster.nodes.get(&id).map(|node| node.held.clone()).unwrap_or_default();
+        for chunk in held {
+            self.forget(id, chunk);
+            self.review(chunk);
+        }
+    }
+
+    /// Takes the writer's word for who has sealed a chunk, until the datanodes'
+    /// own reports come: only if they run as they did when they joined the pipeline.
+    pub(super) fn note_sealed(&mut self, chunk: ChunkId, member: Member) {
+        let node = member.node;
+        let Some(logged) = self.state.chunks.get(&chunk).filter(|chunk| chunk.ended) else { return };
+        let report =
+            ReplicaReport { chunk, stamp: logged.stamp, length: logged.length, state: ReplicaState::Sealed };
+        let same = self
+            .cluster
+            .nodes
+            .get(&node)
+            .is_some_and(|known| known.reported && known.incarnation == member.incarnation);
+        let there = self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node));
+        if same && !there {
+            self.note(node, report, false);
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Target(chunk) => self.review(chunk),
+            Event::Ended(chunk) => {
+                self.cluster.ended += 1;
+                // What was reported before may count now.
+                for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
+                    self.note(odd.node, odd.report, odd.corrupt);
+                }
+                self.review(chunk);
+            }
+            Event::Gone(chunk) => {
+                self.cluster.ended = self.cluster.ended.saturating_sub(1);
+                self.cluster.copies.remove(&chunk);
+                for node in self.cluster.good.remove(&chunk).unwrap_or_default() {
+                    let stamp = Stamp(self.state.next.stamp.0 - 1);
+                    self.delete(node, chunk, stamp);
+                }
+                self.review(chunk);
+            }
+        }
+    }
+
+    /// Tells a datanode to delete a replica; it doesn't count from now on.
+    pub(super) fn delete(&mut self, id: NodeId, chunk: ChunkId, stamp: Stamp) {
+        if !self.config.faults.has(Fault::DeletionNotCounted) {
+            self.forget(id, chunk);
+        }
+        if let Some(node) = self.cluster.nodes.get_mut(&id) {
+            node.leaving.insert(chunk, stamp);
+        }
+        self.cluster.order(id, Order::Delete { chunk, stamp });
+    }
+}

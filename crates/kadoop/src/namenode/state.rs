@@ -1,0 +1,262 @@
+//! All that the namenode must not lose. Changed by [`State::apply`] alone.
+
+use super::inodes::{Body, Inode, Inodes, ROOT};
+use crate::{
+    ChunkId, ClientId, Config, FileId, Identity, InodeNo, Member, NodeId, Stamp,
+    config::MAX_REQUESTS_IN_FLIGHT,
+    error::{Error, Result},
+    messages::{Answer, RequestId},
+};
+use compact_str::CompactString;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The durable state.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // the names say it
+pub struct State {
+    pub inodes: Inodes,
+    pub names: Names,
+    pub chunks: FxHashMap<ChunkId, Chunk>,
+    pub open: BTreeMap<FileId, OpenFile>,
+    /// The same files by inode.
+    pub open_inodes: FxHashMap<InodeNo, FileId>,
+    pub clients: Clients,
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    pub identities: BTreeMap<Identity, NodeId>,
+    pub next: Counters,
+}
+
+/// What is handed out next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names say it
+pub struct Counters {
+    /// Of the last transaction applied.
+    pub sequence: u64,
+    pub chunk: ChunkId,
+    pub stamp: Stamp,
+    pub file: FileId,
+    pub client: ClientId,
+    pub node: NodeId,
+}
+
+/// A chunk of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// The file.
+    pub inode: InodeNo,
+    /// Of the pipeline until the chunk has ended, then of its sealed replicas.
+    pub stamp: Stamp,
+    /// Of its replicas, in bytes; while it is open what the writer claimed, or 0.
+    pub length: u32,
+    /// How many of these bytes the file has: a truncation leaves fewer.
+    pub used: u32,
+    /// Whether the end is logged.
+    pub ended: bool,
+}
+
+/// A file that is being written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenFile {
+    /// The file.
+    pub inode: InodeNo,
+    /// Who has the lease; nobody while the namenode recovers it.
+    pub client: Option<ClientId>,
+    /// Chunks that haven't ended, in the file's order.
+    pub chunks: Vec<OpenChunk>,
+    /// The first chunk id that this writer can have got.
+    pub since: ChunkId,
+}
+
+/// A chunk that hasn't ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenChunk {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Who writes it.
+    pub pipeline: Vec<Member>,
+    /// Whether the writer said where it ends.
+    pub claimed: bool,
+    /// The chunk whose bytes it begins with, and will replace.
+    pub continues: Option<ChunkId>,
+    /// The last stamp taken for its recovery.
+    pub recovery: Option<Stamp>,
+}
+
+/// A datanode that has joined once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names say it
+pub struct NodeRecord {
+    pub identity: Identity,
+    pub rack: CompactString,
+}
+
+impl State {
+    /// That of an empty file system.
+    pub fn new(config: &Config) -> Self {
+        let mut names = Names::default();
+        let (owner, group) = (names.number(&config.superuser), names.number(&config.supergroup));
+        let mut inodes = Inodes::default();
+        let body = Body::Directory(BTreeMap::new());
+        let (modified_ms, accessed_ms) = (0, 0);
+        inodes.put(ROOT, Inode { parent: ROOT, owner, group, mode: 0o755, modified_ms, accessed_ms, body });
+        Self { inodes, names, ..Self::empty() }
+    }
+
+    /// Without even a root: to be filled from a checkpoint.
+    pub(super) fn empty() -> Self {
+        Self {
+            inodes: Inodes::default(),
+            names: Names::default(),
+            chunks: FxHashMap::default(),
+            open: BTreeMap::new(),
+            open_inodes: FxHashMap::default(),
+            clients: Clients::default(),
+            nodes: BTreeMap::new(),
+            identities: BTreeMap::new(),
+            next: Counters {
+                sequence: 0,
+                chunk: ChunkId(1),
+                stamp: Stamp(1),
+                file: FileId(1),
+                client: ClientId(1),
+                node: NodeId(1),
+            },
+        }
+    }
+
+    /// The inode, which something in the state refers to.
+    pub fn inode(&self, number: InodeNo) -> Result<&Inode> {
+        self.inodes.get(number).ok_or(Error::NotFound)
+    }
+
+    /// The open chunk of that number.
+    pub fn open_chunk(&self, file: FileId, chunk: ChunkId) -> Option<&OpenChunk> {
+        self.open.get(&file)?.chunks.iter().find(|open| open.chunk == chunk)
+    }
+
+    /// A file's chunks with the place of each in the file: offset of its first byte
+    /// that counts, bytes of the chunk before that one, bytes that count.
+    pub fn layout(&self, number: InodeNo) -> Result<Vec<(u64, u32, u32, ChunkId)>> {
+        let chunks = self.inode(number)?.chunks().ok_or(Error::IsADirectory)?;
+        let open = self.open_inodes.get(&number).and_then(|file| self.open.get(file));
+        let mut offset = 0;
+        let mut before = 0;
+        let mut layout = Vec::with_capacity(chunks.len());
+        for id in chunks {
+            let Some(chunk) = self.chunks.get(id) else { continue };
+            let continues = open.is_some_and(|open| {
+                open.chunks.iter().any(|open| open.chunk == *id && open.continues.is_some())
+            });
+            let skip = if continues { before } else { 0 };
+            let length = chunk.used.saturating_sub(skip);
+            layout.push((offset, skip, length, *id));
+            offset += u64::from(length);
+            before = chunk.used;
+        }
+        Ok(layout)
+    }
+
+    /// A file's length in bytes, as far as is known here.
+    pub fn length(&self, number: InodeNo) -> Result<u64> {
+        Ok(self.layout(number)?.last().map_or(0, |(offset, _, length, _)| offset + u64::from(*length)))
+    }
+}
+
+/// Names of users and groups, each kept once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    names: Vec<CompactString>,
+    numbers: FxHashMap<CompactString, u32>,
+}
+
+impl Names {
+    /// The number of `name`, which is new from now on if it wasn't known.
+    pub fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
+    /// The name of that number.
+    pub fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", CompactString::as_str)
+    }
+
+    /// All, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &CompactString> {
+        self.names.iter()
+    }
+}
+
+/// The answers that clients may ask for again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clients {
+    clients: BTreeMap<ClientId, Answered>,
+    /// The same clients by the transaction that each was last seen in.
+    by_age: BTreeMap<u64, ClientId>,
+}
+
+/// What one client was answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The transaction it was last seen in.
+    pub seen: u64,
+    /// Answers of requests below were taken by the client.
+    pub done_below: u64,
+    /// The others.
+    pub answers: VecDeque<(u64, Answer)>,
+}
+
+impl Clients {
+    /// The answer that `request` got before, if it is a repetition.
+    ///
+    /// # Errors
+    /// If it can't be told any more.
+    pub fn answer(&self, request: RequestId) -> Result<Option<Answer>> {
+        let client = self.clients.get(&request.client).ok_or(Error::UnknownClient)?;
+        if request.number < client.done_below.max(request.done_below) {
+            return Err(Error::Invalid("the client has that answer"));
+        }
+        if let Some((_, answer)) = client.answers.iter().find(|(number, _)| *number == request.number) {
+            return Ok(Some(answer.clone()));
+        }
+        let kept = client.answers.iter().filter(|(number, _)| *number >= request.done_below).count();
+        if kept >= MAX_REQUESTS_IN_FLIGHT {
+            return Err(Error::Limit("requests of one client at a time"));
+        }
+        Ok(None)
+    }
+
+    /// Keeps an answer, in transaction `sequence`.
+    pub fn keep(&mut self, request: RequestId, answer: Answer, sequence: u64) {
+        let Some(client) = self.clients.get_mut(&request.client) else { return };
+        client.done_below = client.done_below.max(request.done_below);
+        let done_below = client.done_below;
+        client.answers.retain(|(number, _)| *number >= done_below);
+        client.answers.push_back((request.number, answer));
+        self.by_age.remove(&client.seen);
+        client.seen = sequence;
+        self.by_age.insert(sequence, request.client);
+    }
+
+    /// Takes up a client; beyond `most` the one silent longest is forgotten.
+    pub fn add(&mut self, client: ClientId, answered: Answered, most: usize) {
+        self.by_age.insert(answered.seen, client);
+        self.clients.insert(client, answered);
+        while self.clients.len() > most {
+            let Some((_, oldest)) = self.by_age.pop_first() else { return };
+            self.clients.remove(&oldest);
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&ClientId, &Answered)> {
+        self.clients.iter()
+    }
+}

@@ -1,0 +1,196 @@
+//! The life of a file that is being written: chunks begin, end, and it is closed.
+
+use super::{Decision, Namenode, record::Record, state::OpenFile};
+use crate::{
+    ChunkId, ClientId, FileId, Millis, NodeId,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Answer, End, Mutation, NewChunk, Source},
+};
+
+impl Namenode {
+    /// The opening, if the client has its lease.
+    fn leased(&self, file: FileId, client: ClientId) -> Result<&OpenFile> {
+        let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
+        if open.client != Some(client) && !self.config.faults.has(Fault::LeaseNotChecked) {
+            return Err(Error::LeaseLost);
+        }
+        Ok(open)
+    }
+
+    /// Logs ends and, if `next` says whom to avoid, begins the next chunk.
+    pub(super) fn decide_chunk(
+        &mut self,
+        file: FileId,
+        client: ClientId,
+        ends: &[End],
+        next: Option<&Vec<NodeId>>,
+        now: Millis,
+    ) -> Result<Decision> {
+        let mut records = self.decide_ends(file, client, ends)?;
+        let open = self.leased(file, client)?;
+        let unfinished =
+            open.chunks.iter().any(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
+        if unfinished {
+            return Err(Error::Invalid("the chunk before has no end yet"));
+        }
+        let next = match next {
+            Some(avoid) => Some(self.new_chunk(file, ends, avoid, now)?),
+            None => None,
+        };
+        if let Some(new) = &next {
+            let (chunk, stamp, pipeline) = (new.chunk, new.stamp, new.pipeline.clone());
+            let continues = new.continues.is_some();
+            records.push(Record::ChunkAdded { file, chunk, stamp, pipeline, continues });
+            if let Some(old) = &new.continues
+                && self.config.faults.has(Fault::ReplacedEarly)
+            {
+                let length = old.length;
+                records.push(Record::ChunkEnded { file, chunk, stamp, length });
+            }
+        }
+        let durable = self.all_durable(file, ends)?;
+        Ok((records, Answer::Chunk { next, durable }))
+    }
+
+    /// Logs the last ends and closes the file, if all of it is durable.
+    pub(super) fn decide_complete(
+        &mut self,
+        file: FileId,
+        client: ClientId,
+        ends: &[End],
+        time_ms: Millis,
+    ) -> Result<Decision> {
+        let mut records = self.decide_ends(file, client, ends)?;
+        let careless = self.config.faults.has(Fault::CompleteNotDurable);
+        let ended = |chunk: ChunkId| {
+            ends.iter()
+                .any(|end| end.chunk == chunk && (end.length == 0 || !end.durable.is_empty() || careless))
+        };
+        let done = self.leased(file, client)?.chunks.iter().all(|open| ended(open.chunk));
+        let closed = done && (careless || self.all_durable(file, ends)?);
+        if closed {
+            records.push(Record::Closed { file, time_ms });
+        }
+        Ok((records, Answer::Completed(closed)))
+    }
+
+    fn decide_ends(&self, file: FileId, client: ClientId, ends: &[End]) -> Result<Vec<Record>> {
+        let open = self.leased(file, client)?;
+        let careless = self.config.faults.has(Fault::CompleteNotDurable);
+        let limit = self.chunk_bytes(open)?;
+        let mut records = Vec::new();
+        for end in ends {
+            // Told before, and logged: nothing to do.
+            let Some(at) = open.chunks.iter().position(|open| open.chunk == end.chunk) else { continue };
+            let this = &open.chunks[at];
+            let logged = self.state.chunks.get(&end.chunk).ok_or(Error::LeaseLost)?;
+            let continued =
+                this.continues.and_then(|old| self.state.chunks.get(&old)).map_or(0, |old| old.used);
+            let (chunk, length, stamp) = (end.chunk, end.length, logged.stamp);
+            if length > limit || this.claimed && length != logged.length {
+                return Err(Error::Invalid("a chunk's end moved, or lies beyond the chunk size"));
+            }
+            if !end.durable.iter().all(|node| this.pipeline.iter().any(|member| member.node == *node)) {
+                return Err(Error::Invalid("sealed by a datanode that isn't of the pipeline"));
+            }
+            if length == 0 || length < continued {
+                if at + 1 < open.chunks.len() {
+                    return Err(Error::Invalid("only the last chunk can be given up"));
+                }
+                records.push(Record::ChunkDropped { file, chunk });
+            } else if !end.durable.is_empty() || careless {
+                records.push(Record::ChunkEnded { file, chunk, stamp, length });
+            } else if !this.claimed {
+                records.push(Record::ChunkClaimed { file, chunk, length });
+            }
+        }
+        Ok(records)
+    }
+
+    fn new_chunk(&mut self, file: FileId, ends: &[End], avoid: &[NodeId], now: Millis) -> Result<NewChunk> {
+        let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
+        let inode = self.state.inode(open.inode)?;
+        let wanted = usize::from(inode.replication());
+        let continues = if ends.is_empty() { self.continued(open)? } else { None };
+        let holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
+        // Those that hold what is continued copy it without the network.
+        let mut nodes: Vec<NodeId> = holders
+            .into_iter()
+            .filter(|node| !avoid.contains(node) && self.usable(*node, now))
+            .take(wanted)
+            .collect();
+        let more = self.place(wanted - nodes.len(), &nodes, avoid, now);
+        nodes.extend(more);
+        if nodes.len() < wanted {
+            let more = self.place(wanted - nodes.len(), &nodes, &[], now);
+            // One that was lost a moment ago is better than too few.
+            if nodes.len() < self.config.min_replicas {
+                nodes.extend(more);
+            }
+        }
+        if nodes.len() < self.config.min_replicas {
+            return Err(Error::NoDatanodes);
+        }
+        let pipeline = nodes.iter().filter_map(|node| {
+            let incarnation = self.cluster.nodes.get(node)?.incarnation;
+            Some(crate::Member { node: *node, incarnation })
+        });
+        let (chunk, stamp) = (self.state.next.chunk, self.state.next.stamp);
+        Ok(NewChunk { chunk, stamp, pipeline: pipeline.collect(), continues })
+    }
+
+    /// The last chunk, if it is short and this writer hasn't begun one yet.
+    fn continued(&self, open: &OpenFile) -> Result<Option<Source>> {
+        let inode = self.state.inode(open.inode)?;
+        let Some(last) = inode.chunks().and_then(<[ChunkId]>::last) else { return Ok(None) };
+        let Some(logged) = self.state.chunks.get(last) else { return Ok(None) };
+        let limit = self.config.continue_below_bytes.min(self.chunk_bytes(open)?);
+        let nodes = self.cluster.live_good(*last).to_vec();
+        let fits = *last < open.since && logged.ended && logged.used < limit && !nodes.is_empty();
+        Ok(fits.then_some(Source { chunk: *last, stamp: logged.stamp, length: logged.used, nodes }))
+    }
+
+    fn chunk_bytes(&self, open: &OpenFile) -> Result<u32> {
+        match self.state.inode(open.inode)?.body {
+            super::inodes::Body::File { chunk_bytes, .. } => Ok(chunk_bytes),
+            super::inodes::Body::Directory(_) => Err(Error::IsADirectory),
+        }
+    }
+
+    /// Whether each chunk that this writer ended has its minimum of replicas: by
+    /// what the datanodes reported and by the writer's word for `ends`.
+    fn all_durable(&self, file: FileId, ends: &[End]) -> Result<bool> {
+        let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
+        let chunks = self.state.inode(open.inode)?.chunks().unwrap_or_default();
+        Ok(chunks.iter().filter(|chunk| **chunk >= open.since).all(|chunk| {
+            let still_open = open.chunks.iter().any(|open| open.chunk == *chunk);
+            let told = ends.iter().find(|end| end.chunk == *chunk && still_open);
+            if told.is_some_and(|end| end.length == 0) {
+                return true;
+            }
+            let mut nodes = self.cluster.live_good(*chunk);
+            for node in told.into_iter().flat_map(|end| &end.durable) {
+                if !nodes.contains(node) {
+                    nodes.push(*node);
+                }
+            }
+            still_open && told.is_none() || nodes.len() >= self.config.min_replicas
+        }))
+    }
+
+    /// Who has sealed what by a writer's word, and in which run it joined: to be asked
+    /// before the ends are applied, since the pipelines go with them.
+    pub(super) fn sealed_by_word(&self, mutation: &Mutation) -> Vec<(ChunkId, crate::Member)> {
+        let (Mutation::AddChunk { file, ends, .. } | Mutation::Complete { file, ends }) = mutation else {
+            return Vec::new();
+        };
+        let mut sealed = Vec::new();
+        for end in ends {
+            let Some(open) = self.state.open_chunk(*file, end.chunk) else { continue };
+            let members = open.pipeline.iter().filter(|member| end.durable.contains(&member.node));
+            sealed.extend(members.map(|member| (end.chunk, *member)));
+        }
+        sealed
+    }
+}

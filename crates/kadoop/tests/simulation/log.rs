@@ -1,0 +1,135 @@
+//! The log tells a torn end from a hole, and damage from both.
+
+use crate::{disk::SimDisk, random::Random};
+use strait_kadoop::{
+    disk::{Disk, DiskFile},
+    faults::Faults,
+    log::{Journal, LogError, Tail, read_log, segments},
+};
+
+const CLUSTER: u64 = 7;
+const SEGMENT: u64 = 256;
+
+fn journal(disk: &SimDisk, next: u64) -> Journal<SimDisk> {
+    Journal::start(disk.clone(), CLUSTER, next, SEGMENT, Faults::NONE).unwrap()
+}
+
+/// Records 1 to `count`, one a commit.
+fn filled(count: u64) -> SimDisk {
+    let disk = SimDisk::default();
+    let mut journal = journal(&disk, 1);
+    for number in 1..=count {
+        journal.push(format!("record {number}").into_bytes());
+        journal.commit().unwrap();
+    }
+    disk
+}
+
+fn read(disk: &SimDisk, after: u64) -> Result<(Vec<u64>, Tail), LogError> {
+    let mut numbers = Vec::new();
+    let (_, tail) = read_log(disk, CLUSTER, after, Faults::NONE, |number, record| {
+        assert_eq!(record, format!("record {number}").as_bytes());
+        numbers.push(number);
+        Ok(())
+    })?;
+    Ok((numbers, tail))
+}
+
+#[test]
+fn records_come_back_in_order_over_segments_and_from_anywhere() {
+    let disk = filled(40);
+    assert!(segments(&disk.list().unwrap()).len() > 3);
+    assert_eq!(read(&disk, 0).unwrap(), ((1..=40).collect(), Tail::Clean));
+    assert_eq!(read(&disk, 33).unwrap(), ((34..=40).collect(), Tail::Clean));
+    assert_eq!(read(&disk, 40).unwrap(), (Vec::new(), Tail::Clean));
+}
+
+#[test]
+fn whatever_a_crash_tears_each_synced_record_comes_back_and_no_torn_one() {
+    for seed in 0..2_000 {
+        let mut random = Random(seed);
+        let disk = SimDisk::default();
+        let (mut durable, mut pushed) = (0, 0);
+        for _ in 0..3 {
+            let (numbers, _) = read(&disk, 0).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let last = numbers.len() as u64;
+            assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "seed {seed}");
+            assert!(durable <= last && last <= pushed, "seed {seed}: {durable} {last} {pushed}");
+            (durable, pushed) = (last, last);
+            disk.fail_after(random.below(40));
+            if let Ok(mut journal) = Journal::start(disk.clone(), CLUSTER, last + 1, SEGMENT, Faults::NONE) {
+                loop {
+                    for _ in 0..=random.below(4) {
+                        pushed += 1;
+                        journal.push(format!("record {pushed}").into_bytes());
+                    }
+                    if journal.commit().is_err() {
+                        break;
+                    }
+                    durable = pushed;
+                }
+            }
+            disk.crash(&mut random);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_frame_that_others_follow_refuses_the_start() {
+    let disk = filled(4);
+    disk.damage("log-00000000000000000001", 70);
+    let error = read(&disk, 0).unwrap_err();
+    assert!(matches!(error, LogError::Damaged { offset: 32, .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_last_frame_is_a_torn_write() {
+    let disk = filled(2);
+    disk.damage("log-00000000000000000001", 32 + 48 + 40);
+    let (numbers, tail) = read(&disk, 0).unwrap();
+    assert_eq!(numbers, [1]);
+    assert!(matches!(tail, Tail::Torn { offset: 80, .. }), "{tail:?}");
+}
+
+#[test]
+fn a_missing_segment_is_a_gap() {
+    let disk = filled(40);
+    let second = segments(&disk.list().unwrap())[1];
+    disk.remove(&format!("log-{second:020}")).unwrap();
+    let error = read(&disk, 0).unwrap_err();
+    assert!(matches!(error, LogError::Gap { expected, .. } if expected == second), "{error}");
+}
+
+#[test]
+fn a_segment_of_another_cluster_or_a_newer_version_is_refused() {
+    let disk = filled(1);
+    let other = read_log(&disk, CLUSTER + 1, 0, Faults::NONE, |_, _| Ok(())).unwrap_err();
+    assert!(matches!(other, LogError::Foreign { .. }), "{other}");
+    let file = disk.open("log-00000000000000000001").unwrap();
+    let mut header = [0; 32];
+    file.read_at(0, &mut header).unwrap();
+    header[4] = 9;
+    let crc = crc32c::crc32c(&header[..28]);
+    header[28..].copy_from_slice(&crc.to_le_bytes());
+    file.write_at(0, &header).unwrap();
+    let newer = read(&disk, 0).unwrap_err();
+    assert!(newer.to_string().contains("newer version"), "{newer}");
+}
+
+#[test]
+fn the_real_disk_holds_a_log_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = strait_kadoop::disk::RealDisk::open(directory.path()).unwrap();
+    let mut journal = Journal::start(disk.clone(), CLUSTER, 1, SEGMENT, Faults::NONE).unwrap();
+    for number in 0..20 {
+        journal.push(vec![number; 30]);
+        journal.commit().unwrap();
+    }
+    let mut count = 0;
+    let each = |_, record: &[u8]| {
+        assert_eq!(record, [count; 30]);
+        count += 1;
+        Ok(())
+    };
+    assert_eq!(read_log(&disk, CLUSTER, 0, Faults::NONE, each).unwrap(), (20, Tail::Clean));
+}

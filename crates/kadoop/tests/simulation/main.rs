@@ -1,0 +1,7 @@
+//! Kadoop's cores on simulated disks and datanodes, by seeds.
+
+mod disk;
+mod log;
+mod namespace;
+mod random;
+mod recovery;

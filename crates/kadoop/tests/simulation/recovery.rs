@@ -1,0 +1,417 @@
+//! Leases, recovery and replication, told by what datanodes report.
+
+use crate::namespace::someone;
+use std::collections::BTreeMap;
+use strait_kadoop::{
+    ChunkId, ClientId, Config, Error, FileId, Identity, Incarnation, NodeId, Stamp,
+    faults::{Fault, Faults},
+    messages::{
+        Answer, Change, End, Heartbeat, HeartbeatAnswer, Mutation, NewChunk, Order, ReplicaReport,
+        ReplicaState, RequestId,
+    },
+    namenode::{Namenode, State},
+};
+
+/// A datanode, as far as the namenode can see.
+struct Node {
+    identity: Identity,
+    incarnation: Incarnation,
+    session: u64,
+    number: u64,
+    id: NodeId,
+    replicas: BTreeMap<ChunkId, ReplicaReport>,
+}
+
+struct Cluster {
+    namenode: Namenode,
+    nodes: Vec<Node>,
+    now: u64,
+    client: ClientId,
+    number: u64,
+}
+
+impl Cluster {
+    fn new(nodes: u64, fault: Option<Fault>) -> Self {
+        let faults = fault.map_or(Faults::NONE, Faults::planted);
+        let config = Config { faults, orphan_ms: 1_000, ..Config::default() };
+        let mut namenode = Namenode::new(config.clone(), State::new(&config), 0, 1);
+        let client = namenode.join_client(0);
+        let node = |n| Node {
+            identity: Identity(100 + n),
+            incarnation: Incarnation(n),
+            session: 0,
+            number: 0,
+            id: NodeId(0),
+            replicas: BTreeMap::new(),
+        };
+        let nodes = (1..=nodes).map(node).collect();
+        let mut cluster = Self { namenode, nodes, now: 0, client, number: 0 };
+        cluster.pass(15_000, &[]);
+        cluster
+    }
+
+    fn ask(&mut self, mutation: Mutation) -> Result<Answer, Error> {
+        self.number += 1;
+        let request = RequestId { client: self.client, number: self.number, done_below: 0 };
+        self.namenode.mutate(&someone("kadoop"), request, &mutation, self.now, 0)
+    }
+
+    fn create(&mut self, replication: u16) -> FileId {
+        let (path, overwrite, mode, chunk_bytes) = ("/f".to_owned(), false, 0o644, 1 << 26);
+        match self.ask(Mutation::Create { path, overwrite, mode, replication, chunk_bytes }) {
+            Ok(Answer::Opened { file, .. }) => file,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn add(&mut self, file: FileId, ends: Vec<End>) -> NewChunk {
+        match self.ask(Mutation::AddChunk { file, ends, next: true, avoid: Vec::new() }) {
+            Ok(Answer::Chunk { next: Some(new), .. }) => new,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Gives the pipeline's `at`th member a replica, unless it is of no length.
+    fn hold(&mut self, new: &NewChunk, at: usize, length: u32, state: ReplicaState) {
+        let report = ReplicaReport { chunk: new.chunk, stamp: new.stamp, length, state };
+        let node = self.nodes.iter_mut().find(|node| node.id == new.pipeline[at].node).unwrap();
+        node.replicas.insert(new.chunk, report);
+        if state == ReplicaState::Returned {
+            node.incarnation.0 += 1_000;
+            node.session = 0;
+        }
+    }
+
+    /// Lets time pass, second by second; the datanodes with an index in `silent` are away.
+    fn pass(&mut self, ms: u64, silent: &[usize]) {
+        for _ in 0..ms / 1_000 {
+            self.now += 1_000;
+            for at in (0..self.nodes.len()).filter(|at| !silent.contains(at)) {
+                self.beat(at);
+            }
+            self.namenode.tick(self.now);
+        }
+    }
+
+    fn beat(&mut self, at: usize) {
+        let mut changes = Vec::new();
+        // Orders are carried out at once, and what came of them is told.
+        for _ in 0..3 {
+            let full = self.nodes[at].replicas.values().copied().collect();
+            let answer = self.send(at, None, std::mem::take(&mut changes));
+            let answer = match answer {
+                Ok(answer) if answer.report => self.send(at, Some(full), Vec::new()).unwrap(),
+                Ok(answer) => answer,
+                Err(_) => {
+                    self.nodes[at].session = 0;
+                    continue;
+                }
+            };
+            self.nodes[at].session = answer.session;
+            self.nodes[at].id = answer.node;
+            changes = answer.orders.iter().filter_map(|order| self.nodes[at].obey(order)).collect();
+        }
+    }
+
+    fn send(
+        &mut self,
+        at: usize,
+        full: Option<Vec<ReplicaReport>>,
+        changes: Vec<Change>,
+    ) -> Result<HeartbeatAnswer, Error> {
+        let node = &mut self.nodes[at];
+        node.number += 1;
+        let Node { identity, incarnation, session, number, .. } = *node;
+        let beat = Heartbeat { identity, incarnation, session, number, full, changes };
+        let answer = self.namenode.heartbeat(&beat, "", self.now)?;
+        self.nodes[at].session = answer.session;
+        Ok(answer)
+    }
+
+    fn length(&self) -> (u64, bool) {
+        let status = self.namenode.view(&someone("kadoop")).stat("/f").unwrap();
+        (status.length, status.open)
+    }
+
+    fn index(&self, node: NodeId) -> usize {
+        self.nodes.iter().position(|known| known.id == node).unwrap()
+    }
+
+    fn sealed(&self) -> usize {
+        let replicas = self.nodes.iter().flat_map(|node| node.replicas.values());
+        replicas.filter(|replica| replica.state == ReplicaState::Sealed).count()
+    }
+}
+
+impl Node {
+    fn obey(&mut self, order: &Order) -> Option<Change> {
+        match order {
+            Order::Fence { chunk, stamp } => {
+                let replica = self.replicas.get(chunk).copied();
+                Some(Change::Fenced { chunk: *chunk, stamp: *stamp, replica })
+            }
+            Order::Seal { chunk, stamp, length } => {
+                let replica = self.replicas.get_mut(chunk)?;
+                (replica.stamp, replica.length, replica.state) = (*stamp, *length, ReplicaState::Sealed);
+                Some(Change::Has(*replica))
+            }
+            Order::Delete { chunk, stamp } => {
+                self.replicas.remove(chunk);
+                Some(Change::Gone { chunk: *chunk, stamp: *stamp })
+            }
+            Order::Copy(source) => {
+                let (chunk, stamp, length) = (source.chunk, source.stamp, source.length);
+                let report = ReplicaReport { chunk, stamp, length, state: ReplicaState::Sealed };
+                self.replicas.insert(chunk, report);
+                Some(Change::Has(report))
+            }
+            Order::Verify { .. } => None,
+        }
+    }
+}
+
+/// A writer dies with 10 bytes at both members, of which one restarts and has 4 left.
+fn one_member_returned(fault: Option<Fault>) -> (u64, bool) {
+    let mut cluster = Cluster::new(2, fault);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 4, ReplicaState::Returned);
+    cluster.pass(400_000, &[]);
+    cluster.length()
+}
+
+#[test]
+fn a_member_that_restarted_cant_shorten_a_file() {
+    assert_eq!(one_member_returned(None), (10, false));
+    assert_eq!(one_member_returned(Some(Fault::ReturnedBelieved)), (4, false));
+}
+
+#[test]
+fn of_members_that_ran_unbroken_the_shortest_decides() {
+    let mut cluster = Cluster::new(3, None);
+    let file = cluster.create(3);
+    let new = cluster.add(file, Vec::new());
+    for (at, length) in [(0, 10), (1, 8), (2, 12)] {
+        cluster.hold(&new, at, length, ReplicaState::Open);
+    }
+    cluster.pass(400_000, &[]);
+    assert_eq!(cluster.length(), (8, false));
+    assert_eq!(cluster.sealed(), 3, "each of them has as much");
+}
+
+/// A member restarts and has nothing left; the other, unbroken, is away for a while.
+fn absence(fault: Option<Fault>) -> (u64, bool) {
+    let mut cluster = Cluster::new(2, fault);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 0, ReplicaState::Returned);
+    let (away, restarted) = (cluster.index(new.pipeline[0].node), cluster.index(new.pipeline[1].node));
+    cluster.nodes[restarted].replicas.clear();
+    cluster.pass(500_000, &[away]);
+    cluster.pass(30_000, &[]);
+    cluster.length()
+}
+
+#[test]
+fn a_restarted_member_without_a_replica_proves_nothing() {
+    assert_eq!(absence(None), (10, false));
+    assert_eq!(absence(Some(Fault::AbsenceBelieved)), (0, false));
+    assert_eq!(absence(Some(Fault::SilenceBelieved)), (0, false));
+}
+
+#[test]
+fn an_unbroken_member_that_never_saw_the_chunk_proves_that_nothing_was_acknowledged() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.pass(400_000, &[]);
+    assert_eq!(cluster.length(), (0, false));
+    assert_eq!(cluster.sealed(), 0);
+}
+
+#[test]
+fn what_an_earlier_round_sealed_from_returned_replicas_doesnt_outweigh_an_unbroken_member() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    // Sealed by a round whose end was never logged.
+    let earlier = NewChunk { stamp: Stamp(new.stamp.0 + 1), ..new.clone() };
+    cluster.ask(Mutation::RecoverLease { path: "/f".into() }).unwrap_err();
+    cluster.hold(&earlier, 1, 4, ReplicaState::Sealed);
+    cluster.pass(60_000, &[]);
+    assert_eq!(cluster.length(), (10, false));
+}
+
+#[test]
+fn with_no_member_alive_recovery_waits() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 10, ReplicaState::Open);
+    cluster.pass(900_000, &[0, 1]);
+    assert_eq!(cluster.length(), (0, true));
+    cluster.pass(60_000, &[]);
+    assert_eq!(cluster.length(), (10, false));
+}
+
+/// The writer is silent while the namenode takes its lease; then it says more.
+fn zombie(fault: Option<Fault>) -> Result<Answer, Error> {
+    let mut cluster = Cluster::new(2, fault);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.pass(305_000, &[0, 1]);
+    let ends = vec![End { chunk: new.chunk, length: 3, durable: vec![new.pipeline[0].node] }];
+    cluster.ask(Mutation::Complete { file, ends })
+}
+
+#[test]
+fn a_writer_whose_lease_was_taken_closes_nothing() {
+    assert_eq!(zombie(None), Err(Error::LeaseLost));
+    assert_eq!(zombie(Some(Fault::LeaseNotChecked)), Ok(Answer::Completed(true)));
+}
+
+/// A file of one chunk, closed by its writer and sealed at both members.
+fn closed(nodes: u64, fault: Option<Fault>) -> (Cluster, NewChunk) {
+    let mut cluster = Cluster::new(nodes, fault);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    for at in 0..2 {
+        cluster.hold(&new, at, 10, ReplicaState::Sealed);
+    }
+    let durable = new.pipeline.iter().map(|member| member.node).collect();
+    let ends = vec![End { chunk: new.chunk, length: 10, durable }];
+    assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+    cluster.pass(3_000, &[]);
+    (cluster, new)
+}
+
+#[test]
+fn a_file_closes_only_when_its_last_chunk_is_durable() {
+    for (fault, closes) in [(None, false), (Some(Fault::CompleteNotDurable), true)] {
+        let mut cluster = Cluster::new(2, fault);
+        let file = cluster.create(2);
+        let new = cluster.add(file, Vec::new());
+        let ends = vec![End { chunk: new.chunk, length: 10, durable: Vec::new() }];
+        assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(closes)));
+    }
+}
+
+#[test]
+fn a_lost_datanodes_chunks_are_copied_and_removed_again_when_it_is_back() {
+    let (mut cluster, new) = closed(3, None);
+    assert_eq!(cluster.sealed(), 2);
+    let lost = cluster.index(new.pipeline[0].node);
+    cluster.pass(20_000, &[lost]);
+    assert_eq!(cluster.sealed(), 3, "the lost one's, and two that count");
+    cluster.pass(20_000, &[]);
+    assert_eq!(cluster.sealed(), 2);
+}
+
+/// A third replica appears; the datanode that is told to delete one is slow to do it.
+fn slow_deletion(fault: Option<Fault>) -> usize {
+    let (mut cluster, new) = closed(3, fault);
+    let extra = cluster.nodes.iter().position(|node| !node.replicas.contains_key(&new.chunk)).unwrap();
+    let replica = *cluster.nodes[cluster.index(new.pipeline[0].node)].replicas.get(&new.chunk).unwrap();
+    cluster.nodes[extra].replicas.insert(new.chunk, replica);
+    cluster.send(extra, None, vec![Change::Has(replica)]).unwrap();
+    // Told, but heard by nobody yet: the decisions of these ticks count on each other.
+    for _ in 0..5 {
+        cluster.namenode.tick(cluster.now);
+    }
+    cluster.pass(2_000, &[]);
+    cluster.sealed()
+}
+
+#[test]
+fn deletions_under_way_count_as_done() {
+    assert_eq!(slow_deletion(None), 2);
+    assert!(slow_deletion(Some(Fault::DeletionNotCounted)) < 2);
+}
+
+/// The only datanodes left have a replica of another length.
+fn only_stale_left(fault: Option<Fault>) -> usize {
+    let (mut cluster, new) = closed(2, fault);
+    for node in &mut cluster.nodes {
+        node.replicas.get_mut(&new.chunk).unwrap().length = 7;
+        node.session = 0;
+    }
+    cluster.pass(20_000, &[]);
+    cluster.sealed()
+}
+
+#[test]
+fn a_stale_replica_is_kept_while_no_good_one_is_known() {
+    assert_eq!(only_stale_left(None), 2);
+    assert_eq!(only_stale_left(Some(Fault::LastReplicaDeleted)), 0);
+}
+
+#[test]
+fn a_stale_replica_doesnt_count() {
+    let copies = |fault| {
+        let (mut cluster, new) = closed(3, fault);
+        let stale = cluster.index(new.pipeline[0].node);
+        cluster.nodes[stale].replicas.get_mut(&new.chunk).unwrap().length = 7;
+        cluster.nodes[stale].session = 0;
+        cluster.pass(20_000, &[]);
+        let replicas = cluster.nodes.iter().filter_map(|node| node.replicas.get(&new.chunk));
+        replicas.filter(|replica| replica.length == 10).count()
+    };
+    assert_eq!(copies(None), 2);
+    assert_eq!(copies(Some(Fault::StaleReplicaCounted)), 1);
+}
+
+#[test]
+fn an_append_copies_a_short_chunk_and_replaces_it_only_when_the_new_one_has_ended() {
+    for (fault, length) in [(None, 10), (Some(Fault::ReplacedEarly), 0)] {
+        let (mut cluster, old) = closed(2, fault);
+        let Ok(Answer::Opened { file, length: 10, .. }) = cluster.ask(Mutation::Append { path: "/f".into() })
+        else {
+            panic!("the append isn't granted");
+        };
+        let new = cluster.add(file, Vec::new());
+        assert_eq!(new.continues.as_ref().map(|source| (source.chunk, source.length)), Some((old.chunk, 10)));
+        // The writer dies before any member has the copy.
+        cluster.pass(400_000, &[]);
+        let (found, open) = cluster.length();
+        assert!(!open);
+        let good = cluster.sealed() as u64 * 5;
+        assert_eq!(found.min(good), length, "{fault:?}");
+    }
+}
+
+#[test]
+fn an_overtaken_heartbeat_is_ignored() {
+    let (mut cluster, new) = closed(2, None);
+    let at = cluster.index(new.pipeline[0].node);
+    let replica = cluster.nodes[at].replicas[&new.chunk];
+    cluster.send(at, None, vec![Change::Gone { chunk: new.chunk, stamp: new.stamp }]).unwrap();
+    cluster.nodes[at].number -= 2;
+    cluster.send(at, None, vec![Change::Has(replica)]).unwrap();
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 10).unwrap();
+    assert_eq!(located.chunks[0].nodes, [new.pipeline[1].node]);
+}
+
+#[test]
+fn a_datanode_with_what_was_never_handed_out_is_refused() {
+    let mut cluster = Cluster::new(1, None);
+    let report =
+        ReplicaReport { chunk: ChunkId(99), stamp: Stamp(1), length: 1, state: ReplicaState::Sealed };
+    assert_eq!(cluster.send(0, Some(vec![report]), Vec::new()).unwrap_err(), Error::ForeignData);
+}
+
+#[test]
+fn a_truncated_file_shows_no_more_than_its_length() {
+    for (fault, shown) in [(None, 4), (Some(Fault::TruncationForgotten), 10)] {
+        let (mut cluster, _) = closed(2, fault);
+        let truncate = Mutation::Truncate { path: "/f".into(), length: 4 };
+        assert_eq!(cluster.ask(truncate), Ok(Answer::Changed(true)));
+        let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 100).unwrap();
+        assert_eq!((located.length, located.chunks[0].length), (4, shown));
+    }
+}
