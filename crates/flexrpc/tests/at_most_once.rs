@@ -5,112 +5,22 @@
 //! `FLEXRPC_CALLS=…` sets how many calls each of the callers makes.
 
 mod common;
+#[path = "common/proxy.rs"]
+mod proxy;
 
+use bytes::Bytes;
 use common::{COUNT_SLOWLY, Service, procedure};
-use std::collections::{HashMap, VecDeque};
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use proxy::{tcp_proxy, udp_proxy};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strait_flexrpc::{
-    AdmissionLimits, CallError, CallOptions, Client, ClientOptions, RetryPolicy, ServerOptions, Transport,
+    AdmissionLimits, CallError, CallOptions, Client, ClientOptions, MulticastOptions, Outcome, RetryPolicy,
+    Server, ServerOptions, Transport,
 };
 
 const CALLERS: u32 = 4;
-
-/// A small generator: the network's dice needn't be good ones.
-struct Dice(u64);
-
-impl Dice {
-    fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
-/// Loses 2 %, duplicates 10 %, and holds 10 % back behind later datagrams.
-fn udp_proxy(server: SocketAddr, stop: Arc<AtomicBool>) -> SocketAddr {
-    let front = UdpSocket::bind("127.0.0.1:0").unwrap();
-    front.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-    let address = front.local_addr().unwrap();
-    std::thread::spawn(move || {
-        // Behind the proxy each caller has a socket of its own.
-        let mut backs: HashMap<SocketAddr, UdpSocket> = HashMap::new();
-        let mut dice = Dice(0x1234_5678_9abc_def1);
-        let mut held: VecDeque<(Vec<u8>, SocketAddr, bool)> = VecDeque::new();
-        let mut buffer = vec![0; 65_536];
-        while !stop.load(Ordering::Relaxed) {
-            let mut arrived = Vec::new();
-            if let Ok((len, caller)) = front.recv_from(&mut buffer) {
-                arrived.push((buffer[..len].to_vec(), caller, true));
-                backs.entry(caller).or_insert_with(|| {
-                    let back = UdpSocket::bind("127.0.0.1:0").unwrap();
-                    back.connect(server).unwrap();
-                    back.set_nonblocking(true).unwrap();
-                    back
-                });
-            }
-            for (caller, back) in &backs {
-                while let Ok(len) = back.recv(&mut buffer) {
-                    arrived.push((buffer[..len].to_vec(), *caller, false));
-                }
-            }
-            for datagram in arrived {
-                let copies = if dice.percent(2) { 0 } else { 1 + usize::from(dice.percent(10)) };
-                for _ in 0..copies {
-                    if dice.percent(10) {
-                        held.push_back(datagram.clone());
-                    } else {
-                        held.push_front(datagram.clone());
-                    }
-                }
-            }
-            for _ in 0..held.len().saturating_sub(dice.below(3) as usize) {
-                let Some((bytes, caller, to_server)) = held.pop_front() else { break };
-                // A server that restarts refuses datagrams: lost, too.
-                let _ = if to_server { backs[&caller].send(&bytes) } else { front.send_to(&bytes, caller) };
-            }
-        }
-    });
-    address
-}
-
-/// Cuts connections after a random number of bytes.
-fn tcp_proxy(server: SocketAddr) -> SocketAddr {
-    let front = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = front.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let mut dice = Dice(0xfeed_beef_1234_5671);
-        for caller in front.incoming().flatten() {
-            let Ok(callee) = TcpStream::connect(server) else { continue };
-            for (mut from, mut to) in [
-                (caller.try_clone().unwrap(), callee.try_clone().unwrap()),
-                (callee.try_clone().unwrap(), caller.try_clone().unwrap()),
-            ] {
-                let mut left = 100 + dice.below(6_000) as usize;
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 4096];
-                    while let Ok(len) = from.read(&mut buffer) {
-                        if len == 0 || to.write_all(&buffer[..len.min(left)]).is_err() || len >= left {
-                            break;
-                        }
-                        left -= len;
-                    }
-                    let _ = from.shutdown(Shutdown::Both);
-                    let _ = to.shutdown(Shutdown::Both);
-                });
-            }
-        }
-    });
-    address
-}
 
 #[derive(Debug, PartialEq)]
 enum Told {
@@ -201,4 +111,86 @@ fn what_callers_are_told_agrees_with_the_services_log() {
     println!("executed, not executed, unknown: {counts:?}");
     assert_eq!(told.len() as u32, CALLERS * calls);
     assert!(counts[0] as u32 > CALLERS * calls / 2, "most calls get through: {counts:?}");
+}
+
+#[test]
+fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
+    let calls: u32 = std::env::var("FLEXRPC_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(250);
+    let services: Vec<_> = (0..3).map(|_| Arc::new(Service::default())).collect();
+    let options =
+        |listen| ServerOptions { listen, drain: Duration::from_millis(20), ..ServerOptions::default() };
+    let free = "127.0.0.1:0".parse().unwrap();
+    let mut servers: Vec<Option<Server>> =
+        services.iter().map(|service| Some(common::start(options(free), service))).collect();
+    let addresses: Vec<_> = servers.iter().flatten().map(Server::address).collect();
+    // Between the caller and each, and between each and the next.
+    let callees: Vec<_> = addresses.iter().map(|address| tcp_proxy(*address)).collect();
+    let told: Mutex<Vec<(Vec<u8>, Vec<Outcome>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                let (told, callees) = (&told, &callees);
+                scope.spawn(move || {
+                    let client = Client::default();
+                    let timeout = Some(Duration::from_millis(500));
+                    let call = CallOptions { timeout, ..CallOptions::default() };
+                    for call_number in 0..calls {
+                        let tag = [caller.to_be_bytes(), call_number.to_be_bytes()].concat();
+                        let options = MulticastOptions {
+                            call: call.clone(),
+                            store_and_forward: call_number % 3 == 0,
+                            ..MulticastOptions::default()
+                        };
+                        // In the one direction and in the other.
+                        let mut route = callees.clone();
+                        if caller % 2 == 1 {
+                            route.reverse();
+                        }
+                        let args = [Bytes::from(tag.clone())];
+                        let mut outcomes =
+                            client.call_chain(&route, procedure(COUNT_SLOWLY), &args, &options);
+                        if caller % 2 == 1 {
+                            outcomes.reverse();
+                        }
+                        told.lock().unwrap().push((tag, outcomes));
+                    }
+                })
+            })
+            .collect();
+        let mut victim = 0;
+        while !callers.iter().all(|caller| caller.is_finished()) {
+            std::thread::sleep(Duration::from_millis(400));
+            victim = (victim + 1) % servers.len();
+            drop(servers[victim].take());
+            common::eventually("the port is free again", || {
+                servers[victim] = common::try_start(options(addresses[victim]), &services[victim]);
+                servers[victim].is_some()
+            });
+        }
+    });
+    let logs: Vec<HashMap<Vec<u8>, usize>> = services
+        .iter()
+        .map(|service| {
+            let mut executions = HashMap::new();
+            service.log().into_iter().for_each(|tag| *executions.entry(tag).or_default() += 1);
+            executions
+        })
+        .collect();
+    let mut counts = [0; 3];
+    for (tag, outcomes) in told.into_inner().unwrap() {
+        for (callee, outcome) in outcomes.iter().enumerate() {
+            let times = logs[callee].get(&tag).copied().unwrap_or(0);
+            let (kind, holds) = match outcome {
+                Outcome::Value(value) => (0, times == 1 && value[..] == tag),
+                Outcome::NotExecuted(_) => (1, times == 0),
+                Outcome::Unknown(_) => (2, times <= 1),
+                Outcome::Error(fault) => panic!("{fault}"),
+            };
+            assert!(holds, "{tag:?} at callee {callee}: executed {times} times, told {outcomes:?}");
+            counts[kind] += 1;
+        }
+    }
+    println!("executed, not executed, unknown: {counts:?}");
+    assert_eq!(counts.iter().sum::<u32>(), CALLERS * calls * 3);
+    assert!(counts[0] > CALLERS * calls, "most calls get through: {counts:?}");
 }
