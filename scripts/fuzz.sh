@@ -20,11 +20,13 @@ done
 host=$(rustc -vV | sed -n 's/^host: //p')
 
 cargo run --quiet --locked --manifest-path fuzz/seeds/Cargo.toml -- fuzz/corpus
+mkdir -p fuzz/corpus/frpcgen
+cp tests/idl/idl/*.x fuzz/corpus/frpcgen
 # With --target the flags reach only what runs, not build scripts and macros.
 RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 ${coverage[*]}" \
     cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --bins --target "$host"
 
-targets=(sniff decode frame)
+targets=(sniff decode frame frpcgen xdr)
 (($# < 2)) || targets=("$2")
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
