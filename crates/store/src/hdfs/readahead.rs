@@ -32,6 +32,12 @@ const MAX_GAP_BYTES: u64 = 256 << 10;
 /// From this length on a read is its own window: the caller does the reading
 /// ahead, by what it asks for.
 const LARGE_READ_BYTES: u64 = 1 << 20;
+/// What a stream that waits for the next fetch takes of the memory that all
+/// readers share: the rest of a packet, and for its sake that nobody's many open
+/// files hold more than 256 of them. Each has a thread of its datanode's (4,096
+/// by default, for the whole cluster's clients), and what the kernel has received.
+const STREAM_BYTES: u64 = 128 << 10;
+
 /// Bytes on their way, for everyone who waits for them.
 type Fetch = Shared<BoxFuture<'static, std::result::Result<Bytes, Arc<Error>>>>;
 
@@ -103,6 +109,7 @@ impl<F: Send> AheadHolder for Mutex<State<F>> {
             && state.last_read.elapsed() >= idle
         {
             state.windows.clear();
+            state.chain = Chain::default();
         }
     }
 }
@@ -155,6 +162,8 @@ struct Chain {
     /// Where the last fetch ends; none before the first.
     end: Option<u64>,
     stream: Option<oneshot::Receiver<BlockStream>>,
+    /// Of that stream.
+    memory: Option<ReservedAhead>,
 }
 
 /// A fetch's place in the chain.
@@ -166,12 +175,16 @@ struct Link {
 
 impl Chain {
     /// Adds a fetch. The first of a chain may be the only one: it asks the
-    /// datanode for no more than it needs.
-    fn add(&mut self, range: &Range<u64>) -> Link {
-        let goes_on = self.end == Some(range.start);
+    /// datanode for no more than it needs, as does one without memory for the
+    /// stream.
+    fn add(&mut self, range: &Range<u64>, reserve: impl Fn(u64) -> Option<ReservedAhead>) -> Link {
+        let follows = self.end == Some(range.start);
+        let memory = self.memory.take().filter(|_| follows);
+        let memory = if follows { memory.or_else(|| reserve(STREAM_BYTES)) } else { None };
+        let goes_on = memory.is_some();
         let before = self.stream.take().filter(|_| goes_on);
         let (after, stream) = oneshot::channel();
-        *self = Self { end: Some(range.end), stream: goes_on.then_some(stream) };
+        *self = Self { end: Some(range.end), stream: goes_on.then_some(stream), memory };
         Link { before, after: goes_on.then_some(after), goes_on }
     }
 }
@@ -247,7 +260,7 @@ impl<F: Clone> State<F> {
         if !hit && range.end - range.start >= LARGE_READ_BYTES {
             // Memory for it is the caller's affair, who got it for the answer.
             self.windows.clear();
-            let link = self.chain.add(range);
+            let link = self.chain.add(range, &reserve);
             return Plan::Own(begin(range.clone(), link));
         }
 
@@ -299,7 +312,7 @@ impl<F: Clone> State<F> {
                 continue;
             };
             from = range.end;
-            let link = self.chain.add(&range);
+            let link = self.chain.add(&range, reserve);
             self.windows.push_back(Window { data: begin(range.clone(), link), range, _memory: memory });
             self.window_length = (self.window_length * 2).min(LARGEST_WINDOW_BYTES);
         }
@@ -424,5 +437,22 @@ mod tests {
         (&reader as &dyn AheadHolder).give_up(Duration::ZERO);
         assert!(!held());
         assert!(steps(10 * 4096, 4096, 10).all(read));
+    }
+
+    #[test]
+    fn readers_hold_no_more_streams_than_there_is_memory_for_and_the_idle_give_theirs_up() {
+        let memory = AheadMemory::new(2 * STREAM_BYTES);
+        let readers: Vec<_> = (0..3).map(|_| Mutex::new(State::default())).collect();
+        let goes_on = |reader: usize, step: u64| {
+            let range = step * LARGE_READ_BYTES..(step + 1) * LARGE_READ_BYTES;
+            let mut state = readers[reader].lock().unwrap();
+            let plan = state.plan(&range, FILE, |_, link| link.goes_on, |bytes| memory.reserve(bytes));
+            matches!(plan, Plan::Own(true))
+        };
+        let all = |step| (0..3).map(|reader| goes_on(reader, step)).collect::<Vec<_>>();
+        assert_eq!(all(0), [false, false, false], "one read isn't a sequence");
+        assert_eq!(all(1), [true, true, false]);
+        (&readers[0] as &dyn AheadHolder).give_up(Duration::ZERO);
+        assert_eq!([2, 1, 0].map(|reader| goes_on(reader, 2)), [true, true, false]);
     }
 }
