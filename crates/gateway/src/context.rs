@@ -3,6 +3,7 @@
 
 use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
@@ -46,7 +47,15 @@ struct Current {
     legacy: Option<Arc<Session>>,
     /// Of DfsV2; it outlives the connection for a while.
     attached: Option<Arc<Session>>,
+    /// Others that were used on it by their tokens, latest last: they are in
+    /// use as long as the connection is there.
+    by_token: VecDeque<Arc<Session>>,
 }
+
+/// Sessions that a connection keeps in use by having named their tokens. A
+/// client has one; a program that speaks for many users has many, and uses the
+/// latest.
+const MAX_BY_TOKEN: usize = 64;
 
 impl Context {
     /// A new connection's.
@@ -87,23 +96,51 @@ impl Context {
             session.attach();
         }
         let before = std::mem::replace(&mut self.current().attached, session);
-        if let Some(before) = before {
-            before.detach();
-            self.shared.sessions.left(&before);
-        }
+        self.leave(before);
     }
 
     /// At work in the session of a token of DfsV2, or without one in the
     /// connection's own.
     pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
         let session = match token {
-            Some(token) => self.shared.sessions.by_token(&token.0, self.peer.ip())?,
+            Some(token) => {
+                let session = self.shared.sessions.by_token(&token.0, self.peer.ip())?;
+                self.keep_in_use(&session);
+                session
+            }
             None => self.attached().ok_or_else(|| {
                 Error::new(ErrorKind::Unauthenticated, "no session; call openSession first")
             })?,
         };
         session.touch();
         Caller::of(&self.shared.sessions, session)
+    }
+
+    /// Counts the connection among those of a session that it uses by token.
+    fn keep_in_use(&self, session: &Arc<Session>) {
+        let mut left = Vec::new();
+        {
+            let mut current = self.current();
+            let mut used = current.by_token.iter().chain(&current.attached);
+            if used.any(|known| Arc::ptr_eq(known, session)) {
+                return;
+            }
+            current.by_token.retain(|known| !known.has_ended());
+            session.attach();
+            current.by_token.push_back(session.clone());
+            while current.by_token.len() > MAX_BY_TOKEN {
+                left.extend(current.by_token.pop_front());
+            }
+        }
+        self.leave(left);
+    }
+
+    /// Sessions that this connection uses no longer.
+    fn leave(&self, sessions: impl IntoIterator<Item = Arc<Session>>) {
+        for session in sessions {
+            session.detach();
+            self.shared.sessions.left(&session);
+        }
     }
 
     /// The session that a client handle of 2009 names; without one the
@@ -122,10 +159,12 @@ impl Context {
     }
 
     /// The connection is gone: the 2009 session's open writers are abandoned,
-    /// the other one lingers for its client to come back.
+    /// the others linger for their clients to come back.
     pub fn connection_lost(&self) {
         self.set_legacy(None);
         self.attach(None);
+        let by_token = std::mem::take(&mut self.current().by_token);
+        self.leave(by_token);
     }
 }
 

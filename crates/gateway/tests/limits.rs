@@ -89,6 +89,28 @@ fn a_session_that_idles_out_is_gone_and_its_token_opens_a_new_one() {
 }
 
 #[test]
+fn a_session_used_by_its_token_alone_is_in_use_as_long_as_its_connection() {
+    let served = serve_with(|config| config.limits.session_linger = Duration::from_millis(50));
+    let mut client = served.session();
+    put(&mut client, "/f", b"x");
+    let token = client.token.take();
+    let mut other = served.client(); // attached to no session
+    let open = OpenFileRequest { session: token.clone(), path: Some("/f".into()) };
+    let handle = other.v2::<methods::OpenFile>(open).unwrap().handle;
+    drop(client);
+    std::thread::sleep(Duration::from_millis(500)); // many times the limit
+    let (offset, length) = (Some(0), Some(1));
+    let read = |session| ReadRangeRequest { session, handle, offset, length };
+    assert_eq!(other.v2::<methods::ReadRange>(read(token.clone())).unwrap().data.unwrap(), "x");
+    drop(other);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while served.client().v2::<methods::ReadRange>(read(token.clone())).is_ok() {
+        assert!(Instant::now() < deadline, "it outlives its connections");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
 fn a_wrong_token_and_a_foreign_store_are_refused() {
     let served = serve();
     let mut client = served.client();

@@ -185,12 +185,14 @@ impl Place {
 /// take it for one.
 pub fn invoking_user() -> Principal {
     let named = std::env::var("HADOOP_USER_NAME").ok().filter(|name| !name.is_empty());
-    let name = named.unwrap_or_else(|| {
-        let uid = nix::unistd::geteuid();
-        match nix::unistd::User::from_uid(uid) {
-            Ok(Some(user)) => user.name,
-            _ => uid.to_string(), // as ls(1) shows a user without an entry
-        }
-    });
-    Principal::new(&name)
+    Principal::new(&named.unwrap_or_else(process_user))
+}
+
+/// The user whose rights this process has.
+pub fn process_user() -> String {
+    let uid = nix::unistd::geteuid();
+    match nix::unistd::User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(), // as ls(1) shows a user without an entry
+    }
 }

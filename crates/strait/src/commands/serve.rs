@@ -2,7 +2,7 @@
 
 use super::stores::{self, Opened};
 use crate::cli::{Listening, Serve, Up};
-use crate::context::{Context, invoking_user};
+use crate::context::{Context, invoking_user, process_user};
 use crate::failure::Failure;
 use crate::signals::Signals;
 use std::fmt::Write as _;
@@ -146,7 +146,11 @@ impl Door {
                 let _ = writeln!(told, "           read-only: {}", why.message());
             }
             if !capabilities.per_user {
-                let user = invoking_user().user;
+                // HADOOP_USER_NAME changes nothing on the disks of this host.
+                let user = match store.uri.starts_with("file:") {
+                    true => process_user(),
+                    false => invoking_user().user.to_string(),
+                };
                 let _ = writeln!(told, "           single identity: whoever comes in, it acts as {user}");
             }
         }
