@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Bytes of a request, and requests in flight at once; see _reader.
 CHUNK_BYTES = 1 << 20
-WINDOW = 4
+WINDOW = 16
 
 
 class RemoteWriter(io.RawIOBase):
