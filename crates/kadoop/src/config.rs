@@ -31,8 +31,6 @@ pub struct Config {
     pub unit_bytes: u32,
     /// Bytes of one write or read call.
     pub write_bytes: u32,
-    /// Bytes that a writer sends before the first of them is acknowledged.
-    pub window_bytes: u32,
     /// Bytes that a datanode holds of writes that came before their turn.
     pub hold_bytes: u32,
     /// An append continues a last chunk shorter than this by copying it.
@@ -61,10 +59,6 @@ pub struct Config {
     pub copy_ms: Millis,
     /// Copies that one datanode takes part in at a time.
     pub copies_per_node: usize,
-    /// A writer's or reader's pause before it asks again.
-    pub retry_ms: Millis,
-    /// How long a writer or reader goes on trying.
-    pub give_up_ms: Millis,
     /// Bytes of a log segment, preallocated.
     pub segment_bytes: u64,
     /// The name of the group whose members may do anything.
@@ -80,7 +74,6 @@ impl Default for Config {
         Self {
             unit_bytes: 4 << 10,
             write_bytes: 1 << 20,
-            window_bytes: 8 << 20,
             hold_bytes: 4 << 20,
             continue_below_bytes: 4 << 20,
             min_replicas: 1,
@@ -95,8 +88,6 @@ impl Default for Config {
             orphan_ms: 60_000,
             copy_ms: 120_000,
             copies_per_node: 2,
-            retry_ms: 100,
-            give_up_ms: 60_000,
             segment_bytes: 64 << 20,
             supergroup: "supergroup".to_owned(),
             superuser: "kadoop".to_owned(),

@@ -53,6 +53,32 @@ faults! {
     ReplacedEarly,
     /// A truncated chunk is handed out at its full length.
     TruncationForgotten,
+    /// Datanodes write under any stamp.
+    StaleStampAccepted,
+    /// Datanodes write for any incarnation.
+    IncarnationIgnored,
+    /// A fence of a chunk that isn't there is forgotten.
+    FenceForgotten,
+    /// `sync` leaves the data in memory.
+    DataNotSynced,
+    /// `sync` leaves the checksums in memory.
+    SumsNotSynced,
+    /// `sync` leaves a new replica's name in memory.
+    NameNotSynced,
+    /// `seal` renames what it hasn't synced.
+    SealNotSynced,
+    /// `seal` doesn't sync the directory.
+    SealNameNotSynced,
+    /// An open replica's checksums are overwritten in place.
+    SumsInPlace,
+    /// A replica found open at the start goes on as if it had never stopped.
+    ReturnedReopened,
+    /// A write that came early is acknowledged before it is applied.
+    EarlyWriteAnswered,
+    /// A sealed replica is cut again.
+    SealedCut,
+    /// Bytes that aren't acknowledged are shown to readers.
+    UnpublishedShown,
 }
 
 /// At most one planted fault.

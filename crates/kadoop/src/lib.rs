@@ -18,6 +18,7 @@
 //! from a datanode's absence; know of Strait.
 
 pub mod config;
+pub mod datanode;
 pub mod disk;
 pub mod error;
 pub mod faults;

@@ -1,6 +1,7 @@
 //! What client, namenode and datanodes say to each other, as values.
 
 use crate::{ChunkId, ClientId, FileId, Identity, Incarnation, Member, Millis, NodeId, Stamp};
+use bytes::Bytes;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
@@ -263,4 +264,45 @@ pub enum Order {
     Copy(Source),
     /// Compare a replica with its checksums.
     Verify { chunk: ChunkId, stamp: Stamp },
+}
+
+/// A write, the same to every member of a pipeline.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The stamp it is written under.
+    pub stamp: Stamp,
+    /// The pipeline: each member finds itself in it, with its incarnation.
+    pub pipeline: Vec<Member>,
+    /// Where in the chunk, in bytes.
+    pub offset: u32,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Read {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The stamp under which the namenode named it.
+    pub stamp: Stamp,
+    /// Where in the chunk, in bytes.
+    pub offset: u32,
+    /// How many bytes at most.
+    pub length: u32,
+    /// What the namenode knows to be acknowledged of a chunk that isn't sealed.
+    pub acknowledged: u32,
+}
+
+/// Bytes of a chunk and what they are checked by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The bytes; fewer than asked for where the visible part ends.
+    pub bytes: Bytes,
+    /// CRC-32C of each part that lies within one unit of the chunk.
+    pub sums: Vec<u32>,
+    /// How many bytes of the chunk are visible.
+    pub visible: u32,
 }

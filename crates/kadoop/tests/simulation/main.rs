@@ -1,5 +1,6 @@
 //! Kadoop's cores on simulated disks and datanodes, by seeds.
 
+mod datanode;
 mod disk;
 mod log;
 mod namespace;

@@ -1,0 +1,329 @@
+//! The datanode: replicas in data directories.
+//!
+//! Open, returned, sealed: see `docs/kadoop-protocol.md`. All calls are answered at
+//! once but a write that came before its turn; who made it is named later by
+//! [`Datanode::settled`].
+
+mod replica;
+mod sums;
+
+pub use sums::{Sums, provable};
+
+use crate::{
+    ChunkId, Config, Identity, Incarnation, NodeId, Stamp,
+    config::MAX_FENCES,
+    disk::Disk,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, Source, Write},
+};
+use replica::{Replica, name, parse_name};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
+
+/// A datanode.
+pub struct Datanode<D: Disk> {
+    config: Config,
+    directories: Vec<Option<D>>,
+    replicas: BTreeMap<ChunkId, Replica<D>>,
+    /// Of chunks that aren't here. They last as long as the incarnation, and so does
+    /// what they guard against: a write for it.
+    fences: BTreeMap<ChunkId, Stamp>,
+    identity: Identity,
+    incarnation: Incarnation,
+    node: Option<NodeId>,
+    session: u64,
+    number: u64,
+    report: bool,
+    /// Not yet known to the namenode.
+    changes: Vec<Change>,
+    settled: Vec<(u64, Result<()>)>,
+    /// Copies ordered, for whoever drives this to carry out.
+    pub copies: Vec<Source>,
+}
+
+impl<D: Disk> Datanode<D> {
+    /// Takes up what is in `directories`. `incarnation` is a random number nobody
+    /// else has had.
+    ///
+    /// # Errors
+    /// The disks'.
+    pub fn start(
+        config: Config,
+        directories: Vec<D>,
+        identity: Identity,
+        incarnation: Incarnation,
+    ) -> io::Result<Self> {
+        let mut replicas = BTreeMap::new();
+        for (index, directory) in directories.iter().enumerate() {
+            scan(directory, index, &config, &mut replicas)?;
+        }
+        Ok(Self {
+            config,
+            directories: directories.into_iter().map(Some).collect(),
+            replicas,
+            fences: BTreeMap::new(),
+            identity,
+            incarnation,
+            node: None,
+            session: 0,
+            number: 0,
+            report: false,
+            changes: Vec::new(),
+            settled: Vec::new(),
+            copies: Vec::new(),
+        })
+    }
+
+    /// This run.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The replica, as it would be reported.
+    pub fn replica(&self, chunk: ChunkId) -> Option<ReplicaReport> {
+        self.replicas.get(&chunk).map(Replica::report)
+    }
+
+    /// Takes a write; `caller` is named in [`Self::settled`], now or when the bytes
+    /// before it have come.
+    pub fn write(&mut self, caller: u64, write: &Write) {
+        let mut applied = Vec::new();
+        let result = self.try_write(caller, write, &mut applied);
+        self.settled.extend(applied.into_iter().map(|caller| (caller, Ok(()))));
+        if let Err(error) = result {
+            self.settled.push((caller, Err(error)));
+        }
+    }
+
+    fn try_write(&mut self, caller: u64, write: &Write, applied: &mut Vec<u64>) -> Result<()> {
+        let me = write.pipeline.iter().find(|member| Some(member.node) == self.node);
+        let mine = me.is_some_and(|member| member.incarnation == self.incarnation);
+        if !mine && !self.config.faults.has(Fault::IncarnationIgnored) {
+            return Err(Error::WrongIncarnation);
+        }
+        self.demand_stamp(write.chunk, write.stamp)?;
+        if !self.replicas.contains_key(&write.chunk) {
+            let (index, directory) = self.roomiest().ok_or(Error::Disk)?;
+            let replica = Replica::create(directory, index, write.chunk, write.stamp)?;
+            self.replicas.insert(write.chunk, replica);
+        }
+        let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
+        replica.write(caller, write.offset, write.bytes.clone(), &self.config, applied)
+    }
+
+    /// Writes that are settled since this was last asked, by their callers' numbers.
+    pub fn settled(&mut self) -> Vec<(u64, Result<()>)> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// All up to `length` is acknowledged.
+    ///
+    /// # Errors
+    /// StaleStamp, NoReplica, NotOpen, BeyondEnd.
+    pub fn publish(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
+        self.demand_stamp(chunk, stamp)?;
+        self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?.publish(length)
+    }
+
+    /// The same, and puts it on disk.
+    ///
+    /// # Errors
+    /// As [`Self::publish`]; Disk.
+    pub fn sync(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
+        self.publish(chunk, stamp, length)?;
+        let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
+        let directory = self.directories[replica.directory].as_ref().ok_or(Error::Disk)?;
+        replica.sync(directory, &self.config)
+    }
+
+    /// Ends the replica at `length`, on disk. Not even a namenode's order changes a sealed
+    /// one's bytes.
+    ///
+    /// # Errors
+    /// StaleStamp, NoReplica, NotOpen (sealed at another length), BeyondEnd, Disk.
+    pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
+        self.demand_stamp(chunk, stamp)?;
+        let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
+        let directory = self.directories[replica.directory].as_ref().ok_or(Error::Disk)?;
+        let held = replica.refuse_held();
+        self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
+        replica.seal(directory, stamp, length, &self.config)?;
+        self.changes.push(Change::Has(replica.report()));
+        Ok(())
+    }
+
+    /// Reads what is visible of a replica.
+    ///
+    /// # Errors
+    /// NoReplica, also of one that was returned; StaleStamp if the namenode named another
+    /// stamp; Corrupt; Disk.
+    pub fn read(&self, read: &Read) -> Result<Piece> {
+        let replica = self.replicas.get(&read.chunk).ok_or(Error::NoReplica)?;
+        if replica.stamp != read.stamp {
+            return Err(Error::StaleStamp);
+        }
+        replica.read(read, &self.config)
+    }
+
+    fn demand_stamp(&self, chunk: ChunkId, stamp: Stamp) -> Result<()> {
+        let highest = match self.replicas.get(&chunk) {
+            Some(replica) => Some(replica.fenced),
+            None => self.fences.get(&chunk).copied(),
+        };
+        if highest.is_some_and(|highest| stamp < highest)
+            && !self.config.faults.has(Fault::StaleStampAccepted)
+        {
+            return Err(Error::StaleStamp);
+        }
+        Ok(())
+    }
+
+    fn fence(&mut self, chunk: ChunkId, stamp: Stamp) {
+        if let Some(replica) = self.replicas.get_mut(&chunk) {
+            replica.fenced = replica.fenced.max(stamp);
+            let held = replica.refuse_held();
+            self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::StaleStamp))));
+        } else if !self.config.faults.has(Fault::FenceForgotten) {
+            let fence = self.fences.entry(chunk).or_default();
+            *fence = stamp.max(*fence);
+        }
+        let replica = self.replica(chunk);
+        self.changes.push(Change::Fenced { chunk, stamp, replica });
+        if self.fences.len() > MAX_FENCES {
+            self.begin_anew();
+        }
+    }
+
+    /// A data directory failed: what it held is gone, and so is this incarnation.
+    pub fn lose_directory(&mut self, index: usize) {
+        if let Some(directory) = self.directories.get_mut(index) {
+            *directory = None;
+            self.replicas.retain(|_, replica| replica.directory != index);
+            self.begin_anew();
+        }
+    }
+
+    /// What this datanode answered for before, it doesn't any more.
+    fn begin_anew(&mut self) {
+        self.incarnation.0 = self.incarnation.0.wrapping_add(1);
+        self.fences.clear();
+        self.session = 0;
+    }
+
+    /// The next call to the namenode. One at a time: the answer, or that there is none,
+    /// comes before the next.
+    pub fn heartbeat(&mut self) -> Heartbeat {
+        self.number += 1;
+        let registered = self.session != 0;
+        let full = (registered && self.report).then(|| self.replicas.values().map(Replica::report).collect());
+        let changes = if registered { self.changes.clone() } else { Vec::new() };
+        let Self { identity, incarnation, session, number, .. } = *self;
+        Heartbeat { identity, incarnation, session, number, full, changes }
+    }
+
+    /// Takes the answer to `beat` and does what it orders.
+    pub fn on_answer(&mut self, beat: &Heartbeat, answer: Result<HeartbeatAnswer>) {
+        let Ok(answer) = answer else {
+            // Copies were ordered by a session that is gone.
+            self.session = 0;
+            self.copies.clear();
+            return;
+        };
+        if beat.session == 0 {
+            // The report that follows tells all that these would.
+            self.changes.clear();
+        } else {
+            self.changes.drain(..beat.changes.len().min(self.changes.len()));
+        }
+        (self.session, self.report, self.node) = (answer.session, answer.report, Some(answer.node));
+        for order in answer.orders {
+            self.obey(order);
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Delete { chunk, stamp } => self.delete(chunk, stamp),
+            Order::Fence { chunk, stamp } => self.fence(chunk, stamp),
+            // What can't be sealed shows in the next round's fence.
+            Order::Seal { chunk, stamp, length } => drop(self.seal(chunk, stamp, length)),
+            Order::Copy(source) => {
+                if !self.copies.contains(&source) {
+                    self.copies.push(source);
+                }
+            }
+            Order::Verify { chunk, stamp } => {
+                let replica = self.replicas.get(&chunk).filter(|replica| replica.stamp == stamp);
+                if replica.is_some_and(|replica| !replica.verify(&self.config)) {
+                    self.changes.push(Change::Corrupt { chunk, stamp });
+                }
+            }
+        }
+    }
+
+    /// The replica leaves the reports at once, whatever the disk says.
+    fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
+        if self.replicas.get(&chunk).is_some_and(|replica| replica.stamp <= stamp)
+            && let Some(mut replica) = self.replicas.remove(&chunk)
+        {
+            let held = replica.refuse_held();
+            self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NoReplica))));
+            if let Some(directory) = &self.directories[replica.directory] {
+                remove_files(directory, chunk, replica.stamp);
+            }
+        }
+        if !self.replicas.contains_key(&chunk) {
+            self.changes.push(Change::Gone { chunk, stamp });
+        }
+    }
+
+    /// The directory with fewest replicas.
+    fn roomiest(&self) -> Option<(usize, &D)> {
+        let used = |index| self.replicas.values().filter(|replica| replica.directory == index).count();
+        let directories = self.directories.iter().enumerate();
+        directories
+            .filter_map(|(index, at)| Some((index, at.as_ref()?)))
+            .min_by_key(|(index, _)| used(*index))
+    }
+}
+
+/// All names of a replica; those that aren't there are none.
+fn remove_files<D: Disk>(directory: &D, chunk: ChunkId, stamp: Stamp) {
+    for kind in ["open", "sums", "data", "table"] {
+        let _ = directory.remove(&name(chunk, stamp, kind));
+    }
+}
+
+/// Takes up a directory's replicas. Of two of one chunk the one with the higher stamp
+/// is kept; what a crash left of a seal is removed.
+fn scan<D: Disk>(
+    directory: &D,
+    index: usize,
+    config: &Config,
+    replicas: &mut BTreeMap<ChunkId, Replica<D>>,
+) -> io::Result<()> {
+    let names = directory.list()?;
+    let there: BTreeSet<(ChunkId, Stamp, &str)> = names.iter().filter_map(|name| parse_name(name)).collect();
+    for (chunk, stamp, kind) in &there {
+        let replica = match *kind {
+            "data" => Replica::sealed(directory, index, *chunk, *stamp, config)?,
+            "open" => Replica::returned(directory, index, *chunk, *stamp, config)?,
+            "sums" if !there.contains(&(*chunk, *stamp, "open")) => {
+                directory.remove(&name(*chunk, *stamp, kind))?;
+                continue;
+            }
+            "table" if !there.contains(&(*chunk, *stamp, "data")) => {
+                directory.remove(&name(*chunk, *stamp, kind))?;
+                continue;
+            }
+            _ => continue,
+        };
+        if replicas.get(chunk).is_none_or(|other| other.stamp < *stamp) {
+            replicas.insert(*chunk, replica);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! One replica: bytes that only grow, in order, until it is sealed.
+
+use super::sums::{Sums, provable};
+use crate::{
+    ChunkId, Config, Stamp,
+    disk::{Disk, DiskFile, read_whole},
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Piece, Read, ReplicaReport, ReplicaState},
+};
+use bytes::Bytes;
+use std::{collections::BTreeMap, io};
+
+/// A replica in one data directory.
+pub(super) struct Replica<D: Disk> {
+    pub chunk: ChunkId,
+    pub stamp: Stamp,
+    /// Stamps below are refused.
+    pub fenced: Stamp,
+    pub state: ReplicaState,
+    pub directory: usize,
+    pub published: u32,
+    pub sums: Sums,
+    data: D::File,
+    records: Option<D::File>,
+    records_end: u64,
+    name_synced: bool,
+    /// Writes that came before their turn, by offset, with their callers.
+    held: BTreeMap<u32, (u64, Bytes)>,
+    held_bytes: usize,
+}
+
+/// What is left of a file's name: `ID_STAMP.kind`.
+pub(super) fn name(chunk: ChunkId, stamp: Stamp, kind: &str) -> String {
+    format!("{:016x}_{:016x}.{kind}", chunk.0, stamp.0)
+}
+
+pub(super) fn parse_name(name: &str) -> Option<(ChunkId, Stamp, &str)> {
+    let (id, rest) = name.split_once('_')?;
+    let (stamp, kind) = rest.split_once('.')?;
+    Some((ChunkId(u64::from_str_radix(id, 16).ok()?), Stamp(u64::from_str_radix(stamp, 16).ok()?), kind))
+}
+
+pub(super) fn disk(_: io::Error) -> Error {
+    Error::Disk
+}
+
+impl<D: Disk> Replica<D> {
+    /// An empty one, to be written.
+    pub fn create(disk_: &D, directory: usize, chunk: ChunkId, stamp: Stamp) -> Result<Self> {
+        let data = disk_.create(&name(chunk, stamp, "open")).map_err(disk)?;
+        let records = disk_.create(&name(chunk, stamp, "sums")).map_err(disk)?;
+        Ok(Self::of(directory, chunk, stamp, ReplicaState::Open, Sums::default(), data, Some(records)))
+    }
+
+    fn of(
+        directory: usize,
+        chunk: ChunkId,
+        stamp: Stamp,
+        state: ReplicaState,
+        sums: Sums,
+        data: D::File,
+        records: Option<D::File>,
+    ) -> Self {
+        let name_synced = state != ReplicaState::Open;
+        let (fenced, published, records_end, held, held_bytes) = (stamp, 0, 0, BTreeMap::new(), 0);
+        Self {
+            chunk,
+            stamp,
+            fenced,
+            state,
+            directory,
+            published,
+            sums,
+            data,
+            records,
+            records_end,
+            name_synced,
+            held,
+            held_bytes,
+        }
+    }
+
+    /// One that was being written when its datanode stopped.
+    pub fn returned(
+        disk_: &D,
+        directory: usize,
+        chunk: ChunkId,
+        stamp: Stamp,
+        config: &Config,
+    ) -> io::Result<Self> {
+        let data = disk_.open(&name(chunk, stamp, "open"))?;
+        let records = disk_.open(&name(chunk, stamp, "sums"));
+        let sums = match &records {
+            Ok(records) => provable(&data, records, config.unit_bytes)?,
+            Err(_) => Sums::default(),
+        };
+        let state = if config.faults.has(Fault::ReturnedReopened) {
+            ReplicaState::Open
+        } else {
+            ReplicaState::Returned
+        };
+        Ok(Self::of(directory, chunk, stamp, state, sums, data, records.ok()))
+    }
+
+    /// One that was sealed. If its table is no good it counts for nothing, but is kept.
+    pub fn sealed(
+        disk_: &D,
+        directory: usize,
+        chunk: ChunkId,
+        stamp: Stamp,
+        config: &Config,
+    ) -> io::Result<Self> {
+        let data = disk_.open(&name(chunk, stamp, "data"))?;
+        let table = disk_.open(&name(chunk, stamp, "table")).and_then(|table| read_whole(&table));
+        let sums = table.ok().and_then(|table| Sums::from_table(&table, config.unit_bytes));
+        let sums = sums.filter(|sums| data.length().is_ok_and(|length| length >= sums.length.into()));
+        let state = if sums.is_some() { ReplicaState::Sealed } else { ReplicaState::Returned };
+        Ok(Self::of(directory, chunk, stamp, state, sums.unwrap_or_default(), data, None))
+    }
+
+    pub fn report(&self) -> ReplicaReport {
+        let Self { chunk, stamp, state, .. } = *self;
+        ReplicaReport { chunk, stamp, length: self.sums.length, state }
+    }
+
+    /// Applies what is next, and whatever was held behind it; holds what isn't next.
+    /// The callers whose bytes are applied now are added to `applied`.
+    pub fn write(
+        &mut self,
+        caller: u64,
+        offset: u32,
+        bytes: Bytes,
+        config: &Config,
+        applied: &mut Vec<u64>,
+    ) -> Result<()> {
+        if self.state != ReplicaState::Open {
+            return Err(Error::NotOpen);
+        }
+        let end = offset.checked_add(bytes.len() as u32).ok_or(Error::BeyondEnd)?;
+        if end <= self.sums.length {
+            // Repeated: the same bytes, or one of the two is wrong.
+            let mut there = vec![0; bytes.len()];
+            self.data.read_at(offset.into(), &mut there).map_err(disk)?;
+            applied.extend((there == bytes).then_some(caller));
+            return if there == bytes { Ok(()) } else { Err(Error::Corrupt) };
+        }
+        if offset < self.sums.length {
+            return Err(Error::Invalid("a write that begins before the replica's end and goes on behind it"));
+        }
+        if offset > self.sums.length {
+            if self.held_bytes + bytes.len() > config.hold_bytes as usize || self.held.contains_key(&offset) {
+                return Err(Error::BeyondEnd);
+            }
+            self.held_bytes += bytes.len();
+            self.held.insert(offset, (caller, bytes));
+            if config.faults.has(Fault::EarlyWriteAnswered) {
+                applied.push(caller);
+            }
+            return Ok(());
+        }
+        self.apply(&bytes, config)?;
+        applied.push(caller);
+        while let Some((caller, bytes)) = self.held.remove(&self.sums.length) {
+            self.held_bytes -= bytes.len();
+            self.apply(&bytes, config)?;
+            applied.push(caller);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, bytes: &[u8], config: &Config) -> Result<()> {
+        let records = self.records.clone().ok_or(Error::NotOpen)?;
+        let mut sums = self.sums.clone();
+        self.data.write_at(self.sums.length.into(), bytes).map_err(disk)?;
+        let more = sums.extend(bytes, config.unit_bytes);
+        let at = if config.faults.has(Fault::SumsInPlace) {
+            u64::from(self.sums.length / config.unit_bytes) * 8
+        } else {
+            self.records_end
+        };
+        records.write_at(at, &more).map_err(disk)?;
+        self.records_end += more.len() as u64;
+        self.sums = sums;
+        Ok(())
+    }
+
+    /// All up to `length` is acknowledged.
+    pub fn publish(&mut self, length: u32) -> Result<()> {
+        if self.state == ReplicaState::Returned {
+            return Err(Error::NotOpen);
+        }
+        if length > self.sums.length {
+            return Err(Error::BeyondEnd);
+        }
+        self.published = self.published.max(length);
+        Ok(())
+    }
+
+    /// Puts all that was applied on disk.
+    pub fn sync(&mut self, disk_: &D, config: &Config) -> Result<()> {
+        if self.state == ReplicaState::Sealed {
+            return Ok(());
+        }
+        let faults = config.faults;
+        let done = (|| {
+            if !faults.has(Fault::DataNotSynced) {
+                self.data.sync_data()?;
+            }
+            if let Some(records) = self.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced)) {
+                records.sync_data()?;
+            }
+            if !self.name_synced && !faults.has(Fault::NameNotSynced) {
+                disk_.sync_names()?;
+                self.name_synced = true;
+            }
+            Ok(())
+        })();
+        // A second sync may succeed without the bytes: they aren't believed any more.
+        if done.is_err() {
+            self.state = ReplicaState::Returned;
+        }
+        done.map_err(disk)
+    }
+
+    /// Ends the replica at `length`, on disk; gives a sealed one of that length the stamp.
+    /// Callers whose writes were held are refused, which the caller sees to.
+    pub fn seal(&mut self, disk_: &D, stamp: Stamp, length: u32, config: &Config) -> Result<()> {
+        let sealed = self.state == ReplicaState::Sealed;
+        if sealed && length == self.sums.length && stamp == self.stamp {
+            return Ok(());
+        }
+        if sealed && length != self.sums.length && !config.faults.has(Fault::SealedCut) {
+            return Err(Error::NotOpen);
+        }
+        let least = if sealed { 0 } else { self.published };
+        if length > self.sums.length || length < least {
+            return Err(Error::BeyondEnd);
+        }
+        let unit = config.unit_bytes;
+        let mut last = vec![0; (length % unit) as usize];
+        self.data.read_at((length - length % unit).into(), &mut last).map_err(disk)?;
+        let mut sums = self.sums.clone();
+        sums.cut(length, &last, unit);
+        let done = (|| {
+            let table = disk_.create(&name(self.chunk, stamp, "table"))?;
+            table.write_at(0, &sums.table(unit))?;
+            if length != self.sums.length || !sealed {
+                self.data.set_length(length.into())?;
+            }
+            if !config.faults.has(Fault::SealNotSynced) {
+                self.data.sync_data()?;
+                table.sync_data()?;
+            }
+            let from = name(self.chunk, self.stamp, if sealed { "data" } else { "open" });
+            disk_.rename(&from, &name(self.chunk, stamp, "data"))?;
+            if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() }
+        })();
+        if let Err(error) = done {
+            self.state = if sealed { ReplicaState::Sealed } else { ReplicaState::Returned };
+            return Err(disk(error));
+        }
+        // What is left behind is removed at the next start, if not now.
+        let _ = disk_.remove(&name(self.chunk, self.stamp, if sealed { "table" } else { "sums" }));
+        (self.stamp, self.fenced, self.state, self.sums) =
+            (stamp, stamp.max(self.fenced), ReplicaState::Sealed, sums);
+        self.records = None;
+        Ok(())
+    }
+
+    /// The callers whose writes will never get their turn.
+    pub fn refuse_held(&mut self) -> Vec<u64> {
+        self.held_bytes = 0;
+        std::mem::take(&mut self.held).into_values().map(|(caller, _)| caller).collect()
+    }
+
+    /// Reads what is visible. Parts of units are checked here, whole ones by the reader.
+    pub fn read(&self, read: &Read, config: &Config) -> Result<Piece> {
+        let length = self.sums.length;
+        let visible = match self.state {
+            ReplicaState::Sealed => length,
+            ReplicaState::Open if config.faults.has(Fault::UnpublishedShown) => length,
+            ReplicaState::Open => self.published.max(read.acknowledged.min(length)),
+            ReplicaState::Returned => return Err(Error::NoReplica),
+        };
+        let unit = config.unit_bytes;
+        let begin = read.offset.min(visible);
+        let end = begin.saturating_add(read.length.min(config.write_bytes)).min(visible);
+        let mut bytes = vec![0; (end - begin) as usize];
+        self.data.read_at(begin.into(), &mut bytes).map_err(disk)?;
+        let mut sums = Vec::new();
+        let mut at = begin;
+        while at < end {
+            let first = at - at % unit;
+            let whole = first.saturating_add(unit).min(length);
+            let stop = whole.min(end);
+            let stored = *self.sums.units.get((at / unit) as usize).ok_or(Error::Corrupt)?;
+            if at == first && stop == whole {
+                sums.push(stored);
+            } else {
+                let mut all = vec![0; (whole - first) as usize];
+                self.data.read_at(first.into(), &mut all).map_err(disk)?;
+                if crc32c::crc32c(&all) != stored {
+                    return Err(Error::Corrupt);
+                }
+                sums.push(crc32c::crc32c(&all[(at - first) as usize..(stop - first) as usize]));
+            }
+            at = stop;
+        }
+        Ok(Piece { bytes: bytes.into(), sums, visible })
+    }
+
+    /// Whether the bytes on disk agree with their checksums.
+    pub fn verify(&self, config: &Config) -> bool {
+        let mut bytes = vec![0; config.unit_bytes as usize];
+        self.sums.units.iter().enumerate().all(|(index, sum)| {
+            let start = index as u32 * config.unit_bytes;
+            let length = (self.sums.length - start).min(config.unit_bytes) as usize;
+            let read = self.data.read_at(start.into(), &mut bytes[..length]);
+            read.is_ok_and(|read| read == length) && crc32c::crc32c(&bytes[..length]) == *sum
+        })
+    }
+}
