@@ -153,6 +153,21 @@ impl Network {
         &self.hosts
     }
 
+    /// Lets all links carry packets of up to so many bytes, in place of 1,500. With
+    /// 9,000 they cost the machine a sixth: virtual links and switch run on the
+    /// cores that programs need, and a chain over many links at 1 Gbit/s keeps
+    /// four of them busy.
+    ///
+    /// # Errors
+    /// `ip` refuses.
+    pub fn set_packet_bytes(&self, bytes: u32) -> Result<()> {
+        for (index, host) in self.hosts.iter().enumerate() {
+            host.namespace.run("ip", &format!("link set eth0 mtu {bytes}"))?;
+            self.switch.run("ip", &format!("link set {} mtu {bytes}", port(index)))?;
+        }
+        self.switch.run("ip", &format!("link set switch mtu {bytes}"))
+    }
+
     /// From now on nothing passes between two hosts; neither is told.
     ///
     /// # Errors

@@ -68,6 +68,16 @@ fn a_link_carries_its_rate_and_not_much_more() {
 }
 
 #[test]
+fn links_carry_large_packets_if_they_are_told_to() {
+    let Some(network) = network(2, None) else { return };
+    network.set_packet_bytes(9_000).unwrap();
+    assert_eq!(arrivals(&network, 10).len(), 10);
+    let links = network.host(0).command("ip").args(["link", "show", "eth0"]).output().unwrap();
+    let said = String::from_utf8_lossy(&links.stdout).into_owned();
+    assert!(said.contains("mtu 9000"), "{said}");
+}
+
+#[test]
 fn a_cut_is_between_two_hosts_and_can_be_mended() {
     let Some(network) = network(3, None) else { return };
     let _listeners: Vec<_> = network.hosts().iter().map(listen).collect();

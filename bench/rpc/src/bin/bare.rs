@@ -1,26 +1,35 @@
 //! The limit: blocking sockets, the bytes there and a head back, nothing else.
+//! Modes: `udp`, `tcp`, and `serial@N`, in which each server passes the bytes on
+//! to the next one as they arrive, and answers when that one has.
 
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
-use strait_bench_rpc::{Caller, HEAD_BYTES, Result, drive, main as run};
+use strait_bench_rpc::{Caller, HEAD_BYTES, Result, callees, drive, main as run};
 
-/// At most this is read at a time.
-const BUFFER: usize = 4 << 20;
+/// At most this is read at a time, and the longest message of a chain.
+const BUFFER: usize = 16 << 20;
+/// At most this is read before it is known whether it is to be passed on, and
+/// then at a time: a larger read lasts as long as bytes keep coming. With the
+/// head, 64 KiB fit.
+const PIECE: usize = (64 << 10) + HEAD_BYTES;
 /// Of datagrams waiting: as FlexRPC takes. A call of 60 KiB from each of four
 /// callers doesn't fit in the kernel's default.
-const UDP_RECEIVE_BUFFER: usize = 4 << 20;
+const UDP_RECEIVE_BUFFER: usize = 16 << 20;
 /// After this a datagram is taken for lost.
 const LOST: Duration = Duration::from_millis(200);
 
 fn main() {
-    run(serve, |addresses| {
-        drive(move |mode| match mode {
-            "tcp" => Tcp::connect(addresses[0]).map(|tcp| Box::new(tcp) as Box<dyn Caller>),
-            "udp" => Udp::connect(addresses[0]).map(|udp| Box::new(udp) as Box<dyn Caller>),
-            _ => Err(format!("no mode {mode:?}").into()),
+    run(serve, |all| {
+        drive(move |mode| -> Result<Box<dyn Caller>> {
+            let (mode, callees) = callees(mode, &all)?;
+            match mode {
+                "tcp" | "serial" => Ok(Box::new(Tcp::connect(callees)?)),
+                "udp" => Ok(Box::new(Udp::connect(callees[0])?)),
+                _ => Err(format!("no mode {mode:?}").into()),
+            }
         })
     });
 }
@@ -46,30 +55,88 @@ fn serve(address: SocketAddr) -> Result<()> {
 fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; BUFFER];
+    let mut next: Option<TcpStream> = None;
     loop {
-        let mut have = stream.read(&mut buffer)?;
-        let Some(length) = buffer[..have].first_chunk::<8>() else { return Ok(()) };
-        let length = u64::from_le_bytes(*length) as usize;
-        while have < length {
-            match stream.read(&mut buffer)? {
-                0 => return Ok(()),
-                more => have += more,
+        let mut have = stream.read(&mut buffer[..PIECE])?;
+        let Some(head) = buffer.first_chunk::<HEAD_BYTES>() else { return Ok(()) };
+        let (length, hop) = (length(head), hop(head));
+        if let Some(hop) = hop {
+            take_hop(&mut buffer);
+            match &mut next {
+                Some(next) => next.write_all(&buffer[..have])?,
+                None => next.insert(connect(hop)?).write_all(&buffer[..have])?,
             }
+        }
+        while have < length {
+            let more = match (&mut next, hop) {
+                (Some(next), Some(_)) => {
+                    let end = (have + PIECE).min(buffer.len());
+                    let more = stream.read(&mut buffer[have..end])?;
+                    next.write_all(&buffer[have..have + more])?;
+                    more
+                }
+                _ => stream.read(&mut buffer)?,
+            };
+            if more == 0 {
+                return Ok(());
+            }
+            have += more;
+        }
+        if let (Some(next), Some(_)) = (&mut next, hop) {
+            next.read_exact(&mut buffer[..HEAD_BYTES])?;
         }
         stream.write_all(&buffer[..HEAD_BYTES])?;
     }
 }
 
+fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// A head: the message's length, how many hops it has to go, and where.
+const HOPS_AT: usize = 9;
+/// An IPv4 address and a port.
+const HOP_BYTES: usize = 6;
+
+fn head(length: usize, hops: &[SocketAddr]) -> Result<[u8; HEAD_BYTES]> {
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(&(length as u64).to_le_bytes());
+    head[8] = hops.len() as u8;
+    for (place, hop) in head[HOPS_AT..].chunks_exact_mut(HOP_BYTES).zip(hops) {
+        let IpAddr::V4(ip) = hop.ip() else { return Err("chains go over IPv4".into()) };
+        place[..4].copy_from_slice(&ip.octets());
+        place[4..].copy_from_slice(&hop.port().to_le_bytes());
+    }
+    Ok(head)
+}
+
+fn length(head: &[u8; HEAD_BYTES]) -> usize {
+    head.first_chunk().map_or(0, |length| u64::from_le_bytes(*length) as usize)
+}
+
+fn hop(head: &[u8; HEAD_BYTES]) -> Option<SocketAddr> {
+    let [a, b, c, d, low, high] = *head[HOPS_AT..].first_chunk()?;
+    (head[8] > 0).then(|| (Ipv4Addr::new(a, b, c, d), u16::from_le_bytes([low, high])).into())
+}
+
+/// Leaves the hops behind the first.
+fn take_hop(head: &mut [u8]) {
+    head[8] -= 1;
+    head.copy_within(HOPS_AT + HOP_BYTES..HEAD_BYTES, HOPS_AT);
+}
+
 struct Tcp {
     stream: TcpStream,
+    hops: Vec<SocketAddr>,
     message: Vec<u8>,
 }
 
 impl Tcp {
-    fn connect(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, message: Vec::new() })
+    fn connect(callees: &[SocketAddr]) -> Result<Self> {
+        let (first, hops) = callees.split_first().ok_or("no callee")?;
+        Ok(Self { stream: connect(*first)?, hops: hops.to_owned(), message: Vec::new() })
     }
 }
 
@@ -78,7 +145,7 @@ impl Caller for Tcp {
         let length = HEAD_BYTES + argument.len();
         if self.message.len() != length {
             self.message = vec![0; length];
-            self.message[..8].copy_from_slice(&(length as u64).to_le_bytes());
+            self.message[..HEAD_BYTES].copy_from_slice(&head(length, &self.hops)?);
         }
         self.stream.write_all(&self.message)?;
         Ok(self.stream.read_exact(&mut [0; HEAD_BYTES])?)
