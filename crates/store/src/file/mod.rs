@@ -24,13 +24,12 @@
 //! **Overwriting** cuts the existing file to nothing and keeps its inode: links
 //! to it stay, and a reader that has it open sees the new content.
 //!
-//! **Durability.** `sync` and `close` of a file are fdatasync, and fsync of
-//! each directory that got an entry for it. Renames, removals and new
-//! directories are on stable storage too when they are answered, as HDFS's are:
-//! the directories that changed are synced. That is a flush more for each: on
-//! ext4, a virtual disk, 0.4 ms for a rename in place of 0.15, and 0.42 for a
-//! `put` of 1 KB in place of 0.38, four at a time. Attributes are durable only
-//! when the host says so.
+//! **Durability.** `sync` and `close` of a file are fdatasync. The names of new
+//! files and directories, renames and removals are on stable storage when they
+//! are answered, as HDFS's are: the directories that changed are synced. That is
+//! a flush more for each: on ext4, a virtual disk, 0.4 ms for a rename in place
+//! of 0.15, and 0.42 for a `put` of 1 KB in place of 0.38, four at a time.
+//! Attributes are durable only when the host says so.
 
 mod attributes;
 mod directories;

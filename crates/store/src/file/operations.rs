@@ -85,8 +85,11 @@ impl Inner {
         let Some(parent) = path.parent() else {
             return fail(ErrorKind::AlreadyExists, "the root is a directory");
         };
-        let Made { directory, mut changed } =
+        let Made { directory, changed } =
             directories::make(&self.root, &parent, directories::DEFAULT_PERMISSION)?;
+        // Now and not when the file is closed: another one in the new directories
+        // may be closed before it. Nor does an open file need a second descriptor.
+        changed.iter().try_for_each(sync_directory)?;
         for _ in 0..CREATE_ATTEMPTS {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match rustix::fs::openat(&directory, path.name(), flags, Mode::RUSR | Mode::WUSR) {
@@ -95,8 +98,8 @@ impl Inner {
                     // Whoever opened it in between is its writer.
                     writer::lock(&file)?;
                     rustix::fs::fchmod(&file, mode).map_err(from_errno)?;
-                    changed.push(directory);
-                    return Ok(Writer::new(file, path.clone(), 0, changed));
+                    sync_directory(&directory)?;
+                    return Ok(Writer::new(file, path.clone(), 0));
                 }
                 Err(Errno::EXIST) if options.overwrite => {}
                 Err(Errno::EXIST) => return fail(ErrorKind::AlreadyExists, "the name is taken"),
@@ -107,7 +110,7 @@ impl Inner {
                     writer::lock(&file)?;
                     rustix::fs::ftruncate(&file, 0).map_err(from_errno)?;
                     rustix::fs::fchmod(&file, mode).map_err(from_errno)?;
-                    return Ok(Writer::new(file, path.clone(), 0, changed));
+                    return Ok(Writer::new(file, path.clone(), 0));
                 }
                 Err(error) if error.kind() == ErrorKind::IsADirectory => {
                     return fail(ErrorKind::AlreadyExists, "there is a directory of that name");
@@ -122,7 +125,7 @@ impl Inner {
 
     pub(super) fn append(&self, path: &StorePath) -> Result<Writer> {
         let (file, length) = self.locked(path)?;
-        Ok(Writer::new(file, path.clone(), length, Vec::new()))
+        Ok(Writer::new(file, path.clone(), length))
     }
 
     pub(super) fn truncate(&self, path: &StorePath, length: u64) -> Result<()> {

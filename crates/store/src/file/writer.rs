@@ -1,17 +1,16 @@
 //! Writing a file at its end.
 
 use super::blocking;
-use super::root::{from_errno, sync_directory};
+use super::root::from_errno;
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
 /// Makes `file` this writer's alone until it is closed, in every process of
@@ -37,24 +36,13 @@ pub(super) struct Writer {
 struct Target {
     file: File,
     position: AtomicU64,
-    /// Directories with the file's (or a new parent's) entry, until synced.
-    unsynced_directories: Mutex<Vec<OwnedFd>>,
 }
 
 impl Writer {
-    /// A writer at `position`, the end of the locked `file`;
-    /// `unsynced_directories` got entries when it was made.
-    pub(super) fn new(
-        file: File,
-        path: StorePath,
-        position: u64,
-        unsynced_directories: Vec<OwnedFd>,
-    ) -> Self {
-        let target = Target {
-            file,
-            position: position.into(),
-            unsynced_directories: Mutex::new(unsynced_directories),
-        };
+    /// A writer at `position`, the end of the locked `file`, whose name is on
+    /// stable storage.
+    pub(super) fn new(file: File, path: StorePath, position: u64) -> Self {
+        let target = Target { file, position: position.into() };
         Self { target: Arc::new(target), path, in_flight: None }
     }
 
@@ -68,12 +56,6 @@ impl Writer {
         let target = self.target.clone();
         self.in_flight = Some(tokio::spawn(blocking(move || work(&target))));
         self.settle().await.map_err(|error| error.at(operation, &self.path))
-    }
-
-    /// As [`FileWriter::sync`], on this thread.
-    #[cfg(test)]
-    pub(super) fn sync_now(&self) -> Result<()> {
-        self.target.sync()
     }
 
     async fn settle(&mut self) -> Result<()> {
@@ -145,12 +127,6 @@ impl Target {
     }
 
     fn sync(&self) -> Result<()> {
-        rustix::fs::fdatasync(&self.file).map_err(from_errno)?;
-        let mut directories = self.unsynced_directories.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(directory) = directories.last() {
-            sync_directory(directory)?;
-            directories.pop();
-        }
-        Ok(())
+        rustix::fs::fdatasync(&self.file).map_err(from_errno)
     }
 }
