@@ -20,6 +20,29 @@
 //! may have been, take memory for what is only claimed, or panic over bytes from
 //! outside. It knows nothing of files.
 //!
+//! # Outcomes
+//!
+//! A call at a callee ends as one of four ([`Outcome`]): a value, an error, not
+//! executed (and it never will be), or unknown. A caller's duties are few:
+//!
+//! 1. Ask again, as a new call, only where the outcome is "not executed", or the
+//!    procedure may be repeated.
+//! 2. Treat every callee of a multicast by its own outcome.
+//! 3. Give calls a timeout; it travels with the call, and callees don't begin what
+//!    nobody waits for.
+//!
+//! # Security
+//!
+//! Servers listen on loopback unless told. Off loopback they want a cluster key
+//! ([`proto::auth`] says against whom it helps) or leave to serve anybody. Whoever
+//! may call may have a callee connect to any address, as the next of a chain.
+//!
+//! # Not here
+//!
+//! TLS, and answering plain ONC RPC on the same port.
+//!
+//! # Example
+//!
 //! ```
 //! use strait_flexrpc::{Client, Procedure, Reply, Request, Server, ServerOptions, Transport};
 //!

@@ -27,6 +27,7 @@ use crate::proto::limits;
 use crate::proto::status::{CallError, Outcome};
 use bytes::Bytes;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -101,7 +102,9 @@ pub struct MulticastOptions {
     pub store_and_forward: bool,
 }
 
-/// Makes calls, from any number of threads. Clones share pool and sessions.
+/// Makes calls, from any number of threads. Clones share pool and sessions. In a
+/// forked child it begins with neither; handles checked out before are the
+/// parent's.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -112,6 +115,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pool: Mutex<Pool<Idle>>,
     workers: CallingWorkers,
+    /// Whose sockets and sessions these are.
+    process: AtomicU32,
 }
 
 impl Drop for Shared {
@@ -124,6 +129,16 @@ impl Shared {
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Idle>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// In a forked child, the parent's sessions and connections must not be used:
+    /// both would give their calls the same identifiers.
+    fn belong_to(&self, process: u32) {
+        if self.process.swap(process, Ordering::AcqRel) != process {
+            self.sessions.forget();
+            let inherited = self.pool().drain();
+            drop(inherited);
+        }
+    }
 }
 
 impl Client {
@@ -131,7 +146,8 @@ impl Client {
     pub fn new(options: ClientOptions) -> Self {
         let pool = Mutex::new(Pool::new(options.pooled_handles));
         let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
-        Self { shared: Arc::new(Shared { options, sessions: Sessions::default(), pool, workers }) }
+        let (sessions, process) = (Sessions::default(), AtomicU32::new(std::process::id()));
+        Self { shared: Arc::new(Shared { options, sessions, pool, workers, process }) }
     }
 
     /// Checks out a handle to `callee`: a pooled one, or a new connection. It
@@ -231,6 +247,7 @@ impl Client {
     }
 
     fn idle_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
+        self.shared.belong_to(std::process::id());
         let callee = (callee, transport);
         let idle = self.shared.pool().check_out(callee);
         Handle::new(Arc::clone(&self.shared), callee, idle)
@@ -240,5 +257,29 @@ impl Client {
 impl Default for Client {
     fn default() -> Self {
         Self::new(ClientOptions::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reply, Request, Server, ServerOptions};
+
+    #[test]
+    fn a_forked_child_uses_none_of_its_parents_sessions_and_connections() {
+        let server = Server::builder(ServerOptions::default())
+            .register(1, 1, |_: &Request, _: &mut Reply| Ok(()))
+            .start()
+            .unwrap();
+        let client = Client::default();
+        let call = || client.call(server.address(), Transport::Tcp, Procedure::new(1, 1, 1), &[]);
+        call().unwrap();
+        let place = client.shared.sessions.place((server.address(), Transport::Tcp));
+        assert!(place.lock().unwrap().is_some() && client.pooled_handles() == 1);
+        // As if this were another process.
+        client.shared.belong_to(std::process::id() + 1);
+        let place = client.shared.sessions.place((server.address(), Transport::Tcp));
+        assert!(place.lock().unwrap().is_none() && client.pooled_handles() == 0);
+        call().unwrap();
     }
 }

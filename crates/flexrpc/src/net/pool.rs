@@ -55,6 +55,12 @@ impl<T> Pool<T> {
         removed
     }
 
+    /// Removes all.
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        self.count = 0;
+        std::mem::take(&mut self.idle).into_values().flatten().map(|(_, handle)| handle).collect()
+    }
+
     /// Handles in the pool.
     pub(crate) fn len(&self) -> usize {
         self.count
