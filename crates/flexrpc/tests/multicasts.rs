@@ -134,7 +134,7 @@ fn a_silent_callee_is_in_doubt_at_the_deadline_and_the_others_answer() {
             transport,
             procedure(common::SLEEP_IF_MARKED),
             &[bytes(4)],
-            &within(100),
+            &within(700),
         );
         assert_eq!(outcomes[0], Outcome::Unknown(Doubt::TimedOut));
         assert!(outcomes[1].is_value() && outcomes[2].is_value());
