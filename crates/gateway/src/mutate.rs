@@ -3,9 +3,9 @@
 //!
 //! A retry that isn't remembered (another gateway had the first attempt, or it
 //! is too long ago) is judged by what the store looks like: where that tells
-//! that the first attempt was executed it is success, where it can't tell it
-//! is OutcomeUnknown, never a blind second execution of something that isn't
-//! idempotent.
+//! that the first attempt was executed it is success, where a file would be
+//! written twice it is OutcomeUnknown. Removing and cutting are done once more:
+//! to the same effect, unless somebody else came in between (docs/known-gaps.md).
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, unsigned};
