@@ -119,7 +119,7 @@ fn a_silent_callee_is_in_doubt_and_the_others_outcomes_arrive_before_the_deadlin
     let client = client();
     for slow in 0..3 {
         chain.services[slow].mark(true);
-        let call = CallOptions { timeout: Some(Duration::from_millis(600)), ..CallOptions::default() };
+        let call = CallOptions { timeout: Some(Duration::from_millis(1500)), ..CallOptions::default() };
         let options = MulticastOptions { call, ..MulticastOptions::default() };
         let outcomes =
             client.call_chain(&chain.addresses, procedure(SLEEP_IF_MARKED), &[bytes(10)], &options);

@@ -73,9 +73,9 @@ fn a_call_that_isnt_answered_in_time_is_in_doubt_and_its_handle_is_closed() {
         let mut handle = client.handle(server.address(), transport).unwrap();
         let options = CallOptions { timeout: Some(Duration::from_millis(100)), ..CallOptions::default() };
         let start = Instant::now();
-        let outcome = handle.call_with(procedure(SLEEP), &[&400u32.to_be_bytes()], &options);
+        let outcome = handle.call_with(procedure(SLEEP), &[&1500u32.to_be_bytes()], &options);
         assert_eq!(outcome, Err(CallError::Unknown(Doubt::TimedOut)));
-        assert!(start.elapsed() < Duration::from_millis(350));
+        assert!(start.elapsed() < Duration::from_millis(1400));
         drop(handle);
         assert_eq!(client.pooled_handles(), 0, "closed, not pooled");
         let mut handle = client.handle(server.address(), transport).unwrap();
@@ -94,7 +94,7 @@ fn slow_calls_dont_delay_others() {
             let mut slow = client.handle(server.address(), transport).unwrap();
             let mut fast = client.handle(server.address(), transport).unwrap();
             fast.call(procedure(ECHO), &[b"warm"]).unwrap();
-            scope.spawn(move || slow.call(procedure(SLEEP), &[&500u32.to_be_bytes()]).unwrap());
+            scope.spawn(move || slow.call(procedure(SLEEP), &[&1500u32.to_be_bytes()]).unwrap());
             common::eventually("the slow call runs", || {
                 fast.call(procedure(RUNNING), &[]).unwrap()[..] == 1u32.to_be_bytes()
             });
@@ -102,7 +102,7 @@ fn slow_calls_dont_delay_others() {
             for _ in 0..20 {
                 fast.call(procedure(ECHO), &[b"fast"]).unwrap();
             }
-            assert!(start.elapsed() < Duration::from_millis(250), "{transport:?} {:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_millis(1200), "{transport:?} {:?}", start.elapsed());
         });
     }
 }

@@ -24,7 +24,7 @@ pub const SLEEP: u32 = 5;
 /// Returns how many calls of [`SLEEP`] are running.
 pub const RUNNING: u32 = 6;
 
-/// Takes a second if the service is marked.
+/// Takes two seconds if the service is marked.
 pub const SLEEP_IF_MARKED: u32 = 7;
 
 /// As [`COUNT`], and now and then takes 50 ms.
@@ -101,7 +101,7 @@ impl Service {
                 let millis = request.args.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
                 self.sleep(millis);
             }
-            SLEEP_IF_MARKED if self.marked.load(Ordering::SeqCst) => self.sleep(1000),
+            SLEEP_IF_MARKED if self.marked.load(Ordering::SeqCst) => self.sleep(2000),
             SLEEP_IF_MARKED => {}
             RUNNING => reply.put(&(self.running() as u32).to_be_bytes()),
             _ => return Err(ServiceError::NoSuchProcedure),

@@ -11,7 +11,7 @@ use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind};
 use strait_flexrpc::{CallId, Procedure, SessionId};
 
 /// How long an answer may take before there is none.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A frame: head, extension, payload.
 pub type Frame = (Head, Vec<u8>, Vec<u8>);
