@@ -18,6 +18,10 @@ const PATIENCE: u8 = 4;
 /// machine is busy, and who sleeps is woken sooner than who yields gets its turn.
 const ROBBED: u32 = 3;
 
+/// If what was waited for is there after the yield, the peer itself may have
+/// computed: robbed is then only who waited for a time slice (a millisecond).
+const ROBBED_YET_SERVED: u32 = 50;
+
 /// After being robbed so many waits are slept; twice as many after each further
 /// time, up to the second number.
 const PENANCE: (u32, u32) = (16, 4096);
@@ -49,14 +53,16 @@ impl Spinner {
             // First: what is spun for can't be there before the peer has run.
             rustix::thread::sched_yield();
             let before = std::mem::replace(&mut waited, start.elapsed());
-            let robbed = waited - before > self.longest * ROBBED;
+            let done = attempt();
+            let patience = if done.is_some() { ROBBED_YET_SERVED } else { ROBBED };
+            let robbed = waited - before > self.longest * patience;
             if robbed {
                 self.penance = self.next_penance;
                 self.next_penance = (self.next_penance * 2).min(PENANCE.1);
             }
-            if let Some(done) = attempt() {
+            if done.is_some() {
                 self.credit = PATIENCE;
-                return Some(done);
+                return done;
             }
             if robbed || waited >= self.longest {
                 self.credit -= 1;

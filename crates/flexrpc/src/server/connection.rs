@@ -166,7 +166,7 @@ impl Connection {
         others: &impl MayStay,
     ) -> std::io::Result<Option<usize>> {
         // Straight after an answer, nothing can be there yet: a system call spared.
-        if !(std::mem::take(answered) && spinner.pays() && others.may_stay())
+        if !(std::mem::take(answered) && others.may_stay())
             && let Some(received) = socket::try_recv(&self.fd, room)?
         {
             return Ok(Some(received));

@@ -32,9 +32,9 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// standby looks after it, afterwards nobody wakes up.
 const ATTENTIVE: Duration = Duration::from_millis(4);
 
-/// Another receiver is called at most this often: one that was just called needs
-/// this long to begin.
-const CALL_US: Micros = 50;
+/// How often a receiver looks whether datagrams queue up, and then calls another:
+/// looking is a system call, and one that was just called needs this long to begin.
+const LOOK_US: Micros = 50;
 
 /// Longest doze; nothing depends on it.
 const LONGEST_DOZE: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ pub(crate) struct Datagrams {
     waiting: AtomicUsize,
     /// Datagrams received.
     received: AtomicU64,
-    last_call: AtomicU64,
+    last_look: AtomicU64,
     dozing: AtomicBool,
     count: AtomicUsize,
     threads: Threads,
@@ -76,7 +76,7 @@ impl Datagrams {
             called: Condvar::new(),
             waiting: AtomicUsize::new(0),
             received: AtomicU64::new(0),
-            last_call: AtomicU64::new(0),
+            last_look: AtomicU64::new(0),
             dozing: AtomicBool::new(false),
             count: AtomicUsize::new(0),
             threads,
@@ -216,15 +216,13 @@ impl Datagrams {
     }
 
     fn call_if_more_wait(self: &Arc<Self>) {
+        let (now, last) = (clock::now(), self.last_look.load(Ordering::Relaxed));
         // Others that wait will take them.
-        if self.waiting.load(Ordering::Acquire) > 0
-            || !rustix::io::ioctl_fionread(&self.fd).is_ok_and(|bytes| bytes > 0)
-        {
+        if self.waiting.load(Ordering::Acquire) > 0 || now.saturating_sub(last) < LOOK_US {
             return;
         }
-        let (now, last) = (clock::now(), self.last_call.load(Ordering::Relaxed));
-        let mine = self.last_call.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if mine && now.saturating_sub(last) >= CALL_US {
+        let mine = self.last_look.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if mine && rustix::io::ioctl_fionread(&self.fd).is_ok_and(|bytes| bytes > 0) {
             self.call();
         }
     }
