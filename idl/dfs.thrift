@@ -159,7 +159,12 @@ struct FileInfo {
   /** Permission bits, 07777 at most. */
   8: optional i32 permission,
   9: optional string owner,
-  10: optional string group
+  10: optional string group,
+  /**
+   * The path's last name is a symbolic link; all else is of what it leads to.
+   * Told by listings, so that what goes down a tree doesn't leave it.
+   */
+  11: optional bool link
 }
 
 struct BlockLocation {

@@ -146,6 +146,7 @@ fn info(status: FileStatus) -> wire::FileInfo {
         permission: i32::try_from(status.permission).ok(),
         owner: Some(status.owner),
         group: Some(status.group),
+        link: status.link.then_some(true),
     }
 }
 

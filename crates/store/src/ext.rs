@@ -75,8 +75,9 @@ pub trait FileSystemExt: FileSystem {
     }
 
     /// Everything beneath `path`, depth first, a directory before its entries,
-    /// `path` itself not among them (unless it is a file). Holds one listing a
-    /// level, so memory is bounded by the depth. An error ends the walk of the
+    /// `path` itself not among them (unless it is a file). A link to a directory
+    /// isn't gone into: it could lead out of the tree, or round in circles.
+    /// Holds one listing a level, so memory is bounded by the depth. An error ends the walk of the
     /// directory that it came from; the walk itself goes on.
     fn walk<'a>(&'a self, who: &Principal, path: &StorePath) -> BoxStream<'a, Result<FileStatus>> {
         let who = who.clone();
@@ -90,7 +91,7 @@ pub trait FileSystemExt: FileSystem {
                         return Some((Err(error), (levels, who)));
                     }
                     Some(Ok(entry)) => {
-                        if entry.is_directory() {
+                        if entry.is_directory() && !entry.link {
                             match StorePath::parse(&entry.path) {
                                 Ok(directory) => levels.push(self.list(&who, &directory)),
                                 Err(error) => return Some((Err(error), (levels, who))),

@@ -51,6 +51,9 @@ pub struct FileStatus {
     pub owner: String,
     /// Group's name.
     pub group: String,
+    /// The path's last name is a symbolic link; all else is of what it leads
+    /// to. Told by listings only, so that what goes down a tree stays in it.
+    pub link: bool,
 }
 
 impl FileStatus {

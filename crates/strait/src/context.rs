@@ -9,8 +9,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use strait_store::strait::{Options, StraitStore, TlsOptions};
 use strait_store::{FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri};
+
+/// The end of a session is a courtesy to the gateway: it isn't waited for longer.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What every command needs.
 pub struct Context {
@@ -149,7 +153,7 @@ impl Context {
     pub async fn close(&self) {
         for session in self.own_sessions.take() {
             // What isn't ended now idles out.
-            let _ = session.close().await;
+            let _ = tokio::time::timeout(CLOSE_PATIENCE, session.close()).await;
         }
     }
 }

@@ -111,6 +111,7 @@ mod tests {
                 permission,
                 owner: String::new(),
                 group: String::new(),
+                link: false,
             })
         };
         assert_eq!(with(0o755, FileType::Directory), "drwxr-xr-x");

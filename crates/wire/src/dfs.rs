@@ -62,6 +62,7 @@ wire_structs! {
         8 permission: i32,
         9 owner: String,
         10 group: String,
+        11 link: bool,
     }
     /// One block of a file and where it lies.
     BlockLocation {

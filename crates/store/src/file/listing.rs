@@ -46,18 +46,18 @@ impl Listing {
             if name == c"." || name == c".." {
                 continue;
             }
-            if let Some(stat) = self.stat_entry(inner, name)? {
+            if let Some((stat, link)) = self.stat_entry(inner, name)? {
                 let separator = if self.path.is_root() { "" } else { "/" };
                 let path = format!("{}{separator}{}", self.path, name.to_string_lossy());
-                batch.push(inner.status_of(path, &stat));
+                batch.push(FileStatus { link, ..inner.status_of(path, &stat) });
             }
         }
         Ok(batch)
     }
 
-    /// What `name` is, a link followed; `None` where it vanished meanwhile, and
-    /// for a link to nothing or out of the store.
-    fn stat_entry(&self, inner: &Inner, name: &CStr) -> Result<Option<Stat>> {
+    /// What `name` is, a link followed, and whether it is a link; `None` where
+    /// it vanished meanwhile, and for a link to nothing or out of the store.
+    fn stat_entry(&self, inner: &Inner, name: &CStr) -> Result<Option<(Stat, bool)>> {
         let directory = self.dir.fd().map_err(from_errno)?;
         let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -65,10 +65,11 @@ impl Listing {
             Err(errno) => return Err(from_errno(errno)),
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            return Ok(Some(stat));
+            return Ok(Some((stat, false)));
         }
         let target = name.to_str().ok().and_then(|name| self.path.join(name).ok());
         let node = target.and_then(|target| inner.root.node(&target).ok());
-        node.map(|node| rustix::fs::fstat(node).map_err(from_errno)).transpose()
+        let stat = node.map(|node| rustix::fs::fstat(node).map_err(from_errno)).transpose()?;
+        Ok(stat.map(|stat| (stat, true)))
     }
 }

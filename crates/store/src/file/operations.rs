@@ -72,6 +72,7 @@ impl Inner {
             permission: Mode::from_raw_mode(stat.st_mode).as_raw_mode(),
             owner: self.names.user(stat.st_uid),
             group: self.names.group(stat.st_gid),
+            link: false,
         }
     }
 

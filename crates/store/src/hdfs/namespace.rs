@@ -122,5 +122,6 @@ pub(super) fn status_of(status: hdfs_native::client::FileStatus) -> FileStatus {
         permission: u32::from(status.permission),
         owner: status.owner,
         group: status.group,
+        link: false,
     }
 }

@@ -420,6 +420,7 @@ impl Tree {
             permission: node.access.permission,
             owner: node.access.owner.clone(),
             group: node.access.group.clone(),
+            link: false,
         }
     }
 

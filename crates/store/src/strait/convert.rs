@@ -84,6 +84,7 @@ pub(super) fn status(info: FileInfo) -> Result<FileStatus> {
         permission: info.permission.unwrap_or(0) as u32 & 0o7777,
         owner: info.owner.unwrap_or_default(),
         group: info.group.unwrap_or_default(),
+        link: info.link.unwrap_or(false),
     })
 }
 

@@ -38,7 +38,8 @@ pub async fn setrep(context: &Context, setrep: Setrep) -> Result<(), Failure> {
 }
 
 /// Sets on each operand, and what is beneath it if that is wanted, whatever
-/// `change` says.
+/// `change` says. Links beneath are passed over, as chmod(1) and chown(1) do:
+/// what they lead to may lie elsewhere.
 async fn each(
     context: &Context,
     operation: &str,
@@ -70,6 +71,9 @@ async fn each(
         while let Some(entry) = beneath.next().await {
             let done = async {
                 let entry = entry?;
+                if entry.link {
+                    return Ok(());
+                }
                 set(&place.at(StorePath::parse(&entry.path)?), &entry, &change, operation, &mut out).await
             };
             tally.add(done.await)?;

@@ -139,6 +139,10 @@ impl Download {
             let entry = entry?;
             match plain_entry(&entry.path, &place.path) {
                 Some(path) if !entry.is_directory() && is_unfinished_put(path.name()) => {}
+                Some(path) if entry.is_directory() && entry.link => {
+                    let why = "left out: a link to a directory";
+                    tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "get", &path, why)))?;
+                }
                 Some(path) => {
                     let local = local.join(path.name());
                     entries.push((place.at(path), entry, local));

@@ -11,8 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_store::ErrorKind;
 
-/// Cleaning up doesn't hold up the end of a command for longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Cleaning up doesn't hold up the end of a command for longer: who has pressed
+/// Ctrl-C waits no longer, and a store that is there answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// What `put` calls a file that isn't whole yet, in every language: this, and
 /// a random number.
 const PUT_PREFIX: &str = ".strait-put-";

@@ -47,7 +47,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Prints one directory, and gives the directories in it.
+    /// Prints one directory, and gives those in it that -R goes into.
     async fn directory(&mut self, place: &Place) -> Result<Vec<String>, Failure> {
         let mut listing = place.fs.list(&place.who, &place.path);
         let mut entries = Vec::new();
@@ -56,7 +56,7 @@ impl Lister {
             let entry = entry?;
             if self.how.unsorted {
                 self.print(std::slice::from_ref(&entry))?;
-                if self.how.recursive && entry.is_directory() {
+                if self.how.recursive && is_gone_into(&entry) {
                     directories.push(entry.path);
                 }
             } else {
@@ -65,7 +65,7 @@ impl Lister {
         }
         self.sort(&mut entries);
         self.print(&entries)?;
-        directories.extend(entries.into_iter().filter(FileStatus::is_directory).map(|entry| entry.path));
+        directories.extend(entries.into_iter().filter(is_gone_into).map(|entry| entry.path));
         Ok(directories)
     }
 
@@ -124,4 +124,10 @@ impl Lister {
         let name = |text| self.out.name(text).into_owned();
         [replication, name(&entry.owner), name(&entry.group), size]
     }
+}
+
+/// A link to a directory is listed and left at that, as ls(1) does: it could
+/// lead round in circles.
+fn is_gone_into(entry: &FileStatus) -> bool {
+    entry.is_directory() && !entry.link
 }

@@ -48,6 +48,9 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),
     };
-    context.close().await;
+    // Who has sent a signal waits for nothing more; the sessions idle out.
+    if !matches!(result, Err(Failure::Ended(_))) {
+        context.close().await;
+    }
     result
 }

@@ -185,7 +185,7 @@ impl Upload {
         let temporary = target.at(parent).entry(&self.leftovers.name("put")?)?;
         let input: Box<dyn Read + Send> = match metadata {
             None => Box::new(io::stdin()),
-            Some(_) => Box::new(File::open(&source).map_err(|error| Failure::local(error, "read", &source))?),
+            Some(_) => Box::new(open(source.clone()).await?),
         };
         let preserved = metadata.as_ref().filter(|_| self.put.copying.preserve);
         let options = CreateOptions {
@@ -272,6 +272,15 @@ impl Upload {
         let renamed = fs.rename(who, &temporary.path, &target.path, replace).await;
         renamed.map_err(|error| Failure::naming(error, "put", &target.path))
     }
+}
+
+/// Opens a local file. A FIFO is opened when somebody writes into it: off the
+/// thread that signals are heard on.
+async fn open(source: PathBuf) -> Result<File, Failure> {
+    let opened = tokio::task::spawn_blocking(move || {
+        File::open(&source).map_err(|error| Failure::local(error, "read", &source))
+    });
+    opened.await.map_err(|error| Failure::other(format!("opening a file: {error}")))?
 }
 
 /// A failure before the file has its name. Whatever came of it, nothing of it

@@ -660,6 +660,8 @@ class FileInfo(object):
      - permission: Permission bits, 07777 at most.
      - owner
      - group
+     - link: The path's last name is a symbolic link; all else is of what it leads to.
+    Told by listings, so that what goes down a tree doesn't leave it.
 
     """
 
@@ -674,10 +676,11 @@ class FileInfo(object):
         'permission',
         'owner',
         'group',
+        'link',
     )
 
 
-    def __init__(self, path=None, type=None, length=None, block_size=None, replication=None, modified_ms=None, accessed_ms=None, permission=None, owner=None, group=None,):
+    def __init__(self, path=None, type=None, length=None, block_size=None, replication=None, modified_ms=None, accessed_ms=None, permission=None, owner=None, group=None, link=None,):
         self.path = path
         self.type = type
         self.length = length
@@ -688,6 +691,7 @@ class FileInfo(object):
         self.permission = permission
         self.owner = owner
         self.group = group
+        self.link = link
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -748,6 +752,11 @@ class FileInfo(object):
                     self.group = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 11:
+                if ftype == TType.BOOL:
+                    self.link = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -797,6 +806,10 @@ class FileInfo(object):
         if self.group is not None:
             oprot.writeFieldBegin('group', TType.STRING, 10)
             oprot.writeString(self.group.encode('utf-8') if sys.version_info[0] == 2 else self.group)
+            oprot.writeFieldEnd()
+        if self.link is not None:
+            oprot.writeFieldBegin('link', TType.BOOL, 11)
+            oprot.writeBool(self.link)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4562,6 +4575,7 @@ FileInfo.thrift_spec = (
     (8, TType.I32, 'permission', None, None, ),  # 8
     (9, TType.STRING, 'owner', 'UTF8', None, ),  # 9
     (10, TType.STRING, 'group', 'UTF8', None, ),  # 10
+    (11, TType.BOOL, 'link', None, None, ),  # 11
 )
 all_structs.append(BlockLocation)
 BlockLocation.thrift_spec = (

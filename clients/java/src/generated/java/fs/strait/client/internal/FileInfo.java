@@ -20,6 +20,7 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
   private static final org.apache.thrift.protocol.TField PERMISSION_FIELD_DESC = new org.apache.thrift.protocol.TField("permission", org.apache.thrift.protocol.TType.I32, (short)8);
   private static final org.apache.thrift.protocol.TField OWNER_FIELD_DESC = new org.apache.thrift.protocol.TField("owner", org.apache.thrift.protocol.TType.STRING, (short)9);
   private static final org.apache.thrift.protocol.TField GROUP_FIELD_DESC = new org.apache.thrift.protocol.TField("group", org.apache.thrift.protocol.TType.STRING, (short)10);
+  private static final org.apache.thrift.protocol.TField LINK_FIELD_DESC = new org.apache.thrift.protocol.TField("link", org.apache.thrift.protocol.TType.BOOL, (short)11);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new FileInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new FileInfoTupleSchemeFactory();
@@ -44,6 +45,11 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
   public int permission; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String owner; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String group; // optional
+  /**
+   * The path's last name is a symbolic link; all else is of what it leads to.
+   * Told by listings, so that what goes down a tree doesn't leave it.
+   */
+  public boolean link; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -66,7 +72,12 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
      */
     PERMISSION((short)8, "permission"),
     OWNER((short)9, "owner"),
-    GROUP((short)10, "group");
+    GROUP((short)10, "group"),
+    /**
+     * The path's last name is a symbolic link; all else is of what it leads to.
+     * Told by listings, so that what goes down a tree doesn't leave it.
+     */
+    LINK((short)11, "link");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -102,6 +113,8 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
           return OWNER;
         case 10: // GROUP
           return GROUP;
+        case 11: // LINK
+          return LINK;
         default:
           return null;
       }
@@ -151,8 +164,9 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
   private static final int __MODIFIED_MS_ISSET_ID = 3;
   private static final int __ACCESSED_MS_ISSET_ID = 4;
   private static final int __PERMISSION_ISSET_ID = 5;
+  private static final int __LINK_ISSET_ID = 6;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.PATH,_Fields.TYPE,_Fields.LENGTH,_Fields.BLOCK_SIZE,_Fields.REPLICATION,_Fields.MODIFIED_MS,_Fields.ACCESSED_MS,_Fields.PERMISSION,_Fields.OWNER,_Fields.GROUP};
+  private static final _Fields optionals[] = {_Fields.PATH,_Fields.TYPE,_Fields.LENGTH,_Fields.BLOCK_SIZE,_Fields.REPLICATION,_Fields.MODIFIED_MS,_Fields.ACCESSED_MS,_Fields.PERMISSION,_Fields.OWNER,_Fields.GROUP,_Fields.LINK};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -176,6 +190,8 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.GROUP, new org.apache.thrift.meta_data.FieldMetaData("group", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.LINK, new org.apache.thrift.meta_data.FieldMetaData("link", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(FileInfo.class, metaDataMap);
   }
@@ -206,6 +222,7 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
     if (other.isSetGroup()) {
       this.group = other.group;
     }
+    this.link = other.link;
   }
 
   @Override
@@ -231,6 +248,8 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
     this.permission = 0;
     this.owner = null;
     this.group = null;
+    setLinkIsSet(false);
+    this.link = false;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -491,6 +510,37 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
     }
   }
 
+  /**
+   * The path's last name is a symbolic link; all else is of what it leads to.
+   * Told by listings, so that what goes down a tree doesn't leave it.
+   */
+  public boolean isLink() {
+    return this.link;
+  }
+
+  /**
+   * The path's last name is a symbolic link; all else is of what it leads to.
+   * Told by listings, so that what goes down a tree doesn't leave it.
+   */
+  public FileInfo setLink(boolean link) {
+    this.link = link;
+    setLinkIsSet(true);
+    return this;
+  }
+
+  public void unsetLink() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __LINK_ISSET_ID);
+  }
+
+  /** Returns true if field link is set (has been assigned a value) and false otherwise */
+  public boolean isSetLink() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __LINK_ISSET_ID);
+  }
+
+  public void setLinkIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LINK_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -574,6 +624,14 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
       }
       break;
 
+    case LINK:
+      if (value == null) {
+        unsetLink();
+      } else {
+        setLink((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -611,6 +669,9 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
     case GROUP:
       return getGroup();
 
+    case LINK:
+      return isLink();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -643,6 +704,8 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
       return isSetOwner();
     case GROUP:
       return isSetGroup();
+    case LINK:
+      return isSetLink();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -750,6 +813,15 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
         return false;
     }
 
+    boolean this_present_link = true && this.isSetLink();
+    boolean that_present_link = true && that.isSetLink();
+    if (this_present_link || that_present_link) {
+      if (!(this_present_link && that_present_link))
+        return false;
+      if (this.link != that.link)
+        return false;
+    }
+
     return true;
   }
 
@@ -796,6 +868,10 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
     hashCode = hashCode * 8191 + ((isSetGroup()) ? 131071 : 524287);
     if (isSetGroup())
       hashCode = hashCode * 8191 + group.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetLink()) ? 131071 : 524287);
+    if (isSetLink())
+      hashCode = hashCode * 8191 + ((link) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -908,6 +984,16 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetLink(), other.isSetLink());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetLink()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.link, other.link);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -1005,6 +1091,12 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
       } else {
         sb.append(this.group);
       }
+      first = false;
+    }
+    if (isSetLink()) {
+      if (!first) sb.append(", ");
+      sb.append("link:");
+      sb.append(this.link);
       first = false;
     }
     sb.append(")");
@@ -1134,6 +1226,14 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 11: // LINK
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.link = iprot.readBool();
+              struct.setLinkIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1208,6 +1308,11 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetLink()) {
+        oprot.writeFieldBegin(LINK_FIELD_DESC);
+        oprot.writeBool(struct.link);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1257,7 +1362,10 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
       if (struct.isSetGroup()) {
         optionals.set(9);
       }
-      oprot.writeBitSet(optionals, 10);
+      if (struct.isSetLink()) {
+        optionals.set(10);
+      }
+      oprot.writeBitSet(optionals, 11);
       if (struct.isSetPath()) {
         oprot.writeString(struct.path);
       }
@@ -1288,12 +1396,15 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
       if (struct.isSetGroup()) {
         oprot.writeString(struct.group);
       }
+      if (struct.isSetLink()) {
+        oprot.writeBool(struct.link);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, FileInfo struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(10);
+      java.util.BitSet incoming = iprot.readBitSet(11);
       if (incoming.get(0)) {
         struct.path = iprot.readString();
         struct.setPathIsSet(true);
@@ -1333,6 +1444,10 @@ public class FileInfo implements org.apache.thrift.TBase<FileInfo, FileInfo._Fie
       if (incoming.get(9)) {
         struct.group = iprot.readString();
         struct.setGroupIsSet(true);
+      }
+      if (incoming.get(10)) {
+        struct.link = iprot.readBool();
+        struct.setLinkIsSet(true);
       }
     }
   }

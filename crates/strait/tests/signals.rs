@@ -1,0 +1,86 @@
+//! Ctrl-C ends a command soon, whatever it is waiting for.
+
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use strait_testkit::{eventually, spawn_bound};
+use support::{DEADLINE, Gateway, code, command, fresh};
+
+/// Three seconds of cleaning up, and as much again for a loaded machine.
+const SOON: Duration = Duration::from_secs(6);
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn a_put_into_a_gateway_that_hangs_ends_and_names_what_may_be_left() {
+    let gateway = Gateway::over_files();
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn_bound(put).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
+    eventually("the temporary file is there", DEADLINE, || gateway.data().read_dir().unwrap().count() == 1);
+    gateway.process.signal(Signal::STOP);
+    send(&child, Signal::INT);
+    let since = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    assert_eq!(code(output.status), 130, "{told}");
+    assert!(told.contains("temporary files may be left") && told.contains("/.strait-put-"), "{told}");
+    gateway.process.signal(Signal::CONT);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let gateway = Gateway::over_files();
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped());
+    let mut child = spawn_bound(put).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
+    eventually("the temporary file is there", DEADLINE, || gateway.data().read_dir().unwrap().count() == 1);
+    gateway.process.signal(Signal::STOP);
+    send(&child, Signal::INT);
+    // The kernel may merge the two into one if both are pending.
+    std::thread::sleep(Duration::from_millis(300));
+    let since = Instant::now();
+    send(&child, Signal::TERM);
+    assert_eq!(code(child.wait().unwrap()), 143);
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    gateway.process.signal(Signal::CONT);
+}
+
+#[test]
+fn a_put_that_waits_for_the_writer_of_a_fifo_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let target = fresh(dir.path(), "data").join("f");
+    let mut put = command(dir.path());
+    put.arg("put").arg(&fifo).arg(format!("file://{}", target.display()));
+    let mut child = spawn_bound(put).unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    eventually("signals are caught", DEADLINE, || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+    });
+    std::thread::sleep(Duration::from_millis(100)); // until it has come to the FIFO
+    let since = Instant::now();
+    send(&child, Signal::INT);
+    assert_eq!(code(child.wait().unwrap()), 130);
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    assert!(target.parent().unwrap().read_dir().unwrap().next().is_none());
+}
