@@ -135,6 +135,14 @@ impl PasswordFile {
         write(path, &hashes)
     }
 
+    /// Whom the file names, in no order.
+    ///
+    /// # Errors
+    /// A line for people.
+    pub fn users(path: &Path) -> Result<Vec<String>, Problem> {
+        Ok(read(path)?.hashes.keys().cloned().collect())
+    }
+
     /// Takes a user out of the file, in one step.
     ///
     /// # Errors

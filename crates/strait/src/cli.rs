@@ -65,10 +65,18 @@ impl Cli {
     /// # Errors
     /// What is wrong with it.
     pub fn read(as_failure: bool) -> Result<Self, Failure> {
-        let parsed = Self::command().try_get_matches().and_then(|matches| {
+        let mut command = relevant(Self::command());
+        let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
-            cli.global.user_is_explicit = matches.value_source("user") == Some(ValueSource::CommandLine);
-            Ok(cli)
+            let explicit = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+            cli.global.user_is_explicit = explicit("user");
+            match CLIENT_FLAGS.into_iter().find(|flag| explicit(flag)) {
+                Some(flag) if !cli.command.is_client() => {
+                    let name = matches.subcommand_name().unwrap_or_default();
+                    Err(command.error(clap::error::ErrorKind::ArgumentConflict, misplaced(flag, name)))
+                }
+                _ => Ok(cli),
+            }
         });
         parsed.map_err(|error| match as_failure && error.use_stderr() {
             true => Failure::usage(error.to_string().trim_end().to_owned()),
@@ -83,6 +91,53 @@ impl Cli {
             _ => LevelFilter::WARN,
         };
         self.global.log.unwrap_or(default)
+    }
+}
+
+/// The flags that say how to come into a gateway; their names in clap.
+const CLIENT_FLAGS: [&str; 7] =
+    ["user", "password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key"];
+/// The commands that never come into one. `serve` does where a store of its is
+/// another gateway.
+const NO_CLIENTS: [&str; 3] = ["up", "passwd", "malgen"];
+
+/// Takes flags out of the help of the commands that refuse them.
+fn relevant(mut command: clap::Command) -> clap::Command {
+    command.build(); // gives the subcommands their global flags
+    for name in NO_CLIENTS {
+        command = command.mut_subcommand(name, |subcommand| {
+            subcommand.mut_args(|arg| {
+                let client = CLIENT_FLAGS.contains(&arg.get_id().as_str());
+                if client { arg.hide(true) } else { arg }
+            })
+        });
+    }
+    command
+}
+
+/// What is wrong with a client's flag at a command that is none.
+fn misplaced(flag: &str, command: &str) -> String {
+    let flag = flag.replace('_', "-");
+    let instead = match (command, flag.as_str()) {
+        ("up" | "serve", "user" | "password-file") => "; who may come in here is said by --passwords FILE",
+        ("up" | "serve", "tls" | "client-cert" | "client-key") => {
+            "; TLS is served with --tls-cert FILE --tls-key FILE"
+        }
+        ("up" | "serve", "tls-ca") => "; whose clients to trust is said by --tls-client-ca FILE",
+        ("passwd", "user" | "password-file") => "; the user is an operand, and the file is --file FILE",
+        _ => "",
+    };
+    format!("strait {command}: --{flag} is for coming into a gateway{instead}\n")
+}
+
+impl Command {
+    /// Whether this may come into a gateway.
+    fn is_client(&self) -> bool {
+        match self {
+            Self::Up(_) | Self::Passwd(_) | Self::Malgen(_) => false,
+            Self::Serve(serve) => serve.stores.iter().any(|store| store.contains("strait://")),
+            _ => true,
+        }
     }
 }
 
@@ -383,6 +438,7 @@ pub struct Passwd {
     #[arg(long)]
     pub remove: bool,
     /// Whose password; it is asked for twice, or read from standard input where that isn't a terminal.
+    #[arg(id = "whose", value_name = "USER")]
     pub user: String,
 }
 

@@ -4,14 +4,16 @@ use crate::cli::Global;
 use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
 use crate::output::Output;
-use crate::{password, tokens};
+use crate::{glob, password, tokens};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::strait::{Options, StraitStore, TlsOptions};
-use strait_store::{FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri};
+use strait_store::{
+    Error, ErrorKind, FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri,
+};
 
 /// The end of a session is a courtesy to the gateway: it isn't waited for longer.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
@@ -41,6 +43,8 @@ pub struct Place {
     pub path: StorePath,
     /// The store's URI, without the path.
     pub store: String,
+    /// The URI ended with a slash: only a directory is meant.
+    pub slash: bool,
 }
 
 impl Context {
@@ -77,8 +81,9 @@ impl Context {
     }
 
     /// The place that a URI names.
-    pub async fn place(&self, uri: &str) -> Result<Place, Failure> {
-        let uri = StoreUri::parse(uri)?;
+    pub async fn place(&self, text: &str) -> Result<Place, Failure> {
+        let uri = StoreUri::parse(text)?;
+        let slash = text.ends_with('/') && !uri.path().is_root();
         let store = uri.store();
         let opened = self.opened.borrow().get(&store).cloned();
         let fs = match opened {
@@ -95,7 +100,21 @@ impl Context {
             Some(user) if fs.capabilities().per_user => Principal::new(user),
             _ => invoking_user(),
         };
-        Ok(Place { fs, who, path: uri.path().clone(), store })
+        Ok(Place { fs, who, path: uri.path().clone(), store, slash })
+    }
+
+    /// The operands, with the patterns in them filled in; those that can't be
+    /// are counted as failures and left out.
+    ///
+    /// # Errors
+    /// A failure that ends everything.
+    pub async fn expanded(&self, uris: &[String], tally: &mut Tally) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::with_capacity(uris.len());
+        for uri in uris {
+            let found = glob::expand(self, uri).await;
+            tally.add(found.map(|found| all.extend(found)))?;
+        }
+        Ok(all)
     }
 
     async fn open(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>, Failure> {
@@ -161,7 +180,7 @@ impl Context {
 impl Place {
     /// Another path in the same store.
     pub fn at(&self, path: StorePath) -> Self {
-        Self { path, ..self.clone() }
+        Self { path, slash: false, ..self.clone() }
     }
 
     /// The entry `name` of this directory.
@@ -171,14 +190,18 @@ impl Place {
 
     /// What the store says of it.
     pub async fn stat(&self) -> strait_store::Result<FileStatus> {
-        self.fs.stat(&self.who, &self.path).await
+        let status = self.fs.stat(&self.who, &self.path).await?;
+        match self.slash && !status.is_directory() {
+            true => Err(Error::new(ErrorKind::NotADirectory, "not a directory").at("stat", &self.path)),
+            false => Ok(status),
+        }
     }
 
     /// As [`Place::stat`]; none where there is nothing.
     pub async fn find(&self) -> strait_store::Result<Option<FileStatus>> {
         match self.stat().await {
             Ok(status) => Ok(Some(status)),
-            Err(error) if error.kind() == strait_store::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -15,6 +15,7 @@ mod commands;
 mod context;
 mod failure;
 mod format;
+mod glob;
 mod malgen;
 mod messages;
 mod output;

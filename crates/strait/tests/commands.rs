@@ -364,3 +364,68 @@ fn malgen_is_the_same_for_a_seed() {
     assert!(records == run(&["malgen", "5000", "--seed", "7"]));
     assert!(records != run(&["malgen", "5000", "--seed", "8"]));
 }
+
+#[test]
+fn patterns_in_uris_are_filled_in() {
+    let gateway = Gateway::over_files();
+    let data = gateway.data();
+    for name in ["a1.log", "a2.log", "b1.log", "x*y", ".hidden.log"] {
+        std::fs::write(data.join(name), name).unwrap();
+    }
+    for directory in ["d1", "d2"] {
+        std::fs::write(support::fresh(&data, directory).join("in.log"), directory).unwrap();
+    }
+    let shown = |pattern: &str| {
+        let run = gateway.run(["ls", "-C", "-d", &gateway.uri(pattern)]);
+        (run.code, run.stdout.is_empty())
+    };
+    assert_eq!(gateway.run(["cat", &gateway.uri("/a?.log")]).text(), "a1.loga2.log");
+    assert_eq!(gateway.run(["cat", &gateway.uri("/*.log")]).text(), "a1.loga2.logb1.log", "nothing hidden");
+    assert_eq!(gateway.run(["cat", &gateway.uri("/d[12]/in.log")]).text(), "d1d2");
+    assert_eq!(gateway.run(["cat", &gateway.uri("/x\\*y")]).text(), "x*y");
+    assert_eq!(gateway.run(["cat", &gateway.uri("/x*y")]).text(), "x*y", "a name is itself first");
+    assert_eq!(shown("/nothing*"), (10, true));
+    assert_eq!(shown("/a1.log/*"), (10, true));
+    gateway.run(["rm", &gateway.uri("/nothing*")]).fails(10, "nothing matches");
+    gateway.run(["rm", "-f", &gateway.uri("/nothing*")]).fails(0, "nothing matches");
+    gateway.run(["get", &gateway.uri("/a*.log"), "."]).ok();
+    assert_eq!(std::fs::read(gateway.dir.path().join("a2.log")).unwrap(), b"a2.log");
+    gateway.run(["rm", &gateway.uri("/?1.log")]).ok();
+    assert!(!data.join("a1.log").exists() && !data.join("b1.log").exists() && data.join("a2.log").exists());
+}
+
+#[test]
+fn touch_makes_files_and_nothing_else() {
+    let gateway = Gateway::over_files();
+    gateway.run(["touch", &gateway.uri("/missing/f")]).fails(10, "no directory /missing");
+    gateway.run(["touch", &gateway.uri("/new/")]).fails(10, "no such directory");
+    assert!(gateway.data().read_dir().unwrap().next().is_none());
+}
+
+#[test]
+fn two_sources_of_one_target_are_refused_before_anything_is_copied() {
+    let gateway = Gateway::over_files();
+    for directory in ["s1", "s2"] {
+        std::fs::write(support::fresh(gateway.dir.path(), directory).join("x"), directory).unwrap();
+    }
+    gateway.run(["put", "-f", "s1/x", "s2/x", &gateway.uri("/")]).fails(2, "would both become /x");
+    assert!(gateway.data().read_dir().unwrap().next().is_none());
+}
+
+#[test]
+fn what_is_there_instead_decides_the_exit_code() {
+    let gateway = Gateway::over_files();
+    std::fs::write(gateway.data().join("f"), "f").unwrap();
+    support::fresh(gateway.dir.path(), "into/f");
+    for flags in [&["get"][..], &["get", "-f"]] {
+        let operands = [gateway.uri("/f"), "into".to_owned()];
+        gateway
+            .run(flags.iter().map(|flag| (*flag).to_owned()).chain(operands))
+            .fails(13, "a directory is there");
+    }
+    for command in ["cat", "ls", "stat"] {
+        gateway.run([command, &gateway.uri("/f/")]).fails(12, "not a directory");
+    }
+    gateway.run_with(["passwd", "--file", "p", "alice"], b"secret", &[]).ok();
+    gateway.run(["passwd", "--file", "p", "--remove", "nobody"]).fails(10, "nobody");
+}

@@ -14,6 +14,7 @@ const ALREADY_EXISTS: i32 = 11;
 const NOT_A_DIRECTORY: i32 = 12;
 const INVALID_ARGUMENT: i32 = 17;
 const UNSUPPORTED: i32 = 18;
+const TIMED_OUT: i32 = 21;
 const UNAVAILABLE: i32 = 22;
 
 fn strait(dir: &Path, args: &[&str]) -> Run {
@@ -218,4 +219,45 @@ fn what_killed_puts_left_is_not_got_and_can_be_swept() {
     let mut listed: Vec<_> = listed.text().lines().collect();
     listed.sort_unstable();
     assert_eq!(listed, ["/.strait-put-1123456789abcdef", "/.strait-put-notes", "/d", "/f"]);
+}
+
+#[test]
+fn what_listens_but_is_no_gateway_is_told_from_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("strait://{}/", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut first = [0; 4];
+        client.read_exact(&mut first).unwrap();
+        std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        listener
+    });
+    strait(dir.path(), &["ls", &uri]).fails(UNAVAILABLE, "speaks HTTP, and is no Strait gateway");
+    // Nobody accepts any longer, and nothing answers.
+    let _listener = serving.join().unwrap();
+    let since = std::time::Instant::now();
+    strait(dir.path(), &["ls", &uri]).fails(TIMED_OUT, "something else listens there");
+    assert!(since.elapsed() < std::time::Duration::from_secs(20), "{:?}", since.elapsed());
+}
+
+#[test]
+fn a_put_whose_gateway_is_restarted_says_so() {
+    let mut gateway = Gateway::over_files();
+    let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = strait_testkit::spawn_bound(put).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
+    strait_testkit::eventually("the file is being written", DEADLINE, || {
+        std::fs::read_dir(gateway.data()).unwrap().next().is_some()
+    });
+    gateway.replace(&flags);
+    std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(support::code(output.status), UNAVAILABLE, "{told}");
+    assert!(told.contains("the gateway was restarted") && told.contains("written again"), "{told}");
 }

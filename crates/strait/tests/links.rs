@@ -59,8 +59,12 @@ fn a_listing_shows_links_to_directories_and_stays_out_of_them() {
         planted(data);
         for flags in ["-RC", "-RCU"] {
             let listed = run(&["ls", flags, &format!("{root}/tree")]);
-            let mut names: Vec<_> =
-                listed.text().lines().filter_map(|line| line.split_once("/tree/")).map(|(_, name)| name).collect();
+            let mut names: Vec<_> = listed
+                .text()
+                .lines()
+                .filter_map(|line| line.split_once("/tree/"))
+                .map(|(_, name)| name)
+                .collect();
             names.sort_unstable();
             assert_eq!(names, ["alias", "away", "file", "loop"]);
         }

@@ -288,3 +288,22 @@ fn a_gateway_serves_several_stores_by_name() {
     assert_eq!(gateway.run(["ls", &gateway.uri("/")]).text(), "", "not in the default store");
     gateway.run(["ls", &gateway.uri("/"), "--gateway-store", "nope"]).fails(10, "memory, lab");
 }
+
+#[test]
+fn flags_of_clients_are_refused_where_nothing_comes_into_a_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", dir.path().display());
+    let refused = |args: &[&str], words: &str| {
+        let run = strait(dir.path(), args);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+    };
+    refused(&["serve", "--store", &store, "--password-file", "p"], "--passwords FILE");
+    refused(&["--tls", "up"], "--tls-cert FILE");
+    refused(&["passwd", "alice", "--password-file", "p"], "--file FILE");
+    refused(&["malgen", "--gateway-store", "x", "1"], "--gateway-store");
+    for command in ["up", "passwd", "malgen"] {
+        assert!(!strait(dir.path(), &[command, "--help"]).text().contains("--password-file"), "{command}");
+    }
+    assert!(strait(dir.path(), &["ls", "--help"]).text().contains("--password-file"));
+}

@@ -6,6 +6,7 @@ use std::path::Path;
 use strait_testkit::Authority;
 use support::{Gateway, fresh};
 
+const UNAUTHENTICATED: i32 = 16;
 const UNAVAILABLE: i32 = 22;
 
 /// A gateway with a certificate of `ca`; asks for one of `clients`, if given.
@@ -42,7 +43,7 @@ fn a_gateway_of_a_strange_authority_is_not_spoken_to() {
     let gateway = gateway(&Authority::new().unwrap(), None);
     let strange = Authority::new().unwrap().write(&fresh(gateway.dir.path(), "strange")).unwrap();
     let strange = strange.display().to_string();
-    gateway.run(["--tls-ca", &strange, "ls", &gateway.uri("/")]).fails(UNAVAILABLE, "TLS");
+    gateway.run(["--tls-ca", &strange, "ls", &gateway.uri("/")]).fails(UNAUTHENTICATED, "--tls-ca FILE");
     gateway.run(["--tls-ca", "nothing.pem", "ls", &gateway.uri("/")]).fails(17, "nothing.pem");
 }
 
@@ -56,4 +57,11 @@ fn a_gateway_that_asks_who_is_there_is_shown_a_certificate() {
     let uri = gateway.uri("/");
     gateway.run(["--tls-ca", "ca.pem"].into_iter().chain(identity).chain(["ls", &uri])).ok();
     gateway.run(["--tls-ca", "ca.pem", "ls", &uri]).fails(UNAVAILABLE, "gateway");
+}
+
+#[test]
+fn tls_with_a_gateway_that_has_none_says_so() {
+    let gateway = Gateway::over_files();
+    let ca = Authority::new().unwrap().write(gateway.dir.path()).unwrap().display().to_string();
+    gateway.run(["--tls-ca", &ca, "ls", &gateway.uri("/")]).fails(UNAVAILABLE, "TLS");
 }

@@ -253,10 +253,11 @@ async fn read_frame(socket: &mut BufReader<impl AsyncRead + Unpin>, shared: &Sha
             }
         }
     }
-    let length = timeout(REPLY_STALL, socket.read_u32()).await.map_err(|_| stalled())?? as usize;
-    if length > MAX_REPLY_BYTES {
-        return Err(io::Error::other(format!("a reply of {length} bytes is claimed")));
+    let length = timeout(REPLY_STALL, socket.read_u32()).await.map_err(|_| stalled())??;
+    if length as usize > MAX_REPLY_BYTES {
+        return Err(stranger(length));
     }
+    let length = length as usize;
     let mut message: Limit<BytesMut> = BytesMut::with_capacity(length).limit(length);
     while message.has_remaining_mut() {
         let read = timeout(REPLY_STALL, socket.read_buf(&mut message)).await.map_err(|_| stalled())??;
@@ -295,4 +296,19 @@ impl Buf for Segments {
         }
         assert_eq!(count, 0, "advanced past the end");
     }
+}
+
+/// What the first four bytes of an answer say about who gives it, if they can't
+/// be a frame's length.
+fn stranger(first: u32) -> io::Error {
+    let first = first.to_be_bytes();
+    io::Error::other(match &first {
+        b"HTTP" => "what listens there speaks HTTP, and is no Strait gateway".to_owned(),
+        // A record of TLS: an alert, or a handshake.
+        [0x15 | 0x16, 3, ..] => "what listens there speaks TLS only (strait --tls)".to_owned(),
+        _ => format!(
+            "the answer is no Thrift message ({}…): no Strait gateway listens there",
+            first.escape_ascii()
+        ),
+    })
 }

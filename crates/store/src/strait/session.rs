@@ -3,7 +3,7 @@
 use super::connection::{Broken, Connection};
 use super::convert;
 use super::lanes::{Lane, Lanes, Turn};
-use super::tls::{Tls, check_secrecy};
+use super::tls::{self, Tls, check_secrecy};
 use super::{Options, Token};
 use crate::{Capabilities, Error, ErrorKind, Result};
 use bytes::Bytes;
@@ -19,6 +19,12 @@ use tokio::time::{sleep, timeout};
 
 /// A gateway that doesn't take a connection within this time isn't there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// So long a gateway may take to let somebody in; who listens longer is likely
+/// to be waiting for other words than ours.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// As [`WELCOME_TIMEOUT`], with a password, whose hashing costs a gateway time
+/// by design and stands in a queue.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// A further connection takes two round trips, and two more with TLS. Who can't
 /// have one within this time shares one with others.
 const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
@@ -249,8 +255,8 @@ impl Session {
                 let (read, write) = tokio::io::split(stream);
                 Ok(Connection::new(read, write))
             }
-            Ok(Err(error)) => Err(self.unreachable(&format!("TLS: {error}")).caused_by(error)),
-            Err(_) => Err(self.unreachable("TLS: no answer")),
+            Ok(Err(error)) => Err(tls::refused(error).at("connect to", &self.address)),
+            Err(_) => Err(self.unreachable("TLS: no answer; does it serve TLS?")),
         }
     }
 
@@ -274,9 +280,18 @@ impl Session {
             token,
         };
         let subject = Subject { operation: "connect to", path: &self.address };
-        match connection.call::<methods::OpenSession>(&request.into(), 0).await {
-            Ok(reply) => outcome::<methods::OpenSession>(reply, subject),
-            Err(broken) => Err(self.unreachable(&broken.to_string())),
+        let patience = if request.password.is_some() { LOGIN_TIMEOUT } else { WELCOME_TIMEOUT };
+        let request = request.into();
+        match timeout(patience, connection.call::<methods::OpenSession>(&request, 0)).await {
+            Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject),
+            Ok(Err(broken)) => Err(self.unreachable(&broken.to_string())),
+            Err(_) => {
+                let seconds = patience.as_secs();
+                let message = format!(
+                    "no answer within {seconds} s: the gateway hangs, or something else listens there"
+                );
+                Err(Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path))
+            }
         }
     }
 

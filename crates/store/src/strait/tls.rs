@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 
 /// Whom to trust, and who we are; all files PEM.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +71,54 @@ pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<(
     }
     let message = "a login isn't sent in clear text beyond this host; use TLS (strait --tls)";
     Err(Error::new(ErrorKind::Unauthenticated, message))
+}
+
+/// Why a handshake failed, and what to do about it. A certificate that isn't
+/// good is Unauthenticated: to try again would change nothing.
+pub(super) fn refused(error: std::io::Error) -> Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    let (kind, why) = match cause {
+        Some(rustls::Error::InvalidCertificate(wrong)) => {
+            (ErrorKind::Unauthenticated, about_certificate(wrong))
+        }
+        Some(rustls::Error::InvalidMessage(_)) => (
+            ErrorKind::Unavailable,
+            "what listens there doesn't speak TLS; leave it out, or ask the gateway's operator for it"
+                .to_owned(),
+        ),
+        None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
+            ErrorKind::Unavailable,
+            "the connection was closed at once; does the gateway serve TLS (--tls-cert)?".to_owned(),
+        ),
+        _ => (ErrorKind::Unavailable, error.to_string()),
+    };
+    Error::new(kind, format!("TLS: {why}")).caused_by(error)
+}
+
+fn about_certificate(wrong: &CertificateError) -> String {
+    match wrong {
+        // Of another authority, or of another with the same name.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the gateway's certificate comes from nobody who is trusted here; \
+             name its authority, or the certificate itself if it is self-signed (--tls-ca FILE)"
+                .to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!(
+                "the gateway's certificate isn't for this host name; it needs a subjectAltName of it ({wrong})"
+            )
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the gateway's certificate has expired".to_owned()
+        }
+        // The verifier's own error has no public name.
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the gateway's certificate is an authority's (CA:TRUE) and can't be a server's too; its operator \
+             makes one with `openssl req -x509 … -addext basicConstraints=critical,CA:FALSE`"
+                .to_owned()
+        }
+        other => format!("the gateway's certificate is no good: {other}"),
+    }
 }
 
 fn roots_of(path: &Path) -> Result<RootCertStore> {

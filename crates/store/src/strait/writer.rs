@@ -175,7 +175,7 @@ impl Writer {
             ErrorKind::InvalidArgument => self.session.incarnation() != self.incarnation,
             _ => false,
         };
-        let error = if lost { unknown(error, subject) } else { error };
+        let error = if lost { unknown(restarted(error), subject) } else { error };
         self.failed = Some((error.kind(), error.message().to_owned()));
         error.at(subject.operation, subject.path)
     }
@@ -197,6 +197,13 @@ impl Writer {
         let flushed = self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await;
         flushed.map(drop).map_err(|error| self.fail(error, subject))
     }
+}
+
+/// Why a handle is unknown all at once, in place of a gateway's words about it.
+fn restarted(cause: Error) -> Error {
+    let message = "the gateway was restarted in the middle of the file, or ended the session; \
+                   the file must be written again";
+    Error::new(ErrorKind::Unavailable, message).caused_by(cause)
 }
 
 impl Append {

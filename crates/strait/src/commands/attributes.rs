@@ -49,7 +49,7 @@ async fn each(
 ) -> Result<(), Failure> {
     let mut tally = context.tally();
     let mut out = context.output();
-    for uri in uris {
+    for uri in &context.expanded(uris, &mut tally).await? {
         let top = async {
             let place = context.place(uri).await?;
             let status = place.stat().await?;

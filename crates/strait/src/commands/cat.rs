@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 /// Prints each operand.
 pub async fn cat(context: &Context, operands: Operands) -> Result<(), Failure> {
     let mut tally = context.tally();
-    for uri in &operands.uris {
+    for uri in &context.expanded(&operands.uris, &mut tally).await? {
         let printed = async { print(&context.place(uri).await?).await };
         tally.add(printed.await)?;
     }
@@ -20,6 +20,9 @@ pub async fn cat(context: &Context, operands: Operands) -> Result<(), Failure> {
 
 /// Writes a file to standard output.
 pub async fn print(place: &Place) -> Result<(), Failure> {
+    if place.slash {
+        place.stat().await?; // then it is a directory, which opening tells
+    }
     let reader = place.fs.open(&place.who, &place.path).await?;
     let path = place.path.as_str();
     pump::out_of_store(reader.as_ref(), path, stdout()?, &Progress::new(false), Failure::output).await?;

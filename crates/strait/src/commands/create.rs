@@ -61,6 +61,16 @@ async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
         if touch.no_create {
             return Ok(false);
         }
+        let refuse = |why| Err(Failure::at(ErrorKind::NotFound, "touch", &place.path, why));
+        if place.slash {
+            return refuse("no such directory; mkdir makes one".to_owned());
+        }
+        // The store would make it: a typing error isn't to make a tree.
+        if let Some(parent) = place.path.parent()
+            && place.at(parent.clone()).find().await?.is_none()
+        {
+            return refuse(format!("no directory {parent}; make it with mkdir -p"));
+        }
         let writer = place.fs.create(&place.who, &place.path, &CreateOptions::default()).await?;
         writer.close().await?;
         return Ok(true);

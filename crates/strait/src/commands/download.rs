@@ -30,13 +30,18 @@ pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
             "get: {target} isn't a local path; the last operand must be one"
         )));
     }
+    let mut tally = context.tally();
+    get.operands = context.expanded(&get.operands, &mut tally).await?;
     if target == "-" {
-        return print_all(context, &get).await;
+        return print_all(context, &get, tally).await;
+    }
+    if get.operands.is_empty() {
+        return tally.finish();
     }
     let progress = Progress::new(!context.json);
     let download = Download { get, progress, leftovers: Leftovers::new(context.messages()) };
     let mut signals = Signals::catch()?;
-    let result = signals.unless(download.all(context, &target)).await;
+    let result = signals.unless(download.all(context, &target, tally)).await;
     download.progress.finish();
     // A second signal ends even the cleaning up.
     tokio::select! {
@@ -45,8 +50,7 @@ pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
     }
 }
 
-async fn print_all(context: &Context, get: &Get) -> Result<(), Failure> {
-    let mut tally = context.tally();
+async fn print_all(context: &Context, get: &Get, mut tally: Tally) -> Result<(), Failure> {
     for uri in &get.operands {
         let printed = async { cat::print(&context.place(uri).await?).await };
         tally.add(printed.await)?;
@@ -61,14 +65,13 @@ struct Download {
 }
 
 impl Download {
-    async fn all(&self, context: &Context, named: &str) -> Result<(), Failure> {
+    async fn all(&self, context: &Context, named: &str, mut tally: Tally) -> Result<(), Failure> {
         let target = Path::new(named);
         let into = target.is_dir();
         if !into {
             self.check_single(named)?;
         }
         let mut out = context.output();
-        let mut tally = context.tally();
         let mut running = FuturesUnordered::new();
         for uri in &self.get.operands {
             let found = async {
@@ -159,6 +162,10 @@ impl Download {
 
     async fn file(&self, place: Place, status: FileStatus, local: PathBuf) -> Result<Copied, Failure> {
         match local.symlink_metadata() {
+            Ok(there) if there.is_dir() => {
+                let why = "a directory is there";
+                return Err(Failure::at(ErrorKind::IsADirectory, "get", local.display(), why));
+            }
             Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
             // A rename would put a file in the place of a device or pipe.
             Ok(there) if !there.is_file() && !there.is_symlink() => {

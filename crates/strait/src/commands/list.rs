@@ -12,8 +12,8 @@ use strait_store::{FileStatus, StorePath};
 pub async fn ls(context: &Context, ls: Ls) -> Result<(), Failure> {
     let mut lister = Lister { out: context.output(), json: context.json, how: ls };
     let mut tally = context.tally();
-    for uri in lister.how.operands.uris.clone() {
-        let listed = lister.operand(context, &uri, &mut tally).await;
+    for uri in &context.expanded(&lister.how.operands.uris, &mut tally).await? {
+        let listed = lister.operand(context, uri, &mut tally).await;
         tally.add(listed)?;
     }
     lister.out.finish()?;
@@ -29,6 +29,9 @@ struct Lister {
 impl Lister {
     async fn operand(&mut self, context: &Context, uri: &str, tally: &mut Tally) -> Result<(), Failure> {
         let place = context.place(uri).await?;
+        if place.slash {
+            place.stat().await?;
+        }
         if self.how.directory {
             let status = place.stat().await?;
             return self.print(&[status]);

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub async fn locate(context: &Context, operands: Operands) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
-    for uri in &operands.uris {
+    for uri in &context.expanded(&operands.uris, &mut tally).await? {
         let located = async { blocks(&context.place(uri).await?, context.json, &mut out).await };
         tally.add(located.await)?;
     }
@@ -45,7 +45,7 @@ async fn blocks(place: &Place, json: bool, out: &mut Output) -> Result<(), Failu
 pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
-    for uri in &operands.uris {
+    for uri in &context.expanded(&operands.uris, &mut tally).await? {
         let summed = async {
             let place = context.place(uri).await?;
             let checksum = place.fs.checksum(&place.who, &place.path).await?;

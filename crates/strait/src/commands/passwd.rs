@@ -4,10 +4,16 @@ use crate::cli::Passwd;
 use crate::failure::Failure;
 use crate::password;
 use strait_gateway::PasswordFile;
+use strait_store::ErrorKind;
 
 /// Sets a user's password in a gateway's file, or takes the user out of it.
 pub fn passwd(passwd: Passwd) -> Result<(), Failure> {
     if passwd.remove {
+        let users = PasswordFile::users(&passwd.file).map_err(Failure::other)?;
+        if !users.contains(&passwd.user) {
+            let why = format!("there is no user {} in it", passwd.user);
+            return Err(Failure::at(ErrorKind::NotFound, "passwd", passwd.file.display(), why));
+        }
         return PasswordFile::remove(&passwd.file, &passwd.user).map_err(Failure::other);
     }
     let password = password::new_one(&passwd.user)?;

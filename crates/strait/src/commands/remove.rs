@@ -4,6 +4,7 @@ use super::leftovers::is_unfinished_put;
 use crate::cli::Rm;
 use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
+use crate::glob;
 use crate::output::Output;
 use futures::StreamExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +18,18 @@ const STALE_AFTER: Duration = Duration::from_secs(24 * 3_600);
 pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
     let mut tally = context.tally();
     let mut out = context.output();
+    let mut uris = Vec::with_capacity(rm.operands.uris.len());
     for uri in &rm.operands.uris {
+        match glob::expand(context, uri).await {
+            Ok(found) => uris.extend(found),
+            // A pattern is more easily mistaken than a name: not without a word.
+            Err(Failure::Error(error)) if rm.force && error.kind() == ErrorKind::NotFound => {
+                context.messages().warn(&error.to_string());
+            }
+            Err(failure) => tally.add(Err(failure))?,
+        }
+    }
+    for uri in &uris {
         let place = match context.place(uri).await {
             Ok(place) => place,
             Err(failure) => {

@@ -14,12 +14,18 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     let first = context.place(first).await?;
     let target = match named.starts_with('/') {
         true => first.at(StorePath::parse(&named)?),
-        false => context.place(&named).await?,
+        // What a slash at its end means is looked at here.
+        false => Place { slash: false, ..context.place(&named).await? },
     };
+    let mut tally = context.tally();
+    let sources = context.expanded(&mv.operands, &mut tally).await?;
+    if sources.is_empty() {
+        return tally.finish();
+    }
     let there = target.find().await?;
     let into = there.as_ref().is_some_and(FileStatus::is_directory);
     let refuse = |kind, why: String| Err(Failure::at(kind, "mv", &target.path, why));
-    if !into && mv.operands.len() > 1 {
+    if !into && sources.len() > 1 {
         return refuse(ErrorKind::NotADirectory, "not a directory, and there are several sources".to_owned());
     }
     if !into && named.ends_with('/') {
@@ -30,9 +36,8 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
             }
         };
     }
-    let mut tally = context.tally();
     let mut out = context.output();
-    for uri in &mv.operands {
+    for uri in &sources {
         tally.add(one(context, uri, &target, into, mv.force, &mut out).await)?;
     }
     tally.finish()

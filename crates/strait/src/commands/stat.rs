@@ -11,7 +11,7 @@ use strait_store::FileStatus;
 pub async fn stat(context: &Context, stat: Stat) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
-    for uri in &stat.operands.uris {
+    for uri in &context.expanded(&stat.operands.uris, &mut tally).await? {
         tally.add(one(context, uri, stat.format.as_deref(), &mut out).await)?;
     }
     out.finish()?;

@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::signals::Signals;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -40,18 +41,20 @@ struct Upload {
 
 impl Upload {
     async fn all(&self, context: &Context, named: &str) -> Result<(), Failure> {
-        let target = &context.place(named).await?;
+        // What a slash at its end means is looked at here.
+        let target = &Place { slash: false, ..context.place(named).await? };
         self.check_capabilities(target)?;
         let there = target.find().await?;
         let into = there.as_ref().is_some_and(FileStatus::is_directory);
         if !into {
             self.check_single(target, named.ends_with('/'), there.is_some()).await?;
         }
+        let targets = self.targets(target, into)?;
         let mut tally = context.tally();
         let mut out = context.output();
         let mut running = FuturesUnordered::new();
-        for source in &self.put.operands {
-            let mut waiting = vec![(PathBuf::from(source), self.target_of(source, target, into)?)];
+        for (source, target) in self.put.operands.iter().zip(targets) {
+            let mut waiting = vec![(PathBuf::from(source), target)];
             while let Some((source, target)) = waiting.pop() {
                 match self.look_at(&source).await {
                     Err(failure) => tally.add(Err(failure))?,
@@ -109,6 +112,22 @@ impl Upload {
             return fail(ErrorKind::NotFound, format!("no directory {needed}; make it with mkdir -p"));
         }
         Ok(())
+    }
+
+    /// Where each source goes; no two to the same place, since which of them
+    /// stays would be chance.
+    fn targets(&self, target: &Place, into: bool) -> Result<Vec<Place>, Failure> {
+        let mut seen = HashMap::new();
+        let mut targets = Vec::with_capacity(self.put.operands.len());
+        for source in &self.put.operands {
+            let target = self.target_of(source, target, into)?;
+            if let Some(other) = seen.insert(target.path.clone(), source) {
+                let both = format!("put: {other} and {source} would both become {}", target.path);
+                return Err(Failure::usage(both));
+            }
+            targets.push(target);
+        }
+        Ok(targets)
     }
 
     fn target_of(&self, source: &str, target: &Place, into: bool) -> Result<Place, Failure> {

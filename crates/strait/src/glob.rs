@@ -1,0 +1,155 @@
+//! `*`, `?` and `[…]` in the paths of URIs, filled in by listing, as
+//! `hdfs dfs` does: a shell can't see into a store.
+//!
+//! Shells' rules: no pattern matches a `/`, nor a leading dot unless it begins
+//! with one; a backslash takes a character as it is. A path that is there under
+//! its very name is that one, so that no name is out of reach.
+
+use crate::context::{Context, Place};
+use crate::failure::Failure;
+use futures::StreamExt;
+use glob::{MatchOptions, Pattern};
+use strait_store::{ErrorKind, StorePath, StoreUri};
+
+/// Most matches of one pattern. Who means more names the directory; they are
+/// held in memory, some 100 bytes each.
+const MAX_MATCHES: usize = 1_000_000;
+
+/// The URIs that `uri` stands for, in order; itself where there is no pattern
+/// in it.
+///
+/// # Errors
+/// NotFound where nothing matches, and whatever keeps the store from listing.
+pub async fn expand(context: &Context, uri: &str) -> Result<Vec<String>, Failure> {
+    // The path's only: an address may have brackets. What is wrong with a URI is
+    // told when its turn comes.
+    let special = |uri: &StoreUri| {
+        let path = uri.path().as_str();
+        path.contains('\\') || path.split('/').any(|part| compiled(part).is_some())
+    };
+    if !StoreUri::parse(uri).as_ref().is_ok_and(special) {
+        return Ok(vec![uri.to_owned()]);
+    }
+    let place = context.place(uri).await?;
+    if let Ok(Some(_)) = place.find().await {
+        return Ok(vec![uri.to_owned()]);
+    }
+    let slash = if uri.ends_with('/') { "/" } else { "" };
+    let paths = matches(&place).await?;
+    if paths.is_empty() {
+        return Err(Failure::at(ErrorKind::NotFound, "find", &place.path, "nothing matches"));
+    }
+    Ok(paths.into_iter().map(|path| format!("{}{path}{slash}", place.store)).collect())
+}
+
+async fn matches(pattern: &Place) -> Result<Vec<StorePath>, Failure> {
+    let mut found = vec![StorePath::root()];
+    let mut exists = true;
+    for part in pattern.path.as_str().split('/').filter(|part| !part.is_empty()) {
+        let mut next = Vec::new();
+        let compiled = compiled(part);
+        exists = compiled.is_some();
+        for directory in found {
+            match &compiled {
+                Some(compiled) => next.extend(entries(&pattern.at(directory), compiled).await?),
+                None => next.push(directory.join(&plain(part))?),
+            }
+            if next.len() > MAX_MATCHES {
+                let why = "more than 1,000,000 names match";
+                return Err(Failure::at(ErrorKind::InvalidArgument, "find", &pattern.path, why));
+            }
+        }
+        found = next;
+    }
+    if exists {
+        return Ok(found);
+    }
+    let mut there = Vec::new();
+    for path in found {
+        match pattern.at(path.clone()).find().await {
+            Ok(Some(_)) => there.push(path),
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(there)
+}
+
+/// The entries of a directory whose names match, sorted.
+async fn entries(directory: &Place, pattern: &Pattern) -> Result<Vec<StorePath>, Failure> {
+    let mut found = Vec::new();
+    let mut listing = directory.fs.list(&directory.who, &directory.path);
+    while let Some(entry) = listing.next().await {
+        match entry {
+            Ok(entry) => {
+                // Of a file the listing is itself; of a strange name there is no path.
+                let path = StorePath::parse(&entry.path).ok();
+                let path = path.filter(|path| path.parent().as_ref() == Some(&directory.path));
+                found.extend(path.filter(|path| is_match(pattern, path.name())));
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn is_match(pattern: &Pattern, name: &str) -> bool {
+    pattern.matches_with(name, MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() })
+}
+
+/// A part of a path as a pattern; none where there is none in it, as in one
+/// whose bracket isn't closed.
+fn compiled(part: &str) -> Option<Pattern> {
+    let mut escaped = String::with_capacity(part.len());
+    let mut is_pattern = false;
+    let mut characters = part.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => escaped.push_str(&Pattern::escape(&String::from(characters.next().unwrap_or('\\')))),
+            // Two stars would be a directory's tree.
+            '*' if escaped.ends_with('*') => {}
+            _ => {
+                is_pattern |= matches!(character, '*' | '?' | '[');
+                escaped.push(character);
+            }
+        }
+    }
+    is_pattern.then(|| Pattern::new(&escaped).ok()).flatten()
+}
+
+/// A part without patterns, its backslashes taken away.
+fn plain(part: &str) -> String {
+    let mut plain = String::with_capacity(part.len());
+    let mut characters = part.chars();
+    while let Some(character) = characters.next() {
+        plain.extend(match character {
+            '\\' => characters.next().or(Some('\\')),
+            _ => Some(character),
+        });
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_a_shell() {
+        let matches = |pattern: &str, name: &str| is_match(&compiled(pattern).unwrap(), name);
+        for (pattern, name) in
+            [("*.txt", "a.txt"), ("?", "ü"), ("[a-c]x", "bx"), ("**a", "ba"), (r"\**", "*a"), (".*", ".a")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("*", ".hidden"), ("?", "ab"), ("[!a]", "a"), (r"\**", "a"), ("a*", "ba")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+        assert!(compiled(r"a\[b\\").is_none());
+        assert_eq!(plain(r"a\[b\\"), r"a[b\");
+        assert!(compiled("[a").is_none());
+    }
+}
