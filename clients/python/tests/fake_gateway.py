@@ -150,6 +150,9 @@ class Handler:
         return t.CloseSessionReply()
 
     def getFileInfo(self, request: t.GetFileInfoRequest) -> t.GetFileInfoReply:
+        if any(path.startswith(f"{request.path}/") for path in self._gateway.files):
+            info = t.FileInfo(path=request.path, type=t.FileType.DIRECTORY)
+            return t.GetFileInfoReply(info=info)
         data = self._file(request.path)
         return t.GetFileInfoReply(
             info=t.FileInfo(path=request.path, type=t.FileType.FILE, length=len(data))

@@ -157,3 +157,28 @@ def test_the_command_copies_one_file_and_tells_what_failed(fake, tmp_path):
     failed = run("get", f"{fake.address}missing", tmp_path / "new")
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1 and "/missing" in failed.stderr
+
+
+def test_a_put_onto_a_directory_goes_into_it(fake, client, tmp_path):
+    (tmp_path / "in").write_bytes(b"data")
+    fake.files["/d/other"] = bytearray(b"other")  # which makes /d a directory
+    client.put(tmp_path / "in", "/d")
+    assert fake.files == {"/d/in": b"data", "/d/other": b"other"}
+    with pytest.raises(strait.IsADirectory):  # a file object has no name
+        client.put(io.BytesIO(b"data"), "/d", overwrite=True)
+
+
+def test_errors_name_the_path_that_was_asked_for(fake, client, tmp_path, monkeypatch):
+    def refuse(path, *_, **__):
+        raise strait.PermissionDenied("no", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "open", refuse)
+        with pytest.raises(PermissionError) as caught:
+            client.put(io.BytesIO(b"data"), "/d/x")
+    assert caught.value.filename == "/d/x"
+    fake.files["/x"] = bytearray(b"data")
+    with pytest.raises(FileNotFoundError) as missing:
+        client.get("/x", tmp_path / "no" / "x")
+    assert missing.value.filename == str(tmp_path / "no" / "x")
+    assert not isinstance(missing.value, strait.StraitError)

@@ -219,7 +219,7 @@ fn a_removed_user_is_let_in_no_more() {
     let ls = ["--user", "bob", "ls", &gateway.uri("/")];
     gateway.run_with(ls, b"", &secret).ok();
     gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).ok();
-    gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).fails(OTHER, "no user bob");
+    gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).fails(NOT_FOUND, "no user bob");
     strait_testkit::eventually("bob is out", DEADLINE, || {
         gateway.run_with(ls, b"", &secret).code == UNAUTHENTICATED
     });

@@ -60,6 +60,7 @@ def put(
     overwrite: bool,
 ) -> int:
     """See `Client.put`."""
+    target = _within(client, local, target)
     if not overwrite and client.exists(target):
         raise errors.AlreadyExists("the path is taken", target)
     directory = target.rstrip("/").rpartition("/")[0]
@@ -89,11 +90,25 @@ def put(
                 with contextlib.suppress(errors.NotFound):
                     client.remove(target)
                 client.rename(temporary, target)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(errors.StraitError):
                 client.remove(temporary)
+            _name(error, temporary, target)
             raise
     return copied
+
+
+def _within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target: str) -> str:
+    """The target itself, or where it is a directory, the path in it that a local file gets."""
+    if not isinstance(local, str | os.PathLike) or not client.isdir(target):
+        return target
+    return f"{target.rstrip('/')}/{Path(local).resolve().name}"
+
+
+def _name(error: BaseException, temporary: str, asked_for: str) -> None:
+    """Names the path that was asked for: nobody knows the temporary one."""
+    if isinstance(error, OSError) and error.filename == temporary:
+        error.filename = asked_for
 
 
 def _copy(
@@ -157,8 +172,10 @@ def _appearing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             temporary.replace(path)
         else:
             _rename_to_free(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        _name(error, str(temporary), str(path))
         raise
 
 

@@ -382,7 +382,8 @@ class Client:
         """Copies a local path or binary file object to a remote file; says how many bytes.
 
         `target` appears, or with `overwrite` is replaced, only when all is there
-        and on stable storage; a failed put leaves nothing. `progress` as in `get`.
+        and on stable storage; a failed put leaves nothing. Where it is a directory,
+        a local path goes into it under its own name. `progress` as in `get`.
         """
         return _transfer.put(self, local, _text(target), progress, overwrite=overwrite)
 

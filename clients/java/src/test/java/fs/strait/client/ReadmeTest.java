@@ -29,7 +29,7 @@ class ReadmeTest {
                             .map(block -> block.group(1))
                             .collect(Collectors.joining())
                             .replace("strait://127.0.0.1:9090/", gateway.address())
-                            .replace("/demo", gateway.root() + "/demo")
+                            .replace("/example-java", gateway.root() + "/example-java")
                             .replace("Path.of(\"", "Path.of(\"" + directory + "/");
             run(directory, code);
         }
