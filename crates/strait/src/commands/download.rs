@@ -190,6 +190,7 @@ impl Download {
         match copied.await {
             Ok(()) => {
                 self.leftovers.settled(ticket);
+                self.progress.done();
                 Ok(Copied { path: place.path, bytes: reader.length(), local })
             }
             Err(failure) => {

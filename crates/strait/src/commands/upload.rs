@@ -50,6 +50,7 @@ impl Upload {
             self.check_single(target, named.ends_with('/'), there.is_some()).await?;
         }
         let targets = self.targets(target, into)?;
+        self.count().await;
         let mut tally = context.tally();
         let mut out = context.output();
         let mut running = FuturesUnordered::new();
@@ -112,6 +113,18 @@ impl Upload {
             return fail(ErrorKind::NotFound, format!("no directory {needed}; make it with mkdir -p"));
         }
         Ok(())
+    }
+
+    /// Counts what is to be copied, for who watches: a bar that only grows while
+    /// directories are found says nothing.
+    async fn count(&self) {
+        let sources: Vec<PathBuf> = self.put.operands.iter().map(PathBuf::from).collect();
+        if !self.progress.is_shown() || !sources.iter().any(|source| source.is_dir()) {
+            return;
+        }
+        if let Ok((files, bytes)) = tokio::task::spawn_blocking(|| counted(sources)).await {
+            self.progress.expect(files, bytes);
+        }
     }
 
     /// Where each source goes; no two to the same place, since which of them
@@ -233,6 +246,7 @@ impl Upload {
         match copied.await {
             Ok(bytes) => {
                 self.leftovers.settled(ticket);
+                self.progress.done();
                 Ok(Copied { local: source, path: target.path, bytes })
             }
             Err(failure) => {
@@ -291,6 +305,27 @@ impl Upload {
         let renamed = fs.rename(who, &temporary.path, &target.path, replace).await;
         renamed.map_err(|error| Failure::naming(error, "put", &target.path))
     }
+}
+
+/// Files and bytes of these and of all beneath, as they will be copied; what
+/// can't be looked at counts nothing, and is told when its turn comes.
+fn counted(mut waiting: Vec<PathBuf>) -> (u64, u64) {
+    let (mut files, mut bytes) = (0, 0);
+    while let Some(path) = waiting.pop() {
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        if !metadata.is_dir() {
+            files += 1;
+            bytes += metadata.len();
+            continue;
+        }
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        waiting.extend(entries.filter_map(|entry| {
+            let kind = entry.file_type().ok()?;
+            let path = entry.path();
+            (kind.is_file() || kind.is_dir() || kind.is_symlink() && path.is_file()).then_some(path)
+        }));
+    }
+    (files, bytes)
 }
 
 /// Opens a local file. A FIFO is opened when somebody writes into it: off the
