@@ -426,6 +426,8 @@ fn what_is_there_instead_decides_the_exit_code() {
     for command in ["cat", "ls", "stat"] {
         gateway.run([command, &gateway.uri("/f/")]).fails(12, "not a directory");
     }
+    gateway.run(["rm", "-r", &gateway.uri("/f/")]).fails(12, "not a directory");
+    assert!(gateway.data().join("f").exists());
     gateway.run_with(["passwd", "--file", "p", "alice"], b"secret", &[]).ok();
     gateway.run(["passwd", "--file", "p", "--remove", "nobody"]).fails(10, "nobody");
 }

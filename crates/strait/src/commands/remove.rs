@@ -48,7 +48,8 @@ pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
 async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     let removed = async {
         // Even an empty directory: that `rm` takes one has to be said.
-        if !rm.recursive && place.stat().await?.is_directory() {
+        let looks = !rm.recursive || place.slash;
+        if looks && place.stat().await?.is_directory() && !rm.recursive {
             let why = "a directory; -r removes it with all in it";
             return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
         }
