@@ -34,7 +34,7 @@ def main() -> None:
 
 def copy(client: strait.Client, arguments: argparse.Namespace) -> None:
     if arguments.action == "put":
-        client.put(arguments.local, arguments.remote)
+        client.put(arguments.local, arguments.remote, overwrite=True)
     elif arguments.blocking:
         # os.devnull is a file too, and costs a system call of a microsecond.
         local = os.devnull if arguments.local == "-" else arguments.local
@@ -45,7 +45,7 @@ def copy(client: strait.Client, arguments: argparse.Namespace) -> None:
             while remote.readinto(piece):
                 pass
     else:
-        client.get(arguments.remote, arguments.local)
+        client.get(arguments.remote, arguments.local, overwrite=True)
 
 
 def read_blocking(client: strait.Client, path: str, target: str, length: int) -> None:
