@@ -33,6 +33,10 @@ pub struct Config {
     pub write_bytes: u32,
     /// Bytes that a datanode holds of writes that came before their turn.
     pub hold_bytes: u32,
+    /// Bytes that a writer holds beyond those under way, and so accepts ahead.
+    pub stage_bytes: u32,
+    /// Bytes that a reader has under way or holds beyond those it was asked for.
+    pub ahead_bytes: u32,
     /// An append continues a last chunk shorter than this by copying it.
     pub continue_below_bytes: u32,
     /// Durable replicas without which nothing counts as durable.
@@ -59,6 +63,24 @@ pub struct Config {
     pub copy_ms: Millis,
     /// Copies that one datanode takes part in at a time.
     pub copies_per_node: usize,
+    /// From one full report of a datanode to the next.
+    pub report_ms: Millis,
+    /// How long a datanode takes to compare all its replicas with their checksums.
+    pub scrub_ms: Millis,
+    /// Bytes a second that a datanode compares at most, however much it holds.
+    pub scrub_bytes: u32,
+    /// How long a write may take before its pipeline counts as broken.
+    pub write_ms: Millis,
+    /// How long a datanode may take to say that it is there.
+    pub probe_ms: Millis,
+    /// How long a datanode may take to put a chunk on disk, or to copy a short one.
+    pub disk_ms: Millis,
+    /// How long a read may take before the next replica is asked.
+    pub read_ms: Millis,
+    /// From a failure to the next try of the same.
+    pub retry_ms: Millis,
+    /// How long a client goes on trying without any progress.
+    pub give_up_ms: Millis,
     /// Bytes of a log segment, preallocated.
     pub segment_bytes: u64,
     /// The name of the group whose members may do anything.
@@ -75,6 +97,8 @@ impl Default for Config {
             unit_bytes: 4 << 10,
             write_bytes: 1 << 20,
             hold_bytes: 4 << 20,
+            stage_bytes: 4 << 20,
+            ahead_bytes: 8 << 20,
             continue_below_bytes: 4 << 20,
             min_replicas: 1,
             heartbeat_ms: 1_000,
@@ -88,6 +112,15 @@ impl Default for Config {
             orphan_ms: 60_000,
             copy_ms: 120_000,
             copies_per_node: 2,
+            report_ms: 3_600_000,
+            scrub_ms: 7 * 24 * 3_600_000,
+            scrub_bytes: 8 << 20,
+            write_ms: 2_000,
+            probe_ms: 500,
+            disk_ms: 10_000,
+            read_ms: 2_000,
+            retry_ms: 200,
+            give_up_ms: 45_000,
             segment_bytes: 64 << 20,
             supergroup: "supergroup".to_owned(),
             superuser: "kadoop".to_owned(),

@@ -79,6 +79,26 @@ faults! {
     SealedCut,
     /// Bytes that aren't acknowledged are shown to readers.
     UnpublishedShown,
+    /// A writer takes a write for acknowledged when one member has answered.
+    FirstAnswerEnough,
+    /// A writer forgets what was sent and not acknowledged when a pipeline breaks.
+    UnacknowledgedDropped,
+    /// A writer seals a broken chunk at what it told to be acknowledged.
+    SealedAtPublished,
+    /// `flush` returns before a broken chunk's end is logged.
+    FlushedBeforeEnd,
+    /// `sync` doesn't wait for the chunks before the open one.
+    SyncForgetsEarlier,
+    /// Readers don't compare bytes with their checksums.
+    SumsNotChecked,
+    /// A reader takes one datanode's word that an open chunk has no more.
+    AbsenceRead,
+    /// A reader goes on in another file that has the name now.
+    ReplacementRead,
+    /// A copy isn't compared with its checksums.
+    CopyNotVerified,
+    /// A copy that isn't complete is sealed.
+    CopyCutShort,
 }
 
 /// At most one planted fault.

@@ -17,6 +17,7 @@
 //! an answer leave before the log; change a sealed replica's bytes; decide anything
 //! from a datanode's absence; know of Strait.
 
+pub mod client;
 pub mod config;
 pub mod datanode;
 pub mod disk;

@@ -1,6 +1,6 @@
 //! What client, namenode and datanodes say to each other, as values.
 
-use crate::{ChunkId, ClientId, FileId, Identity, Incarnation, Member, Millis, NodeId, Stamp};
+use crate::{ChunkId, ClientId, Error, FileId, Identity, Incarnation, Member, Millis, NodeId, Stamp};
 use bytes::Bytes;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
@@ -157,6 +157,9 @@ pub struct Summary {
 /// Where a file's bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
+    /// Tells the file from another that had or will have its name: the number of the
+    /// transaction that made it.
+    pub made: u64,
     /// The chunks of the range asked for, in order.
     pub chunks: Vec<LocatedChunk>,
     /// The file's length, as far as the namenode knows it.
@@ -279,6 +282,33 @@ pub struct Write {
     pub offset: u32,
     /// The bytes.
     pub bytes: Bytes,
+}
+
+/// Begins a chunk with bytes of a sealed one, at one member of its pipeline. Answered
+/// once the bytes are applied; the first write goes behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continue {
+    /// The new chunk.
+    pub chunk: ChunkId,
+    /// The stamp it is written under.
+    pub stamp: Stamp,
+    /// Its pipeline.
+    pub pipeline: Vec<Member>,
+    /// What it begins with.
+    pub source: Source,
+}
+
+/// What became of a call at one of those it was meant for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was executed.
+    Value,
+    /// It was refused.
+    Error(Error),
+    /// It was not executed, for certain, and won't be.
+    NotExecuted,
+    /// Nobody can tell.
+    Unknown,
 }
 
 /// A read.

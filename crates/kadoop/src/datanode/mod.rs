@@ -4,20 +4,25 @@
 //! once but a write that came before its turn; who made it is named later by
 //! [`Datanode::settled`].
 
+mod copies;
 mod replica;
+mod scrub;
 mod sums;
 
+pub use copies::Fetch;
 pub use sums::{Sums, provable};
 
 use crate::{
-    ChunkId, Config, Identity, Incarnation, NodeId, Stamp,
+    ChunkId, Config, Identity, Incarnation, Member, Millis, NodeId, Stamp,
     config::MAX_FENCES,
     disk::Disk,
     error::{Error, Result},
     faults::Fault,
-    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, Source, Write},
+    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, Write},
 };
+use copies::Copies;
 use replica::{Replica, name, parse_name};
+use scrub::Scrub;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -40,8 +45,10 @@ pub struct Datanode<D: Disk> {
     /// Not yet known to the namenode.
     changes: Vec<Change>,
     settled: Vec<(u64, Result<()>)>,
-    /// Copies ordered, for whoever drives this to carry out.
-    pub copies: Vec<Source>,
+    copies: Copies<D>,
+    scrub: Scrub,
+    /// When all replicas are reported again.
+    report_at: Millis,
 }
 
 impl<D: Disk> Datanode<D> {
@@ -73,7 +80,9 @@ impl<D: Disk> Datanode<D> {
             report: false,
             changes: Vec::new(),
             settled: Vec::new(),
-            copies: Vec::new(),
+            copies: Copies::default(),
+            scrub: Scrub::default(),
+            report_at: 0,
         })
     }
 
@@ -99,22 +108,41 @@ impl<D: Disk> Datanode<D> {
     }
 
     fn try_write(&mut self, caller: u64, write: &Write, applied: &mut Vec<u64>) -> Result<()> {
-        let me = write.pipeline.iter().find(|member| Some(member.node) == self.node);
-        let mine = me.is_some_and(|member| member.incarnation == self.incarnation);
-        if !mine && !self.config.faults.has(Fault::IncarnationIgnored) {
-            return Err(Error::WrongIncarnation);
-        }
+        self.demand_member(&write.pipeline)?;
         self.demand_stamp(write.chunk, write.stamp)?;
         if !self.replicas.contains_key(&write.chunk) {
-            let (index, directory) = self.roomiest().ok_or(Error::Disk)?;
-            let replica = Replica::create(directory, index, write.chunk, write.stamp)?;
-            self.replicas.insert(write.chunk, replica);
+            self.create(write.chunk, write.stamp)?;
         }
         let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
         replica.write(caller, write.offset, write.bytes.clone(), &self.config, applied)
     }
 
-    /// Writes that are settled since this was last asked, by their callers' numbers.
+    fn create(&mut self, chunk: ChunkId, stamp: Stamp) -> Result<()> {
+        let (index, directory) = self.roomiest().ok_or(Error::Disk)?;
+        self.replicas.insert(chunk, Replica::create(directory, index, chunk, stamp)?);
+        Ok(())
+    }
+
+    /// Whether this very run of the datanode is of the pipeline.
+    fn demand_member(&self, pipeline: &[Member]) -> Result<()> {
+        let me = pipeline.iter().find(|member| Some(member.node) == self.node);
+        let mine = me.is_some_and(|member| member.incarnation == self.incarnation);
+        if mine || self.config.faults.has(Fault::IncarnationIgnored) {
+            Ok(())
+        } else {
+            Err(Error::WrongIncarnation)
+        }
+    }
+
+    /// Whether the member of a pipeline is there.
+    ///
+    /// # Errors
+    /// WrongIncarnation, if this isn't it any more.
+    pub fn probe(&self, member: Member) -> Result<()> {
+        self.demand_member(&[member])
+    }
+
+    /// Writes and beginnings of continued chunks that are settled since this was last asked, by their callers' numbers.
     pub fn settled(&mut self) -> Vec<(u64, Result<()>)> {
         std::mem::take(&mut self.settled)
     }
@@ -135,7 +163,7 @@ impl<D: Disk> Datanode<D> {
     pub fn sync(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.publish(chunk, stamp, length)?;
         let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
-        let directory = self.directories[replica.directory].as_ref().ok_or(Error::Disk)?;
+        let directory = disk_of(&self.directories, replica.directory)?;
         replica.sync(directory, &self.config)
     }
 
@@ -147,7 +175,7 @@ impl<D: Disk> Datanode<D> {
     pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.demand_stamp(chunk, stamp)?;
         let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
-        let directory = self.directories[replica.directory].as_ref().ok_or(Error::Disk)?;
+        let directory = disk_of(&self.directories, replica.directory)?;
         let held = replica.refuse_held();
         self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
         replica.seal(directory, stamp, length, &self.config)?;
@@ -202,6 +230,7 @@ impl<D: Disk> Datanode<D> {
         if let Some(directory) = self.directories.get_mut(index) {
             *directory = None;
             self.replicas.retain(|_, replica| replica.directory != index);
+            self.drop_copies(|copy| copy.directory == index);
             self.begin_anew();
         }
     }
@@ -213,12 +242,25 @@ impl<D: Disk> Datanode<D> {
         self.session = 0;
     }
 
+    /// Time has passed: once a second is enough.
+    pub fn tick(&mut self, now: Millis) {
+        if now >= self.report_at {
+            self.report_at = now + self.config.report_ms;
+            self.report = true;
+        }
+        self.scrub(now);
+    }
+
     /// The next call to the namenode. One at a time: the answer, or that there is none,
     /// comes before the next.
     pub fn heartbeat(&mut self) -> Heartbeat {
         self.number += 1;
         let registered = self.session != 0;
-        let full = (registered && self.report).then(|| self.replicas.values().map(Replica::report).collect());
+        let full: Option<Vec<ReplicaReport>> =
+            (registered && self.report).then(|| self.replicas.values().map(Replica::report).collect());
+        if full.is_some() {
+            self.tell_damaged();
+        }
         let changes = if registered { self.changes.clone() } else { Vec::new() };
         let Self { identity, incarnation, session, number, .. } = *self;
         Heartbeat { identity, incarnation, session, number, full, changes }
@@ -229,7 +271,7 @@ impl<D: Disk> Datanode<D> {
         let Ok(answer) = answer else {
             // Copies were ordered by a session that is gone.
             self.session = 0;
-            self.copies.clear();
+            self.copies.ordered.clear();
             return;
         };
         if beat.session == 0 {
@@ -238,7 +280,8 @@ impl<D: Disk> Datanode<D> {
         } else {
             self.changes.drain(..beat.changes.len().min(self.changes.len()));
         }
-        (self.session, self.report, self.node) = (answer.session, answer.report, Some(answer.node));
+        (self.session, self.node) = (answer.session, Some(answer.node));
+        self.report = answer.report || self.report && beat.full.is_none();
         for order in answer.orders {
             self.obey(order);
         }
@@ -250,22 +293,14 @@ impl<D: Disk> Datanode<D> {
             Order::Fence { chunk, stamp } => self.fence(chunk, stamp),
             // What can't be sealed shows in the next round's fence.
             Order::Seal { chunk, stamp, length } => drop(self.seal(chunk, stamp, length)),
-            Order::Copy(source) => {
-                if !self.copies.contains(&source) {
-                    self.copies.push(source);
-                }
-            }
-            Order::Verify { chunk, stamp } => {
-                let replica = self.replicas.get(&chunk).filter(|replica| replica.stamp == stamp);
-                if replica.is_some_and(|replica| !replica.verify(&self.config)) {
-                    self.changes.push(Change::Corrupt { chunk, stamp });
-                }
-            }
+            Order::Copy(source) => self.order_copy(source),
+            Order::Verify { chunk, stamp } => self.scrub.first(chunk, stamp),
         }
     }
 
     /// The replica leaves the reports at once, whatever the disk says.
     fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
+        self.drop_copies(|copy| copy.chunk == chunk && copy.stamp <= stamp);
         if self.replicas.get(&chunk).is_some_and(|replica| replica.stamp <= stamp)
             && let Some(mut replica) = self.replicas.remove(&chunk)
         {
@@ -290,9 +325,14 @@ impl<D: Disk> Datanode<D> {
     }
 }
 
+/// The data directory, unless it has failed.
+fn disk_of<D>(directories: &[Option<D>], index: usize) -> Result<&D> {
+    directories.get(index).and_then(Option::as_ref).ok_or(Error::Disk)
+}
+
 /// All names of a replica; those that aren't there are none.
 fn remove_files<D: Disk>(directory: &D, chunk: ChunkId, stamp: Stamp) {
-    for kind in ["open", "sums", "data", "table"] {
+    for kind in ["open", "sums", "data", "table", "copy"] {
         let _ = directory.remove(&name(chunk, stamp, kind));
     }
 }
@@ -312,6 +352,10 @@ fn scan<D: Disk>(
             "data" => Replica::sealed(directory, index, *chunk, *stamp, config)?,
             "open" => Replica::returned(directory, index, *chunk, *stamp, config)?,
             "sums" if !there.contains(&(*chunk, *stamp, "open")) => {
+                directory.remove(&name(*chunk, *stamp, kind))?;
+                continue;
+            }
+            "copy" => {
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
             }

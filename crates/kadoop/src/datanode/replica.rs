@@ -21,6 +21,10 @@ pub(super) struct Replica<D: Disk> {
     pub directory: usize,
     pub published: u32,
     pub sums: Sums,
+    /// Found to be damaged since its datanode started.
+    pub damaged: bool,
+    /// The last part of its data's name.
+    kind: &'static str,
     data: D::File,
     records: Option<D::File>,
     records_end: u64,
@@ -53,6 +57,14 @@ impl<D: Disk> Replica<D> {
         Ok(Self::of(directory, chunk, stamp, ReplicaState::Open, Sums::default(), data, Some(records)))
     }
 
+    /// An empty one, for a copy of a sealed one: a crash leaves nothing of it.
+    pub fn create_copy(disk_: &D, directory: usize, chunk: ChunkId, stamp: Stamp) -> Result<Self> {
+        let data = disk_.create(&name(chunk, stamp, "copy")).map_err(disk)?;
+        let sums = Sums::default();
+        let copy = Self::of(directory, chunk, stamp, ReplicaState::Open, sums, data, None);
+        Ok(Self { kind: "copy", ..copy })
+    }
+
     fn of(
         directory: usize,
         chunk: ChunkId,
@@ -62,6 +74,7 @@ impl<D: Disk> Replica<D> {
         data: D::File,
         records: Option<D::File>,
     ) -> Self {
+        let kind = if state == ReplicaState::Sealed { "data" } else { "open" };
         let name_synced = state != ReplicaState::Open;
         let (fenced, published, records_end, held, held_bytes) = (stamp, 0, 0, BTreeMap::new(), 0);
         Self {
@@ -72,6 +85,8 @@ impl<D: Disk> Replica<D> {
             directory,
             published,
             sums,
+            damaged: false,
+            kind,
             data,
             records,
             records_end,
@@ -170,7 +185,6 @@ impl<D: Disk> Replica<D> {
     }
 
     fn apply(&mut self, bytes: &[u8], config: &Config) -> Result<()> {
-        let records = self.records.clone().ok_or(Error::NotOpen)?;
         let mut sums = self.sums.clone();
         self.data.write_at(self.sums.length.into(), bytes).map_err(disk)?;
         let more = sums.extend(bytes, config.unit_bytes);
@@ -179,8 +193,10 @@ impl<D: Disk> Replica<D> {
         } else {
             self.records_end
         };
-        records.write_at(at, &more).map_err(disk)?;
-        self.records_end += more.len() as u64;
+        if let Some(records) = &self.records {
+            records.write_at(at, &more).map_err(disk)?;
+            self.records_end += more.len() as u64;
+        }
         self.sums = sums;
         Ok(())
     }
@@ -252,7 +268,7 @@ impl<D: Disk> Replica<D> {
                 self.data.sync_data()?;
                 table.sync_data()?;
             }
-            let from = name(self.chunk, self.stamp, if sealed { "data" } else { "open" });
+            let from = name(self.chunk, self.stamp, self.kind);
             disk_.rename(&from, &name(self.chunk, stamp, "data"))?;
             if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() }
         })();
@@ -264,7 +280,7 @@ impl<D: Disk> Replica<D> {
         let _ = disk_.remove(&name(self.chunk, self.stamp, if sealed { "table" } else { "sums" }));
         (self.stamp, self.fenced, self.state, self.sums) =
             (stamp, stamp.max(self.fenced), ReplicaState::Sealed, sums);
-        self.records = None;
+        (self.records, self.kind) = (None, "data");
         Ok(())
     }
 
@@ -310,14 +326,27 @@ impl<D: Disk> Replica<D> {
         Ok(Piece { bytes: bytes.into(), sums, visible })
     }
 
-    /// Whether the bytes on disk agree with their checksums.
-    pub fn verify(&self, config: &Config) -> bool {
-        let mut bytes = vec![0; config.unit_bytes as usize];
-        self.sums.units.iter().enumerate().all(|(index, sum)| {
-            let start = index as u32 * config.unit_bytes;
-            let length = (self.sums.length - start).min(config.unit_bytes) as usize;
-            let read = self.data.read_at(start.into(), &mut bytes[..length]);
-            read.is_ok_and(|read| read == length) && crc32c::crc32c(&bytes[..length]) == *sum
-        })
+    /// Compares bytes on disk with their checksums, from the unit at `from` on, some `bytes`
+    /// of them; where it came to.
+    ///
+    /// # Errors
+    /// Corrupt.
+    pub fn verify(&self, from: u32, bytes: u32, config: &Config) -> Result<u32> {
+        let unit = config.unit_bytes;
+        let mut buffer = vec![0; unit as usize];
+        let mut at = from - from % unit;
+        let end = from.saturating_add(bytes).min(self.sums.length);
+        while at < end {
+            let sum = self.sums.units.get((at / unit) as usize).ok_or(Error::Corrupt)?;
+            let length = (self.sums.length - at).min(unit);
+            let part = &mut buffer[..length as usize];
+            let read = self.data.read_at(at.into(), part);
+            if read.is_ok_and(|read| read == part.len()) && crc32c::crc32c(part) == *sum {
+                at += length;
+            } else {
+                return Err(Error::Corrupt);
+            }
+        }
+        Ok(at)
     }
 }

@@ -57,7 +57,8 @@ impl State {
             }
             Record::FileMade { at, inode, by, replication, chunk_bytes } => {
                 let (replication, chunk_bytes) = (*replication, *chunk_bytes);
-                self.make(at, *inode, by, Body::File { chunks: Box::default(), chunk_bytes, replication })
+                let (chunks, made) = (Box::default(), self.next.sequence);
+                self.make(at, *inode, by, Body::File { chunks, chunk_bytes, replication, made })
             }
             Record::Opened { file, inode, client } => {
                 self.next.file.0 = file.0 + 1;

@@ -25,7 +25,7 @@ enum Item {
     Directory(InodeNo, Attributes, Vec<(CompactString, InodeNo)>),
     /// More entries of a directory that doesn't fit one item.
     Entries(InodeNo, Vec<(CompactString, InodeNo)>),
-    File(InodeNo, Attributes, u32, u16, Vec<ChunkId>),
+    File(InodeNo, Attributes, u32, u16, u64, Vec<ChunkId>),
     Chunk(ChunkId, Chunk),
     Open(FileId, OpenFile),
 }
@@ -125,8 +125,8 @@ fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
     let Inode { parent, owner, group, mode, modified_ms, accessed_ms, .. } = *inode;
     let attributes = Attributes { parent, owner, group, mode, modified_ms, accessed_ms };
     match &inode.body {
-        Body::File { chunks, chunk_bytes, replication } => {
-            item(&Item::File(number, attributes, *chunk_bytes, *replication, chunks.to_vec()));
+        Body::File { chunks, chunk_bytes, replication, made } => {
+            item(&Item::File(number, attributes, *chunk_bytes, *replication, *made, chunks.to_vec()));
         }
         Body::Directory(entries) => {
             item(&Item::Directory(number, attributes, Vec::new()));
@@ -165,9 +165,9 @@ impl State {
                 Some(Body::Directory(entries)) => entries.extend(more),
                 _ => return Err("entries without their directory"),
             },
-            Item::File(number, attributes, chunk_bytes, replication, chunks) => {
+            Item::File(number, attributes, chunk_bytes, replication, made, chunks) => {
                 let chunks = chunks.into_boxed_slice();
-                self.put(number, attributes, Body::File { chunks, chunk_bytes, replication })?;
+                self.put(number, attributes, Body::File { chunks, chunk_bytes, replication, made })?;
             }
             Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
             Item::Open(file, open) => {

@@ -32,7 +32,13 @@ pub struct Inode {
 #[allow(missing_docs)] // the names say it
 pub enum Body {
     Directory(BTreeMap<CompactString, InodeNo>),
-    File { chunks: Box<[ChunkId]>, chunk_bytes: u32, replication: u16 },
+    File {
+        chunks: Box<[ChunkId]>,
+        chunk_bytes: u32,
+        replication: u16,
+        /// The transaction that made it: tells it from others of the same name.
+        made: u64,
+    },
 }
 
 impl Inode {
@@ -49,6 +55,14 @@ impl Inode {
         match &self.body {
             Body::Directory(_) => None,
             Body::File { chunks, .. } => Some(chunks),
+        }
+    }
+
+    /// The transaction that made it; 0 of a directory.
+    pub fn made(&self) -> u64 {
+        match self.body {
+            Body::Directory(_) => 0,
+            Body::File { made, .. } => made,
         }
     }
 

@@ -44,6 +44,7 @@ impl Namenode {
                 nodes,
             });
         }
-        Ok(Located { chunks, length: file_length, open: file.is_some() })
+        let made = self.state.inode(inode)?.made();
+        Ok(Located { made, chunks, length: file_length, open: file.is_some() })
     }
 }

@@ -225,6 +225,13 @@ impl Namenode {
         }
     }
 
+    /// A reader found a replica damaged: its datanode is to look for itself.
+    pub fn suspect(&mut self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
+        if self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node)) {
+            self.cluster.order(node, Order::Verify { chunk, stamp });
+        }
+    }
+
     /// Tells a datanode to delete a replica; it doesn't count from now on.
     pub(super) fn delete(&mut self, id: NodeId, chunk: ChunkId, stamp: Stamp) {
         if !self.config.faults.has(Fault::DeletionNotCounted) {

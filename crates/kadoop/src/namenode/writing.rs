@@ -31,7 +31,7 @@ impl Namenode {
         let open = self.leased(file, client)?;
         let unfinished =
             open.chunks.iter().any(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
-        if unfinished {
+        if unfinished && next.is_some() {
             return Err(Error::Invalid("the chunk before has no end yet"));
         }
         let next = match next {

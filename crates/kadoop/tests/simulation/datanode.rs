@@ -248,6 +248,7 @@ fn damage_on_disk_is_found_and_reported() {
     disk.damage("0000000000000005_0000000000000007.data", 20);
     assert_eq!(read(&datanode, STAMP, 18, 4), Err(Error::Corrupt));
     order(&mut datanode, vec![Order::Verify { chunk: CHUNK, stamp: STAMP }]);
+    (0..2).for_each(|second| datanode.tick(second * 1_000));
     let changes = datanode.heartbeat().changes;
     assert_eq!(changes, [strait_kadoop::messages::Change::Corrupt { chunk: CHUNK, stamp: STAMP }]);
 }

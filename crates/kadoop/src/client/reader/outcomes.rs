@@ -1,0 +1,104 @@
+//! What became of a reader's calls.
+
+use super::{Pending, ReadCall, Reader, State};
+use crate::{
+    Millis, NodeId,
+    client::{CallId, Checked},
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Located, Read},
+};
+
+impl Reader {
+    /// What the namenode answered; Unavailable if it didn't.
+    pub fn on_located(&mut self, id: CallId, answer: Result<Located>, now: Millis) {
+        let Some(Pending::Locate { offset, length }) = self.calls.remove(&id) else { return };
+        self.locating = false;
+        match answer {
+            Ok(located) => {
+                let other = self.located.as_ref().is_some_and(|before| before.made != located.made);
+                if other && !self.config.faults.has(Fault::ReplacementRead) {
+                    self.fail_waiting(Error::NotFound);
+                } else {
+                    self.version += 1;
+                    (self.located, self.range) = (Some(located), (offset, length));
+                }
+            }
+            Err(Error::Unavailable) => {
+                self.locate_at = now + self.config.retry_ms;
+                let give_up = self.config.give_up_ms;
+                for slot in self.slots.values_mut() {
+                    if matches!(slot.state, State::Waiting(_)) && now.saturating_sub(slot.since) >= give_up {
+                        slot.state = State::Failed(Error::Unavailable);
+                    }
+                }
+            }
+            Err(error) => self.fail_waiting(error),
+        }
+        self.advance(now);
+    }
+
+    /// What a datanode answered, compared with its checksums ([`Checked::of`]); Unavailable if
+    /// it didn't.
+    pub fn on_read(&mut self, id: CallId, answer: Result<Checked>, now: Millis) {
+        let Some(Pending::Read { slot: at, from, read, growing, version }) = self.calls.remove(&id) else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(&at) else { return };
+        match answer {
+            Ok(Checked { bytes, .. }) if !bytes.is_empty() => {
+                slot.length = bytes.len() as u32;
+                slot.state = State::Ready(bytes);
+                self.shunned.remove(&from);
+            }
+            // As much as was known when the slot was made, and nothing behind it.
+            Ok(_) if growing && version > slot.asked_at => slot.state = State::End,
+            Ok(_) => self.next_replica(at, from, read, Error::BeyondEnd, now),
+            Err(error) => self.next_replica(at, from, read, error, now),
+        }
+        self.advance(now);
+    }
+
+    fn next_replica(&mut self, at: u64, from: NodeId, read: Read, error: Error, now: Millis) {
+        if matches!(error, Error::Corrupt) {
+            let (node, chunk, stamp) = (from, read.chunk, read.stamp);
+            self.issue(None, self.config.write_ms, ReadCall::Suspect { node, chunk, stamp });
+        } else if matches!(error, Error::Unavailable) {
+            self.shunned.insert(from, now + self.config.stale_ms);
+        }
+        if let Some(slot) = self.slots.get_mut(&at) {
+            slot.tried.push((from, error));
+            slot.state = State::Waiting(now);
+        }
+    }
+
+    /// No replica had it: the namenode may know others, or that the file ends before.
+    pub(super) fn exhausted(&mut self, at: u64, now: Millis) {
+        let known =
+            self.chunk_at(at).map(|chunk| (chunk.offset + u64::from(chunk.length), chunk.nodes.len()));
+        let Some(slot) = self.slots.get_mut(&at) else { return };
+        let hasty = self.config.faults.has(Fault::AbsenceRead);
+        let absent = slot.tried.iter().filter(|(_, error)| *error == Error::NoReplica).count();
+        // Every member says that it never saw the chunk: nothing of it is acknowledged.
+        let nothing = known.is_some_and(|(end, nodes)| at >= end && absent == nodes && nodes > 0);
+        let end = nothing || hasty && absent > 0;
+        if end {
+            slot.state = State::End;
+        } else if now.saturating_sub(slot.since) >= self.config.give_up_ms {
+            let corrupt = slot.tried.iter().any(|(_, error)| *error == Error::Corrupt);
+            slot.state = State::Failed(if corrupt { Error::Corrupt } else { Error::Unavailable });
+        } else {
+            slot.tried.clear();
+            slot.asked_at = self.version;
+            slot.state = State::Waiting(now + self.config.retry_ms);
+            // What was known is no good: it is asked for anew.
+            self.range = (0, 0);
+        }
+    }
+
+    fn fail_waiting(&mut self, error: Error) {
+        for slot in self.slots.values_mut().filter(|slot| matches!(slot.state, State::Waiting(_))) {
+            slot.state = State::Failed(error);
+        }
+    }
+}

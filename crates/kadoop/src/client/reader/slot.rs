@@ -1,0 +1,40 @@
+//! Ranges of a file that were asked for, or soon will be.
+
+use crate::{Error, Millis, NodeId};
+use bytes::Bytes;
+
+/// A range, by the offset in the file that it begins at.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Cut to what is there, once that is known.
+    pub length: u32,
+    pub state: State,
+    /// Replicas that were asked in this round, and why each has nothing for us.
+    pub tried: Vec<(NodeId, Error)>,
+    /// What was known of the file's chunks when it was asked for.
+    pub asked_at: u64,
+    pub since: Millis,
+    /// Somebody waits for it; otherwise it is read ahead.
+    pub wanted: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// For the chunks' locations, or from this time on for another try.
+    Waiting(Millis),
+    Fetching,
+    Ready(Bytes),
+    /// Nothing is there, as of now.
+    End,
+    Failed(Error),
+}
+
+impl Slot {
+    pub fn new(length: u32, asked_at: u64, now: Millis, wanted: bool) -> Self {
+        Self { length, state: State::Waiting(now), tried: Vec::new(), asked_at, since: now, wanted }
+    }
+
+    pub fn is_waiting(&self, now: Millis) -> bool {
+        matches!(self.state, State::Waiting(from) if now >= from)
+    }
+}

@@ -1,0 +1,66 @@
+//! The numbers of one client's requests.
+
+use crate::{ClientId, config::MAX_REQUESTS_IN_FLIGHT, messages::RequestId};
+use std::collections::BTreeSet;
+
+/// Numbers the mutations of a client, which all its files and threads share.
+#[derive(Debug)]
+pub struct Requests {
+    client: ClientId,
+    last: u64,
+    open: BTreeSet<u64>,
+}
+
+impl Requests {
+    /// Of a client that the namenode has just numbered.
+    pub fn new(client: ClientId) -> Self {
+        Self { client, last: 0, open: BTreeSet::new() }
+    }
+
+    /// The client.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// A new request's number; none while too many are under way.
+    pub fn begin(&mut self) -> Option<u64> {
+        if self.open.len() >= MAX_REQUESTS_IN_FLIGHT {
+            return None;
+        }
+        self.last += 1;
+        self.open.insert(self.last);
+        Some(self.last)
+    }
+
+    /// What goes with an attempt at request `number`.
+    pub fn id(&self, number: u64) -> RequestId {
+        let done_below = self.open.first().copied().unwrap_or(self.last + 1).min(number);
+        RequestId { client: self.client, number, done_below }
+    }
+
+    /// The answer is there, or nobody waits for it any more.
+    pub fn end(&mut self, number: u64) {
+        self.open.remove(&number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_given_up_below_the_oldest_request_under_way() {
+        let mut requests = Requests::new(ClientId(1));
+        let (one, two) = (requests.begin().unwrap(), requests.begin().unwrap());
+        assert_eq!(requests.id(two).done_below, one);
+        requests.end(one);
+        assert_eq!(requests.id(two).done_below, two);
+        assert_eq!(requests.id(one).done_below, one, "never above its own number");
+    }
+
+    #[test]
+    fn no_more_requests_are_under_way_than_the_namenode_keeps_answers_of() {
+        let mut requests = Requests::new(ClientId(1));
+        assert_eq!((0..100).filter_map(|_| requests.begin()).count(), MAX_REQUESTS_IN_FLIGHT);
+    }
+}

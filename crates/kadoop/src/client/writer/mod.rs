@@ -1,0 +1,476 @@
+//! Writes one file: `docs/kadoop-protocol.md`, "Writing" and "A datanode lost in mid-write".
+//!
+//! ```text
+//!            append            write, all answered           seal          add_chunk, complete
+//!   bytes ──────────→ staged ─────────────────────→ open ─────────→ ended ──────────────→ logged
+//!                       ↑   sent, not acknowledged  chunk            chunks
+//!                       └──────── broken ─────────────┘
+//! ```
+//!
+//! What is to be done next follows from the state alone: every input changes it and then
+//! [`Writer::advance`] looks at all of it.
+
+mod ended;
+mod open;
+mod outcomes;
+mod staging;
+
+use super::{CallId, Issue};
+use crate::{
+    ChunkId, Config, FileId, Member, Millis, NodeId, Stamp,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Continue, End, Mutation, Write},
+};
+use bytes::Bytes;
+use ended::Ended;
+use open::{Open, Phase, Telling};
+use staging::Staging;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Ended chunks that no datanode has sealed yet: more would let a writer run ahead of
+/// the disks without end.
+const MAX_UNSEALED: usize = 4;
+
+/// What a writer is asked to bring about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// In the memory of every current replica, and visible to whoever opens afterwards.
+    Flush,
+    /// On disk, at no fewer than the minimum of replicas.
+    Sync,
+    /// The same, and the file closed.
+    Close,
+}
+
+/// A call that a writer wants made.
+#[allow(missing_docs)] // fields are named for what they hold
+#[derive(Debug, Clone)]
+pub enum WriteCall {
+    /// To the namenode: [`Writer::on_answer`].
+    Namenode(Mutation),
+    /// To all members of the pipeline, in its order: [`Writer::on_write`].
+    Write(Write),
+    /// Is the datanode there? This and all below: [`Writer::on_member`].
+    Probe {
+        to: Member,
+    },
+    Continue {
+        to: NodeId,
+        begin: Continue,
+    },
+    Publish {
+        to: NodeId,
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    },
+    Sync {
+        to: NodeId,
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    },
+    Seal {
+        to: NodeId,
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    },
+}
+
+/// What a call under way is about.
+#[derive(Debug, Clone, Copy)]
+enum Pending {
+    Ask,
+    Write { end: u32 },
+    Continue { to: NodeId },
+    Tell { to: NodeId },
+    Probe { to: NodeId },
+    Seal { chunk: ChunkId, to: NodeId },
+}
+
+/// A request to the namenode, one at a time.
+#[derive(Debug)]
+struct Ask {
+    id: CallId,
+    mutation: Mutation,
+    /// When it is asked again, if it isn't under way.
+    again_at: Option<Millis>,
+}
+
+/// Writes one file.
+#[derive(Debug)]
+pub struct Writer {
+    config: Config,
+    file: FileId,
+    chunk_bytes: u32,
+    length: u64,
+    staged: Staging,
+    open: Option<Open>,
+    ended: Vec<Ended>,
+    /// Each chunk that ended has its minimum of replicas, as the namenode said.
+    durable: bool,
+    ask: Option<Ask>,
+    /// The namenode isn't asked again before, after an answer that tells to wait.
+    ask_at: Millis,
+    goal: Option<Goal>,
+    outcome: Option<Result<()>>,
+    closed: bool,
+    failed: Option<Error>,
+    /// Datanodes that were lost, and until when they are avoided.
+    avoid: BTreeMap<NodeId, Millis>,
+    /// When something last went forward.
+    progress: Millis,
+    calls: BTreeMap<CallId, Pending>,
+    last_call: u64,
+    issues: VecDeque<Issue<WriteCall>>,
+}
+
+impl Writer {
+    /// Of a file that the namenode has opened for writing at `length`
+    /// ([`crate::messages::Answer::Opened`]).
+    pub fn new(config: Config, file: FileId, chunk_bytes: u32, length: u64, now: Millis) -> Self {
+        Self {
+            staged: Staging::new(config.write_bytes),
+            config,
+            file,
+            chunk_bytes,
+            length,
+            open: None,
+            ended: Vec::new(),
+            durable: true,
+            ask: None,
+            ask_at: 0,
+            goal: None,
+            outcome: None,
+            closed: false,
+            failed: None,
+            avoid: BTreeMap::new(),
+            progress: now,
+            calls: BTreeMap::new(),
+            last_call: 0,
+            issues: VecDeque::new(),
+        }
+    }
+
+    /// The file's length with all that was accepted.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Why this writer gave up, if it did.
+    pub fn error(&self) -> Option<Error> {
+        self.failed
+    }
+
+    /// How many bytes [`Writer::append`] accepts now.
+    pub fn room(&self) -> usize {
+        let held = self.staged.bytes() + self.open.as_ref().map_or(0, Open::under_way);
+        (self.config.stage_bytes as usize + self.config.hold_bytes as usize).saturating_sub(held)
+    }
+
+    /// Accepts as much of `bytes` as there is room for, and leaves the rest in it.
+    ///
+    /// # Errors
+    /// Why the writer gave up; Invalid while a goal is pursued, or after close.
+    pub fn append(&mut self, bytes: &mut Bytes, now: Millis) -> Result<()> {
+        self.demand_free()?;
+        let accepted = bytes.split_to(bytes.len().min(self.room()));
+        self.length += accepted.len() as u64;
+        self.staged.push(accepted);
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Begins to pursue `goal` for all that was appended; [`Writer::outcome`] tells the end.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn begin(&mut self, goal: Goal, now: Millis) -> Result<()> {
+        self.demand_free()?;
+        (self.goal, self.outcome) = (Some(goal), None);
+        self.advance(now);
+        Ok(())
+    }
+
+    fn demand_free(&self) -> Result<()> {
+        match self.failed {
+            Some(error) => Err(error),
+            None if self.goal.is_some() => Err(Error::Invalid("the writer is flushing")),
+            None if self.closed => Err(Error::Invalid("the file is closed")),
+            None => Ok(()),
+        }
+    }
+
+    /// Once: what became of the last goal.
+    pub fn outcome(&mut self) -> Option<Result<()>> {
+        self.outcome.take()
+    }
+
+    /// The next call to make.
+    pub fn next_call(&mut self) -> Option<Issue<WriteCall>> {
+        self.issues.pop_front()
+    }
+
+    /// When [`Writer::tick`] is due, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Millis> {
+        let again = self.ask.as_ref().and_then(|ask| ask.again_at);
+        let seals = self.ended.iter().filter(|ended| !ended.is_durable() && ended.calls == 0);
+        let waiting = (self.goal.is_some() && self.ask.is_none()).then_some(self.ask_at);
+        let give_up = self.busy().then_some(self.progress + self.config.give_up_ms);
+        let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
+        if self.failed.is_some() { None } else { times.min() }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Millis) {
+        self.advance(now);
+    }
+
+    fn busy(&self) -> bool {
+        let unsealed = self.ended.iter().any(|ended| !ended.is_durable());
+        self.goal.is_some() || self.ask.is_some() || unsealed || !self.calls.is_empty()
+    }
+
+    /// Does whatever the state asks for.
+    fn advance(&mut self, now: Millis) {
+        if self.failed.is_some() {
+            return;
+        }
+        if !self.busy() {
+            self.progress = now;
+        } else if now.saturating_sub(self.progress) >= self.config.give_up_ms {
+            return self.fail(Error::Unavailable);
+        }
+        self.advance_open(now);
+        self.seal_ended(now);
+        self.advance_namenode(now);
+        self.advance_goal();
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failed = Some(error);
+        if self.goal.take().is_some() {
+            self.outcome = Some(Err(error));
+        }
+        (self.open, self.ask) = (None, None);
+        self.ended.clear();
+        self.staged.clear();
+        self.issues.clear();
+        self.calls.clear();
+    }
+
+    fn advance_open(&mut self, now: Millis) {
+        let Some(open) = &self.open else { return };
+        match open.phase {
+            Phase::Copying => {}
+            Phase::Writing => {
+                self.send();
+                self.tell();
+                let closing = self.goal == Some(Goal::Close) && self.staged.bytes() == 0;
+                let full = |open: &Open| open.acknowledged == self.chunk_bytes || closing;
+                if self.open.as_ref().is_some_and(|open| open.settled() && full(open)) {
+                    self.end_open(false, now);
+                }
+            }
+            Phase::Broken if open.calls == 0 => self.probe(),
+            Phase::Probing if open.calls == 0 => self.end_open(true, now),
+            Phase::Broken | Phase::Probing => {}
+        }
+    }
+
+    /// Sends what there is, as far as the datanodes' window and the chunk reach.
+    fn send(&mut self) {
+        loop {
+            let Some(open) = &mut self.open else { return };
+            let room = (self.chunk_bytes - open.sent_end) as usize;
+            let Some(next) = self.staged.next(self.goal.is_some()) else { return };
+            let length = next.min(room);
+            if length == 0 || open.under_way() + length > self.config.hold_bytes as usize {
+                return;
+            }
+            let Some(bytes) = self.staged.take(length) else { return };
+            let offset = open.sent_end;
+            open.sent_end += bytes.len() as u32;
+            open.sent.push_back(bytes.clone());
+            open.calls += 1;
+            let (chunk, stamp, pipeline) = (open.new.chunk, open.new.stamp, open.new.pipeline.clone());
+            let write = Write { chunk, stamp, pipeline, offset, bytes };
+            let end = open.sent_end;
+            self.issue(Pending::Write { end }, self.config.write_ms, WriteCall::Write(write));
+        }
+    }
+
+    /// Tells every member what is acknowledged, if that is what the goal needs.
+    fn tell(&mut self) {
+        let Some(goal) = self.goal.filter(|_| self.staged.bytes() == 0) else { return };
+        let Some(open) = self.open.as_mut().filter(|open| open.settled()) else { return };
+        let sync = match goal {
+            Goal::Flush if open.published < open.acknowledged => false,
+            Goal::Sync if open.synced < open.acknowledged => true,
+            _ => return,
+        };
+        let (chunk, stamp, length) = (open.new.chunk, open.new.stamp, open.acknowledged);
+        let members = members(&open.new.pipeline);
+        open.telling = Some(Telling { sync, length, left: members.len() });
+        open.calls = members.len();
+        for to in members {
+            let (call, within) = if sync {
+                (WriteCall::Sync { to, chunk, stamp, length }, self.config.disk_ms)
+            } else {
+                (WriteCall::Publish { to, chunk, stamp, length }, self.config.write_ms)
+            };
+            self.issue(Pending::Tell { to }, within, call);
+        }
+    }
+
+    fn probe(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        open.phase = Phase::Probing;
+        open.calls = open.new.pipeline.len();
+        for to in open.new.pipeline.clone() {
+            self.issue(Pending::Probe { to: to.node }, self.config.probe_ms, WriteCall::Probe { to });
+        }
+    }
+
+    /// The open chunk ends where it is acknowledged; what was sent beyond goes into the next.
+    fn end_open(&mut self, broken: bool, now: Millis) {
+        let Some(open) = self.open.take() else { return };
+        let faults = self.config.faults;
+        if broken {
+            let lost = open.new.pipeline.iter().map(|member| member.node);
+            let mut lost: Vec<NodeId> = lost.filter(|node| !open.there.contains(node)).collect();
+            if lost.is_empty() {
+                lost = open.suspects;
+            }
+            self.avoid.extend(lost.into_iter().map(|node| (node, now + self.config.dead_ms)));
+            if !faults.has(Fault::UnacknowledgedDropped) {
+                self.staged.put_back(open.sent.into_iter());
+            }
+        }
+        // Without a byte of its own it has nothing that the chunk before hasn't.
+        let whole = if faults.has(Fault::SealedAtPublished) { open.published } else { open.acknowledged };
+        let length = if whole > open.start { whole } else { 0 };
+        let mut ended = Ended {
+            ask: open.there,
+            new: open.new,
+            length,
+            broken,
+            durable: Vec::new(),
+            calls: 0,
+            next_try: now,
+            claimed: false,
+        };
+        if ended.ask.is_empty() {
+            ended.ask = ended.everyone();
+        }
+        self.ended.push(ended);
+        self.durable = false;
+    }
+
+    fn seal_ended(&mut self, now: Millis) {
+        let mut seals = Vec::new();
+        for ended in self.ended.iter_mut().filter(|ended| ended.needs_seal(now)) {
+            let everyone = ended.everyone();
+            let ask = std::mem::replace(&mut ended.ask, everyone);
+            ended.calls = ask.len();
+            ended.next_try = now + self.config.retry_ms;
+            let (chunk, stamp, length) = (ended.new.chunk, ended.new.stamp, ended.length);
+            seals.extend(ask.into_iter().map(|to| (to, chunk, stamp, length)));
+        }
+        for (to, chunk, stamp, length) in seals {
+            let call = WriteCall::Seal { to, chunk, stamp, length };
+            self.issue(Pending::Seal { chunk, to }, self.config.disk_ms, call);
+        }
+    }
+
+    /// Asks the namenode for what is needed next, one request at a time.
+    fn advance_namenode(&mut self, now: Millis) {
+        if let Some(ask) = &mut self.ask {
+            if ask.again_at.is_some_and(|at| now >= at) {
+                ask.again_at = None;
+                let (id, mutation) = (ask.id, ask.mutation.clone());
+                self.issue_again(id, mutation);
+            }
+            return;
+        }
+        if now >= self.ask_at
+            && let Some(mutation) = self.wanted(now)
+        {
+            self.last_call += 1;
+            let id = CallId(self.last_call);
+            self.ask = Some(Ask { id, mutation: mutation.clone(), again_at: None });
+            self.issue_again(id, mutation);
+        }
+    }
+
+    fn wanted(&mut self, now: Millis) -> Option<Mutation> {
+        let file = self.file;
+        let faults = self.config.faults;
+        let settled = self.ended.iter().all(Ended::is_settled);
+        // A broken chunk's end is told once a member has it on disk.
+        let sound = self.ended.iter().all(|ended| !ended.broken || ended.is_durable());
+        if self.open.is_none() && self.staged.next(self.goal.is_some()).is_some() {
+            let unsealed = self.ended.iter().filter(|ended| !ended.is_durable()).count();
+            self.avoid.retain(|_, until| *until > now);
+            let avoid = self.avoid.keys().copied().collect();
+            let more = sound && unsealed < MAX_UNSEALED;
+            return more.then(|| Mutation::AddChunk { file, ends: self.ends(), next: true, avoid });
+        }
+        let tell = match self.goal? {
+            Goal::Flush => sound && self.ended.iter().any(|ended| !ended.claimed),
+            Goal::Sync => settled && !self.durable && !faults.has(Fault::SyncForgetsEarlier),
+            Goal::Close if self.open.is_none() && self.staged.bytes() == 0 && settled => {
+                return Some(Mutation::Complete { file, ends: self.ends() });
+            }
+            Goal::Close => false,
+        };
+        tell.then(|| Mutation::AddChunk { file, ends: self.ends(), next: false, avoid: Vec::new() })
+    }
+
+    /// What the namenode doesn't know yet.
+    fn ends(&self) -> Vec<End> {
+        let news = self.ended.iter().filter(|ended| !ended.claimed || ended.is_durable());
+        news.map(Ended::end).collect()
+    }
+
+    fn advance_goal(&mut self) {
+        let Some(goal) = self.goal else { return };
+        let early = self.config.faults.has(Fault::FlushedBeforeEnd);
+        if self.staged.bytes() > 0 || self.open.as_ref().is_some_and(|open| !open.settled()) {
+            return;
+        }
+        let reached = match goal {
+            Goal::Flush => {
+                self.open.as_ref().is_none_or(|open| open.published == open.acknowledged)
+                    && (early || self.ended.iter().all(|ended| ended.claimed))
+            }
+            Goal::Sync => {
+                self.open.as_ref().is_none_or(|open| open.synced == open.acknowledged)
+                    && (self.durable || self.config.faults.has(Fault::SyncForgetsEarlier))
+            }
+            Goal::Close => self.closed,
+        };
+        if reached {
+            (self.goal, self.outcome) = (None, Some(Ok(())));
+        }
+    }
+
+    fn issue(&mut self, pending: Pending, within_ms: Millis, call: WriteCall) {
+        self.last_call += 1;
+        let id = CallId(self.last_call);
+        self.calls.insert(id, pending);
+        self.issues.push_back(Issue { id, within_ms, call });
+    }
+
+    fn issue_again(&mut self, id: CallId, mutation: Mutation) {
+        self.calls.insert(id, Pending::Ask);
+        let within_ms = self.config.write_ms;
+        self.issues.push_back(Issue { id, within_ms, call: WriteCall::Namenode(mutation) });
+    }
+}
+
+fn members(pipeline: &[Member]) -> Vec<NodeId> {
+    pipeline.iter().map(|member| member.node).collect()
+}

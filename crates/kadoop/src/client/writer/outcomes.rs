@@ -1,0 +1,168 @@
+//! What became of a writer's calls.
+
+use super::{Ask, Goal, Pending, Phase, WriteCall, Writer, open::Open};
+use crate::{
+    Millis, NodeId,
+    client::CallId,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Answer, Continue, End, Mutation, NewChunk, Outcome},
+};
+
+impl Writer {
+    /// What a write came to, at each member in the pipeline's order.
+    pub fn on_write(&mut self, id: CallId, outcomes: &[Outcome], now: Millis) {
+        let Some(Pending::Write { end }) = self.calls.remove(&id) else { return };
+        let Some(open) = &mut self.open else { return };
+        open.calls = open.calls.saturating_sub(1);
+        let everywhere = outcomes.len() == open.new.pipeline.len();
+        let hasty = self.config.faults.has(Fault::FirstAnswerEnough);
+        let all = everywhere && outcomes.iter().all(|outcome| *outcome == Outcome::Value);
+        if all || hasty && outcomes.contains(&Outcome::Value) {
+            if open.acknowledge(end) {
+                self.progress = now;
+            }
+        } else {
+            open.break_up(outcomes);
+        }
+        self.advance(now);
+    }
+
+    /// What a call to one datanode came to.
+    pub fn on_member(&mut self, id: CallId, outcome: Outcome, now: Millis) {
+        let Some(pending) = self.calls.remove(&id) else { return };
+        match pending {
+            Pending::Ask | Pending::Write { .. } => return,
+            Pending::Continue { to } => self.on_continued(to, outcome),
+            Pending::Tell { to } => self.on_told(to, outcome, now),
+            Pending::Probe { to } => self.on_probed(to, outcome),
+            Pending::Seal { chunk, to } => {
+                let Some(ended) = self.ended.iter_mut().find(|ended| ended.new.chunk == chunk) else {
+                    return;
+                };
+                ended.calls = ended.calls.saturating_sub(1);
+                match outcome {
+                    Outcome::Value => {
+                        ended.durable.push(to);
+                        self.progress = now;
+                    }
+                    // Only the namenode's recovery has a higher one, and it takes the lease first.
+                    Outcome::Error(Error::StaleStamp) => return self.fail(Error::LeaseLost),
+                    Outcome::Error(_) | Outcome::NotExecuted | Outcome::Unknown => {}
+                }
+            }
+        }
+        self.advance(now);
+    }
+
+    fn on_continued(&mut self, to: NodeId, outcome: Outcome) {
+        let Some(open) = &mut self.open else { return };
+        open.calls = open.calls.saturating_sub(1);
+        match outcome {
+            Outcome::Value if open.phase == Phase::Copying && open.calls == 0 => open.phase = Phase::Writing,
+            Outcome::Value => {}
+            other => break_at(open, to, other),
+        }
+    }
+
+    fn on_told(&mut self, to: NodeId, outcome: Outcome, now: Millis) {
+        let Some(open) = &mut self.open else { return };
+        open.calls = open.calls.saturating_sub(1);
+        if outcome != Outcome::Value {
+            return break_at(open, to, outcome);
+        }
+        let Some(telling) = &mut open.telling else { return };
+        telling.left = telling.left.saturating_sub(1);
+        if telling.left == 0 {
+            open.published = telling.length;
+            if telling.sync {
+                open.synced = telling.length;
+            }
+            open.telling = None;
+            self.progress = now;
+        }
+    }
+
+    /// One that refuses is there as well.
+    fn on_probed(&mut self, to: NodeId, outcome: Outcome) {
+        let Some(open) = &mut self.open else { return };
+        open.calls = open.calls.saturating_sub(1);
+        if matches!(outcome, Outcome::Value | Outcome::Error(_)) {
+            open.there.push(to);
+        }
+    }
+
+    /// What the namenode answered; Unavailable if it didn't.
+    pub fn on_answer(&mut self, id: CallId, answer: Result<Answer>, now: Millis) {
+        if self.calls.remove(&id).is_none() {
+            return;
+        }
+        let Some(Ask { mutation, .. }) = self.ask.take_if(|ask| ask.id == id) else { return };
+        match answer {
+            Ok(answer) => self.on_granted(&mutation, answer, now),
+            // Asked again as the same request: it may have been executed.
+            Err(Error::Unavailable | Error::NoDatanodes | Error::Limit(_)) => {
+                self.ask = Some(Ask { id, mutation, again_at: Some(now + self.config.retry_ms) });
+            }
+            Err(error) => return self.fail(error),
+        }
+        self.advance(now);
+    }
+
+    fn on_granted(&mut self, mutation: &Mutation, answer: Answer, now: Millis) {
+        let (Mutation::AddChunk { ends, .. } | Mutation::Complete { ends, .. }) = mutation else { return };
+        self.on_logged(ends, now);
+        match answer {
+            Answer::Chunk { next, durable } => {
+                self.durable = durable && self.ended.is_empty();
+                if next.is_none() && self.goal == Some(Goal::Sync) && !self.durable {
+                    self.ask_at = now + self.config.retry_ms;
+                }
+                if let Some(new) = next {
+                    self.begin_chunk(new);
+                }
+            }
+            Answer::Completed(true) => {
+                self.closed = true;
+            }
+            Answer::Completed(false) => self.ask_at = now + self.config.retry_ms,
+            Answer::Done | Answer::Changed(_) | Answer::Opened { .. } => {
+                self.fail(Error::Invalid("an answer to another question"));
+            }
+        }
+    }
+
+    fn on_logged(&mut self, ends: &[End], now: Millis) {
+        for end in ends {
+            let Some(at) = self.ended.iter().position(|ended| ended.new.chunk == end.chunk) else { continue };
+            self.progress = now;
+            if end.length == 0 || !end.durable.is_empty() {
+                self.ended.remove(at);
+            } else {
+                self.ended[at].claimed = true;
+            }
+        }
+    }
+
+    fn begin_chunk(&mut self, new: NewChunk) {
+        let mut open = Open::new(new);
+        let (chunk, stamp, pipeline) = (open.new.chunk, open.new.stamp, open.new.pipeline.clone());
+        if let Some(source) = open.new.continues.clone() {
+            open.calls = pipeline.len();
+            for member in &pipeline {
+                let (to, pipeline, source) = (member.node, pipeline.clone(), source.clone());
+                let begin = Continue { chunk, stamp, pipeline, source };
+                self.issue(Pending::Continue { to }, self.config.disk_ms, WriteCall::Continue { to, begin });
+            }
+        }
+        self.open = Some(open);
+    }
+}
+
+/// The pipeline is broken, since the member didn't do what it was asked.
+fn break_at(open: &mut Open, node: NodeId, outcome: Outcome) {
+    let members = open.new.pipeline.iter();
+    let outcomes: Vec<Outcome> =
+        members.map(|member| if member.node == node { outcome } else { Outcome::Value }).collect();
+    open.break_up(&outcomes);
+}

@@ -1,0 +1,290 @@
+//! Sealed bytes that come from other datanodes: whole copies, which the namenode orders,
+//! and the beginnings of chunks that continue a short one, which writers ask for.
+//!
+//! What is to be read where comes out of [`Datanode::next_fetch`]; the bytes are checked as
+//! they come in, and a copy is named as sealed when all of it is on disk.
+
+use super::{Datanode, Replica, disk_of, remove_files};
+use crate::{
+    ChunkId, NodeId, Stamp,
+    client::Checked,
+    disk::Disk,
+    error::{Error, Result},
+    faults::Fault,
+    messages::{Change, Continue, Piece, Read, ReplicaState, Source},
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Reads of one copy under way: enough that the wire isn't idle while one is written.
+const FETCHES: usize = 2;
+/// Beginnings of chunks under way, each of a few megabytes; more are refused, and their
+/// writers go elsewhere.
+const MAX_BEGINNINGS: usize = 64;
+/// Copies that wait for their turn; the namenode orders what is dropped again.
+const MAX_ORDERED: usize = 1_000;
+
+/// A read from another datanode, to be answered by [`Datanode::on_fetched`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetch {
+    /// To be given back with the answer.
+    pub id: u64,
+    /// The other datanode.
+    pub from: NodeId,
+    /// What to read there.
+    pub read: Read,
+}
+
+/// All that is copied.
+pub(super) struct Copies<D: Disk> {
+    pub ordered: VecDeque<Source>,
+    running: Vec<Copy<D>>,
+    issues: VecDeque<Fetch>,
+    last_fetch: u64,
+}
+
+impl<D: Disk> Default for Copies<D> {
+    fn default() -> Self {
+        Self { ordered: VecDeque::new(), running: Vec::new(), issues: VecDeque::new(), last_fetch: 0 }
+    }
+}
+
+/// A copy under way.
+pub(super) struct Copy<D: Disk> {
+    pub chunk: ChunkId,
+    pub stamp: Stamp,
+    pub directory: usize,
+    source: Source,
+    into: Into<D>,
+    /// Where the next read begins.
+    next: u32,
+    /// By offset in the chunk: the call, and its bytes once they came before their turn.
+    fetches: BTreeMap<u32, (u64, Option<Bytes>)>,
+    /// How many of the source's datanodes have failed.
+    failed: usize,
+}
+
+enum Into<D: Disk> {
+    /// A replica that nobody sees before it is whole.
+    Sealed(Replica<D>),
+    /// The open replica of that chunk, for this caller.
+    Open(u64),
+}
+
+impl<D: Disk> Datanode<D> {
+    /// The next read to make at another datanode.
+    pub fn next_fetch(&mut self) -> Option<Fetch> {
+        self.copies.issues.pop_front()
+    }
+
+    /// Begins a chunk with bytes of another; `caller` is named in [`Datanode::settled`].
+    pub fn begin(&mut self, caller: u64, begin: &Continue) {
+        match self.try_begin(caller, begin) {
+            Ok(false) => {}
+            Ok(true) => self.settled.push((caller, Ok(()))),
+            Err(error) => self.settled.push((caller, Err(error))),
+        }
+    }
+
+    /// Whether it is done already.
+    fn try_begin(&mut self, caller: u64, begin: &Continue) -> Result<bool> {
+        let Continue { chunk, stamp, pipeline, source } = begin;
+        self.demand_member(pipeline)?;
+        self.demand_stamp(*chunk, *stamp)?;
+        let beginnings = self.copies.running.iter().filter(|copy| matches!(copy.into, Into::Open(_)));
+        if self.replicas.contains_key(chunk) || beginnings.count() >= MAX_BEGINNINGS {
+            return Err(Error::Busy);
+        }
+        if source.length > self.config.continue_below_bytes {
+            return Err(Error::Invalid("a beginning longer than a chunk that is continued"));
+        }
+        let local = self.local(source);
+        self.create(*chunk, *stamp)?;
+        let Some(replica) = self.replicas.get_mut(chunk) else { return Err(Error::NoReplica) };
+        if let Some(bytes) = local {
+            replica.write(caller, 0, bytes, &self.config, &mut Vec::new())?;
+            return Ok(true);
+        }
+        let (chunk, stamp, directory, source) = (*chunk, *stamp, replica.directory, source.clone());
+        self.run(Copy {
+            chunk,
+            stamp,
+            directory,
+            source,
+            into: Into::Open(caller),
+            next: 0,
+            fetches: BTreeMap::new(),
+            failed: 0,
+        });
+        Ok(false)
+    }
+
+    /// The source's bytes, if this datanode has them and they are sound.
+    fn local(&self, source: &Source) -> Option<Bytes> {
+        let replica = self.replicas.get(&source.chunk)?;
+        let fits = replica.state == ReplicaState::Sealed && replica.stamp == source.stamp;
+        let mut bytes = Vec::with_capacity(source.length.min(self.config.continue_below_bytes) as usize);
+        while fits && (bytes.len() as u32) < source.length {
+            let read = read_of(source, bytes.len() as u32, self.config.write_bytes);
+            let piece = replica.read(&read, &self.config).ok()?;
+            let checked = Checked::of(&read, piece, &self.config).ok()?;
+            if checked.bytes.is_empty() {
+                return None;
+            }
+            bytes.extend_from_slice(&checked.bytes);
+        }
+        fits.then(|| bytes.into())
+    }
+
+    pub(super) fn order_copy(&mut self, source: Source) {
+        let known = self.copies.ordered.contains(&source)
+            || self.copies.running.iter().any(|copy| copy.source == source);
+        if !known && self.copies.ordered.len() < MAX_ORDERED {
+            self.copies.ordered.push_back(source);
+        }
+        self.start_copies();
+    }
+
+    /// Starts ordered copies, as many as may run at a time.
+    fn start_copies(&mut self) {
+        loop {
+            let running = self.copies.running.iter().filter(|copy| matches!(copy.into, Into::Sealed(_)));
+            if running.count() >= self.config.copies_per_node {
+                return;
+            }
+            let Some(source) = self.copies.ordered.pop_front() else { return };
+            let (chunk, stamp) = (source.chunk, source.stamp);
+            let there = self.replicas.contains_key(&chunk)
+                || self.copies.running.iter().any(|copy| copy.chunk == chunk);
+            if there || self.demand_stamp(chunk, stamp).is_err() {
+                continue;
+            }
+            let Some((directory, disk)) = self.roomiest() else { return };
+            let Ok(replica) = Replica::create_copy(disk, directory, chunk, stamp) else { continue };
+            let into = Into::Sealed(replica);
+            let (next, fetches, failed) = (0, BTreeMap::new(), 0);
+            self.run(Copy { chunk, stamp, directory, source, into, next, fetches, failed });
+        }
+    }
+
+    fn run(&mut self, mut copy: Copy<D>) {
+        copy.fetch(&mut self.copies.issues, &mut self.copies.last_fetch, self.config.write_bytes);
+        if copy.fetches.is_empty() {
+            return self.abandon(copy, Error::Unavailable);
+        }
+        self.copies.running.push(copy);
+    }
+
+    /// What another datanode answered; Unavailable if it didn't.
+    pub fn on_fetched(&mut self, id: u64, answer: Result<Piece>) {
+        let mine = |copy: &Copy<D>| copy.fetches.values().any(|(fetch, _)| *fetch == id);
+        let Some(at) = self.copies.running.iter().position(mine) else { return };
+        let mut copy = self.copies.running.swap_remove(at);
+        match self.take_fetched(&mut copy, id, answer) {
+            Ok(false) => self.run(copy),
+            Ok(true) => self.finish(copy),
+            Err(error) => self.abandon(copy, error),
+        }
+        self.start_copies();
+    }
+
+    /// Whether the copy is complete now.
+    fn take_fetched(&mut self, copy: &mut Copy<D>, id: u64, answer: Result<Piece>) -> Result<bool> {
+        let faults = self.config.faults;
+        let found = copy.fetches.iter().find(|(_, (fetch, _))| *fetch == id);
+        let Some(offset) = found.map(|(offset, _)| *offset) else { return Ok(false) };
+        let read = read_of(&copy.source, offset, self.config.write_bytes);
+        let checked = answer.and_then(|piece| {
+            if faults.has(Fault::CopyNotVerified) {
+                return Ok(piece.bytes);
+            }
+            Checked::of(&read, piece, &self.config).map(|checked| checked.bytes)
+        });
+        let bytes = match checked {
+            Ok(bytes) if bytes.len() == read.length as usize || faults.has(Fault::CopyCutShort) => bytes,
+            other => {
+                copy.failed += 1;
+                if copy.failed >= copy.source.nodes.len() {
+                    return Err(other.err().unwrap_or(Error::BeyondEnd));
+                }
+                // The next datanode, from where this one had nothing.
+                copy.fetches.retain(|at, _| *at < offset);
+                copy.next = offset;
+                return Ok(false);
+            }
+        };
+        copy.fetches.insert(offset, (id, Some(bytes)));
+        self.demand_stamp(copy.chunk, copy.stamp)?;
+        let replica = match &mut copy.into {
+            Into::Sealed(replica) => replica,
+            Into::Open(_) => self.replicas.get_mut(&copy.chunk).ok_or(Error::NoReplica)?,
+        };
+        while let Some(first) = copy.fetches.first_entry()
+            && let Some(bytes) = first.get().1.clone()
+        {
+            let offset = *first.key();
+            first.remove();
+            replica.write(id, offset, bytes, &self.config, &mut Vec::new())?;
+        }
+        let short = faults.has(Fault::CopyCutShort) && replica.sums.length > 0;
+        Ok(replica.sums.length >= copy.source.length || short && copy.source.length > 1)
+    }
+
+    fn finish(&mut self, copy: Copy<D>) {
+        let Copy { chunk, stamp, directory, source, into, .. } = copy;
+        match into {
+            Into::Open(caller) => self.settled.push((caller, Ok(()))),
+            Into::Sealed(mut replica) => {
+                let length = replica.sums.length.min(source.length);
+                let sealed = disk_of(&self.directories, directory)
+                    .and_then(|disk| replica.seal(disk, stamp, length, &self.config));
+                // Something else of the chunk may have come meanwhile.
+                if sealed.is_ok() && !self.replicas.contains_key(&chunk) {
+                    self.changes.push(Change::Has(replica.report()));
+                    self.replicas.insert(chunk, replica);
+                } else if let Ok(disk) = disk_of(&self.directories, directory) {
+                    remove_files(disk, chunk, stamp);
+                }
+            }
+        }
+    }
+
+    fn abandon(&mut self, copy: Copy<D>, error: Error) {
+        match copy.into {
+            // What is there of it goes as every replica that nobody needs: by order.
+            Into::Open(caller) => self.settled.push((caller, Err(error))),
+            Into::Sealed(_) => {
+                if let Ok(disk) = disk_of(&self.directories, copy.directory) {
+                    let _ = disk.remove(&super::name(copy.chunk, copy.stamp, "copy"));
+                }
+            }
+        }
+    }
+
+    /// Gives up copies that aren't wanted any more.
+    pub(super) fn drop_copies(&mut self, which: impl Fn(&Copy<D>) -> bool) {
+        let (gone, kept) = std::mem::take(&mut self.copies.running).into_iter().partition(which);
+        self.copies.running = kept;
+        let gone: Vec<Copy<D>> = gone;
+        gone.into_iter().for_each(|copy| self.abandon(copy, Error::NoReplica));
+    }
+}
+
+impl<D: Disk> Copy<D> {
+    /// Asks for what comes next, as far as reads may be under way.
+    fn fetch(&mut self, issues: &mut VecDeque<Fetch>, last: &mut u64, most: u32) {
+        while self.fetches.len() < FETCHES && self.next < self.source.length {
+            let Some(from) = self.source.nodes.get(self.failed).copied() else { return };
+            *last += 1;
+            let read = read_of(&self.source, self.next, most);
+            issues.push_back(Fetch { id: *last, from, read });
+            self.fetches.insert(self.next, (*last, None));
+            self.next += read.length;
+        }
+    }
+}
+
+fn read_of(source: &Source, offset: u32, most: u32) -> Read {
+    let length = source.length.saturating_sub(offset).min(most.max(1));
+    Read { chunk: source.chunk, stamp: source.stamp, offset, length, acknowledged: 0 }
+}
