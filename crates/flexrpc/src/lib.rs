@@ -34,8 +34,8 @@
 //! # Security
 //!
 //! Servers listen on loopback unless told. Off loopback they want a cluster key
-//! ([`proto::auth`] says against whom it helps) or leave to serve anybody. Whoever
-//! may call may have a callee connect to any address, as the next of a chain.
+//! ([`proto::auth`] says against whom it helps) or leave to serve anybody. Where
+//! a chain may lead is for [`Forwarding`] to say: without a key, on loopback alone.
 //!
 //! # Not here
 //!
@@ -78,5 +78,6 @@ pub use proto::call::{RetryPolicy, Transport};
 pub use proto::ids::{CallId, Procedure, SessionId};
 pub use proto::limits;
 pub use proto::status::{CallError, Doubt, Fault, FaultKind, Outcome, Refusal};
+pub use server::forwarding::Forwarding;
 pub use server::service::{Reply, Request, Service, ServiceError};
 pub use server::{Server, ServerBuilder, ServerOptions, WorkerLimits};

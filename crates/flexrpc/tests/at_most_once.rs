@@ -1,43 +1,62 @@
-//! Real calls through a bad network: datagrams lost, duplicated, reordered;
-//! connections reset in mid-message; servers restarted, slow, forgetful. Whatever
-//! a caller is told must agree with what the service's own log says.
+//! Real calls through a bad network: datagrams lost, duplicated, reordered, late;
+//! connections cut and reset in mid-message; servers restarted, stalling, and
+//! forgetful of results and sessions. Whatever a caller is told must agree with
+//! what the service's own log says, and each of these faults must have been there.
 //!
-//! `FLEXRPC_CALLS=…` sets how many calls each of the callers makes.
+//! `FLEXRPC_CALLS=…` sets how many calls are made: a thousand by default, a million
+//! in `make test-heavy`.
 
 mod common;
 #[path = "common/proxy.rs"]
 mod proxy;
 
 use bytes::Bytes;
-use common::{COUNT_SLOWLY, Service, procedure};
-use proxy::{tcp_proxy, udp_proxy};
+use common::{COUNT_SLOWLY, STALL_EVERY, Service, procedure};
+use proxy::{Faults, tcp_proxy, udp_proxy};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    AdmissionLimits, CallError, CallOptions, Client, ClientOptions, MulticastOptions, Outcome, RetryPolicy,
-    Server, ServerOptions, Transport,
+    AdmissionLimits, CallError, CallOptions, Client, ClientOptions, Doubt, MulticastOptions, Outcome,
+    RetryPolicy, Server, ServerOptions, Transport,
 };
 
-const CALLERS: u32 = 4;
+/// Callers at a time, half of them by UDP.
+const CALLERS: u32 = 16;
+
+/// Of so many calls, about one chain is called.
+const CALLS_PER_CHAIN: u32 = 10;
+
+/// From this number of calls on, every kind of doubt must have come up.
+const MANY: u32 = 100_000;
+
+/// Times between restarts, one after another: the longer ones let results and
+/// sessions outlive their time.
+const LIVES_MS: [u64; 4] = [300, 700, 200, 1_500];
+
+fn calls() -> u32 {
+    std::env::var("FLEXRPC_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(1_000)
+}
 
 #[derive(Debug, PartialEq)]
 enum Told {
     Executed,
     NotExecuted,
-    Unknown,
+    Unknown(Doubt),
 }
 
 #[test]
 fn what_callers_are_told_agrees_with_the_services_log() {
-    let calls: u32 = std::env::var("FLEXRPC_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(250);
+    let calls = calls();
     let service = Arc::new(Service::default());
-    // Forgets soon: results, and sessions.
     let admission = AdmissionLimits {
-        result_bytes: 2_000,
+        // Some ten results, and not for long.
+        result_bytes: 1_000,
         result_us: 100_000,
-        session_idle_us: 2_000_000,
+        // Shorter than the network's pauses.
+        session_idle_us: 80_000,
         ..AdmissionLimits::default()
     };
     let options = |listen| ServerOptions {
@@ -49,41 +68,42 @@ fn what_callers_are_told_agrees_with_the_services_log() {
     let server = common::start(options("127.0.0.1:0".parse().unwrap()), &service);
     let address = server.address();
     let stop = Arc::new(AtomicBool::new(false));
-    let by = [(Transport::Udp, udp_proxy(address, Arc::clone(&stop))), (Transport::Tcp, tcp_proxy(address))];
-    let told: Mutex<HashMap<Vec<u8>, Told>> = Mutex::default();
+    let faults = Arc::new(Faults::default());
+    let by = [
+        (Transport::Udp, udp_proxy(address, &faults, Arc::clone(&stop))),
+        (Transport::Tcp, tcp_proxy(address, &faults)),
+    ];
+    let told: Mutex<HashMap<u32, Told>> = Mutex::default();
+    let (next, restarts) = (AtomicU32::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
             .map(|caller| {
-                let (told, by) = (&told, &by);
+                let (told, by, next) = (&told, &by, &next);
                 scope.spawn(move || {
-                    let retry = RetryPolicy { first_us: 5_000, ..RetryPolicy::default() };
-                    let client = Client::new(ClientOptions { retry, ..ClientOptions::default() });
-                    let (transport, callee) = by[caller as usize % 2];
-                    let options =
-                        CallOptions { timeout: Some(Duration::from_millis(400)), ..CallOptions::default() };
-                    for call in 0..calls {
-                        let tag = [caller.to_be_bytes(), call.to_be_bytes()].concat();
-                        let outcome = client.handle(callee, transport).and_then(|mut handle| {
-                            handle.call_with(procedure(COUNT_SLOWLY), &[&tag], &options)
-                        });
-                        let said = match outcome {
-                            Ok(result) => {
-                                assert_eq!(result[..], tag, "another call's result");
-                                Told::Executed
-                            }
-                            Err(CallError::NotExecuted(_)) => Told::NotExecuted,
-                            Err(CallError::Unknown(_)) => Told::Unknown,
-                            Err(CallError::Fault(fault)) => panic!("{fault}"),
-                        };
+                    let client = impatient_client();
+                    loop {
+                        let tag = next.fetch_add(1, Ordering::Relaxed);
+                        if tag >= calls {
+                            return;
+                        }
+                        let said = tell(&client, by[caller as usize % 2], tag);
                         told.lock().unwrap().insert(tag, said);
                     }
                 })
             })
             .collect();
         let mut server = Some(server);
-        while !callers.iter().all(|caller| caller.is_finished()) {
-            std::thread::sleep(Duration::from_millis(300));
+        for life in LIVES_MS.iter().cycle() {
+            let end = Instant::now() + Duration::from_millis(*life);
+            let over = || callers.iter().all(|caller| caller.is_finished());
+            while Instant::now() < end && !over() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if over() {
+                break;
+            }
             drop(server.take());
+            restarts.fetch_add(1, Ordering::Relaxed);
             common::eventually("the port is free again", || {
                 server = common::try_start(options(address), &service);
                 server.is_some()
@@ -91,31 +111,80 @@ fn what_callers_are_told_agrees_with_the_services_log() {
         }
     });
     stop.store(true, Ordering::Relaxed);
-    let mut executions: HashMap<Vec<u8>, usize> = HashMap::new();
-    service.log().into_iter().for_each(|tag| *executions.entry(tag).or_default() += 1);
+    let executions = count(service.log());
     let told = told.into_inner().unwrap();
     let mut counts = [0; 3];
+    let mut doubts: HashMap<String, usize> = HashMap::new();
     for (tag, said) in &told {
-        let times = executions.get(tag).copied().unwrap_or(0);
+        let times = executions.get(&tag.to_be_bytes()[..]).copied().unwrap_or(0);
         match said {
-            Told::Executed => assert_eq!(times, 1, "{tag:?}"),
-            Told::NotExecuted => assert_eq!(times, 0, "{tag:?}"),
-            Told::Unknown => assert!(times <= 1, "{tag:?}: {times}"),
+            Told::Executed => assert_eq!(times, 1, "{tag}"),
+            Told::NotExecuted => assert_eq!(times, 0, "{tag}"),
+            Told::Unknown(_) => assert!(times <= 1, "{tag}: {times}"),
         }
         counts[match said {
             Told::Executed => 0,
             Told::NotExecuted => 1,
-            Told::Unknown => 2,
+            Told::Unknown(doubt) => {
+                *doubts.entry(format!("{doubt:?}")).or_default() += 1;
+                2
+            }
         }] += 1;
     }
-    println!("executed, not executed, unknown: {counts:?}");
-    assert_eq!(told.len() as u32, CALLERS * calls);
-    assert!(counts[0] as u32 > CALLERS * calls / 2, "most calls get through: {counts:?}");
+    let restarts = restarts.into_inner();
+    println!("executed, not executed, unknown: {counts:?}; doubts {doubts:?}");
+    println!("{restarts} restarts, {} stalls, {faults:?}", executions.len() / STALL_EVERY);
+    assert_eq!(told.len() as u32, calls);
+    assert!(counts[0] as u32 > calls / 2, "most calls get through: {counts:?}");
+    let Faults { lost, duplicated, reordered, paused, cut, reset } = &*faults;
+    for (fault, happened) in [("lost", lost), ("duplicated", duplicated), ("reordered", reordered)] {
+        assert!(happened.load(Ordering::Relaxed) > 0, "{fault}");
+    }
+    for (fault, happened) in [("cut", cut), ("reset", reset)] {
+        assert!(happened.load(Ordering::Relaxed) > 0, "{fault}");
+    }
+    if calls >= MANY {
+        assert!(paused.load(Ordering::Relaxed) > 0 && restarts > 0);
+        for doubt in [Doubt::TimedOut, Doubt::ConnectionLost, Doubt::SessionLost, Doubt::AnswerEvicted] {
+            assert!(doubts.contains_key(&format!("{doubt:?}")), "{doubt:?} never came up");
+        }
+    }
+}
+
+fn impatient_client() -> Client {
+    let retry = RetryPolicy { first_us: 5_000, ..RetryPolicy::default() };
+    Client::new(ClientOptions { retry, ..ClientOptions::default() })
+}
+
+/// Makes the call `tag`.
+fn tell(client: &Client, (transport, callee): (Transport, SocketAddr), tag: u32) -> Told {
+    let tag = tag.to_be_bytes();
+    let options = CallOptions { timeout: Some(Duration::from_millis(400)), ..CallOptions::default() };
+    let outcome = client
+        .handle(callee, transport)
+        .and_then(|mut handle| handle.call_with(procedure(COUNT_SLOWLY), &[&tag], &options));
+    match outcome {
+        Ok(result) => {
+            assert_eq!(result[..], tag, "another call's result");
+            Told::Executed
+        }
+        Err(CallError::NotExecuted(_)) => Told::NotExecuted,
+        Err(CallError::Unknown(doubt)) => Told::Unknown(doubt),
+        Err(CallError::Fault(fault)) => panic!("{fault}"),
+    }
+}
+
+/// How often each call was executed.
+fn count(log: Vec<Vec<u8>>) -> HashMap<Vec<u8>, usize> {
+    let mut executions = HashMap::new();
+    log.into_iter().for_each(|tag| *executions.entry(tag).or_default() += 1);
+    executions
 }
 
 #[test]
 fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
-    let calls: u32 = std::env::var("FLEXRPC_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(250);
+    let calls = calls() / CALLS_PER_CHAIN / CALLERS + 1;
+    let faults = Arc::new(Faults::default());
     let services: Vec<_> = (0..3).map(|_| Arc::new(Service::default())).collect();
     let options =
         |listen| ServerOptions { listen, drain: Duration::from_millis(20), ..ServerOptions::default() };
@@ -124,7 +193,7 @@ fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
         services.iter().map(|service| Some(common::start(options(free), service))).collect();
     let addresses: Vec<_> = servers.iter().flatten().map(Server::address).collect();
     // Between the caller and each, and between each and the next.
-    let callees: Vec<_> = addresses.iter().map(|address| tcp_proxy(*address)).collect();
+    let callees: Vec<_> = addresses.iter().map(|address| tcp_proxy(*address, &faults)).collect();
     let told: Mutex<Vec<(Vec<u8>, Vec<Outcome>)>> = Mutex::default();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
@@ -168,14 +237,7 @@ fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
             });
         }
     });
-    let logs: Vec<HashMap<Vec<u8>, usize>> = services
-        .iter()
-        .map(|service| {
-            let mut executions = HashMap::new();
-            service.log().into_iter().for_each(|tag| *executions.entry(tag).or_default() += 1);
-            executions
-        })
-        .collect();
+    let logs: Vec<HashMap<Vec<u8>, usize>> = services.iter().map(|service| count(service.log())).collect();
     let mut counts = [0; 3];
     for (tag, outcomes) in told.into_inner().unwrap() {
         for (callee, outcome) in outcomes.iter().enumerate() {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::thread;
 use strait_bench_rpc::{Caller, Result, callees, drive, main as run};
 use strait_flexrpc::{
-    Client, Handle, MulticastOptions, Procedure, Reply, Request, Server, ServerOptions, Transport,
+    Client, Forwarding, Handle, MulticastOptions, Procedure, Reply, Request, Server, ServerOptions, Transport,
 };
 
 const NULL: Procedure = Procedure::new(0x2000_0099, 1, 1);
@@ -44,7 +44,12 @@ fn raise_descriptor_limit() -> std::io::Result<()> {
 
 fn serve(listen: SocketAddr) -> Result<()> {
     // Hosts of a network are this run's own: nobody else can reach them.
-    let options = ServerOptions { listen, allow_anonymous: true, ..ServerOptions::default() };
+    let options = ServerOptions {
+        listen,
+        allow_anonymous: true,
+        forwarding: Forwarding::Anywhere,
+        ..ServerOptions::default()
+    };
     let _server = Server::builder(options)
         .register(NULL.program, NULL.version, |_: &Request, _: &mut Reply| Ok(()))
         .start()?;

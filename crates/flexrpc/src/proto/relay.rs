@@ -159,6 +159,11 @@ impl Relay {
         self.own = Some(outcome);
     }
 
+    /// Whether the call was admitted here, and isn't over yet.
+    pub fn waits_for_execution(&self) -> bool {
+        self.payload == Payload::Released && self.own.is_none()
+    }
+
     /// Whether the callees behind are settled.
     pub fn rest_is_settled(&self) -> bool {
         self.rest.is_some()

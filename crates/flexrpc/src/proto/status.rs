@@ -209,10 +209,14 @@ pub enum Refusal {
     /// An earlier callee of the chain didn't pass the call on.
     #[error("an earlier callee of the chain didn't pass the call on")]
     NotForwarded,
+    /// The callee doesn't pass calls on to the next one of the chain
+    /// ([`crate::Forwarding`]).
+    #[error("the callee may not pass the call on to the chain's next one")]
+    ForwardingDenied,
 }
 
 impl Refusal {
-    const CODES: [(Self, u16); 15] = [
+    const CODES: [(Self, u16); 16] = [
         (Self::ProgramUnavailable, 1),
         (Self::ProcedureUnavailable, 3),
         (Self::DeadlinePassed, 4),
@@ -228,6 +232,7 @@ impl Refusal {
         (Self::Unreachable, 14),
         (Self::NotSent, 15),
         (Self::NotForwarded, 16),
+        (Self::ForwardingDenied, 17),
     ];
     const VERSION_MISMATCH: u16 = 2;
 

@@ -35,6 +35,8 @@ pub(crate) struct Line {
     answered: bool,
     /// When something last arrived or left.
     pub(crate) active: Instant,
+    /// The forwarder has it, and looks after its idleness.
+    pub(crate) lent: bool,
 }
 
 impl Line {
@@ -69,6 +71,7 @@ impl Connection {
             spinner: Spinner::new(core.options.spin),
             answered: false,
             active: Instant::now(),
+            lent: false,
         };
         Self { fd, token, peer, line: Mutex::new(line) }
     }

@@ -14,13 +14,14 @@ use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits;
 use crate::proto::status::{Doubt, Fault, Refusal};
 use crate::server::ServerOptions;
+use crate::server::forwarding::Forwarding;
 use crate::server::registry::Registry;
 use crate::server::service::{Ended, Reply, Request, ServiceError};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Sessions, results, programs and settings of one incarnation of a server.
 pub(crate) struct Core {
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     /// Calls that haven't begun don't begin any more.
     pub(crate) draining: AtomicBool,
     receiving: Arc<Budget>,
+    forwarding: RwLock<Forwarding>,
 }
 
 /// What goes back.
@@ -54,10 +56,21 @@ impl Core {
         Self {
             receiving: Budget::new(options.receive_bytes),
             admission: Admission::new(options.admission),
+            forwarding: RwLock::new(options.forwarding.clone()),
             options,
             registry: Registry::default(),
             draining: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn set_forwarding(&self, forwarding: Forwarding) {
+        *self.forwarding.write().unwrap_or_else(PoisonError::into_inner) = forwarding;
+    }
+
+    /// Whether a chain's call may be passed on to this callee.
+    pub(crate) fn may_forward_to(&self, next: SocketAddr) -> bool {
+        let forwarding = self.forwarding.read().unwrap_or_else(PoisonError::into_inner);
+        forwarding.allows(next, self.options.listen, self.options.key.is_some())
     }
 
     /// For a caller's connection.

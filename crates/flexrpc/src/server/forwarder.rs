@@ -25,6 +25,11 @@ const POOLED: usize = 256;
 /// Events looked at in one round.
 const EVENTS: usize = 64;
 
+/// How long a shutdown waits for callees behind this one, once the call is over
+/// here: those that answer at all do so within their own calls' time, and a callee
+/// that is gone mustn't hold this one up.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
 /// Longest sleep; nothing depends on it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -38,6 +43,8 @@ pub(crate) struct Forwarder {
     next_id: u64,
     /// Calls that stopped for the others' sake: nothing will tell of them.
     unfinished: Vec<u64>,
+    /// When the server's shutdown gives up on all.
+    ends_at: Option<Micros>,
 }
 
 impl Forwarder {
@@ -51,6 +58,7 @@ impl Forwarder {
             idle: Pool::new(POOLED),
             next_id: 1,
             unfinished: Vec::new(),
+            ends_at: None,
         })
     }
 
@@ -68,6 +76,9 @@ impl Forwarder {
             }
             for id in std::mem::take(&mut self.unfinished) {
                 self.advance(id);
+            }
+            if self.workers.chains.is_closed() {
+                self.come_to_an_end();
             }
             self.look_at_the_time();
         }
@@ -88,7 +99,7 @@ impl Forwarder {
             }
         }
         let now = clock::now();
-        let due = self.passing.values().filter_map(|passing| passing.answer_by).min();
+        let due = self.passing.values().filter_map(|passing| passing.due(&self.workers.core)).min();
         let left = due.map_or(LONGEST_SLEEP, |due| Duration::from_micros(due.saturating_sub(now)));
         let count = poll(left.min(LONGEST_SLEEP));
         spinner.slept(Duration::from_micros(clock::now() - now));
@@ -142,11 +153,18 @@ impl Forwarder {
         }
     }
 
+    fn come_to_an_end(&mut self) {
+        let (now, drain) = (clock::now(), self.workers.core.options.drain);
+        let ends_at = *self.ends_at.get_or_insert_with(|| clock::after(now, drain));
+        let soon = clock::after(now, LAST_WAIT.min(drain)).min(ends_at);
+        self.passing.values_mut().for_each(|passing| passing.end_by(soon, ends_at));
+    }
+
     fn look_at_the_time(&mut self) {
-        let now = clock::now();
-        let late = |by: Option<Micros>| by.is_some_and(|by| now >= by);
+        let (now, core) = (clock::now(), &self.workers.core);
+        let late = |passing: &Passing| passing.due(core).is_some_and(|by| now >= by);
         let due: Vec<u64> =
-            self.passing.iter().filter(|(_, passing)| late(passing.answer_by)).map(|(id, _)| *id).collect();
+            self.passing.iter().filter(|(_, passing)| late(passing)).map(|(id, _)| *id).collect();
         for id in due {
             self.advance(id);
         }

@@ -7,6 +7,7 @@ pub(crate) mod core;
 pub(crate) mod datagrams;
 pub(crate) mod downstream;
 pub(crate) mod forwarder;
+pub(crate) mod forwarding;
 pub(crate) mod passing;
 pub(crate) mod registry;
 pub(crate) mod service;
@@ -21,6 +22,7 @@ use crate::proto::limits;
 use crate::server::core::Core;
 use crate::server::datagrams::Datagrams;
 use crate::server::forwarder::Forwarder;
+use crate::server::forwarding::Forwarding;
 use crate::server::service::Service;
 use crate::server::threads::Threads;
 use crate::server::workers::Workers;
@@ -32,8 +34,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often what has outlived its time is removed.
+/// How often what has outlived its time is removed, unless it lives shorter.
 const SWEEP: Duration = Duration::from_secs(5);
+
+/// A sweep looks at every session: never more often than this.
+const SWEEP_LEAST: Duration = Duration::from_millis(10);
 
 /// Ports tried until one is free for TCP and UDP.
 const PORTS_TRIED: usize = 16;
@@ -81,6 +86,11 @@ pub struct ServerOptions {
     pub admission: AdmissionLimits,
     /// Longest delivery chain, this callee included.
     pub chain_callees: usize,
+    /// To whom calls of chains are passed on.
+    pub forwarding: Forwarding,
+    /// How long a chain's call without a deadline waits for the callees behind this
+    /// one; their outcomes are then in doubt.
+    pub chain_wait: Duration,
     /// How long a shutdown waits for running calls.
     pub drain: Duration,
 }
@@ -102,6 +112,9 @@ impl Default for ServerOptions {
             message_stall: Duration::from_secs(30),
             admission: AdmissionLimits::default(),
             chain_callees: limits::CHAIN_CALLEES,
+            forwarding: Forwarding::default(),
+            // Far above what a rack's slowest disk takes for a payload.
+            chain_wait: Duration::from_secs(600),
             drain: Duration::from_secs(30),
         }
     }
@@ -138,6 +151,12 @@ impl Server {
         self.workers.core.registry.register(program, version, Arc::new(service));
     }
 
+    /// Replaces the rule to whom calls of chains are passed on; for those that begin
+    /// from now on.
+    pub fn set_forwarding(&self, forwarding: Forwarding) {
+        self.workers.core.set_forwarding(forwarding);
+    }
+
     /// Service workers at present.
     pub fn worker_count(&self) -> usize {
         self.workers.count()
@@ -157,7 +176,11 @@ impl Server {
 
     fn end(&self) -> bool {
         let core = &self.workers.core;
-        core.draining.store(true, Ordering::Release);
+        if core.draining.swap(true, Ordering::AcqRel) {
+            // Dropped after its shutdown: that has waited already.
+            return true;
+        }
+        self.workers.stop_listening();
         let deadline = std::time::Instant::now() + core.options.drain;
         self.workers.chains.close();
         let forwarded = self.forwarding.wait(core.options.drain);
@@ -247,8 +270,12 @@ fn bind(address: SocketAddr, udp: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)
 }
 
 fn sweep(workers: &Workers) {
+    let options = &workers.core.options;
+    let remembered = options.admission.result_us.min(options.admission.session_idle_us);
+    let connected = options.connection_idle.min(options.message_stall);
+    let pause = (Duration::from_micros(remembered).min(connected) / 4).clamp(SWEEP_LEAST, SWEEP);
     loop {
-        let until = crate::net::clock::after(crate::net::clock::now(), SWEEP);
+        let until = crate::net::clock::after(crate::net::clock::now(), pause);
         match socket::wait(workers.stopped(), PollFlags::IN, Some(until)) {
             Ok(false) => {}
             Ok(true) | Err(_) => return,

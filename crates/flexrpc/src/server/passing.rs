@@ -25,6 +25,7 @@ use crate::server::service::{Ended, Reply};
 use crate::server::workers::Workers;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Receives in a row before the forwarder looks at other calls.
 const READS_IN_A_ROW: usize = 32;
@@ -45,7 +46,12 @@ pub(crate) struct Passing {
     reader: Reader,
     head: Head,
     arrived: Micros,
-    pub(crate) answer_by: Option<Micros>,
+    /// When the callees behind are given up on.
+    answer_by: Option<Micros>,
+    /// When the server's shutdown doesn't wait for it any longer.
+    end_by: Option<Micros>,
+    /// When something last came from the caller, or left towards it.
+    moved: Micros,
     relay: Relay,
     /// Who comes next and the frame's head for it; absent if the call is refused.
     next: Option<(Hop, Vec<u8>)>,
@@ -83,6 +89,7 @@ impl Passing {
     ) -> Option<Self> {
         let reader = {
             let mut line = upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            line.lent = true;
             std::mem::replace(&mut line.reader, core.reader())
         };
         let (head, arrived, extension) = match &frame {
@@ -95,7 +102,9 @@ impl Passing {
             reader,
             head,
             arrived,
-            answer_by: answer_by(&head, arrived),
+            answer_by: Some(answer_by(&head, arrived, core.options.chain_wait)),
+            end_by: None,
+            moved: clock::now(),
             relay: Relay::new(head.payload_len as usize, 0, true),
             next: None,
             refusal: None,
@@ -120,6 +129,9 @@ impl Passing {
     fn plan(&mut self, extension: Extension, core: &Core) -> Result<(), Refusal> {
         let chain = extension.chain.ok_or(Refusal::Malformed)?;
         chain.check(core.options.chain_callees, |session| core.admission.knows(session))?;
+        if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
+            return Err(Refusal::ForwardingDenied);
+        }
         if core.draining.load(std::sync::atomic::Ordering::Acquire) && core.admission.is_new(self.head.id) {
             return Err(Refusal::ShuttingDown);
         }
@@ -163,8 +175,9 @@ impl Passing {
         self.execute(workers);
         self.pass_on(core, idle);
         self.listen(core, idle);
-        let late = self.answer_by.is_some_and(|by| clock::now() >= by);
-        if late {
+        let now = clock::now();
+        let ends = self.end_by.is_some_and(|by| now >= by);
+        if ends || self.answer_by.is_some_and(|by| now >= by) {
             self.answer_by = None;
             if self.payload.is_none() && self.answer.is_none() {
                 // The caller gives up on it too.
@@ -174,9 +187,29 @@ impl Passing {
         }
         self.conclude(core);
         match self.flush() {
+            Advanced::Waits if ends || self.stalls_at(core).is_some_and(|at| now >= at) => Advanced::Closed,
             Advanced::Waits if more => Advanced::More,
             advanced => advanced,
         }
+    }
+
+    /// When to look at it though no socket has anything.
+    pub(crate) fn due(&self, core: &Core) -> Option<Micros> {
+        [self.answer_by, self.end_by, self.stalls_at(core)].into_iter().flatten().min()
+    }
+
+    /// When a caller that sends its call, or takes its answer, has been still for too
+    /// long.
+    fn stalls_at(&self, core: &Core) -> Option<Micros> {
+        let turn = self.payload.is_none() || self.answer.is_some();
+        turn.then(|| clock::after(self.moved, core.options.message_stall))
+    }
+
+    /// The server ends: `soon` the callees behind are given up on, `at_last` even the
+    /// service here.
+    pub(crate) fn end_by(&mut self, soon: Micros, at_last: Micros) {
+        let by = if self.relay.waits_for_execution() { at_last } else { soon };
+        self.end_by = Some(self.end_by.map_or(by, |end_by| end_by.min(by)));
     }
 
     /// Receives once: `false` if nothing is there or nothing more is needed,
@@ -189,6 +222,7 @@ impl Passing {
                 Some(false)
             }
             Ok(Read::More) => {
+                self.moved = clock::now();
                 relay.received(reader.payload_so_far().len());
                 Some(true)
             }
@@ -399,7 +433,10 @@ impl Passing {
         let Some((answer, sent)) = &mut self.answer else { return Advanced::Waits };
         while *sent < answer.len() {
             match socket::try_send(&self.upstream.fd, &[&answer[*sent..]]) {
-                Ok(Some(more)) => *sent += more,
+                Ok(Some(more)) => {
+                    *sent += more;
+                    self.moved = clock::now();
+                }
                 Ok(None) => return Advanced::Waits,
                 // The answer is kept: the caller can ask for it.
                 Err(_) => return Advanced::Closed,
@@ -413,6 +450,7 @@ impl Passing {
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         line.reader = self.reader;
         line.active = std::time::Instant::now();
+        line.lent = false;
         drop(line);
         self.upstream
     }
@@ -424,10 +462,12 @@ impl Passing {
     }
 }
 
-/// When a call with a deadline is to be answered.
-fn answer_by(head: &Head, arrived: Micros) -> Option<Micros> {
-    let left = Micros::from(head.time_left_us);
-    (left != 0).then(|| arrived + left - left / KEPT_TIME)
+/// When a call is to be answered.
+fn answer_by(head: &Head, arrived: Micros, without_deadline: Duration) -> Micros {
+    match Micros::from(head.time_left_us) {
+        0 => clock::after(arrived, without_deadline),
+        left => arrived + left - left / KEPT_TIME,
+    }
 }
 
 fn time_left(answer_by: Option<Micros>) -> u32 {

@@ -91,6 +91,15 @@ impl Workers {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
+    /// Takes no more connections: callers are refused, instead of waiting for a server
+    /// that won't accept them. Whoever holds the descriptor on for a while, the port
+    /// is free.
+    pub(crate) fn stop_listening(&self) {
+        if let Some(listener) = &self.listener {
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+        }
+    }
+
     /// Becomes readable when the server stops.
     pub(crate) fn stopped(&self) -> impl AsFd + '_ {
         &self.stop
@@ -250,7 +259,8 @@ impl Workers {
         let old = |connection: &Arc<Connection>| {
             connection.line.try_lock().is_ok_and(|line| {
                 let idle = line.active.elapsed();
-                idle > options.connection_idle || (line.is_mid_message() && idle > options.message_stall)
+                let stalled = line.is_mid_message() && idle > options.message_stall;
+                !line.lent && (idle > options.connection_idle || stalled)
             })
         };
         // Shutting down wakes whoever waits for it by epoll, who then closes it.

@@ -27,8 +27,18 @@ pub const RUNNING: u32 = 6;
 /// Takes two seconds if the service is marked.
 pub const SLEEP_IF_MARKED: u32 = 7;
 
-/// As [`COUNT`], and now and then takes 50 ms.
+/// As [`COUNT`], now and then slow, and rarely stalling the whole service: see
+/// [`SLOW_EVERY`] and [`STALL_EVERY`].
 pub const COUNT_SLOWLY: u32 = 8;
+
+/// Of so many executions of [`COUNT_SLOWLY`], one takes 50 ms.
+pub const SLOW_EVERY: usize = 50;
+
+/// Of so many, one holds up all others, for longer than impatient callers wait.
+pub const STALL_EVERY: usize = 2_000;
+
+/// How long.
+pub const STALL: Duration = Duration::from_millis(450);
 
 /// Procedure `number` of the tests' program.
 pub fn procedure(number: u32) -> Procedure {
@@ -88,9 +98,12 @@ impl Service {
                 let executed = {
                     let mut log = self.log.lock().unwrap();
                     log.push(request.args.to_vec());
+                    if log.len().is_multiple_of(STALL_EVERY) {
+                        std::thread::sleep(STALL);
+                    }
                     log.len()
                 };
-                if executed % 50 == 0 {
+                if executed.is_multiple_of(SLOW_EVERY) {
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 reply.put(&request.args);

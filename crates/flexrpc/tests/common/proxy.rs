@@ -1,11 +1,48 @@
-//! A bad network between caller and callee.
+//! A bad network between caller and callee, which counts what it does to them.
 
+use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Of so many datagrams, and of so many pieces of a stream, one is followed by
+/// [`PAUSE`] without any.
+const PAUSE_EVERY: u64 = 2_000;
+
+/// Long enough for a forgetful server to forget whoever is silent meanwhile.
+const PAUSE: Duration = Duration::from_millis(120);
+
+/// A socket towards the server that its caller hasn't used for so long is closed.
+const BACK_KEPT: Duration = Duration::from_secs(3);
+
+/// What happened, over all proxies that share it.
+#[derive(Debug, Default)]
+pub struct Faults {
+    pub lost: AtomicUsize,
+    pub duplicated: AtomicUsize,
+    pub reordered: AtomicUsize,
+    pub paused: AtomicUsize,
+    /// Connections ended in an orderly way in mid-stream.
+    pub cut: AtomicUsize,
+    /// Connections reset in mid-stream.
+    pub reset: AtomicUsize,
+}
+
+impl Faults {
+    fn pause(&self, dice: &mut Dice) {
+        if dice.below(PAUSE_EVERY) == 0 {
+            count(&self.paused);
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn count(of: &AtomicUsize) {
+    of.fetch_add(1, Ordering::Relaxed);
+}
 
 /// A small generator: the network's dice needn't be good ones.
 struct Dice(u64);
@@ -24,13 +61,14 @@ impl Dice {
 }
 
 /// Loses 2 %, duplicates 10 %, and holds 10 % back behind later datagrams.
-pub fn udp_proxy(server: SocketAddr, stop: Arc<AtomicBool>) -> SocketAddr {
+pub fn udp_proxy(server: SocketAddr, faults: &Arc<Faults>, stop: Arc<AtomicBool>) -> SocketAddr {
     let front = UdpSocket::bind("127.0.0.1:0").unwrap();
     front.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
     let address = front.local_addr().unwrap();
+    let faults = Arc::clone(faults);
     std::thread::spawn(move || {
-        // Behind the proxy each caller has a socket of its own.
-        let mut backs: HashMap<SocketAddr, UdpSocket> = HashMap::new();
+        // Behind the proxy each caller has a socket of its own, while it uses it.
+        let mut backs: HashMap<SocketAddr, (UdpSocket, Instant)> = HashMap::new();
         let mut dice = Dice(0x1234_5678_9abc_def1);
         let mut held: VecDeque<(Vec<u8>, SocketAddr, bool)> = VecDeque::new();
         let mut buffer = vec![0; 65_536];
@@ -38,22 +76,31 @@ pub fn udp_proxy(server: SocketAddr, stop: Arc<AtomicBool>) -> SocketAddr {
             let mut arrived = Vec::new();
             if let Ok((len, caller)) = front.recv_from(&mut buffer) {
                 arrived.push((buffer[..len].to_vec(), caller, true));
-                backs.entry(caller).or_insert_with(|| {
+                let back = backs.entry(caller).or_insert_with(|| {
                     let back = UdpSocket::bind("127.0.0.1:0").unwrap();
                     back.connect(server).unwrap();
                     back.set_nonblocking(true).unwrap();
-                    back
+                    (back, Instant::now())
                 });
+                back.1 = Instant::now();
             }
-            for (caller, back) in &backs {
+            backs.retain(|_, (_, used)| used.elapsed() < BACK_KEPT);
+            for (caller, (back, _)) in &backs {
                 while let Ok(len) = back.recv(&mut buffer) {
                     arrived.push((buffer[..len].to_vec(), *caller, false));
                 }
             }
             for datagram in arrived {
+                faults.pause(&mut dice);
                 let copies = if dice.percent(2) { 0 } else { 1 + usize::from(dice.percent(10)) };
+                match copies {
+                    0 => count(&faults.lost),
+                    1 => {}
+                    _ => count(&faults.duplicated),
+                }
                 for _ in 0..copies {
                     if dice.percent(10) {
+                        count(&faults.reordered);
                         held.push_back(datagram.clone());
                     } else {
                         held.push_front(datagram.clone());
@@ -63,39 +110,70 @@ pub fn udp_proxy(server: SocketAddr, stop: Arc<AtomicBool>) -> SocketAddr {
             for _ in 0..held.len().saturating_sub(dice.below(3) as usize) {
                 let Some((bytes, caller, to_server)) = held.pop_front() else { break };
                 // A server that restarts refuses datagrams: lost, too.
-                let _ = if to_server { backs[&caller].send(&bytes) } else { front.send_to(&bytes, caller) };
+                let _ = match backs.get(&caller) {
+                    Some((back, _)) if to_server => back.send(&bytes),
+                    _ if to_server => continue,
+                    _ => front.send_to(&bytes, caller),
+                };
             }
         }
     });
     address
 }
 
-/// Cuts connections after a random number of bytes.
-pub fn tcp_proxy(server: SocketAddr) -> SocketAddr {
+/// Ends connections after a random number of bytes, every other one by a reset.
+pub fn tcp_proxy(server: SocketAddr, faults: &Arc<Faults>) -> SocketAddr {
     let front = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = front.local_addr().unwrap();
+    let faults = Arc::clone(faults);
     std::thread::spawn(move || {
         let mut dice = Dice(0xfeed_beef_1234_5671);
         for caller in front.incoming().flatten() {
             let Ok(callee) = TcpStream::connect(server) else { continue };
-            for (mut from, mut to) in [
+            let _ = caller.set_nodelay(true).and_then(|()| callee.set_nodelay(true));
+            let resets = dice.percent(50);
+            if resets {
+                for end in [&caller, &callee] {
+                    // Closing then throws away what is under way, and says so.
+                    sockopt::set_socket_linger(end, Some(Duration::ZERO)).unwrap();
+                }
+            }
+            for (from, to) in [
                 (caller.try_clone().unwrap(), callee.try_clone().unwrap()),
                 (callee.try_clone().unwrap(), caller.try_clone().unwrap()),
             ] {
-                let mut left = 100 + dice.below(6_000) as usize;
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 4096];
-                    while let Ok(len) = from.read(&mut buffer) {
-                        if len == 0 || to.write_all(&buffer[..len.min(left)]).is_err() || len >= left {
-                            break;
-                        }
-                        left -= len;
-                    }
-                    let _ = from.shutdown(Shutdown::Both);
-                    let _ = to.shutdown(Shutdown::Both);
-                });
+                let left = 100 + dice.below(6_000) as usize;
+                let dice = Dice(dice.0 | 1);
+                let faults = Arc::clone(&faults);
+                std::thread::spawn(move || pass_on(from, to, left, resets, dice, &faults));
             }
         }
     });
     address
+}
+
+fn pass_on(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    mut left: usize,
+    resets: bool,
+    mut dice: Dice,
+    faults: &Faults,
+) {
+    let mut buffer = [0; 4096];
+    while let Ok(len) = from.read(&mut buffer) {
+        faults.pause(&mut dice);
+        if len == 0 || to.write_all(&buffer[..len.min(left)]).is_err() {
+            break;
+        }
+        if len >= left {
+            count(if resets { &faults.reset } else { &faults.cut });
+            break;
+        }
+        left -= len;
+    }
+    // The other direction's thread wakes up and lets go of both as well.
+    let ends = if resets { Shutdown::Read } else { Shutdown::Both };
+    let _ = from.shutdown(ends);
+    let _ = to.shutdown(ends);
 }

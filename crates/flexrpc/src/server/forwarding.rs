@@ -1,0 +1,97 @@
+//! To whom a server passes chain calls on. A chain's next callee is an address
+//! that the caller names: without a rule, whoever may call could have the server
+//! connect to any address that it reaches, and send bytes there.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Which callees a server passes chain calls on to; others end a chain with
+/// [`crate::Refusal::ForwardingDenied`], executed by nobody.
+#[derive(Clone, Default)]
+pub enum Forwarding {
+    /// With a cluster key anywhere, since only its holders call. Without one, only
+    /// to callees on loopback, and only while listening there.
+    #[default]
+    Guarded,
+    /// Anywhere. Without a key, for networks whose every host may be reached by
+    /// every caller.
+    Anywhere,
+    /// Nowhere: this server ends every chain.
+    Nowhere,
+    /// To those that the predicate allows: see [`Forwarding::only`].
+    Only(Arc<Predicate>),
+}
+
+/// Asked for each chain call, on the one thread that passes them on: it mustn't
+/// wait.
+pub type Predicate = dyn Fn(SocketAddr) -> bool + Send + Sync;
+
+impl Forwarding {
+    /// To those that `allowed` says yes to. It is asked anew for each call, so what
+    /// it looks at may change while the server runs; [`crate::Server::set_forwarding`]
+    /// replaces it. A panic is a no. IPv4 addresses come as such, mapped ones too.
+    pub fn only(allowed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self::Only(Arc::new(allowed))
+    }
+
+    /// Whether a server that listens at `listen` may pass a call on to `next`.
+    pub(crate) fn allows(&self, next: SocketAddr, listen: SocketAddr, has_key: bool) -> bool {
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        let (next, listen) = (canonical(next), canonical(listen));
+        match self {
+            Self::Guarded => has_key || (next.ip().is_loopback() && listen.ip().is_loopback()),
+            Self::Anywhere => true,
+            Self::Nowhere => false,
+            Self::Only(allowed) => catch_unwind(AssertUnwindSafe(|| allowed(next))).unwrap_or(false),
+        }
+    }
+}
+
+impl fmt::Debug for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Guarded => "Guarded",
+            Self::Anywhere => "Anywhere",
+            Self::Nowhere => "Nowhere",
+            Self::Only(_) => "Only(..)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> SocketAddr {
+        address.parse().unwrap()
+    }
+
+    #[test]
+    fn without_a_key_only_loopback_passes_on_to_loopback() {
+        let allows = |next, listen, key| Forwarding::default().allows(at(next), at(listen), key);
+        assert!(allows("127.0.0.9:7", "127.0.0.1:1", false));
+        assert!(allows("[::ffff:127.0.0.1]:7", "[::1]:1", false));
+        for next in ["10.0.0.1:7", "0.0.0.0:7", "[::]:7", "[::ffff:10.0.0.1]:7", "169.254.169.254:80"] {
+            assert!(!allows(next, "127.0.0.1:1", false), "{next}");
+            assert!(allows(next, "127.0.0.1:1", true), "{next}");
+        }
+        // A server that others reach doesn't lead them to what listens on its loopback.
+        assert!(!allows("127.0.0.1:7", "10.0.0.1:1", false));
+        assert!(!allows("127.0.0.1:7", "0.0.0.0:1", false));
+    }
+
+    #[test]
+    fn a_predicate_is_asked_even_with_a_key_and_its_panic_is_a_no() {
+        let seventh = Forwarding::only(|next| next == at("10.0.0.1:7"));
+        for key in [true, false] {
+            assert!(seventh.allows(at("[::ffff:10.0.0.1]:7"), at("10.0.0.2:1"), key));
+            assert!(!seventh.allows(at("10.0.0.1:8"), at("10.0.0.2:1"), key));
+            assert!(!Forwarding::Nowhere.allows(at("127.0.0.1:7"), at("127.0.0.1:1"), key));
+            assert!(Forwarding::Anywhere.allows(at("10.0.0.1:7"), at("10.0.0.2:1"), key));
+        }
+        let panics = Forwarding::only(|_| panic!("as asked"));
+        assert!(!panics.allows(at("127.0.0.1:7"), at("127.0.0.1:1"), true));
+    }
+}

@@ -1,0 +1,222 @@
+//! What bounds a chain's call at a callee: to whom it is passed on, and for how long
+//! it is waited for.
+
+mod common;
+#[path = "common/raw.rs"]
+mod raw;
+
+use bytes::Bytes;
+use common::{COUNT, SLEEP, Service, client, procedure};
+use raw::Raw;
+use std::collections::HashSet;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use strait_flexrpc::proto::chain::{self, Chain, Hop};
+use strait_flexrpc::proto::extension::Extension;
+use strait_flexrpc::proto::frame::{Head, Kind, flags};
+use strait_flexrpc::{
+    CallId, ClusterKey, Doubt, Forwarding, MulticastOptions, Outcome, Refusal, Server, ServerOptions,
+    SessionId,
+};
+
+fn start(options: ServerOptions) -> (Server, Arc<Service>) {
+    let service = Arc::new(Service::default());
+    (common::start(options, &service), service)
+}
+
+fn forwarding(forwarding: Forwarding) -> ServerOptions {
+    ServerOptions { forwarding, ..ServerOptions::default() }
+}
+
+fn call(callees: &[SocketAddr]) -> Vec<Outcome> {
+    let args = [Bytes::from_static(b"argument")];
+    client().call_chain(callees, procedure(COUNT), &args, &MulticastOptions::default())
+}
+
+/// A call without a deadline to `next`, behind `server`, as it goes over the wire.
+fn bytes_of_chain(raw: &mut Raw, next: SocketAddr, number: u32, args: &[u8]) -> Vec<u8> {
+    let id = CallId { session: raw.session(), handle: 0, transaction: 1 };
+    let hop = Hop { callee: next, id: CallId { session: SessionId([8; 16]), ..id } };
+    let extension = Extension { chain: Some(Chain { hops: vec![hop] }), ..Extension::default() };
+    let head = Head { flags: flags::CHAIN, procedure: procedure(number), ..Head::new(Kind::Call, id) };
+    raw::frame(head, &extension.encode(), args)
+}
+
+/// The outcomes that came back.
+fn outcomes(raw: &mut Raw) -> Vec<Outcome> {
+    let (head, _, payload) = raw.receive().expect("an answer");
+    assert_eq!(head.kind, Kind::Outcomes);
+    chain::decode_outcomes(&payload.into(), 2).unwrap()
+}
+
+/// A callee that takes calls and never answers.
+fn silent_callee() -> SocketAddr {
+    raw::callee(|_, _| Some(Vec::new()))
+}
+
+#[test]
+fn a_call_is_passed_on_to_nobody_whom_the_server_may_not_forward_to() {
+    let (first, first_service) = start(forwarding(Forwarding::Nowhere));
+    let next = TcpListener::bind("127.0.0.1:0").unwrap();
+    next.set_nonblocking(true).unwrap();
+    let mut raw = Raw::tcp(first.address());
+    // At once, and in pieces: not even its head leaves.
+    for size in [10, 1 << 20] {
+        let bytes = bytes_of_chain(&mut raw, next.local_addr().unwrap(), COUNT, &vec![1; size]);
+        let (head, _, _) = raw.ask(&bytes).unwrap();
+        assert_eq!((head.kind, head.status), (Kind::Refused, 17));
+    }
+    assert!(next.accept().is_err(), "nobody connected");
+    assert_eq!(first_service.executed(), 0);
+    // The end of a chain forwards to nobody.
+    assert!(call(&[first.address()])[0].is_value());
+}
+
+#[test]
+fn a_denied_hop_is_typed_and_nobody_from_there_on_executes() {
+    let (first, first_service) = start(ServerOptions::default());
+    let (second, second_service) = start(forwarding(Forwarding::Nowhere));
+    let (third, third_service) = start(ServerOptions::default());
+    let outcomes = call(&[first.address(), second.address(), third.address()]);
+    assert!(outcomes[0].is_value(), "{outcomes:?}");
+    assert_eq!(outcomes[1], Outcome::NotExecuted(Refusal::ForwardingDenied));
+    assert_eq!(outcomes[2], Outcome::NotExecuted(Refusal::NotForwarded));
+    assert_eq!([first_service, second_service, third_service].map(|service| service.executed()), [1, 0, 0]);
+}
+
+#[test]
+fn the_rule_may_change_while_the_server_runs() {
+    let registered: Arc<Mutex<HashSet<SocketAddr>>> = Arc::default();
+    let look = Arc::clone(&registered);
+    let (first, _) = start(forwarding(Forwarding::only(move |next| look.lock().unwrap().contains(&next))));
+    let (second, service) = start(ServerOptions::default());
+    let route = [first.address(), second.address()];
+    let denied = Outcome::NotExecuted(Refusal::ForwardingDenied);
+    assert_eq!(call(&route)[0], denied);
+    registered.lock().unwrap().insert(second.address());
+    assert!(call(&route).iter().all(Outcome::is_value), "registered meanwhile");
+    registered.lock().unwrap().clear();
+    assert_eq!(call(&route)[0], denied);
+    first.set_forwarding(Forwarding::Anywhere);
+    assert!(call(&route).iter().all(Outcome::is_value), "another rule");
+    assert_eq!(service.executed(), 2);
+}
+
+#[test]
+fn anonymous_callers_off_loopback_lead_a_server_nowhere_and_key_holders_anywhere() {
+    let listen = "0.0.0.0:0".parse().unwrap();
+    let anonymous = ServerOptions { listen, allow_anonymous: true, ..ServerOptions::default() };
+    let (first, _) = start(anonymous);
+    let (second, service) = start(ServerOptions::default());
+    let reach = |server: &Server| ([127, 0, 0, 1], server.address().port()).into();
+    let route = [reach(&first), second.address()];
+    assert_eq!(call(&route)[0], Outcome::NotExecuted(Refusal::ForwardingDenied));
+    assert_eq!(service.executed(), 0);
+    let key = ClusterKey::new(&[3; 32]);
+    let keyed = |listen| ServerOptions { listen, key: key.clone(), ..ServerOptions::default() };
+    let (first, _) = start(keyed(listen));
+    let (second, _) = start(keyed("127.0.0.1:0".parse().unwrap()));
+    let options = strait_flexrpc::ClientOptions { key: key.clone(), ..Default::default() };
+    let outcomes = strait_flexrpc::Client::new(options).call_chain(
+        &[reach(&first), second.address()],
+        procedure(COUNT),
+        &[],
+        &MulticastOptions::default(),
+    );
+    assert!(outcomes.iter().all(Outcome::is_value), "{outcomes:?}");
+}
+
+#[test]
+fn a_next_callee_that_never_answers_doesnt_hold_up_a_shutdown() {
+    let (server, service) = start(ServerOptions::default());
+    let mut raw = Raw::tcp(server.address());
+    let bytes = bytes_of_chain(&mut raw, silent_callee(), COUNT, b"argument");
+    raw.send(&bytes);
+    common::eventually("it is executed here", || service.executed() == 1);
+    let begun = Instant::now();
+    assert!(server.shutdown(), "all calls ended");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let outcomes = outcomes(&mut raw);
+    assert!(outcomes[0].is_value());
+    assert_eq!(outcomes[1], Outcome::Unknown(Doubt::TimedOut));
+}
+
+#[test]
+fn a_call_that_arrives_no_further_doesnt_hold_up_a_shutdown() {
+    let (server, service) = start(ServerOptions::default());
+    let mut raw = Raw::tcp(server.address());
+    let bytes = bytes_of_chain(&mut raw, silent_callee(), COUNT, &[1; 500_000]);
+    raw.send(&bytes[..300_000]);
+    let begun = Instant::now();
+    assert!(server.shutdown());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(service.executed(), 0);
+}
+
+#[test]
+fn a_shutdown_waits_for_a_chains_call_that_runs_here_and_says_what_became_of_it() {
+    let (server, service) = start(ServerOptions::default());
+    let mut raw = Raw::tcp(server.address());
+    let bytes = bytes_of_chain(&mut raw, silent_callee(), SLEEP, &1_500u32.to_be_bytes());
+    raw.send(&bytes);
+    common::eventually("it runs", || service.running() == 1);
+    assert!(server.shutdown());
+    assert_eq!(service.running(), 0, "it ran to its end");
+    let outcomes = outcomes(&mut raw);
+    assert!(outcomes[0].is_value(), "{outcomes:?}");
+    assert_eq!(outcomes[1], Outcome::Unknown(Doubt::TimedOut));
+}
+
+#[test]
+fn a_server_that_has_shut_down_holds_nothing_of_a_chains_call() {
+    let drain = Duration::from_millis(100);
+    let (server, service) = start(ServerOptions { drain, ..ServerOptions::default() });
+    let address = server.address();
+    let mut raw = Raw::tcp(address);
+    let bytes = bytes_of_chain(&mut raw, silent_callee(), SLEEP, &3_000u32.to_be_bytes());
+    raw.send(&bytes);
+    common::eventually("it runs", || service.running() == 1);
+    let begun = Instant::now();
+    assert!(!server.shutdown(), "a call still runs");
+    assert!(begun.elapsed() < Duration::from_secs(2), "waited once, not twice: {:?}", begun.elapsed());
+    // While the service holds its thread, the port is free for the next incarnation.
+    let next = ServerOptions { listen: address, udp: false, ..ServerOptions::default() };
+    let next = common::try_start(next, &service);
+    assert!(next.is_some() && service.running() == 1);
+}
+
+#[test]
+fn a_call_without_a_deadline_waits_for_those_behind_as_long_as_the_server_says() {
+    let chain_wait = Duration::from_millis(300);
+    let (server, _) = start(ServerOptions { chain_wait, ..ServerOptions::default() });
+    let mut raw = Raw::tcp(server.address());
+    let bytes = bytes_of_chain(&mut raw, silent_callee(), COUNT, b"argument");
+    raw.send(&bytes);
+    let outcomes = outcomes(&mut raw);
+    assert!(outcomes[0].is_value());
+    assert_eq!(outcomes[1], Outcome::Unknown(Doubt::TimedOut));
+}
+
+#[test]
+fn who_begins_a_chains_call_and_stalls_is_cut_off() {
+    let message_stall = Duration::from_millis(200);
+    let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
+    let mut raw = Raw::tcp(server.address());
+    let bytes = bytes_of_chain(&mut raw, silent_callee(), COUNT, &[1; 500_000]);
+    raw.send(&bytes[..300_000]);
+    common::eventually("its connection is closed", || server.connection_count() == 0);
+    assert!(raw.is_closed());
+    assert_eq!(service.executed(), 0);
+}
+
+#[test]
+fn a_chains_call_outlives_the_idle_time_of_connections() {
+    let connection_idle = Duration::from_millis(100);
+    let (first, _) = start(ServerOptions { connection_idle, ..ServerOptions::default() });
+    let (second, _) = start(ServerOptions::default());
+    let args = [Bytes::copy_from_slice(&800u32.to_be_bytes())];
+    let route = [first.address(), second.address()];
+    let outcomes = client().call_chain(&route, procedure(SLEEP), &args, &MulticastOptions::default());
+    assert!(outcomes.iter().all(Outcome::is_value), "{outcomes:?}");
+}
