@@ -70,9 +70,24 @@ pub enum Error {
     /// A limit of the namenode is reached.
     #[error("limit reached: {0}")]
     Limit(&'static str),
-    /// No replica could be had before the deadline.
+    /// No replica, or nobody to ask, could be had before the deadline.
     #[error("not available")]
     Unavailable,
+    /// The caller lacks the cluster's key, or its token isn't for what it asks.
+    #[error("not authenticated")]
+    Unauthenticated,
+    /// The token was good once; the namenode gives another.
+    #[error("the token has expired")]
+    TokenExpired,
+    /// The disk is full.
+    #[error("no space left")]
+    NoSpace,
+    /// Executed or not: nobody can tell.
+    #[error("whether it was done isn't known")]
+    OutcomeUnknown,
+    /// A peer answered what can't be, or refused for a reason that isn't known here.
+    #[error("internal: {0}")]
+    Internal(&'static str),
 }
 
 /// With this crate's refusal.

@@ -141,6 +141,11 @@ impl Inodes {
         Some(inode)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.end as usize - self.free.len()
+    }
+
     /// All of them, by number.
     pub fn iter(&self) -> impl Iterator<Item = (InodeNo, &Inode)> {
         let slots = self.pages.iter().flatten().enumerate();

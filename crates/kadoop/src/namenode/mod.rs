@@ -92,6 +92,12 @@ impl Namenode {
         self.state.next.sequence
     }
 
+    /// Whether it still waits for datanodes to report, and so deletes, copies and
+    /// recovers nothing.
+    pub fn in_safe_mode(&self) -> bool {
+        self.cluster.in_safe_mode()
+    }
+
     /// The state as `caller` may see it, for queries.
     pub fn view<'a>(&'a self, caller: &'a Caller) -> View<'a> {
         View { state: &self.state, caller, config: &self.config }

@@ -1,0 +1,67 @@
+//! Checkpoints, made beside a namenode that goes on: from the last one and the log
+//! after it, as a start would. That takes the memory twice while it lasts, and no lock.
+
+use super::commit::Commit;
+use crate::{
+    Config,
+    disk::{Disk, RealDisk},
+    log::{self, LogError},
+    namenode::{load, save},
+};
+use std::io;
+
+/// Writes a checkpoint of all that is in the log now.
+///
+/// # Errors
+/// The disk's; damage in the log.
+pub(crate) fn checkpoint(
+    disk: &RealDisk,
+    cluster: u64,
+    config: &Config,
+    commit: &Commit<RealDisk>,
+) -> Result<u64, LogError> {
+    let end = commit.roll(disk)?;
+    let frozen = Frozen { disk, end };
+    let state = load(&frozen, cluster, config)?.state;
+    let sequence = state.next.sequence;
+    if !log::checkpoints(&disk.list()?).contains(&sequence) {
+        save(disk, cluster, config, &state)?;
+    }
+    Ok(sequence)
+}
+
+/// A directory without the log's segments from `end` on, which are being written.
+struct Frozen<'a> {
+    disk: &'a RealDisk,
+    end: u64,
+}
+
+impl Disk for Frozen<'_> {
+    type File = <RealDisk as Disk>::File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = self.disk.list()?;
+        names.retain(|name| log::segments(std::slice::from_ref(name)).iter().all(|first| *first < self.end));
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Self::File> {
+        self.disk.open(name)
+    }
+
+    fn create(&self, _: &str) -> io::Result<Self::File> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

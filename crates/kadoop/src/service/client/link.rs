@@ -1,0 +1,188 @@
+//! Calls to the namenode, repeated until they are answered.
+
+use super::{ClientOptions, requests::Requests};
+use crate::{
+    ClientId,
+    error::Error,
+    messages::{Caller, Mutation},
+    service::{
+        convert::{caller_to_wire, mutation_to_wire, request_to_wire},
+        failure::{Failure, Lost},
+    },
+    wire::{self, KadoopNamenodeV1Client},
+};
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
+
+/// How long one attempt may take: above a slow disk's sync, below the patience of a
+/// caller whose connection hangs.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// From a failed attempt to the next, doubled each time up to the second.
+const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The way to the namenode.
+pub(super) struct Link {
+    pub options: ClientOptions,
+    rpc: flexrpc::Client,
+    address: Mutex<Option<SocketAddr>>,
+    joined: RwLock<Arc<Joined>>,
+    /// Files open for writing: their leases are renewed.
+    pub writers: AtomicUsize,
+}
+
+/// What the namenode said when it took the client up.
+pub(super) struct Joined {
+    pub requests: Requests,
+    #[expect(dead_code, reason = "sizes, for writers and readers")]
+    pub welcome: wire::KdWelcome<'static>,
+}
+
+impl Link {
+    pub(super) fn join(options: ClientOptions) -> Result<Self, Failure> {
+        let key = options.key.to_namenode();
+        let rpc = flexrpc::ClientOptions { key, timeout: Some(ATTEMPT), ..flexrpc::ClientOptions::default() };
+        let rpc = flexrpc::Client::new(rpc);
+        let address = Mutex::new(None);
+        let joined = call(&options, &rpc, &address, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
+        let joined = RwLock::new(Arc::new(Joined::new(joined)));
+        Ok(Self { options, rpc, address, joined, writers: AtomicUsize::new(0) })
+    }
+
+    pub(super) fn joined(&self) -> Arc<Joined> {
+        Arc::clone(&self.joined.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks what changes nothing, and so may be asked any number of times.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
+    ) -> Result<T, Failure> {
+        call(&self.options, &self.rpc, &self.address, ask)
+    }
+
+    /// Has a mutation executed once.
+    pub(super) fn mutate(
+        &self,
+        caller: &Caller,
+        mutation: &Mutation,
+    ) -> Result<wire::KdAnswer<'static>, Failure> {
+        let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        loop {
+            let joined = self.joined();
+            let begun = joined.requests.begin();
+            let mut doubtful = false;
+            let answer = call(&self.options, &self.rpc, &self.address, |to| {
+                let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
+                if let Err(error) = &answer {
+                    doubtful |= matches!(Lost::from(error.clone()), Lost::Unknown(_));
+                }
+                answer
+            });
+            match answer {
+                Err(Failure { error: Error::UnknownClient, why }) => {
+                    self.rejoin(joined.requests.client())?;
+                    if doubtful {
+                        return Err(Failure::new(Error::OutcomeUnknown, why));
+                    }
+                }
+                Err(Failure { error: Error::Unavailable, why }) if doubtful => {
+                    return Err(Failure::new(Error::OutcomeUnknown, why));
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The namenode has forgotten the client: it was silent for too long, among too many.
+    fn rejoin(&self, forgotten: ClientId) -> Result<(), Failure> {
+        let welcome = self.ask(|to| to.nn_join(&wire::KdHello { features: 0 }))?;
+        let mut joined = self.joined.write().unwrap_or_else(PoisonError::into_inner);
+        if joined.requests.client() == forgotten {
+            *joined = Arc::new(Joined::new(welcome));
+        }
+        Ok(())
+    }
+
+    /// Says that this client is there, if it writes anything.
+    pub(super) fn renew(&self) {
+        if self.writers.load(Ordering::Relaxed) > 0 {
+            let client = self.joined().requests.client().0;
+            // The next one may get through.
+            let _ = attempt(&self.options, &self.rpc, &self.address, ATTEMPT, &mut |to| to.nn_renew(client));
+        }
+    }
+}
+
+impl Joined {
+    fn new(welcome: wire::KdWelcome<'static>) -> Self {
+        Self { requests: Requests::new(ClientId(welcome.client)), welcome }
+    }
+}
+
+type Place = Mutex<Option<SocketAddr>>;
+
+/// Repeats a call until it is answered or refused, or the time is over.
+fn call<T>(
+    options: &ClientOptions,
+    rpc: &flexrpc::Client,
+    place: &Place,
+    mut ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
+) -> Result<T, Failure> {
+    let until = Instant::now() + options.timeout;
+    let mut pause = PAUSE;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let why = match attempt(options, rpc, place, left.min(ATTEMPT), &mut ask) {
+            Ok(value) => return Ok(value),
+            Err(Lost::Refused(failure)) => return Err(failure),
+            Err(Lost::NotExecuted(failure)) => failure.why,
+            Err(Lost::Unknown(why)) => why,
+        };
+        if Instant::now() + pause >= until {
+            let why = format!("the namenode {} doesn't answer: {why}", options.namenode);
+            return Err(Failure::new(Error::Unavailable, why));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn attempt<T>(
+    options: &ClientOptions,
+    rpc: &flexrpc::Client,
+    place: &Place,
+    timeout: Duration,
+    ask: &mut impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
+) -> Result<T, Lost> {
+    let address = resolve(options, place)?;
+    let handle = rpc.handle(address, Transport::Tcp).map_err(|error| {
+        // It may have moved.
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Lost::from(error)
+    })?;
+    let mut to = KadoopNamenodeV1Client::new(handle);
+    to.options.timeout = Some(timeout);
+    Ok(ask(&mut to)?)
+}
+
+fn resolve(options: &ClientOptions, place: &Place) -> Result<SocketAddr, Lost> {
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(address) = *place {
+        return Ok(address);
+    }
+    let unresolved = |why: String| {
+        Lost::NotExecuted(Failure::new(Error::Unavailable, format!("{}: {why}", options.namenode)))
+    };
+    let mut found = options.namenode.to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
+    let address = found.next().ok_or_else(|| unresolved("has no address".to_owned()))?;
+    *place = Some(address);
+    Ok(address)
+}

@@ -1,0 +1,92 @@
+//! The client library: blocking, to be used from any number of threads.
+//!
+//! ```no_run
+//! use strait_kadoop::{Client, ClientOptions, service::ClientKey, messages::Caller};
+//!
+//! let key = ClientKey::load("client.key".as_ref())?;
+//! let client = Client::connect(ClientOptions::new("namenode:8020", key))?;
+//! let caller = Caller { user: "ada".into(), groups: vec!["staff".into()] };
+//! client.mkdirs(&caller, "/data", 0o755)?;
+//! assert!(client.stat(&caller, "/data")?.directory);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Every operation carries the caller that it acts for; the namenode checks its rights.
+//! What fails says how ([`Failure::error`]): with all kinds but
+//! [`Error::OutcomeUnknown`] nothing was changed. Broken connections and restarts of
+//! the namenode are ridden out within [`ClientOptions::timeout`]: a mutation is named by
+//! a number that goes with each of its repetitions, so it is executed once.
+
+mod files;
+mod link;
+mod names;
+mod requests;
+
+pub use files::{CreateOptions, Reader, Writer};
+pub use names::{ClusterStatus, Location, NodeStatus};
+
+use super::{failure::Failure, keys::ClientKey, stop::Stop};
+use crate::error::Error;
+use link::Link;
+use std::{sync::Arc, time::Duration};
+
+/// How a client behaves.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// The namenode, as HOST:PORT. Resolved anew whenever a connection is made.
+    pub namenode: String,
+    /// The clients' key.
+    pub key: ClientKey,
+    /// How long an operation goes on trying while nobody answers.
+    pub timeout: Duration,
+}
+
+impl ClientOptions {
+    /// With all defaults.
+    pub fn new(namenode: impl Into<String>, key: ClientKey) -> Self {
+        // As long as a namenode takes to restart with a million files, and some.
+        Self { namenode: namenode.into(), key, timeout: Duration::from_secs(30) }
+    }
+}
+
+/// A client of one cluster. Clones are the same client.
+#[derive(Clone)]
+pub struct Client {
+    link: Arc<Link>,
+    _renewal: Arc<Renewal>,
+}
+
+/// Ends the thread that renews leases with the last clone.
+struct Renewal(Stop);
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// From one renewal of the client's leases to the next: far below the soft limit.
+const RENEW: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Joins the cluster.
+    ///
+    /// # Errors
+    /// Unavailable; Unauthenticated: the key isn't this cluster's.
+    pub fn connect(options: ClientOptions) -> Result<Self, Failure> {
+        let link = Arc::new(Link::join(options)?);
+        let stop = Stop::default();
+        let (until, renewing) = (stop.clone(), Arc::downgrade(&link));
+        let renew = move || {
+            while !until.sleep(RENEW) {
+                let Some(link) = renewing.upgrade() else { return };
+                link.renew();
+            }
+        };
+        std::thread::Builder::new()
+            .name("kadoop-renew".to_owned())
+            .spawn(renew)
+            .map_err(|error| Failure::new(Error::Limit("threads"), error.to_string()))?;
+        Ok(Self { link, _renewal: Arc::new(Renewal(stop)) })
+    }
+}

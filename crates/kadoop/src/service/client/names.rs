@@ -1,0 +1,200 @@
+//! Operations on names.
+
+use super::Client;
+use crate::{
+    error::Error,
+    messages::{Attributes, Caller, LocatedChunk, Mutation, Page, Status, Summary},
+    service::{
+        convert::{
+            Host, caller_to_wire, host_from_wire, located_from_wire, page_from_wire, status_from_wire,
+            summary_from_wire,
+        },
+        failure::Failure,
+    },
+    wire::{self, KdAnswer},
+};
+
+/// What the namenode knows of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub struct ClusterStatus {
+    /// The cluster's random number.
+    pub cluster: u64,
+    /// Whether the namenode still waits for datanodes to report.
+    pub safe_mode: bool,
+    pub files_and_directories: u64,
+    pub chunks: u64,
+    /// Heard of since the namenode began.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// What the namenode knows of a datanode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub struct NodeStatus {
+    pub host: Host,
+    pub alive: bool,
+    /// Of its data directories.
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    /// Since its last heartbeat.
+    pub silent_ms: u64,
+}
+
+/// Where a part of a file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Of its first byte in the file.
+    pub offset: u64,
+    /// In bytes.
+    pub length: u64,
+    /// Who has it.
+    pub hosts: Vec<Host>,
+}
+
+impl Client {
+    /// What is known of a file or directory.
+    ///
+    /// # Errors
+    /// NotFound, NotADirectory, PermissionDenied; as all operations Invalid (of the path),
+    /// Unavailable.
+    pub fn stat(&self, caller: &Caller, path: &str) -> Result<Status, Failure> {
+        let caller = caller_to_wire(caller);
+        let status = self.link.ask(|to| to.nn_stat(&caller, &path.into()))?;
+        Ok(status_from_wire(&status)?)
+    }
+
+    /// Entries of a directory behind the name `after`, in the order of their bytes: at
+    /// most `limit`, at most 1,000. Of a file itself.
+    ///
+    /// # Errors
+    /// As [`Client::stat`].
+    pub fn list(&self, caller: &Caller, path: &str, after: &str, limit: u32) -> Result<Page, Failure> {
+        let caller = caller_to_wire(caller);
+        let page = self.link.ask(|to| to.nn_list(&caller, &path.into(), &after.into(), limit))?;
+        Ok(page_from_wire(&page)?)
+    }
+
+    /// What a tree holds.
+    ///
+    /// # Errors
+    /// As [`Client::stat`].
+    pub fn summary(&self, caller: &Caller, path: &str) -> Result<Summary, Failure> {
+        let caller = caller_to_wire(caller);
+        let summary = self.link.ask(|to| to.nn_summary(&caller, &path.into()))?;
+        Ok(summary_from_wire(&summary))
+    }
+
+    /// Where the bytes of a range of a file are: chunk by chunk, cut to the range.
+    ///
+    /// # Errors
+    /// As [`Client::stat`]; IsADirectory.
+    pub fn locations(
+        &self,
+        caller: &Caller,
+        path: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<Location>, Failure> {
+        let caller = caller_to_wire(caller);
+        let found = self.link.ask(|to| to.nn_locate(&caller, &path.into(), offset, length))?;
+        let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
+        let hosts = hosts?;
+        let end = offset.saturating_add(length);
+        let part = |chunk: LocatedChunk| {
+            let begin = chunk.offset.max(offset);
+            let end = (chunk.offset + u64::from(chunk.length)).min(end);
+            let has = |host: &&Host| chunk.nodes.contains(&host.node);
+            let hosts = hosts.iter().filter(has).cloned().collect();
+            (end > begin).then(|| Location { offset: begin, length: end - begin, hosts })
+        };
+        Ok(located_from_wire(&found).chunks.into_iter().filter_map(part).collect())
+    }
+
+    /// Makes a directory, and those above it that are missing. One that is there is fine.
+    ///
+    /// # Errors
+    /// AlreadyExists: a file; NotADirectory; PermissionDenied.
+    pub fn mkdirs(&self, caller: &Caller, path: &str, mode: u16) -> Result<(), Failure> {
+        self.done(caller, &Mutation::Mkdirs { path: path.to_owned(), mode })
+    }
+
+    /// Moves a file or directory; `replace`: over a file, or an empty directory.
+    ///
+    /// # Errors
+    /// NotFound; AlreadyExists, NotEmpty, IsADirectory, NotADirectory of the target;
+    /// PermissionDenied.
+    pub fn rename(&self, caller: &Caller, from: &str, to: &str, replace: bool) -> Result<(), Failure> {
+        self.done(caller, &Mutation::Rename { from: from.to_owned(), to: to.to_owned(), replace })
+    }
+
+    /// Removes a file or directory. Whether there was one.
+    ///
+    /// # Errors
+    /// NotEmpty; PermissionDenied.
+    pub fn delete(&self, caller: &Caller, path: &str, recursive: bool) -> Result<bool, Failure> {
+        self.changed(caller, &Mutation::Delete { path: path.to_owned(), recursive })
+    }
+
+    /// Makes a closed file shorter. Whether it was longer.
+    ///
+    /// # Errors
+    /// NotFound, IsADirectory, PermissionDenied; Busy: it has a writer.
+    pub fn truncate(&self, caller: &Caller, path: &str, length: u64) -> Result<bool, Failure> {
+        self.changed(caller, &Mutation::Truncate { path: path.to_owned(), length })
+    }
+
+    /// Changes the attributes that are given.
+    ///
+    /// # Errors
+    /// NotFound, PermissionDenied.
+    pub fn set_attributes(&self, caller: &Caller, path: &str, attributes: Attributes) -> Result<(), Failure> {
+        self.done(caller, &Mutation::SetAttributes { path: path.to_owned(), attributes })
+    }
+
+    /// Takes the lease from a file's writer, whoever it is and however lively. Whether
+    /// the file is closed; while it isn't, ask again.
+    ///
+    /// # Errors
+    /// NotFound, IsADirectory, PermissionDenied.
+    pub fn recover_lease(&self, caller: &Caller, path: &str) -> Result<bool, Failure> {
+        match self.changed(caller, &Mutation::RecoverLease { path: path.to_owned() }) {
+            Err(failure) if failure.error == Error::Busy => Ok(false),
+            closed => closed,
+        }
+    }
+
+    /// The cluster's datanodes, and how full they are.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub fn status(&self) -> Result<ClusterStatus, Failure> {
+        let status = self.link.ask(|to| to.nn_status())?;
+        let node = |node: &wire::KdNodeStatus<'_>| -> Result<NodeStatus, Error> {
+            let host = host_from_wire(&node.host)?;
+            let wire::KdNodeStatus { alive, capacity_bytes, used_bytes, silent_ms, .. } = *node;
+            Ok(NodeStatus { host, alive, capacity_bytes, used_bytes, silent_ms })
+        };
+        let nodes: Result<Vec<NodeStatus>, Error> = status.nodes.iter().map(node).collect();
+        let wire::KdClusterStatus { cluster, safe_mode, files_and_directories, chunks, .. } = status;
+        Ok(ClusterStatus { cluster, safe_mode, files_and_directories, chunks, nodes: nodes? })
+    }
+
+    fn done(&self, caller: &Caller, mutation: &Mutation) -> Result<(), Failure> {
+        match self.link.mutate(caller, mutation)? {
+            KdAnswer::KdDone => Ok(()),
+            _ => Err(strange()),
+        }
+    }
+
+    fn changed(&self, caller: &Caller, mutation: &Mutation) -> Result<bool, Failure> {
+        match self.link.mutate(caller, mutation)? {
+            KdAnswer::KdChanged(changed) => Ok(changed),
+            _ => Err(strange()),
+        }
+    }
+}
+
+fn strange() -> Failure {
+    Error::Internal("the answer isn't one to that request").into()
+}

@@ -1,0 +1,59 @@
+//! Writes and reads.
+
+use super::{member_from_wire, member_to_wire};
+use crate::{
+    ChunkId, Stamp,
+    messages::{Piece, Read, Write},
+    wire,
+};
+use strait_xdr::Opaque;
+
+/// A write, with the token that allows it.
+pub fn write_to_wire<'a>(write: &Write, token: &'a [u8]) -> wire::KdWrite<'a> {
+    wire::KdWrite {
+        token: token.into(),
+        chunk: write.chunk.0,
+        stamp: write.stamp.0,
+        pipeline: write.pipeline.iter().map(member_to_wire).collect(),
+        offset: write.offset,
+        bytes: Opaque::Shared(write.bytes.clone()),
+    }
+}
+
+/// A write; its bytes are those of the message.
+pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
+    Write {
+        chunk: ChunkId(write.chunk),
+        stamp: Stamp(write.stamp),
+        pipeline: write.pipeline.iter().map(member_from_wire).collect(),
+        offset: write.offset,
+        bytes: write.bytes.into_bytes(),
+    }
+}
+
+/// A read, with the token that allows it.
+pub fn read_to_wire<'a>(read: &Read, token: &'a [u8]) -> wire::KdRead<'a> {
+    let Read { chunk, stamp, offset, length, acknowledged } = *read;
+    wire::KdRead { token: token.into(), chunk: chunk.0, stamp: stamp.0, offset, length, acknowledged }
+}
+
+/// A read.
+pub fn read_from_wire(read: &wire::KdRead<'_>) -> Read {
+    Read {
+        chunk: ChunkId(read.chunk),
+        stamp: Stamp(read.stamp),
+        offset: read.offset,
+        length: read.length,
+        acknowledged: read.acknowledged,
+    }
+}
+
+/// Bytes of a chunk.
+pub fn piece_to_wire(piece: Piece) -> wire::KdPiece<'static> {
+    wire::KdPiece { bytes: piece.bytes.into(), sums: piece.sums, visible: piece.visible }
+}
+
+/// Bytes of a chunk.
+pub fn piece_from_wire(piece: wire::KdPiece<'static>) -> Piece {
+    Piece { bytes: piece.bytes.into_bytes(), sums: piece.sums, visible: piece.visible }
+}

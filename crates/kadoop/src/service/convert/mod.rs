@@ -1,0 +1,113 @@
+//! Between what is on the wire and what the cores work with: the one place where
+//! outside values are checked, and turned into types that can't be wrong.
+
+mod chunks;
+mod heartbeats;
+mod names;
+
+pub use chunks::{
+    piece_from_wire, piece_to_wire, read_from_wire, read_to_wire, write_from_wire, write_to_wire,
+};
+pub use heartbeats::{
+    answer_from_wire as heartbeat_answer_from_wire, answer_to_wire as heartbeat_answer_to_wire,
+    beat_from_wire, beat_to_wire, replica_from_wire, replica_to_wire,
+};
+pub use names::{
+    answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,
+    mutation_from_wire, mutation_to_wire, page_from_wire, page_to_wire, request_from_wire, request_to_wire,
+    status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
+};
+
+use crate::{
+    ChunkId, Incarnation, Member, NodeId, Stamp,
+    error::{Error, Result},
+    messages::Source,
+    wire,
+};
+use std::net::SocketAddr;
+use strait_xdr::Text;
+
+/// A datanode, as others reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// As the namenode numbered it.
+    pub node: NodeId,
+    /// Where it serves.
+    pub address: SocketAddr,
+    /// Of its host.
+    pub name: String,
+    /// Where it stands.
+    pub rack: String,
+}
+
+/// Text that has to be UTF-8.
+///
+/// # Errors
+/// Invalid.
+pub(crate) fn text<'t>(text: &'t Text<'_>) -> Result<&'t str> {
+    text.as_str().map_err(|_| Error::Invalid("a text that isn't UTF-8"))
+}
+
+fn narrow(number: u32) -> Result<u16> {
+    u16::try_from(number).map_err(|_| Error::Invalid("a number above 65,535"))
+}
+
+/// An address, as text on the wire.
+///
+/// # Errors
+/// Invalid.
+pub(crate) fn address_from_wire(address: &Text<'_>) -> Result<SocketAddr> {
+    text(address)?.parse().map_err(|_| Error::Invalid("an address that isn't IP:PORT"))
+}
+
+pub(crate) fn host_to_wire(host: &Host) -> wire::KdHost<'static> {
+    wire::KdHost {
+        node: host.node.0,
+        address: host.address.to_string().into(),
+        name: host.name.clone().into(),
+        rack: host.rack.clone().into(),
+    }
+}
+
+pub(crate) fn host_from_wire(host: &wire::KdHost<'_>) -> Result<Host> {
+    Ok(Host {
+        node: NodeId(host.node),
+        address: address_from_wire(&host.address)?,
+        name: text(&host.name)?.to_owned(),
+        rack: text(&host.rack)?.to_owned(),
+    })
+}
+
+fn member_to_wire(member: &Member) -> wire::KdMember {
+    wire::KdMember { node: member.node.0, incarnation: member.incarnation.0 }
+}
+
+fn member_from_wire(member: &wire::KdMember) -> Member {
+    Member { node: NodeId(member.node), incarnation: Incarnation(member.incarnation) }
+}
+
+fn nodes_to_wire(nodes: &[NodeId]) -> Vec<u32> {
+    nodes.iter().map(|node| node.0).collect()
+}
+
+fn nodes_from_wire(nodes: &[u32]) -> Vec<NodeId> {
+    nodes.iter().map(|node| NodeId(*node)).collect()
+}
+
+fn source_to_wire(source: &Source) -> wire::KdSource {
+    wire::KdSource {
+        chunk: source.chunk.0,
+        stamp: source.stamp.0,
+        length: source.length,
+        nodes: nodes_to_wire(&source.nodes),
+    }
+}
+
+fn source_from_wire(source: &wire::KdSource) -> Source {
+    Source {
+        chunk: ChunkId(source.chunk),
+        stamp: Stamp(source.stamp),
+        length: source.length,
+        nodes: nodes_from_wire(&source.nodes),
+    }
+}

@@ -1,0 +1,190 @@
+//! Refusals on their way between processes.
+
+use crate::error::Error;
+use std::fmt;
+use strait_flexrpc::{
+    CallError, Fault, FaultKind, Refusal,
+    stub::{ServiceError, StubError},
+};
+
+/// Why a call to the cluster came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind. All but [`Error::OutcomeUnknown`] mean that nothing was changed.
+    pub error: Error,
+    /// More, for people; may be empty.
+    pub why: String,
+}
+
+impl Failure {
+    /// With words of its own.
+    pub fn new(error: Error, why: impl Into<String>) -> Self {
+        Self { error, why: why.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = self.error.to_string();
+        match self.why.as_str() {
+            "" => f.write_str(&said),
+            why if why == said => f.write_str(why),
+            why => write!(f, "{said}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, why: String::new() }
+    }
+}
+
+/// The number of each kind in `idl/kadoop.x`. What a text goes with arrives with the
+/// text as the line for people.
+const NUMBERS: [(u32, Error); 26] = [
+    (1, Error::NotFound),
+    (2, Error::AlreadyExists),
+    (3, Error::NotADirectory),
+    (4, Error::IsADirectory),
+    (5, Error::NotEmpty),
+    (6, Error::PermissionDenied),
+    (7, Error::Invalid("as the peer says")),
+    (8, Error::Busy),
+    (9, Error::LeaseLost),
+    (10, Error::NoDatanodes),
+    (11, Error::UnknownClient),
+    (12, Error::NotRegistered),
+    (13, Error::ForeignData),
+    (14, Error::NoReplica),
+    (15, Error::StaleStamp),
+    (16, Error::WrongIncarnation),
+    (17, Error::NotOpen),
+    (18, Error::BeyondEnd),
+    (19, Error::Corrupt),
+    (20, Error::Disk),
+    (21, Error::Limit("as the peer says")),
+    (22, Error::Unavailable),
+    (23, Error::Unauthenticated),
+    (24, Error::TokenExpired),
+    (25, Error::NoSpace),
+    (26, Error::OutcomeUnknown),
+];
+
+/// A refusal as a service answers it.
+pub(crate) fn refuse(error: Error) -> ServiceError {
+    let alike = |known: &Error| std::mem::discriminant(known) == std::mem::discriminant(&error);
+    let number = NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number);
+    ServiceError::Fault(match number {
+        Some(number) => Fault::application(number, error.to_string()),
+        None => Fault::system(error.to_string()),
+    })
+}
+
+/// What became of a call that has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The peer refused it.
+    Refused(Failure),
+    /// It was never executed: it may be tried again, there or elsewhere.
+    NotExecuted(Failure),
+    /// Executed or not.
+    Unknown(String),
+}
+
+impl Lost {
+    /// For whoever doesn't try again.
+    #[expect(dead_code, reason = "for calls to datanodes")]
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::Refused(failure) | Self::NotExecuted(failure) => failure,
+            Self::Unknown(why) => Failure::new(Error::OutcomeUnknown, why),
+        }
+    }
+}
+
+impl From<StubError> for Lost {
+    fn from(error: StubError) -> Self {
+        match error {
+            StubError::Arguments(why) => {
+                Self::Refused(Failure::new(Error::Invalid("beyond what a call carries"), why.to_string()))
+            }
+            StubError::Result(why) => {
+                Self::Refused(Failure::new(Error::Internal("an answer of another version"), why.to_string()))
+            }
+            StubError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<CallError> for Lost {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Fault(fault) => match from_fault(fault) {
+                Failure { error: Error::OutcomeUnknown, why } => Self::Unknown(why),
+                failure => Self::Refused(failure),
+            },
+            CallError::NotExecuted(refusal @ Refusal::Unauthenticated) => {
+                Self::Refused(Failure::new(Error::Unauthenticated, refusal.to_string()))
+            }
+            CallError::NotExecuted(
+                refusal @ (Refusal::ProgramUnavailable
+                | Refusal::VersionMismatch { .. }
+                | Refusal::ProcedureUnavailable),
+            ) => {
+                Self::Refused(Failure::new(Error::Internal("a peer of another version"), refusal.to_string()))
+            }
+            CallError::NotExecuted(refusal @ Refusal::TooLarge) => {
+                Self::Refused(Failure::new(Error::Invalid("beyond what a call carries"), refusal.to_string()))
+            }
+            CallError::NotExecuted(refusal) => {
+                Self::NotExecuted(Failure::new(Error::Unavailable, refusal.to_string()))
+            }
+            CallError::Unknown(doubt) => Self::Unknown(doubt.to_string()),
+        }
+    }
+}
+
+fn from_fault(fault: Fault) -> Failure {
+    let error = match fault.kind {
+        FaultKind::Application(number) => NUMBERS
+            .iter()
+            .find(|(known, _)| *known == number)
+            .map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error),
+        FaultKind::GarbageArguments => Error::Internal("a request that the peer doesn't understand"),
+        FaultKind::System => Error::Internal("the peer failed"),
+    };
+    Failure::new(error, fault.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_arrives_as_the_kind_that_it_was() {
+        for (_, error) in NUMBERS {
+            let ServiceError::Fault(fault) = refuse(error) else { panic!("{error} isn't a fault") };
+            assert_eq!(from_fault(fault).error, error);
+        }
+        let newer = from_fault(Fault::application(4_000, "no such moon"));
+        assert_eq!(newer.error, Error::Internal("a refusal that a newer version knows"));
+        assert!(newer.to_string().contains("no such moon"));
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_interface() {
+        let idl = include_str!("../../../../idl/kadoop.x");
+        let body = idl.split_once("enum refusal {").and_then(|(_, rest)| rest.split_once('}')).unwrap().0;
+        assert_eq!(body.matches("REFUSED_").count(), NUMBERS.len());
+        for (number, error) in NUMBERS {
+            let debug = format!("{error:?}");
+            let name = debug.split('(').next().unwrap().to_lowercase();
+            let line = body.lines().find(|line| line.trim_end_matches(',').ends_with(&format!("= {number}")));
+            let written = line.unwrap().trim().trim_start_matches("REFUSED_").replace('_', "").to_lowercase();
+            assert!(written.starts_with(&name), "{number}: {written} isn't {name}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A directory that belongs to one process: its lock, and who it is.
+
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// The lock's file. It stays there; what counts is who holds its lock.
+const LOCK: &str = "lock";
+/// Who the directory belongs to.
+const IDENTITY: &str = "identity";
+const FORMAT: &str = "1";
+
+/// A directory that this process holds, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Home {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Home {
+    /// Takes the directory, which is made if it isn't there.
+    ///
+    /// # Errors
+    /// Another process has it; the operating system's.
+    pub(crate) fn take(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let lock =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!("{} is in use by another process", path.display()),
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The numbers that were kept under `names`, in that order; none if none were.
+    ///
+    /// # Errors
+    /// The file holds something else, or was written by a newer version.
+    pub(crate) fn read<const N: usize>(&self, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
+        let mut text = String::new();
+        match File::open(self.path.join(IDENTITY)) {
+            Ok(mut file) => file.read_to_string(&mut text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let value = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim)
+        };
+        let invalid = |why: &str| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: {why}", self.path.join(IDENTITY).display()),
+            )
+        };
+        match value("format") {
+            Some(FORMAT) => {}
+            Some(_) => return Err(invalid("written by another version of this program")),
+            None => return Err(invalid("isn't what this program writes")),
+        }
+        let mut numbers = [0; N];
+        for (number, name) in numbers.iter_mut().zip(names) {
+            let digits = value(name).ok_or_else(|| invalid("isn't of this kind of process"))?;
+            *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("isn't a number"))?;
+        }
+        Ok(Some(numbers))
+    }
+
+    /// Keeps numbers under their names: whole or not at all.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn write(&self, numbers: &[(&str, u64)]) -> io::Result<()> {
+        let mut text = format!("format {FORMAT}\n");
+        for (name, number) in numbers {
+            text.push_str(&format!("{name} {number:016x}\n"));
+        }
+        let temporary = self.path.join("identity.tmp");
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.path.join(IDENTITY))?;
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+/// A random number that isn't 0.
+///
+/// # Errors
+/// The system has none.
+pub(crate) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}

@@ -1,0 +1,270 @@
+//! The cluster's key, what is derived from it, and tokens.
+//!
+//! ```text
+//!   Key ─┬─ clients' key ── between clients and the namenode
+//!        ├─ datanodes' key ─ between datanodes and the namenode
+//!        └─ tokens' key ──── namenode makes, datanodes check
+//! ```
+//!
+//! A host that only runs clients needs the clients' key alone. Whoever has it is
+//! believed about the user that it acts as; it can neither join as a datanode nor make
+//! a token. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
+//! datanodes carry a token instead, and checksums: a tag over every byte at every
+//! member costs more than all the rest of a write (see `docs/kadoop-protocol.md`), and
+//! protects against nothing but somebody who can alter packets in the cluster's own
+//! network.
+
+use crate::{
+    ChunkId, Millis, Stamp,
+    error::{Error, Result},
+};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::{fmt, fs, io, path::Path};
+use strait_flexrpc::ClusterKey;
+
+/// Bytes of a key, and of what is derived from one: HMAC-SHA256's own size.
+pub const KEY_BYTES: usize = 32;
+/// How long a token is good for. Long enough that clocks that run apart within the
+/// time of a heartbeat don't matter; short enough that a right taken away soon is.
+pub const TOKEN_MS: Millis = 10 * 60 * 1000;
+
+const CLUSTER_PREFIX: &str = "kadoop-cluster-key-1:";
+const CLIENT_PREFIX: &str = "kadoop-client-key-1:";
+
+type Secret = [u8; KEY_BYTES];
+
+/// The cluster's key: for namenode and datanodes.
+#[derive(Clone)]
+pub struct Key(Secret);
+
+/// What a client needs.
+#[derive(Clone)]
+pub struct ClientKey(Secret);
+
+impl Key {
+    /// A new one, from the system's random numbers.
+    ///
+    /// # Errors
+    /// The system has none.
+    pub fn generate() -> io::Result<Self> {
+        let mut secret = [0; KEY_BYTES];
+        getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self(secret))
+    }
+
+    /// Of secret random bytes.
+    pub fn new(secret: Secret) -> Self {
+        Self(secret)
+    }
+
+    /// From a file of one line, as [`Key::save`] writes it.
+    ///
+    /// # Errors
+    /// It can't be read, or holds something else.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        parse(&fs::read_to_string(path)?, CLUSTER_PREFIX)
+            .map(Self)
+            .ok_or_else(|| invalid(path, "isn't a cluster's key"))
+    }
+
+    /// Into a new file that only its owner may read.
+    ///
+    /// # Errors
+    /// The file is there already, or can't be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        save(path, CLUSTER_PREFIX, &self.0)
+    }
+
+    /// What clients get.
+    pub fn for_clients(&self) -> ClientKey {
+        ClientKey(self.derive("clients"))
+    }
+
+    /// Between datanodes and the namenode.
+    pub(crate) fn between_nodes(&self) -> Option<ClusterKey> {
+        ClusterKey::new(&self.derive("datanodes"))
+    }
+
+    /// For tokens.
+    pub(crate) fn for_tokens(&self) -> TokenKey {
+        TokenKey(hmac(&self.derive("tokens")))
+    }
+
+    fn derive(&self, purpose: &str) -> Secret {
+        let mut mac = hmac(&self.0);
+        mac.update(b"kadoop 1 ");
+        mac.update(purpose.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+}
+
+impl ClientKey {
+    /// From a file of one line; that of a cluster's key will do, too.
+    ///
+    /// # Errors
+    /// It can't be read, or holds something else.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        let line = fs::read_to_string(path)?;
+        let cluster = parse(&line, CLUSTER_PREFIX).map(|secret| Key(secret).for_clients());
+        cluster
+            .or_else(|| parse(&line, CLIENT_PREFIX).map(Self))
+            .ok_or_else(|| invalid(path, "is neither a client's key nor a cluster's"))
+    }
+
+    /// Into a new file that only its owner may read.
+    ///
+    /// # Errors
+    /// The file is there already, or can't be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        save(path, CLIENT_PREFIX, &self.0)
+    }
+
+    pub(crate) fn to_namenode(&self) -> Option<ClusterKey> {
+        ClusterKey::new(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientKey(secret)")
+    }
+}
+
+fn invalid(path: &Path, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{} {why}", path.display()))
+}
+
+fn parse(line: &str, prefix: &str) -> Option<Secret> {
+    let digits = line.trim().strip_prefix(prefix)?.as_bytes();
+    if digits.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    let mut secret = [0; KEY_BYTES];
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(secret)
+}
+
+fn save(path: &Path, prefix: &str, secret: &Secret) -> io::Result<()> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(format!("{prefix}{digits}\n").as_bytes())?;
+    file.sync_all()
+}
+
+/// What a token lets its holder do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// Read the chunk.
+    Read = 1,
+    /// Write, sync and seal it.
+    Write = 2,
+}
+
+/// Makes and checks tokens.
+#[derive(Clone)]
+pub(crate) struct TokenKey(Hmac<Sha256>);
+
+const TAG_BYTES: usize = 32;
+/// Right, and when it ends; then the tag.
+const TOKEN_BYTES: usize = 1 + 8 + TAG_BYTES;
+
+impl TokenKey {
+    /// A token for one chunk under one stamp, by the namenode's clock.
+    pub(crate) fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right, until_ms: Millis) -> Vec<u8> {
+        let mut token = Vec::with_capacity(TOKEN_BYTES);
+        token.push(right as u8);
+        token.extend_from_slice(&until_ms.to_be_bytes());
+        let tag = self.mac(chunk, stamp, &token).finalize().into_bytes();
+        token.extend_from_slice(&tag);
+        token
+    }
+
+    /// Refuses unless the token gives `right` to the chunk.
+    ///
+    /// # Errors
+    /// Unauthenticated; TokenExpired.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the datanode's"))]
+    pub(crate) fn check(
+        &self,
+        token: &[u8],
+        chunk: ChunkId,
+        stamp: Stamp,
+        right: Right,
+        now_ms: Millis,
+    ) -> Result<()> {
+        let (body, tag) = token.split_last_chunk::<TAG_BYTES>().ok_or(Error::Unauthenticated)?;
+        let (given, until) = body.split_first().ok_or(Error::Unauthenticated)?;
+        let until = u64::from_be_bytes(until.try_into().map_err(|_| Error::Unauthenticated)?);
+        self.mac(chunk, stamp, body).verify_slice(tag).map_err(|_| Error::Unauthenticated)?;
+        if *given != right as u8 {
+            return Err(Error::Unauthenticated);
+        }
+        if now_ms >= until { Err(Error::TokenExpired) } else { Ok(()) }
+    }
+
+    fn mac(&self, chunk: ChunkId, stamp: Stamp, body: &[u8]) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        mac.update(&chunk.0.to_be_bytes());
+        mac.update(&stamp.0.to_be_bytes());
+        mac.update(body);
+        mac
+    }
+}
+
+fn hmac(key: &[u8]) -> Hmac<Sha256> {
+    match Hmac::<Sha256>::new_from_slice(key) {
+        Ok(mac) => mac,
+        Err(_) => unreachable!("HMAC takes keys of any length"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_its_chunk_stamp_right_and_time_alone() {
+        let key = Key([7; KEY_BYTES]).for_tokens();
+        let (chunk, stamp) = (ChunkId(5), Stamp(9));
+        let token = key.token(chunk, stamp, Right::Write, 1_000);
+        let check = |token: &[u8], chunk, stamp, right, now| key.check(token, chunk, stamp, right, now);
+        assert_eq!(check(&token, chunk, stamp, Right::Write, 999), Ok(()));
+        assert_eq!(check(&token, chunk, stamp, Right::Write, 1_000), Err(Error::TokenExpired));
+        assert_eq!(check(&token, ChunkId(6), stamp, Right::Write, 0), Err(Error::Unauthenticated));
+        assert_eq!(check(&token, chunk, Stamp(8), Right::Write, 0), Err(Error::Unauthenticated));
+        assert_eq!(check(&token, chunk, stamp, Right::Read, 0), Err(Error::Unauthenticated));
+        for at in 0..token.len() {
+            let mut forged = token.clone();
+            forged[at] ^= 1;
+            assert_eq!(check(&forged, chunk, stamp, Right::Write, 0), Err(Error::Unauthenticated));
+            assert_eq!(check(&token[..at], chunk, stamp, Right::Write, 0), Err(Error::Unauthenticated));
+        }
+        let foreign = Key([8; KEY_BYTES]).for_tokens().token(chunk, stamp, Right::Write, 1_000);
+        assert_eq!(check(&foreign, chunk, stamp, Right::Write, 0), Err(Error::Unauthenticated));
+    }
+
+    #[test]
+    fn keys_survive_their_files_and_a_clients_isnt_the_clusters() {
+        let directory = tempfile::tempdir().unwrap();
+        let (cluster, client) = (directory.path().join("cluster"), directory.path().join("client"));
+        let key = Key::generate().unwrap();
+        key.save(&cluster).unwrap();
+        key.for_clients().save(&client).unwrap();
+        assert!(key.save(&cluster).is_err(), "a key is never overwritten");
+        assert_eq!(Key::load(&cluster).unwrap().0, key.0);
+        assert_eq!(ClientKey::load(&client).unwrap().0, key.for_clients().0);
+        assert_eq!(ClientKey::load(&cluster).unwrap().0, key.for_clients().0);
+        assert!(Key::load(&client).is_err());
+        assert_ne!(key.for_clients().0, key.derive("datanodes"));
+    }
+}

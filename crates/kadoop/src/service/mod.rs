@@ -1,0 +1,30 @@
+//! The cluster as processes: thin shells around the cores, on FlexRPC.
+//!
+//! ```text
+//!   Client ── calls ──→ NamenodeServer: lock ─ core ─ group commit ─→ log
+//!     │                    ↑ heartbeats, answered with orders
+//!     └─ chains, reads ─→ DatanodeServer: core ─→ data directories
+//! ```
+//!
+//! [`Client`] is what programs use. The servers run in any process; `strait namenode`
+//! and `strait datanode` are one each.
+//!
+//! This module does I/O, threads, clocks and keys, and decides nothing: what may be
+//! written, believed or deleted is the cores' to say.
+
+mod checkpoints;
+mod client;
+mod clock;
+mod commit;
+pub mod convert;
+mod failure;
+mod home;
+mod keys;
+mod namenode;
+mod stop;
+
+pub use client::{Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, Writer};
+pub use convert::Host;
+pub use failure::Failure;
+pub use keys::{ClientKey, KEY_BYTES, Key};
+pub use namenode::{NamenodeOptions, NamenodeServer};

@@ -1,0 +1,270 @@
+//! What the namenode answers: wire to core and back.
+
+use super::{Shared, hosts::Known};
+use crate::{
+    ChunkId, ClientId, FileId, Stamp,
+    error::{Error, Result},
+    messages::{Answer, Located, NewChunk},
+    service::{
+        Host,
+        clock::wall,
+        convert::{
+            address_from_wire, answer_to_wire, beat_from_wire, caller_from_wire, heartbeat_answer_to_wire,
+            host_to_wire, mutation_from_wire, page_to_wire, request_from_wire, status_to_wire,
+            summary_to_wire, text,
+        },
+        failure::refuse,
+        home::random,
+        keys::{Right, TOKEN_MS},
+    },
+    wire,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+};
+use strait_flexrpc::{Request, stub::ServiceError};
+use strait_xdr::{Opaque, Text};
+
+/// For clients.
+pub(super) struct Names(pub Arc<Shared>);
+
+/// For datanodes.
+pub(super) struct Heartbeats(pub Arc<Shared>);
+
+type Answered<T> = std::result::Result<T, ServiceError>;
+
+/// Nothing beyond the version yet.
+const FEATURES: u64 = 0;
+
+impl wire::KadoopNamenodeV1Service for Names {
+    fn nn_null(&self, _: &Request) -> Answered<()> {
+        Ok(())
+    }
+
+    fn nn_join(&self, _: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome<'_>> {
+        let shared = &self.0;
+        let client = shared.change(|namenode, now| Ok(namenode.join_client(now))).map_err(refuse)?;
+        let config = &shared.config;
+        Ok(wire::KdWelcome {
+            client: client.0,
+            cluster: shared.cluster,
+            features: FEATURES,
+            lease_soft_ms: u32::try_from(config.lease_soft_ms).unwrap_or(u32::MAX),
+            unit_bytes: config.unit_bytes,
+            write_bytes: config.write_bytes,
+            min_replicas: config.min_replicas as u32,
+            datanodes_call: shared.datanodes_call().map_err(refuse)?.to_string().into(),
+        })
+    }
+
+    fn nn_renew(&self, _: &Request, client: u64) -> Answered<()> {
+        let shared = &self.0;
+        shared
+            .change(|namenode, now| {
+                namenode.renew(ClientId(client), now);
+                Ok(())
+            })
+            .map_err(refuse)
+    }
+
+    fn nn_mutate(
+        &self,
+        _: &Request,
+        caller: wire::KdCaller<'static>,
+        request: wire::KdRequest,
+        mutation: wire::KdMutation<'static>,
+    ) -> Answered<wire::KdAnswer<'_>> {
+        let mutate = || -> Result<wire::KdAnswer<'static>> {
+            let caller = caller_from_wire(&caller)?;
+            let (request, mutation) = (request_from_wire(request), mutation_from_wire(&mutation)?);
+            let answer: Answer =
+                self.0.change(|namenode, now| namenode.mutate(&caller, request, &mutation, now, wall()))?;
+            answer_to_wire(&answer, |new| self.0.addressed(new))
+        };
+        mutate().map_err(refuse)
+    }
+
+    fn nn_stat(
+        &self,
+        _: &Request,
+        caller: wire::KdCaller<'static>,
+        path: Text<'static>,
+    ) -> Answered<wire::KdStatus<'_>> {
+        let stat = || -> Result<wire::KdStatus<'static>> {
+            let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
+            let status = self.0.ask(|namenode| namenode.view(&caller).stat(path))?;
+            Ok(status_to_wire(&status))
+        };
+        stat().map_err(refuse)
+    }
+
+    fn nn_list(
+        &self,
+        _: &Request,
+        caller: wire::KdCaller<'static>,
+        path: Text<'static>,
+        after: Text<'static>,
+        limit: u32,
+    ) -> Answered<wire::KdPage<'_>> {
+        let list = || -> Result<wire::KdPage<'static>> {
+            let (caller, path, after) = (caller_from_wire(&caller)?, text(&path)?, text(&after)?);
+            let page = self.0.ask(|namenode| namenode.view(&caller).list(path, after, limit as usize))?;
+            Ok(page_to_wire(&page))
+        };
+        list().map_err(refuse)
+    }
+
+    fn nn_summary(
+        &self,
+        _: &Request,
+        caller: wire::KdCaller<'static>,
+        path: Text<'static>,
+    ) -> Answered<wire::KdSummary> {
+        let sum = || -> Result<wire::KdSummary> {
+            let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
+            Ok(summary_to_wire(self.0.ask(|namenode| namenode.view(&caller).summary(path))?))
+        };
+        sum().map_err(refuse)
+    }
+
+    fn nn_locate(
+        &self,
+        _: &Request,
+        caller: wire::KdCaller<'static>,
+        path: Text<'static>,
+        offset: u64,
+        length: u64,
+    ) -> Answered<wire::KdLocated<'_>> {
+        let locate = || -> Result<wire::KdLocated<'static>> {
+            let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
+            let located = self.0.ask(|namenode| namenode.locate(&caller, path, offset, length))?;
+            Ok(self.0.located(&located))
+        };
+        locate().map_err(refuse)
+    }
+
+    fn nn_token(&self, _: &Request, client: u64, file: u64, chunk: u64) -> Answered<Opaque<'_>> {
+        let (client, file, chunk) = (ClientId(client), FileId(file), ChunkId(chunk));
+        let stamp = self.0.ask(|namenode| {
+            let state = namenode.state();
+            let leased = state.open.get(&file).is_some_and(|open| open.client == Some(client));
+            if !leased {
+                return Err(Error::LeaseLost);
+            }
+            state.open_chunk(file, chunk).ok_or(Error::NotOpen)?;
+            Ok(state.chunks.get(&chunk).ok_or(Error::NotOpen)?.stamp)
+        });
+        let stamp = stamp.map_err(refuse)?;
+        Ok(Opaque::from(self.0.token(chunk, stamp, Right::Write)))
+    }
+
+    fn nn_status(&self, _: &Request) -> Answered<wire::KdClusterStatus<'_>> {
+        let shared = &self.0;
+        let (safe_mode, files_and_directories, chunks) = shared
+            .ask(|namenode| {
+                let state = namenode.state();
+                Ok((namenode.in_safe_mode(), state.inodes.count() as u64, state.chunks.len() as u64))
+            })
+            .map_err(refuse)?;
+        let now = shared.clock.now();
+        let hosts = shared.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        let node = |known: &Known| {
+            let silent_ms = now.saturating_sub(known.heard);
+            wire::KdNodeStatus {
+                host: host_to_wire(&known.host),
+                alive: silent_ms < shared.config.dead_ms,
+                capacity_bytes: known.capacity_bytes,
+                used_bytes: known.used_bytes,
+                silent_ms,
+            }
+        };
+        let nodes = hosts.iter().map(node).collect();
+        Ok(wire::KdClusterStatus { cluster: shared.cluster, safe_mode, files_and_directories, chunks, nodes })
+    }
+}
+
+impl Shared {
+    fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right) -> Vec<u8> {
+        self.tokens.token(chunk, stamp, right, Self::token_time() + TOKEN_MS)
+    }
+
+    /// A token for the chunk, and where its pipeline is.
+    fn addressed(&self, new: &NewChunk) -> Result<(Vec<u8>, Vec<String>)> {
+        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        let address = |node| hosts.get(node).map(|host| host.address.to_string());
+        // Not known only just after a restart: it will be, or the writer gives the chunk up.
+        let addresses: Option<Vec<String>> = new.pipeline.iter().map(|member| address(member.node)).collect();
+        Ok((self.token(new.chunk, new.stamp, Right::Write), addresses.ok_or(Error::NoDatanodes)?))
+    }
+
+    fn located(&self, located: &Located) -> wire::KdLocated<'static> {
+        let mut named = BTreeSet::new();
+        let chunks = located.chunks.iter().map(|chunk| {
+            named.extend(chunk.nodes.iter().copied());
+            wire::KdLocatedChunk {
+                offset: chunk.offset,
+                skip: chunk.skip,
+                length: chunk.length,
+                growing: chunk.growing,
+                chunk: chunk.chunk.0,
+                stamp: chunk.stamp.0,
+                nodes: chunk.nodes.iter().map(|node| node.0).collect(),
+                token: Opaque::from(self.token(chunk.chunk, chunk.stamp, Right::Read)),
+            }
+        });
+        let chunks = chunks.collect();
+        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        let hosts = named.into_iter().filter_map(|node| hosts.get(node).map(host_to_wire)).collect();
+        wire::KdLocated { made: 0, chunks, hosts, length: located.length, open: located.open }
+    }
+}
+
+impl wire::KadoopClusterV1Service for Heartbeats {
+    fn cl_null(&self, _: &Request) -> Answered<()> {
+        Ok(())
+    }
+
+    fn cl_heartbeat(
+        &self,
+        _: &Request,
+        beat: wire::KdHeartbeat<'static>,
+    ) -> Answered<wire::KdHeartbeatAnswer<'_>> {
+        self.0.heartbeat(&beat).map_err(refuse)
+    }
+}
+
+impl Shared {
+    fn heartbeat(&self, told: &wire::KdHeartbeat<'_>) -> Result<wire::KdHeartbeatAnswer<'static>> {
+        if told.cluster != 0 && told.cluster != self.cluster {
+            return Err(Error::ForeignData);
+        }
+        let (beat, rack) = (beat_from_wire(told), text(&told.rack)?);
+        let (address, name) = (address_from_wire(&told.address)?, text(&told.name)?);
+        let mut heard = 0;
+        let answer = self.change(|namenode, now| {
+            heard = now;
+            namenode.heartbeat(&beat, rack, now)
+        })?;
+        let host = Host { node: answer.node, address, name: name.to_owned(), rack: rack.to_owned() };
+        let (capacity_bytes, used_bytes) = (told.capacity_bytes, told.used_bytes);
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        hosts.note(Known { host, capacity_bytes, used_bytes, heard }, || random().unwrap_or(1));
+        let members = (told.members != hosts.edition).then(|| wire::KdMembers {
+            edition: hosts.edition,
+            hosts: hosts.iter().map(|known| host_to_wire(&known.host)).collect(),
+        });
+        drop(hosts);
+        let around = wire::KdHeartbeatAnswer {
+            features: FEATURES,
+            cluster: self.cluster,
+            session: 0,
+            node: 0,
+            orders: Vec::new(),
+            report: false,
+            now_ms: Self::token_time(),
+            members,
+        };
+        Ok(heartbeat_answer_to_wire(&answer, around))
+    }
+}

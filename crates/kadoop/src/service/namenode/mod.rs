@@ -1,0 +1,322 @@
+//! The namenode as a process: the core under one lock, the log behind it.
+
+mod answers;
+mod hosts;
+
+use super::{
+    checkpoints::checkpoint,
+    clock::{Clock, wall},
+    commit::Commit,
+    home::{Home, random},
+    keys::{Key, TokenKey},
+    stop::{Stop, Threads},
+};
+use crate::{
+    Config, Millis,
+    disk::RealDisk,
+    error::{Error, Result},
+    log::{self, Journal, LogError, Tail},
+    namenode::{Namenode, load},
+    wire::{KadoopClusterV1Server, KadoopNamenodeV1Server},
+};
+use hosts::Hosts;
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
+use strait_flexrpc::{Server, ServerOptions, WorkerLimits};
+
+/// How often time goes by for the core.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the log's length is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Checkpoints are made each hour at least, so that a quiet namenode starts as fast as
+/// a busy one.
+const CHECKPOINT_MS: Millis = 3_600_000;
+/// Largest call or answer for clients: a listing of 1,000 longest names, and the chunks
+/// of a file of 4 TiB.
+const CLIENT_PAYLOAD_BYTES: usize = 16 << 20;
+/// Each mutation holds one while its record gets on disk.
+const CLIENT_WORKERS: usize = 256;
+
+/// How a namenode runs.
+#[derive(Debug, Clone)]
+pub struct NamenodeOptions {
+    /// Where log and checkpoints are. Made if it isn't there.
+    pub directory: PathBuf,
+    /// Where it serves clients; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where it serves datanodes, who learn it at `listen`; port 0 takes a free one.
+    pub listen_datanodes: SocketAddr,
+    /// The cluster's key.
+    pub key: Key,
+    /// Sizes and times of the cluster.
+    pub config: Config,
+    /// A checkpoint is made after so many records: starting replays that many at most,
+    /// a million in some seconds.
+    pub checkpoint_records: u64,
+}
+
+impl NamenodeOptions {
+    /// On loopback, with all defaults.
+    pub fn new(directory: impl Into<PathBuf>, key: Key) -> Self {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self {
+            directory: directory.into(),
+            listen: loopback,
+            listen_datanodes: loopback,
+            key,
+            config: Config::default(),
+            checkpoint_records: 1_000_000,
+        }
+    }
+}
+
+/// A running namenode; dropping it stops it.
+pub struct NamenodeServer {
+    shared: Arc<Shared>,
+    stop: Stop,
+    threads: Threads,
+    clients: Option<Server>,
+    datanodes: Option<Server>,
+    torn: Option<String>,
+    _home: Home,
+}
+
+/// What all calls work on.
+struct Shared {
+    namenode: RwLock<Namenode>,
+    commit: Commit<RealDisk>,
+    hosts: RwLock<Hosts>,
+    config: Config,
+    cluster: u64,
+    tokens: TokenKey,
+    clock: Clock,
+    /// Where datanodes join.
+    datanodes_call: RwLock<Option<SocketAddr>>,
+}
+
+impl NamenodeServer {
+    /// Takes up what is in the directory, and serves.
+    ///
+    /// # Errors
+    /// Another process has the directory; log or checkpoint are damaged, with what to
+    /// do about it; an address can't be bound.
+    pub fn start(options: NamenodeOptions) -> io::Result<Self> {
+        let home = Home::take(&options.directory)?;
+        let disk = RealDisk::open(home.path())?;
+        let cluster = cluster_number(&home, &disk)?;
+        let config = options.config.clone();
+        let loaded = load(&disk, cluster, &config).map_err(damaged)?;
+        for error in &loaded.unreadable {
+            tracing::warn!(%error, "a checkpoint was passed over");
+        }
+        let torn = match &loaded.tail {
+            Tail::Clean => None,
+            Tail::Torn { segment, offset } => {
+                Some(format!("{segment} ended at byte {offset} in a write that a crash cut short"))
+            }
+        };
+        if let Some(torn) = &torn {
+            tracing::warn!("{torn}; nothing in it was ever answered");
+        }
+        let sequence = loaded.state.next.sequence;
+        let checkpointed = log::checkpoints(&crate::disk::Disk::list(&disk)?).last().copied().unwrap_or(0);
+        let journal =
+            Journal::start(disk.clone(), cluster, sequence + 1, config.segment_bytes, config.faults)?;
+        let clock = Clock::start();
+        let shared = Arc::new(Shared {
+            namenode: RwLock::new(Namenode::new(config.clone(), loaded.state, clock.now(), random()?)),
+            commit: Commit::new(journal, sequence, sequence.saturating_sub(checkpointed)),
+            hosts: RwLock::default(),
+            config,
+            cluster,
+            tokens: options.key.for_tokens(),
+            clock,
+            datanodes_call: RwLock::new(None),
+        });
+        let (datanodes, clients) = serve(&options, &shared)?;
+        let (stop, mut threads) = (Stop::default(), Threads::default());
+        let (this, until) = (Arc::clone(&shared), stop.clone());
+        threads.spawn("kadoop-tick", move || this.tick(&until))?;
+        let (this, until, records) = (Arc::clone(&shared), stop.clone(), options.checkpoint_records);
+        threads.spawn("kadoop-checkpoint", move || this.checkpoints(&disk, records, &until))?;
+        Ok(Self {
+            shared,
+            stop,
+            threads,
+            clients: Some(clients),
+            datanodes: Some(datanodes),
+            torn,
+            _home: home,
+        })
+    }
+
+    /// Where it serves clients.
+    pub fn address(&self) -> SocketAddr {
+        // There until it is dropped.
+        self.clients.as_ref().map_or_else(unspecified, Server::address)
+    }
+
+    /// Where it serves datanodes.
+    pub fn datanodes_address(&self) -> SocketAddr {
+        self.datanodes.as_ref().map_or_else(unspecified, Server::address)
+    }
+
+    /// What the start found cut short at the log's end, if anything.
+    pub fn torn(&self) -> Option<&str> {
+        self.torn.as_deref()
+    }
+
+    /// Whether the log failed. Nothing is answered then, and the process should end: a
+    /// new start finds out what is on disk.
+    pub fn has_failed(&self) -> bool {
+        self.shared.commit.has_failed()
+    }
+
+    /// Ends it, as dropping does.
+    pub fn shutdown(self) {}
+}
+
+impl Drop for NamenodeServer {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.clients.take();
+        self.datanodes.take();
+        self.threads.join();
+    }
+}
+
+fn unspecified() -> SocketAddr {
+    (Ipv4Addr::UNSPECIFIED, 0).into()
+}
+
+/// The cluster's number: drawn when the directory is new.
+fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
+    if let Some([cluster]) = home.read(["cluster"])? {
+        return Ok(cluster);
+    }
+    let names = crate::disk::Disk::list(disk)?;
+    if !log::segments(&names).is_empty() || !log::checkpoints(&names).is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} has a log, but its file `identity` is missing: put it back", home.path().display()),
+        ));
+    }
+    let cluster = random()?;
+    home.write(&[("cluster", cluster)])?;
+    Ok(cluster)
+}
+
+fn damaged(error: LogError) -> io::Error {
+    match error {
+        LogError::Disk(error) => error,
+        error => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
+}
+
+fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server, Server)> {
+    let short = || io::Error::other("the cluster's key is too short");
+    let of = ServerOptions { udp: false, ..ServerOptions::default() };
+    let datanodes = ServerOptions {
+        listen: options.listen_datanodes,
+        key: Some(options.key.between_nodes().ok_or_else(short)?),
+        ..of.clone()
+    };
+    let datanodes = Server::builder(datanodes)
+        .register(
+            KadoopClusterV1Server::<()>::PROGRAM,
+            KadoopClusterV1Server::<()>::VERSION,
+            KadoopClusterV1Server(answers::Heartbeats(Arc::clone(shared))),
+        )
+        .start()?;
+    *shared.datanodes_call.write().unwrap_or_else(PoisonError::into_inner) = Some(datanodes.address());
+    let clients = ServerOptions {
+        listen: options.listen,
+        key: Some(options.key.for_clients().to_namenode().ok_or_else(short)?),
+        payload_bytes: CLIENT_PAYLOAD_BYTES,
+        workers: WorkerLimits { most: CLIENT_WORKERS, ..of.workers },
+        ..of
+    };
+    let clients = Server::builder(clients)
+        .register(
+            KadoopNamenodeV1Server::<()>::PROGRAM,
+            KadoopNamenodeV1Server::<()>::VERSION,
+            KadoopNamenodeV1Server(answers::Names(Arc::clone(shared))),
+        )
+        .start()?;
+    Ok((datanodes, clients))
+}
+
+impl Shared {
+    /// Asks without changing anything. The answer leaves when all that it saw is on disk.
+    fn ask<T>(&self, ask: impl FnOnce(&Namenode) -> Result<T>) -> Result<T> {
+        let namenode = self.read();
+        let answer = ask(&namenode);
+        let seen = namenode.sequence();
+        drop(namenode);
+        self.commit.wait(seen)?;
+        answer
+    }
+
+    /// Changes something. The answer leaves when that is on disk.
+    fn change<T>(&self, change: impl FnOnce(&mut Namenode, Millis) -> Result<T>) -> Result<T> {
+        let mut namenode = self.write();
+        let answer = change(&mut namenode, self.clock.now());
+        self.commit.push(&mut namenode.outbox);
+        let applied = namenode.sequence();
+        drop(namenode);
+        self.commit.wait(applied)?;
+        answer
+    }
+
+    fn tick(&self, stop: &Stop) {
+        while !stop.sleep(TICK) {
+            let ticked = self.change(|namenode, now| {
+                namenode.tick(now);
+                Ok(())
+            });
+            if ticked.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn checkpoints(&self, disk: &RealDisk, records: u64, stop: &Stop) {
+        let mut last = self.clock.now();
+        while !stop.sleep(LOOK) {
+            let written = self.commit.records();
+            let due = self.clock.now().saturating_sub(last) >= CHECKPOINT_MS && written > 0;
+            if written < records && !due {
+                continue;
+            }
+            last = self.clock.now();
+            match checkpoint(disk, self.cluster, &self.config, &self.commit) {
+                Ok(sequence) => tracing::info!(sequence, "checkpoint written"),
+                // The log has it all; the next attempt may do better.
+                Err(error) => tracing::error!(%error, "no checkpoint"),
+            }
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Namenode> {
+        self.namenode.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Namenode> {
+        self.namenode.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By which tokens are good.
+    fn token_time() -> Millis {
+        wall()
+    }
+
+    fn datanodes_call(&self) -> Result<SocketAddr> {
+        let address = *self.datanodes_call.read().unwrap_or_else(PoisonError::into_inner);
+        address.ok_or(Error::Unavailable)
+    }
+}

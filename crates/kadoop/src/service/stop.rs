@@ -1,0 +1,70 @@
+//! Threads that do something now and then, until they are told to end.
+
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Tells threads to end, and wakes them.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    stopped: bool,
+    nudges: u64,
+}
+
+impl Stop {
+    /// Waits for so long, or until it is nudged; true if it is time to end.
+    pub(crate) fn sleep(&self, time: Duration) -> bool {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + time;
+        while !state.stopped && state.nudges == 0 {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            else {
+                break;
+            };
+            state = changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.nudges = 0;
+        state.stopped
+    }
+
+    /// Ends a sleep early.
+    #[expect(dead_code, reason = "for datanodes with changes to tell")]
+    pub(crate) fn nudge(&self) {
+        let (state, changed) = &*self.0;
+        state.lock().unwrap_or_else(PoisonError::into_inner).nudges += 1;
+        changed.notify_all();
+    }
+
+    /// Time to end.
+    pub(crate) fn stop(&self) {
+        let (state, changed) = &*self.0;
+        state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+        changed.notify_all();
+    }
+}
+
+/// Threads that are waited for.
+#[derive(Default)]
+pub(crate) struct Threads(Vec<JoinHandle<()>>);
+
+impl Threads {
+    pub(crate) fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.0.push(std::thread::Builder::new().name(name.to_owned()).spawn(run)?);
+        Ok(())
+    }
+
+    /// Returns when all have ended; they were told to before.
+    pub(crate) fn join(&mut self) {
+        for thread in self.0.drain(..) {
+            // One that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Namenode, datanodes and clients as processes and threads, on real sockets and disks.
+
+mod names;
+mod processes;
+mod support;
