@@ -312,5 +312,11 @@ pub fn located_from_wire(located: &wire::KdLocated<'_>) -> Located {
         stamp: Stamp(chunk.stamp),
         nodes: nodes_from_wire(&chunk.nodes),
     };
-    Located { chunks: located.chunks.iter().map(chunk).collect(), length: located.length, open: located.open }
+    let made = located.made;
+    Located {
+        made,
+        chunks: located.chunks.iter().map(chunk).collect(),
+        length: located.length,
+        open: located.open,
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Shared, hosts::Known};
 use crate::{
-    ChunkId, ClientId, FileId, Stamp,
+    ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
     messages::{Answer, Located, NewChunk},
     service::{
@@ -159,6 +159,14 @@ impl wire::KadoopNamenodeV1Service for Names {
         Ok(Opaque::from(self.0.token(chunk, stamp, Right::Write)))
     }
 
+    fn nn_suspect(&self, _: &Request, node: u32, of: wire::KdVersion) -> Answered<()> {
+        let suspect = self.0.change(|namenode, _| {
+            namenode.suspect(NodeId(node), ChunkId(of.chunk), Stamp(of.stamp));
+            Ok(())
+        });
+        suspect.map_err(refuse)
+    }
+
     fn nn_status(&self, _: &Request) -> Answered<wire::KdClusterStatus<'_>> {
         let shared = &self.0;
         let (safe_mode, files_and_directories, chunks) = shared
@@ -216,7 +224,8 @@ impl Shared {
         let chunks = chunks.collect();
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let hosts = named.into_iter().filter_map(|node| hosts.get(node).map(host_to_wire)).collect();
-        wire::KdLocated { made: 0, chunks, hosts, length: located.length, open: located.open }
+        let Located { made, length, open, .. } = *located;
+        wire::KdLocated { made, chunks, hosts, length, open }
     }
 }
 
