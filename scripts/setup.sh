@@ -97,6 +97,7 @@ setup_test() {
     need doctest-dev test -e /usr/include/doctest/doctest.h
     need nlohmann-json3-dev test -e /usr/include/nlohmann/json.hpp
     need rpcsvc-proto have rpcgen
+    need rpcbind test -x /usr/sbin/rpcbind
     need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need default-jdk-headless have javac
     need maven have mvn

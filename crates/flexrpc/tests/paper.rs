@@ -340,7 +340,7 @@ fn s4c_several_programs_and_versions_share_a_server() {
         .start()
         .unwrap();
     // "The socket descriptor set is updated whenever a new RPC service is registered".
-    server.register(2, 1, answer("two"));
+    server.register(2, 1, answer("two")).unwrap();
     for transport in BOTH {
         let call = |program, version| {
             client().call(server.address(), transport, Procedure::new(program, version, 0), &[]).unwrap()

@@ -1,9 +1,12 @@
 //! Writes valid messages for the fuzzers to start from: `seeds CORPUS_DIR`
-//! fills CORPUS_DIR/sniff and CORPUS_DIR/decode.
+//! fills CORPUS_DIR/sniff, CORPUS_DIR/decode and CORPUS_DIR/onc.
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
+use strait_flexrpc::proto::onc::message::{Answer, Call, Denial};
+use strait_flexrpc::proto::onc::record;
+use strait_flexrpc::{AuthSys, Credentials, Procedure};
 use strait_wire::*;
 
 /// Selectors of the `decode` target: the protocol is the lowest bit.
@@ -15,6 +18,7 @@ const GET_BLOCK_LOCATIONS: u8 = 9;
 
 fn main() -> io::Result<()> {
     let corpus = PathBuf::from(env::args().nth(1).ok_or(io::ErrorKind::InvalidInput)?);
+    onc(&corpus.join("onc"))?;
     for wire in Wire::ALL {
         let calls = calls(wire);
         for (name, call) in &calls {
@@ -32,6 +36,32 @@ fn main() -> io::Result<()> {
         for (name, method, reply) in replies(wire) {
             seed(&corpus.join("decode"), name, wire, selector(method, wire), &reply)?;
         }
+    }
+    Ok(())
+}
+
+/// Calls, replies, and records in pieces of eight bytes.
+fn onc(dir: &Path) -> io::Result<()> {
+    const CALL: u8 = 0;
+    const ANSWER: u8 = 1;
+    const PIECE: u8 = 8;
+    fs::create_dir_all(dir)?;
+    let sys = AuthSys { machine: "host".into(), gids: vec![4, 24], ..AuthSys::default() };
+    for (name, credentials) in [("none", Credentials::None), ("sys", Credentials::Sys(sys))] {
+        let message = Call { xid: 7, procedure: Procedure::new(100_003, 3, 1), credentials }.encode();
+        let (first, rest) = message.split_at(12);
+        let mut begun = record::mark(first.len());
+        begun[0] &= 0x7f;
+        let fragments = [&begun[..], first, &record::mark(rest.len()), rest].concat();
+        fs::write(dir.join(format!("call-{name}")), [&[CALL], &message[..]].concat())?;
+        fs::write(dir.join(format!("record-{name}")), [&[PIECE], &fragments[..]].concat())?;
+    }
+    for (name, answer) in [
+        ("success", Answer::Success),
+        ("mismatch", Answer::ProgramMismatch { low: 1, high: 3 }),
+        ("denied", Answer::Denied(Denial::RpcMismatch)),
+    ] {
+        fs::write(dir.join(name), [&[ANSWER], &answer.encode(7)[..]].concat())?;
     }
     Ok(())
 }

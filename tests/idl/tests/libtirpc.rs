@@ -2,12 +2,12 @@
 //! and encode them to the same bytes.
 
 mod arbitrary;
+mod c;
 
 use arbitrary::everything;
 use proptest::test_runner::{Config, TestRunner};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use strait_idl_tests::types::*;
 use strait_xdr::{from_bytes, to_vec};
@@ -21,22 +21,7 @@ struct Peer {
 
 impl Peer {
     fn build_and_start() -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libtirpc");
-        // rpcgen refuses to write over a file.
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).expect("a directory for the C program");
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        std::fs::copy(here.join("idl/types.x"), directory.join("types.x")).expect("the interface");
-        run(&directory, "rpcgen", &["-h", "-o", "types.h", "types.x"]);
-        run(&directory, "rpcgen", &["-c", "-o", "types_xdr.c", "types.x"]);
-        let source: PathBuf = here.join("tests/libtirpc/peer.c");
-        let source = source.to_str().expect("a path in UTF-8");
-        // `char` is signed in XDR, not everywhere in C; and rpcgen writes `bool`
-        // for an array's items, which its headers don't define.
-        let flags =
-            ["-fsigned-char", "-Dbool=bool_t", "-w", "-I.", "-I/usr/include/tirpc", "types_xdr.c", source];
-        run(&directory, "cc", &[&flags[..], &["-ltirpc", "-o", "peer"]].concat());
-        let mut child = Command::new(directory.join("peer"))
+        let mut child = Command::new(c::build("peer", &[("-c", "types_xdr.c")]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -68,13 +53,6 @@ impl Drop for Peer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn run(directory: &Path, program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).current_dir(directory).output();
-    let output =
-        output.unwrap_or_else(|error| panic!("{program}: {error}; scripts/setup.sh test installs it"));
-    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
-use crate::proto::frame::Head;
+use crate::proto::frame::{Head, MAGIC};
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
@@ -86,6 +86,8 @@ pub(crate) struct Reader {
     /// Bytes that have arrived.
     end: usize,
     head: Option<Head>,
+    /// Whether a head has ever arrived.
+    spoke: bool,
     arrived: Micros,
     running: Running,
     /// Payload bytes that the running checksum covers.
@@ -120,6 +122,7 @@ impl Reader {
             buffer: None,
             end: 0,
             head: None,
+            spoke: false,
             arrived: 0,
             running: Running::new(),
             checked: 0,
@@ -179,6 +182,13 @@ impl Reader {
     /// A buffer for something else than a frame in pieces.
     pub(crate) fn take_buffer(&mut self, len: usize) -> Buffer {
         self.buffer.take().unwrap_or_else(|| Buffer::take(len))
+    }
+
+    /// What has arrived, where the first of it isn't a frame: the buffer and the
+    /// number of bytes. For whoever else may understand it.
+    pub(crate) fn take_foreign(&mut self) -> Option<(Buffer, usize)> {
+        let buffer = self.buffer.take_if(|_| !self.spoke)?;
+        (!buffer.as_ref()[..self.end].starts_with(&MAGIC)).then_some((buffer, self.end))
     }
 
     /// Lets the buffer go back to the pool: a connection that waits takes no more
@@ -246,6 +256,7 @@ impl Reader {
                 self.checked = 0;
                 self.arrived = clock::now();
                 self.head = Some(head);
+                self.spoke = true;
                 self.expected = head.frame_len();
                 head
             }

@@ -14,6 +14,7 @@ pub mod extension;
 pub mod frame;
 pub mod ids;
 pub mod limits;
+pub mod onc;
 pub(crate) mod planted;
 pub mod relay;
 pub mod status;

@@ -7,6 +7,7 @@ use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response};
+use crate::server::onc::records::{self, Message, Records};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
 /// What the worker that serves a connection works with.
 pub(crate) struct Line {
     pub(crate) reader: Reader,
+    /// In place of the reader, once the caller has turned out to speak plain ONC RPC.
+    records: Option<Box<Records>>,
     /// An answer that the caller hasn't taken yet, and how much of it it has.
     outgoing: Option<(Bytes, usize)>,
     spinner: Spinner,
@@ -42,7 +45,9 @@ pub(crate) struct Line {
 impl Line {
     /// Whether a call has begun to arrive, or an answer to leave.
     pub(crate) fn is_mid_message(&self) -> bool {
-        self.reader.is_mid_frame() || self.outgoing.is_some()
+        self.reader.is_mid_frame()
+            || self.outgoing.is_some()
+            || self.records.as_ref().is_some_and(|records| records.is_mid_record())
     }
 }
 
@@ -67,6 +72,7 @@ impl Connection {
     pub(crate) fn new(fd: OwnedFd, token: u64, peer: SocketAddr, core: &Core) -> Self {
         let line = Line {
             reader: core.reader(),
+            records: None,
             outgoing: None,
             spinner: Spinner::new(core.options.spin),
             answered: false,
@@ -84,15 +90,25 @@ impl Connection {
                 Flushed::Waits => return Parked::Writable,
                 Flushed::Broken => return Parked::Closed,
             }
-            match self.next_frame(line, core, others) {
-                Next::Frame(frame) => {
-                    let origin = Origin { peer: self.peer, transport: Transport::Tcp };
-                    let reader = &mut line.reader;
-                    match core.handle(*frame, origin, |spare| reader.give_back(spare)) {
-                        Response::Send(frame) => line.outgoing = Some((frame, 0)),
-                        Response::Silence => {}
-                        Response::Hangup => return Parked::Closed,
+            let next = match line.records {
+                None => self.next_frame(line, core, others),
+                Some(_) => self.next_record(line, others),
+            };
+            let origin = Origin { peer: self.peer, transport: Transport::Tcp };
+            let Line { reader, records, .. } = line;
+            let response = match next {
+                Next::Frame(frame) => core.handle(*frame, origin, |spare| reader.give_back(spare)),
+                Next::Record(message) => core.answer_onc(message, origin, |spare| {
+                    if let Some(records) = records {
+                        records.give_back(spare);
                     }
+                }),
+                Next::Foreign => {
+                    *records = core.records(reader.take_foreign());
+                    if records.is_none() {
+                        return Parked::Closed;
+                    }
+                    Response::Silence
                 }
                 Next::Chain(frame) => return Parked::Chain(frame.map(|frame| *frame)),
                 Next::Refuse(frame) => {
@@ -101,10 +117,16 @@ impl Connection {
                     return Parked::Closed;
                 }
                 Next::Nothing => {
-                    line.reader.release();
+                    reader.release();
+                    records.iter_mut().for_each(|records| records.release());
                     return Parked::Readable;
                 }
                 Next::Closed => return Parked::Closed,
+            };
+            match response {
+                Response::Send(frame) => line.outgoing = Some((frame, 0)),
+                Response::Silence => {}
+                Response::Hangup => return Parked::Closed,
             }
         }
     }
@@ -148,7 +170,8 @@ impl Connection {
                 Err(ReadError::NoRoom(head)) => {
                     return Next::Refuse(core.refusal(head.id, Refusal::Overloaded));
                 }
-                Err(ReadError::Frame | ReadError::Closed) => return Next::Closed,
+                Err(ReadError::Frame) => return Next::Foreign,
+                Err(ReadError::Closed) => return Next::Closed,
             };
             match read {
                 Read::Frame(frame) if is_chain(&frame.head) => return Next::Chain(Some(Box::new(frame))),
@@ -156,6 +179,20 @@ impl Connection {
                 Read::More if reader.head().is_some_and(is_chain) => return Next::Chain(None),
                 Read::More => line.active = Instant::now(),
                 Read::Nothing => return Next::Nothing,
+            }
+        }
+    }
+
+    fn next_record(&self, line: &mut Line, others: &impl MayStay) -> Next {
+        let Line { records: Some(records), spinner, answered, active, .. } = line else {
+            return Next::Closed;
+        };
+        loop {
+            match records.read(|room| self.recv(room, spinner, answered, others)) {
+                Ok(records::Read::Record(message)) => return Next::Record(message),
+                Ok(records::Read::More) => *active = Instant::now(),
+                Ok(records::Read::Nothing) => return Next::Nothing,
+                Err(_) => return Next::Closed,
             }
         }
     }
@@ -201,6 +238,10 @@ enum Next {
     Frame(Box<Frame>),
     Chain(Option<Box<Frame>>),
     Refuse(Bytes),
+    /// What has come isn't a frame.
+    Foreign,
+    /// Of plain ONC RPC.
+    Record(Message),
     Nothing,
     Closed,
 }

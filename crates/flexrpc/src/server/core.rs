@@ -12,6 +12,7 @@ use crate::proto::extension::{Extension, Terms};
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits;
+use crate::proto::onc::duplicates::Duplicates;
 use crate::proto::status::{Doubt, Fault, Refusal};
 use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
@@ -30,7 +31,9 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     /// Calls that haven't begun don't begin any more.
     pub(crate) draining: AtomicBool,
-    receiving: Arc<Budget>,
+    pub(crate) receiving: Arc<Budget>,
+    /// Of plain ONC RPC over UDP.
+    pub(crate) duplicates: Duplicates,
     forwarding: RwLock<Forwarding>,
 }
 
@@ -57,6 +60,7 @@ impl Core {
             receiving: Budget::new(options.receive_bytes),
             admission: Admission::new(options.admission),
             forwarding: RwLock::new(options.forwarding.clone()),
+            duplicates: Duplicates::new(options.onc.duplicates),
             options,
             registry: Registry::default(),
             draining: AtomicBool::new(false),
@@ -180,10 +184,6 @@ impl Core {
         if deadline.is_some_and(|deadline| clock::now() >= deadline) {
             return Err(Ended::Refused(Refusal::DeadlinePassed));
         }
-        if self.draining.load(Ordering::Acquire) {
-            return Err(Ended::Refused(Refusal::ShuttingDown));
-        }
-        let service = self.registry.find(head.procedure).map_err(Ended::Refused)?;
         let request = Request {
             procedure: head.procedure,
             args,
@@ -194,12 +194,21 @@ impl Core {
             deadline: deadline.and_then(clock::instant),
             id: head.id,
         };
-        let mut reply = Reply::new();
         let limit = match origin.transport {
             Transport::Tcp => self.options.payload_bytes,
             Transport::Udp => limits::udp_payload_bytes(self.options.key.is_some()),
         };
-        match catch_unwind(AssertUnwindSafe(|| service.call(&request, &mut reply))) {
+        self.invoke(&request, limit)
+    }
+
+    /// Runs the service, unless the server ends; its result may have `limit` bytes.
+    pub(crate) fn invoke(&self, request: &Request, limit: usize) -> Result<Reply, Ended> {
+        if self.draining.load(Ordering::Acquire) {
+            return Err(Ended::Refused(Refusal::ShuttingDown));
+        }
+        let service = self.registry.find(request.procedure).map_err(Ended::Refused)?;
+        let mut reply = Reply::new();
+        match catch_unwind(AssertUnwindSafe(|| service.call(request, &mut reply))) {
             Ok(Ok(())) if reply.len() > limit => Err(Ended::Fault(Fault::system(format!(
                 "the result of {} bytes is larger than {limit}; over UDP, use TCP",
                 reply.len()

@@ -228,13 +228,13 @@ impl Datagrams {
     }
 
     fn execute(&self, received: Buffer, len: usize, peer: SocketAddr, spare: &mut Option<Buffer>) {
-        let frame = match Frame::of_datagram(received, len) {
-            Ok(frame) => frame,
-            // Not ours, or damaged: nobody to answer to for sure.
-            Err(buffer) => return *spare = Some(buffer),
-        };
         let origin = Origin { peer, transport: Transport::Udp };
-        if let Response::Send(answer) = self.core.handle(frame, origin, |buffer| *spare = buffer) {
+        let response = match Frame::of_datagram(received, len) {
+            Ok(frame) => self.core.handle(frame, origin, |buffer| *spare = buffer),
+            // Plain ONC RPC, or not ours, or damaged: nobody to answer to for sure.
+            Err(buffer) => self.core.answer_datagram(buffer, len, origin, |buffer| *spare = buffer),
+        };
+        if let Response::Send(answer) = response {
             // Lost if it can't be sent: the caller asks again.
             let _ = rustix::net::sendto(&self.fd, &answer, rustix::net::SendFlags::NOSIGNAL, &peer);
         }

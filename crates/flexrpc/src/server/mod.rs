@@ -8,6 +8,7 @@ pub(crate) mod datagrams;
 pub(crate) mod downstream;
 pub(crate) mod forwarder;
 pub(crate) mod forwarding;
+pub mod onc;
 pub(crate) mod passing;
 pub(crate) mod registry;
 pub(crate) mod service;
@@ -19,10 +20,13 @@ use crate::net::spin::SPIN;
 use crate::proto::admission::AdmissionLimits;
 use crate::proto::auth::ClusterKey;
 use crate::proto::limits;
+use crate::proto::onc::rpcbind::Mapping;
 use crate::server::core::Core;
 use crate::server::datagrams::Datagrams;
 use crate::server::forwarder::Forwarder;
 use crate::server::forwarding::Forwarding;
+use crate::server::onc::OncOptions;
+use crate::server::onc::registration::Registration;
 use crate::server::service::Service;
 use crate::server::threads::Threads;
 use crate::server::workers::Workers;
@@ -30,8 +34,8 @@ use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often what has outlived its time is removed, unless it lives shorter.
@@ -93,6 +97,8 @@ pub struct ServerOptions {
     pub chain_wait: Duration,
     /// How long a shutdown waits for running calls.
     pub drain: Duration,
+    /// Callers in plain ONC RPC, on the same port.
+    pub onc: OncOptions,
 }
 
 impl Default for ServerOptions {
@@ -116,6 +122,7 @@ impl Default for ServerOptions {
             // Far above what a rack's slowest disk takes for a payload.
             chain_wait: Duration::from_secs(600),
             drain: Duration::from_secs(30),
+            onc: OncOptions::default(),
         }
     }
 }
@@ -133,6 +140,7 @@ pub struct Server {
     /// The forwarder's, which ends before the workers that execute for it.
     forwarding: Threads,
     address: SocketAddr,
+    registration: Mutex<Option<Registration>>,
 }
 
 impl Server {
@@ -147,8 +155,21 @@ impl Server {
     }
 
     /// Adds a version of a program, or replaces it, while the server runs.
-    pub fn register(&self, program: u32, version: u32, service: impl Service) {
+    ///
+    /// # Errors
+    /// It is served, but rpcbind refuses to make it known
+    /// ([`OncOptions::rpcbind`]).
+    pub fn register(&self, program: u32, version: u32, service: impl Service) -> io::Result<()> {
         self.workers.core.registry.register(program, version, Arc::new(service));
+        self.tell_rpcbind(&[(program, version)])
+    }
+
+    fn tell_rpcbind(&self, programs: &[(u32, u32)]) -> io::Result<()> {
+        let registration = self.registration.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(registration) = &*registration else { return Ok(()) };
+        let udp = self.datagrams.is_some();
+        let mappings = |(program, version): &(u32, u32)| Mapping::all(*program, *version, self.address, udp);
+        registration.add(programs.iter().flat_map(mappings).collect())
     }
 
     /// Replaces the rule to whom calls of chains are passed on; for those that begin
@@ -180,6 +201,8 @@ impl Server {
             // Dropped after its shutdown: that has waited already.
             return true;
         }
+        // First, so that nobody is sent here any more.
+        drop(self.registration.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.workers.stop_listening();
         let deadline = std::time::Instant::now() + core.options.drain;
         self.workers.chains.close();
@@ -211,8 +234,9 @@ impl ServerBuilder {
     /// Listens and serves until the returned server is dropped.
     ///
     /// # Errors
-    /// The address can't be bound, threads or descriptors are lacking, or the
-    /// address is off loopback with neither a key nor `allow_anonymous`.
+    /// The address can't be bound, threads or descriptors are lacking, the address
+    /// is off loopback with neither a key nor `allow_anonymous`, or the programs
+    /// are to be registered with rpcbind and can't be.
     pub fn start(self) -> io::Result<Server> {
         let options = &self.core.options;
         if !options.listen.ip().is_loopback() && options.key.is_none() && !options.allow_anonymous {
@@ -226,7 +250,8 @@ impl ServerBuilder {
         let threads = Threads::default();
         let core = Arc::new(self.core);
         let workers = Arc::new(Workers::new(Arc::clone(&core), Some(listener), threads.clone())?);
-        let datagrams = udp.map(|udp| Datagrams::new(core, udp, threads.clone())).transpose()?.map(Arc::new);
+        let datagrams =
+            udp.map(|udp| Datagrams::new(Arc::clone(&core), udp, threads.clone())).transpose()?.map(Arc::new);
         // From here on, dropping the server ends what has been started.
         let forwarding = Threads::default();
         let server = Server {
@@ -235,6 +260,7 @@ impl ServerBuilder {
             threads: threads.clone(),
             forwarding: forwarding.clone(),
             address,
+            registration: Mutex::new(core.options.onc.rpcbind.clone().map(Registration::new)),
         };
         workers.start()?;
         if let Some(datagrams) = &server.datagrams {
@@ -247,6 +273,7 @@ impl ServerBuilder {
         if !threads.spawn("flexrpc-sweeper", move || sweep(&workers)) {
             return Err(io::Error::other("no thread for the sweeper"));
         }
+        server.tell_rpcbind(&core.registry.programs())?;
         Ok(server)
     }
 }
@@ -281,6 +308,7 @@ fn sweep(workers: &Workers) {
             Ok(true) | Err(_) => return,
         }
         workers.core.admission.sweep(crate::net::clock::now());
+        workers.core.duplicates.sweep(crate::net::clock::now());
         workers.close_idle();
     }
 }

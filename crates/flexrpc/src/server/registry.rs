@@ -18,6 +18,15 @@ impl Registry {
         programs.entry(program).or_default().insert(version, service);
     }
 
+    /// All programs, in all their versions.
+    pub(crate) fn programs(&self) -> Vec<(u32, u32)> {
+        let programs = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let versions = |(program, versions): (&u32, &Versions)| {
+            versions.keys().map(|version| (*program, *version)).collect::<Vec<_>>()
+        };
+        programs.iter().flat_map(versions).collect()
+    }
+
     pub(crate) fn find(&self, procedure: Procedure) -> Result<Arc<dyn Service>, Refusal> {
         let programs = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let versions = programs.get(&procedure.program).ok_or(Refusal::ProgramUnavailable)?;

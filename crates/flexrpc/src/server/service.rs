@@ -28,7 +28,9 @@ pub struct Request {
     pub transport: Transport,
     /// After this nobody waits for the answer.
     pub deadline: Option<Instant>,
-    /// The call's identifier; the same for every duplicate.
+    /// The call's identifier; the same for every duplicate. Of plain ONC RPC the
+    /// session is [`SessionId::NONE`](crate::SessionId::NONE), and the transaction
+    /// the caller's own.
     pub id: CallId,
 }
 
@@ -73,6 +75,9 @@ where
 pub struct Reply(Vec<u8>);
 
 impl Reply {
+    /// Room before the result.
+    pub(crate) const ROOM_BYTES: usize = HEAD_BYTES;
+
     pub(crate) fn new() -> Self {
         Self(vec![0; HEAD_BYTES])
     }

@@ -1,0 +1,326 @@
+//! Calls and replies (RFC 5531, section 9).
+
+use crate::proto::auth::{AuthSys, Credentials};
+use crate::proto::ids::Procedure;
+
+/// The only version of the protocol that is in use.
+pub const RPC_VERSION: u32 = 2;
+
+/// Largest body of credentials or a verifier (section 8.2).
+pub const AUTH_BYTES: usize = 400;
+
+/// A call's bytes before its arguments, at most: six words, credentials, verifier.
+pub const CALL_HEAD_BYTES: usize = 24 + 2 * (8 + AUTH_BYTES);
+
+/// A reply's bytes before its result.
+pub const REPLY_HEAD_BYTES: usize = 24;
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+const ACCEPTED: u32 = 0;
+const DENIED: u32 = 1;
+const RPC_MISMATCH: u32 = 0;
+const AUTH_ERROR: u32 = 1;
+const AUTH_NONE: u32 = 0;
+const AUTH_SYS: u32 = 1;
+
+/// A call, without its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The caller's transaction id, which the reply carries; the same in a
+    /// retransmission.
+    pub xid: u32,
+    /// What is called.
+    pub procedure: Procedure,
+    /// Who calls.
+    pub credentials: Credentials,
+}
+
+/// Why a message isn't a call that may be looked into further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// Not a call at all: nobody to answer to.
+    NotACall,
+    /// A call that is to be denied.
+    Denied {
+        /// The call's transaction id.
+        xid: u32,
+        /// Why.
+        why: Denial,
+    },
+}
+
+/// Why a call is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// Another version than [`RPC_VERSION`].
+    RpcMismatch,
+    /// The caller isn't who may call.
+    Auth(AuthStatus),
+}
+
+/// What is wrong with credentials (section 9, `auth_stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum AuthStatus {
+    /// They can't be read.
+    BadCredentials = 1,
+    /// Of a flavour that isn't taken here; the client may begin anew with others.
+    RejectedCredentials = 2,
+    /// The verifier can't be read.
+    BadVerifier = 3,
+    /// Whoever calls so is refused for security's sake.
+    TooWeak = 5,
+}
+
+impl AuthStatus {
+    const ALL: [Self; 4] =
+        [Self::BadCredentials, Self::RejectedCredentials, Self::BadVerifier, Self::TooWeak];
+}
+
+/// What a call is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Executed; the result follows.
+    Success,
+    /// There is no such program.
+    ProgramUnavailable,
+    /// There are other versions of the program.
+    ProgramMismatch {
+        /// Lowest version that there is.
+        low: u32,
+        /// Highest.
+        high: u32,
+    },
+    /// The program has no such procedure.
+    ProcedureUnavailable,
+    /// The arguments can't be decoded.
+    GarbageArguments,
+    /// The callee failed.
+    SystemError,
+    /// Not looked at.
+    Denied(Denial),
+}
+
+impl Call {
+    /// Reads a whole message; the arguments are the rest that is returned with
+    /// the call.
+    ///
+    /// # Errors
+    /// It isn't a call, or one to be denied.
+    pub fn decode(message: &[u8]) -> Result<(Self, &[u8]), Unfit> {
+        let mut rest = message;
+        let xid = word(&mut rest)?;
+        if word(&mut rest)? != CALL {
+            return Err(Unfit::NotACall);
+        }
+        let denied = |why| Unfit::Denied { xid, why };
+        // Before all else: how another version goes on isn't known.
+        if word(&mut rest)? != RPC_VERSION {
+            return Err(denied(Denial::RpcMismatch));
+        }
+        let procedure = Procedure::new(word(&mut rest)?, word(&mut rest)?, word(&mut rest)?);
+        let wrong = |status| denied(Denial::Auth(status));
+        let (flavour, body) = auth(&mut rest, wrong(AuthStatus::BadCredentials))?;
+        let credentials = match flavour {
+            AUTH_NONE => Credentials::None,
+            AUTH_SYS => {
+                Credentials::Sys(AuthSys::decode(body).map_err(|_| wrong(AuthStatus::BadCredentials))?)
+            }
+            _ => return Err(wrong(AuthStatus::RejectedCredentials)),
+        };
+        // Of both flavours the verifier says nothing (section 8.2, appendix A).
+        auth(&mut rest, wrong(AuthStatus::BadVerifier))?;
+        Ok((Self { xid, procedure, credentials }, rest))
+    }
+
+    /// The bytes before the arguments.
+    pub fn encode(&self) -> Vec<u8> {
+        let Procedure { program, version, number } = self.procedure;
+        let mut out = Vec::with_capacity(CALL_HEAD_BYTES);
+        put(&mut out, &[self.xid, CALL, RPC_VERSION, program, version, number]);
+        match &self.credentials {
+            Credentials::None => put(&mut out, &[AUTH_NONE, 0]),
+            Credentials::Sys(sys) => {
+                let body = sys.encode();
+                put(&mut out, &[AUTH_SYS, body.len() as u32]);
+                out.extend_from_slice(&body);
+            }
+        }
+        put(&mut out, &[AUTH_NONE, 0]);
+        out
+    }
+}
+
+impl Answer {
+    /// The reply to call `xid`, up to where a result begins.
+    pub fn encode(self, xid: u32) -> Vec<u8> {
+        let mut out = Vec::with_capacity(REPLY_HEAD_BYTES + 8);
+        let status = match self {
+            Self::Denied(why) => {
+                put(&mut out, &[xid, REPLY, DENIED]);
+                match why {
+                    Denial::RpcMismatch => put(&mut out, &[RPC_MISMATCH, RPC_VERSION, RPC_VERSION]),
+                    Denial::Auth(status) => put(&mut out, &[AUTH_ERROR, status as u32]),
+                }
+                return out;
+            }
+            Self::Success => 0,
+            Self::ProgramUnavailable => 1,
+            Self::ProgramMismatch { .. } => 2,
+            Self::ProcedureUnavailable => 3,
+            Self::GarbageArguments => 4,
+            Self::SystemError => 5,
+        };
+        put(&mut out, &[xid, REPLY, ACCEPTED, AUTH_NONE, 0, status]);
+        if let Self::ProgramMismatch { low, high } = self {
+            put(&mut out, &[low, high]);
+        }
+        out
+    }
+
+    /// Reads a reply: to which call, which answer, and what follows it. `None` if
+    /// it isn't one.
+    pub fn decode(message: &[u8]) -> Option<(u32, Self, &[u8])> {
+        let mut rest = message;
+        let mut next = || word(&mut rest).ok();
+        let xid = next()?;
+        let (kind, status) = (next()?, next()?);
+        let answer = match (kind, status) {
+            (REPLY, ACCEPTED) => {
+                auth(&mut rest, Unfit::NotACall).ok()?;
+                let mut next = || word(&mut rest).ok();
+                match next()? {
+                    0 => Self::Success,
+                    1 => Self::ProgramUnavailable,
+                    2 => Self::ProgramMismatch { low: next()?, high: next()? },
+                    3 => Self::ProcedureUnavailable,
+                    4 => Self::GarbageArguments,
+                    5 => Self::SystemError,
+                    _ => return None,
+                }
+            }
+            (REPLY, DENIED) => match next()? {
+                RPC_MISMATCH => {
+                    next()?;
+                    next()?;
+                    Self::Denied(Denial::RpcMismatch)
+                }
+                AUTH_ERROR => {
+                    let status = next()?;
+                    let known = AuthStatus::ALL.into_iter().find(|known| *known as u32 == status)?;
+                    Self::Denied(Denial::Auth(known))
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some((xid, answer, rest))
+    }
+}
+
+/// Flavour and body of credentials or a verifier; `too_long` if it claims more
+/// than there may be.
+fn auth<'m>(rest: &mut &'m [u8], too_long: Unfit) -> Result<(u32, &'m [u8]), Unfit> {
+    let flavour = word(rest)?;
+    let length = word(rest)? as usize;
+    if length > AUTH_BYTES {
+        return Err(too_long);
+    }
+    let body = rest.split_off(..length.next_multiple_of(4)).ok_or(Unfit::NotACall)?;
+    Ok((flavour, &body[..length]))
+}
+
+fn word(rest: &mut &[u8]) -> Result<u32, Unfit> {
+    let (word, behind) = rest.split_first_chunk().ok_or(Unfit::NotACall)?;
+    *rest = behind;
+    Ok(u32::from_be_bytes(*word))
+}
+
+fn put(out: &mut Vec<u8>, words: &[u32]) {
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(credentials: Credentials) -> Call {
+        Call { xid: 0x0102_0304, procedure: Procedure::new(100_003, 3, 7), credentials }
+    }
+
+    fn sys() -> Credentials {
+        let machine = "host7".to_owned();
+        Credentials::Sys(AuthSys { stamp: 9, machine, uid: 1000, gid: 100, gids: vec![4, 24] })
+    }
+
+    #[test]
+    fn a_call_survives_the_wire_and_keeps_its_arguments() {
+        for credentials in [Credentials::None, sys()] {
+            let mut bytes = call(credentials.clone()).encode();
+            bytes.extend_from_slice(b"arguments");
+            assert_eq!(Call::decode(&bytes), Ok((call(credentials), &b"arguments"[..])));
+        }
+        // Figure by hand, RFC 5531 section 9: xid, CALL, 2, program, version, procedure, none, none.
+        let words = [0x0102_0304, 0, 2, 100_003, 3, 7, 0, 0, 0, 0];
+        let bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+        assert_eq!(call(Credentials::None).encode(), bytes);
+    }
+
+    #[test]
+    fn a_call_cut_short_is_none() {
+        let bytes = call(sys()).encode();
+        for len in 0..bytes.len() {
+            assert_eq!(Call::decode(&bytes[..len]), Err(Unfit::NotACall), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn another_rpc_version_is_a_mismatch_whatever_follows() {
+        let mut bytes = call(sys()).encode();
+        bytes[11] = 3;
+        let denied = Unfit::Denied { xid: 0x0102_0304, why: Denial::RpcMismatch };
+        assert_eq!(Call::decode(&bytes), Err(denied));
+        assert_eq!(Call::decode(&bytes[..12]), Err(denied));
+    }
+
+    #[test]
+    fn credentials_that_are_no_good_are_told_apart() {
+        let denied = |status| Err(Unfit::Denied { xid: 0x0102_0304, why: Denial::Auth(status) });
+        let change = |at: usize, word: u32| {
+            let mut bytes = call(sys()).encode();
+            bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            bytes
+        };
+        // The flavour, its length, the host name's length within, the verifier's.
+        assert_eq!(Call::decode(&change(24, 6)), denied(AuthStatus::RejectedCredentials));
+        assert_eq!(Call::decode(&change(28, 401)), denied(AuthStatus::BadCredentials));
+        assert_eq!(Call::decode(&change(28, u32::MAX)), denied(AuthStatus::BadCredentials));
+        assert_eq!(Call::decode(&change(36, 256)), denied(AuthStatus::BadCredentials));
+        let verifier = call(sys()).encode().len() - 4;
+        assert_eq!(Call::decode(&change(verifier, 401)), denied(AuthStatus::BadVerifier));
+    }
+
+    #[test]
+    fn every_answer_survives_the_wire() {
+        let auth = AuthStatus::ALL.map(|status| Answer::Denied(Denial::Auth(status)));
+        let others = [
+            Answer::Success,
+            Answer::ProgramUnavailable,
+            Answer::ProgramMismatch { low: 2, high: 4 },
+            Answer::ProcedureUnavailable,
+            Answer::GarbageArguments,
+            Answer::SystemError,
+            Answer::Denied(Denial::RpcMismatch),
+        ];
+        for answer in others.into_iter().chain(auth) {
+            let mut bytes = answer.encode(77);
+            for len in 0..bytes.len() {
+                assert_eq!(Answer::decode(&bytes[..len]), None, "{answer:?}, {len} bytes");
+            }
+            bytes.extend_from_slice(b"rest");
+            assert_eq!(Answer::decode(&bytes), Some((77, answer, &b"rest"[..])));
+        }
+        assert_eq!(Answer::Success.encode(1).len(), REPLY_HEAD_BYTES);
+    }
+}

@@ -1,0 +1,119 @@
+//! What a server tells rpcbind, so that clients find its programs by their
+//! numbers (RFC 1833, version 3 of the protocol).
+
+use crate::proto::auth::Credentials;
+use crate::proto::ids::Procedure;
+use crate::proto::onc::message::{Answer, Call};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use strait_xdr::{Encoder, Text, UNLIMITED};
+
+const PROGRAM: u32 = 100_000;
+const VERSION: u32 = 3;
+const SET: Procedure = Procedure::new(PROGRAM, VERSION, 1);
+const UNSET: Procedure = Procedure::new(PROGRAM, VERSION, 2);
+
+/// Where a version of a program is, by one transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The program's number.
+    pub program: u32,
+    /// The version's.
+    pub version: u32,
+    /// The transport: `tcp`, `udp`, `tcp6` or `udp6`.
+    pub netid: &'static str,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Mapping {
+    /// A program's mappings: one for each transport that reaches `listen`. What
+    /// listens to any IPv6 address takes IPv4 too.
+    pub fn all(program: u32, version: u32, listen: SocketAddr, udp: bool) -> Vec<Self> {
+        let of = |netid, address| Self { program, version, netid, address };
+        let mut all = Vec::new();
+        let any = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+        let v4 = if listen.is_ipv4() { Some(listen.ip()) } else { None };
+        let v4 = v4.or_else(|| listen.ip().is_unspecified().then_some(any));
+        if listen.is_ipv6() {
+            all.push(of("tcp6", listen));
+            all.extend(udp.then(|| of("udp6", listen)));
+        }
+        if let Some(ip) = v4 {
+            let address = SocketAddr::new(ip, listen.port());
+            all.push(of("tcp", address));
+            all.extend(udp.then(|| of("udp", address)));
+        }
+        all
+    }
+
+    /// The call that makes it known; rpcbind refuses if another is known.
+    pub fn set(&self, xid: u32) -> Vec<u8> {
+        self.call(xid, SET)
+    }
+
+    /// The call that has whatever is known of program, version and transport
+    /// forgotten.
+    pub fn unset(&self, xid: u32) -> Vec<u8> {
+        self.call(xid, UNSET)
+    }
+
+    fn call(&self, xid: u32, procedure: Procedure) -> Vec<u8> {
+        let head = Call { xid, procedure, credentials: Credentials::None }.encode();
+        let (netid, address, owner) =
+            (Text::from(self.netid), Text::from(universal(self.address)), Text::default());
+        let mut to = Encoder::flat(head);
+        to.u32(self.program);
+        to.u32(self.version);
+        // Nobody's address is as long as that: rpcbind's are of any length.
+        let texts = [&netid, &address, &owner].map(|text| to.text(text, UNLIMITED));
+        debug_assert!(texts.iter().all(Result::is_ok));
+        to.finish().into_vec()
+    }
+}
+
+/// Whether rpcbind did as call `xid` asked; `None` if this isn't its reply.
+pub fn was_done(xid: u32, reply: &[u8]) -> Option<bool> {
+    let (answered, answer, result) = Answer::decode(reply)?;
+    (answered == xid).then_some(answer == Answer::Success && result == 1u32.to_be_bytes())
+}
+
+/// An address as rpcbind has it: the port's two bytes are its last numbers
+/// (RFC 5665, section 5.2.3).
+fn universal(address: SocketAddr) -> String {
+    let [high, low] = address.port().to_be_bytes();
+    format!("{}.{high}.{low}", address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_universal() {
+        assert_eq!(universal(([127, 0, 0, 1], 2049).into()), "127.0.0.1.8.1");
+        assert_eq!(universal("[fe80::1]:111".parse().unwrap()), "fe80::1.0.111");
+    }
+
+    #[test]
+    fn every_transport_that_reaches_the_server_is_told() {
+        let netids = |listen: &str, udp| -> Vec<_> {
+            let all = Mapping::all(7, 1, listen.parse().unwrap(), udp);
+            all.into_iter().map(|mapping| (mapping.netid, mapping.address.to_string())).collect()
+        };
+        let told = |netid, address: &str| (netid, address.to_owned());
+        assert_eq!(netids("10.0.0.1:9", false), [told("tcp", "10.0.0.1:9")]);
+        assert_eq!(netids("[::1]:9", true), [told("tcp6", "[::1]:9"), told("udp6", "[::1]:9")]);
+        let any = netids("[::]:9", true);
+        assert_eq!(any[2..], [told("tcp", "0.0.0.0:9"), told("udp", "0.0.0.0:9")]);
+    }
+
+    #[test]
+    fn only_a_reply_that_says_so_is_taken_for_done() {
+        let reply = |answer: Answer, result: u32| [answer.encode(5), result.to_be_bytes().to_vec()].concat();
+        assert_eq!(was_done(5, &reply(Answer::Success, 1)), Some(true));
+        assert_eq!(was_done(5, &reply(Answer::Success, 0)), Some(false));
+        assert_eq!(was_done(5, &reply(Answer::SystemError, 1)), Some(false));
+        assert_eq!(was_done(6, &reply(Answer::Success, 1)), None);
+        assert_eq!(was_done(5, b"what"), None);
+    }
+}

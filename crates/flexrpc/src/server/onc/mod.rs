@@ -1,0 +1,216 @@
+//! Plain ONC RPC on the server's port: unmodified SunRPC clients call the same
+//! services, over TCP and UDP.
+//!
+//! They get less than FlexRPC's callers: no sessions, so at-most-once only over
+//! UDP and only as far as [`duplicates`](crate::proto::onc::duplicates) reaches;
+//! no deadlines; no cluster key; no text with an error.
+
+pub(crate) mod records;
+pub(crate) mod registration;
+
+use crate::net::buffer::Buffer;
+use crate::net::clock;
+use crate::proto::admission::Verdict;
+use crate::proto::call::Transport;
+use crate::proto::checksum;
+use crate::proto::ids::{CallId, SessionId};
+use crate::proto::limits::UDP_DATAGRAM_BYTES;
+use crate::proto::onc::duplicates::{DuplicateLimits, Key};
+use crate::proto::onc::message::{Answer, AuthStatus, Call, Denial, REPLY_HEAD_BYTES, Unfit};
+use crate::proto::onc::record::{self, FRAGMENT_BYTES, MARK_BYTES};
+use crate::proto::status::{FaultKind, Refusal};
+use crate::server::core::{Core, Origin, Response};
+use crate::server::onc::records::{Message, Records};
+use crate::server::service::{Ended, Reply, Request};
+use bytes::Bytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where Linux's rpcbind listens for registrations from its own host.
+pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
+
+/// Whom a server answers in plain ONC RPC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OncAccess {
+    /// Nobody.
+    Nobody,
+    /// Anybody, for all programs; but where a cluster key is set, nobody, since
+    /// these callers have none.
+    UnlessKeyed,
+    /// Anybody, for the programs of these numbers; with a cluster key, too, which
+    /// then doesn't protect them.
+    Programs(Vec<u32>),
+}
+
+/// How a server treats plain ONC RPC.
+#[derive(Clone, Debug)]
+pub struct OncOptions {
+    /// Who may call.
+    pub access: OncAccess,
+    /// What is remembered of calls over UDP, to tell retransmissions.
+    pub duplicates: DuplicateLimits,
+    /// Registers the programs with the rpcbind that listens on this socket
+    /// (usually [`RPCBIND_SOCKET`]) at the start, and takes them back at the
+    /// shutdown.
+    pub rpcbind: Option<PathBuf>,
+}
+
+impl Default for OncOptions {
+    fn default() -> Self {
+        let (access, duplicates) = (OncAccess::UnlessKeyed, DuplicateLimits::default());
+        Self { access, duplicates, rpcbind: None }
+    }
+}
+
+impl Core {
+    /// For a connection that doesn't begin with a frame; `None` if plain ONC RPC
+    /// isn't spoken here.
+    pub(crate) fn records(&self, begun: Option<(Buffer, usize)>) -> Option<Box<Records>> {
+        let (buffer, end) = begun.filter(|_| self.options.onc.access != OncAccess::Nobody)?;
+        let (payload, budget) = (self.options.payload_bytes, Arc::clone(&self.receiving));
+        Some(Box::new(Records::new(payload, budget, buffer, end)))
+    }
+
+    /// Does what a datagram asks for that isn't a frame. The buffer comes back if
+    /// nobody keeps the arguments in it.
+    pub(crate) fn answer_datagram(
+        &self,
+        buffer: Buffer,
+        len: usize,
+        origin: Origin,
+        reuse: impl FnOnce(Option<Buffer>),
+    ) -> Response {
+        if self.options.onc.access == OncAccess::Nobody || buffer.as_ref().len() < len {
+            reuse(Some(buffer));
+            return Response::Silence;
+        }
+        self.answer_onc(Message::new(buffer, len), origin, reuse)
+    }
+
+    /// Does what a message asks for, on this thread.
+    pub(crate) fn answer_onc(
+        &self,
+        message: Message,
+        origin: Origin,
+        reuse: impl FnOnce(Option<Buffer>),
+    ) -> Response {
+        let (call, args_len) = match Call::decode(message.bytes()) {
+            Ok((call, args)) => (call, args.len()),
+            Err(unfit) => {
+                reuse(Some(message.into_buffer()));
+                return match unfit {
+                    Unfit::NotACall => Response::Hangup,
+                    Unfit::Denied { xid, why } => {
+                        Response::Send(reply(Answer::Denied(why), xid, origin.transport))
+                    }
+                };
+            }
+        };
+        let answer = |answer: Answer| Response::Send(reply(answer, call.xid, origin.transport));
+        if !self.serves_onc(call.procedure.program) {
+            reuse(Some(message.into_buffer()));
+            return answer(Answer::Denied(Denial::Auth(AuthStatus::TooWeak)));
+        }
+        let key = (origin.transport == Transport::Udp).then(|| Key {
+            caller: origin.peer,
+            xid: call.xid,
+            procedure: call.procedure,
+            checksum: checksum::crc32c(message.bytes()),
+        });
+        match key.map_or(Verdict::Execute, |key| self.duplicates.begin(key)) {
+            Verdict::Execute => {}
+            duplicate => {
+                reuse(Some(message.into_buffer()));
+                return match duplicate {
+                    Verdict::Answered(reply) => Response::Send(reply),
+                    Verdict::Doubtful(_) => answer(Answer::SystemError),
+                    // The first transmission will be answered.
+                    _ => Response::Silence,
+                };
+            }
+        }
+        let (args, spare) = message.into_last(args_len);
+        reuse(spare);
+        let (xid, transport) = (call.xid, origin.transport);
+        let reply = match self.execute_onc(call, args, origin) {
+            Ok(result) => success(result, xid, transport),
+            // Left to another incarnation, or another server at this address.
+            Err(Ended::Refused(Refusal::ShuttingDown)) => return Response::Hangup,
+            Err(ended) => reply(answer_of(ended), xid, transport),
+        };
+        if let Some(key) = key {
+            self.duplicates.complete(key, reply.clone(), clock::now());
+        }
+        Response::Send(reply)
+    }
+
+    fn serves_onc(&self, program: u32) -> bool {
+        match &self.options.onc.access {
+            OncAccess::Nobody => false,
+            OncAccess::UnlessKeyed => self.options.key.is_none(),
+            OncAccess::Programs(programs) => programs.contains(&program),
+        }
+    }
+
+    fn execute_onc(&self, call: Call, args: Bytes, origin: Origin) -> Result<Reply, Ended> {
+        let Call { xid, procedure, credentials } = call;
+        let request = Request {
+            procedure,
+            args,
+            credentials,
+            authenticated: false,
+            peer: origin.peer,
+            transport: origin.transport,
+            deadline: None,
+            id: CallId { session: SessionId::NONE, handle: 0, transaction: xid.into() },
+        };
+        let limit = match origin.transport {
+            Transport::Tcp => self.options.payload_bytes.min(FRAGMENT_BYTES - REPLY_HEAD_BYTES),
+            Transport::Udp => UDP_DATAGRAM_BYTES - REPLY_HEAD_BYTES,
+        };
+        match self.invoke(&request, limit) {
+            // It is there by convention and does nothing (section 12.3).
+            Err(Ended::Refused(Refusal::ProcedureUnavailable)) if procedure.number == 0 => Ok(Reply::new()),
+            ended => ended,
+        }
+    }
+}
+
+/// What SunRPC has for why a call got no result.
+fn answer_of(ended: Ended) -> Answer {
+    match ended {
+        Ended::Refused(Refusal::ProgramUnavailable) => Answer::ProgramUnavailable,
+        Ended::Refused(Refusal::VersionMismatch { lowest, highest }) => {
+            Answer::ProgramMismatch { low: lowest, high: highest }
+        }
+        Ended::Refused(Refusal::ProcedureUnavailable) => Answer::ProcedureUnavailable,
+        Ended::Fault(fault) if fault.kind == FaultKind::GarbageArguments => Answer::GarbageArguments,
+        Ended::Refused(_) | Ended::Fault(_) => Answer::SystemError,
+    }
+}
+
+/// A result as it leaves: what precedes it is written into the room before it.
+fn success(result: Reply, xid: u32, transport: Transport) -> Bytes {
+    let mut frame = result.into_frame();
+    let result_at = Reply::ROOM_BYTES;
+    let head_at = result_at - REPLY_HEAD_BYTES;
+    frame[head_at..result_at].copy_from_slice(&Answer::Success.encode(xid));
+    let start = match transport {
+        Transport::Udp => head_at,
+        Transport::Tcp => {
+            let mark = record::mark(frame.len() - head_at);
+            frame[head_at - MARK_BYTES..head_at].copy_from_slice(&mark);
+            head_at - MARK_BYTES
+        }
+    };
+    Bytes::from(frame).slice(start..)
+}
+
+/// A reply without a result as it leaves.
+fn reply(answer: Answer, xid: u32, transport: Transport) -> Bytes {
+    let message = answer.encode(xid);
+    match transport {
+        Transport::Udp => message.into(),
+        Transport::Tcp => [&record::mark(message.len()), &message[..]].concat().into(),
+    }
+}

@@ -1,0 +1,251 @@
+//! Records of plain ONC RPC as they arrive on a connection, each in one buffer,
+//! which grows with what has arrived, not with what is claimed.
+
+use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES};
+use crate::proto::onc::message::CALL_HEAD_BYTES;
+use crate::proto::onc::record::{Assembly, MARK_BYTES};
+use bytes::Bytes;
+use std::io;
+use std::sync::Arc;
+
+/// Up to here arguments are copied out, and their buffer stays: cheaper than a
+/// trip to the pool.
+const COPIED_BYTES: usize = 4 << 10;
+
+/// A whole message, in the buffer that it came in.
+pub(crate) struct Message {
+    buffer: Buffer,
+    len: usize,
+}
+
+impl Message {
+    /// The first `len` bytes of a buffer, which has as many.
+    pub(crate) fn new(buffer: Buffer, len: usize) -> Self {
+        Self { buffer, len }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer.as_ref()[..self.len]
+    }
+
+    /// The last `len` bytes in memory of their own, and the buffer, if it was
+    /// spared.
+    pub(crate) fn into_last(self, len: usize) -> (Bytes, Option<Buffer>) {
+        let start = self.len - len;
+        if len <= COPIED_BYTES {
+            return (Bytes::copy_from_slice(&self.bytes()[start..]), Some(self.buffer));
+        }
+        (Bytes::from_owner(self.buffer).slice(start..start + len), None)
+    }
+
+    /// The buffer, for the next message.
+    pub(crate) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// Assembles records; holds no buffer between them unless given back.
+pub(crate) struct Records {
+    assembly: Assembly,
+    buffer: Option<Buffer>,
+    /// Bytes of the buffer that are of use.
+    end: usize,
+    /// The beginning of a record whose rest is slow to come.
+    stash: Vec<u8>,
+    /// What records beyond the first read take their memory from.
+    budget: Arc<Budget>,
+    /// Most bytes of the buffer that can be of use: a record, and a mark.
+    most: usize,
+}
+
+/// What reading once brought.
+pub(crate) enum Read {
+    /// A whole record.
+    Record(Message),
+    /// Some bytes; there may be more.
+    More,
+    /// Nothing is there now.
+    Nothing,
+}
+
+impl Records {
+    /// For a connection of which the first `end` bytes have arrived already.
+    pub(crate) fn new(payload_bytes: usize, budget: Arc<Budget>, buffer: Buffer, end: usize) -> Self {
+        let limit = payload_bytes.saturating_add(CALL_HEAD_BYTES);
+        Self {
+            assembly: Assembly::new(limit),
+            buffer: Some(buffer),
+            end,
+            stash: Vec::new(),
+            budget,
+            most: limit.saturating_add(MARK_BYTES),
+        }
+    }
+
+    /// Whether a record has begun to arrive.
+    pub(crate) fn is_mid_record(&self) -> bool {
+        self.end > 0 || self.assembly.announced() > 0
+    }
+
+    /// Takes a buffer back, to be used for the next record.
+    pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
+        if self.buffer.is_none() {
+            self.buffer = buffer;
+        }
+    }
+
+    /// Lets the buffer go back to the pool: a connection that waits takes no more
+    /// memory than it has sent.
+    pub(crate) fn release(&mut self) {
+        let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
+        // A large record that has begun keeps its buffer: its memory is accounted.
+        if let Some(buffer) = self.buffer.take_if(|buffer| !begun || buffer.as_ref().len() <= first) {
+            self.stash = buffer.as_ref()[..self.end].to_vec();
+        }
+    }
+
+    /// Receives once by `recv`, which returns the number of bytes, and `None` if
+    /// there are none now. Returns a record if it is whole.
+    ///
+    /// # Errors
+    /// The connection broke, what came isn't a record that is taken, or there is
+    /// no memory for it now: whichever it is, the connection is of no use.
+    pub(crate) fn read(
+        &mut self,
+        recv: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>,
+    ) -> io::Result<Read> {
+        let mut buffer = self.resume();
+        let read = match self.take_in(&mut buffer)? {
+            true => Some(Read::Record),
+            false => {
+                if self.end == buffer.as_ref().len() {
+                    buffer = self.larger(&buffer)?;
+                }
+                match recv(&mut buffer.as_mut()[self.end..])? {
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(received) => {
+                        self.end += received;
+                        self.take_in(&mut buffer)?.then_some(Read::Record)
+                    }
+                    None => {
+                        self.buffer = Some(buffer);
+                        return Ok(Read::Nothing);
+                    }
+                }
+            }
+        };
+        let Some(record) = read else {
+            self.buffer = Some(buffer);
+            return Ok(Read::More);
+        };
+        let len = self.assembly.len();
+        self.keep_surplus(&buffer, len);
+        self.assembly.begin_next();
+        Ok(record(Message { buffer, len }))
+    }
+
+    /// A buffer to receive into, with what has arrived already.
+    fn resume(&mut self) -> Buffer {
+        self.buffer.take().unwrap_or_else(|| {
+            let mut buffer = Buffer::take(FIRST_READ_BYTES);
+            buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
+            self.stash = Vec::new();
+            buffer
+        })
+    }
+
+    /// Takes in what has arrived; whether the record is whole then.
+    fn take_in(&mut self, buffer: &mut Buffer) -> io::Result<bool> {
+        let arrived = &mut buffer.as_mut()[..self.end];
+        let (end, whole) = self.assembly.take_in(arrived).map_err(|_| io::ErrorKind::InvalidData)?;
+        self.end = end;
+        Ok(whole)
+    }
+
+    /// A buffer twice as large, out of the budget: so it is never much larger
+    /// than what has arrived, and each byte is copied about once.
+    fn larger(&self, full: &Buffer) -> io::Result<Buffer> {
+        let wanted = (2 * full.as_ref().len()).min(self.most);
+        let larger = Buffer::take_from(&self.budget, wanted.max(self.end + 1));
+        let mut larger = larger.ok_or(io::ErrorKind::OutOfMemory)?;
+        larger.as_mut()[..self.end].copy_from_slice(&full.as_ref()[..self.end]);
+        Ok(larger)
+    }
+
+    /// A caller may send its next record before the answer to this one.
+    fn keep_surplus(&mut self, whole: &Buffer, len: usize) {
+        let surplus = &whole.as_ref()[len..self.end];
+        self.end = surplus.len();
+        if !surplus.is_empty() {
+            let mut next = Buffer::take(surplus.len());
+            next.as_mut()[..surplus.len()].copy_from_slice(surplus);
+            self.buffer = Some(next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::onc::record::mark;
+
+    fn records(payload_bytes: usize, budget_bytes: usize) -> Records {
+        Records::new(payload_bytes, Budget::new(budget_bytes), Buffer::take(FIRST_READ_BYTES), 0)
+    }
+
+    /// Feeds `bytes` in pieces of at most `piece`, with a pause after each.
+    fn feed(records: &mut Records, bytes: &[u8], piece: usize) -> io::Result<Vec<Vec<u8>>> {
+        let (mut at, mut found) = (0, Vec::new());
+        loop {
+            let read = records.read(|room| {
+                let len = piece.min(room.len()).min(bytes.len() - at);
+                room[..len].copy_from_slice(&bytes[at..at + len]);
+                at += len;
+                Ok((len > 0).then_some(len))
+            })?;
+            match read {
+                Read::Record(message) => {
+                    found.push(message.bytes().to_vec());
+                    let (last, spare) = message.into_last(3);
+                    assert_eq!(last, found.last().unwrap()[found.last().unwrap().len() - 3..]);
+                    records.give_back(spare);
+                }
+                Read::More => records.release(),
+                Read::Nothing => return Ok(found),
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_any_size_are_found_whatever_pieces_they_come_in() {
+        let big: Vec<u8> = (0..1_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
+        let sent = [&b"small"[..], &big, b"behind", &big[..200_000], &big[..FIRST_READ_BYTES]];
+        let stream: Vec<u8> =
+            sent.iter().flat_map(|record| [&mark(record.len()), *record].concat()).collect();
+        for piece in [1 << 22, 300_000, 65_536, 1449, 67] {
+            let found = feed(&mut records(1 << 20, 1 << 22), &stream, piece).unwrap();
+            assert!(found == sent, "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn memory_is_taken_by_what_arrives_and_given_back() {
+        let budget = Budget::new(1 << 22);
+        let mut records = Records::new(1 << 21, Arc::clone(&budget), Buffer::take(FIRST_READ_BYTES), 0);
+        assert!(feed(&mut records, &mark(1 << 21), 4).unwrap().is_empty());
+        assert!(Buffer::take_from(&budget, 1 << 22).is_some(), "a claim costs nothing");
+        feed(&mut records, &[7; 1 << 19], 1 << 16).unwrap();
+        assert!(Buffer::take_from(&budget, (1 << 22) - (1 << 18)).is_none());
+        drop(records);
+        assert!(Buffer::take_from(&budget, 1 << 22).is_some());
+    }
+
+    #[test]
+    fn a_record_for_which_there_is_no_memory_or_no_leave_ends_the_connection() {
+        let stream = [&mark(500_000)[..], &[7; 500_000]].concat();
+        let kind =
+            |payload, budget| feed(&mut records(payload, budget), &stream, 1 << 16).unwrap_err().kind();
+        assert_eq!(kind(1 << 20, 1 << 18), io::ErrorKind::OutOfMemory);
+        assert_eq!(kind(1 << 18, 1 << 20), io::ErrorKind::InvalidData);
+    }
+}
