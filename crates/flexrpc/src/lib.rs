@@ -37,9 +37,16 @@
 //! ([`proto::auth`] says against whom it helps) or leave to serve anybody. Where
 //! a chain may lead is for [`Forwarding`] to say: without a key, on loopback alone.
 //!
+//! # Plain ONC RPC
+//!
+//! Unmodified SunRPC clients call the same services on the same port
+//! ([`OncOptions`]): over TCP, and over UDP, where retransmissions are told as far
+//! as their protocol allows ([`proto::onc::duplicates`]). They hold no cluster key,
+//! so where one is set they may call only programs that the operator names.
+//!
 //! # Not here
 //!
-//! TLS, and answering plain ONC RPC on the same port.
+//! TLS.
 //!
 //! # Example
 //!

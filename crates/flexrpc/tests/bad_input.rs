@@ -87,7 +87,7 @@ fn foreign_protocols_and_versions_are_closed_at_once() {
     let (server, service) = common::server();
     let mut next = Head::new(Kind::Hello, CallId::default()).encode(&[]);
     next[4] = VERSION + 1;
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x80, 0, 0, 40, 0, 0, 0, 1], &[0; 100], &next[..5]] {
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x80, 0, 0, 4, 0, 0, 0, 1], &[0; 100], &next[..5]] {
         let mut raw = Raw::tcp(server.address());
         raw.send(bytes);
         assert!(raw.is_closed());
