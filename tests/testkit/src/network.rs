@@ -30,6 +30,10 @@ const MAX_HOSTS: usize = 200;
 /// What a link may send at once: with 32 KiB a shaped link carries 943–955 of
 /// 1,000 Mbit/s; with more, short messages would overtake the rate.
 const BURST: &str = "32kb";
+/// The largest piece of a TCP stream that a host leaves to its link to cut into
+/// packets, as to a network card: what is larger than [`BURST`] the shaper would cut
+/// up by itself, packet by packet, at twice the CPU time.
+const SEGMENT_BYTES: u32 = 32_000;
 /// What a link holds back before it drops, as a switch's port does.
 const QUEUE: &str = "1mb";
 /// A port that nothing listens on: who is heard there is refused.
@@ -132,6 +136,9 @@ impl Network {
         host.namespace.run("ip", &format!("address add {}/24 dev eth0", host.address))?;
         host.namespace.run("ip", "link set eth0 up")?;
         if let Some(rate) = rate {
+            let segments = format!("gso_max_size {SEGMENT_BYTES}");
+            host.namespace.run("ip", &format!("link set eth0 {segments}"))?;
+            switch.run("ip", &format!("link set {port} {segments}"))?;
             let shape = format!("root tbf rate {rate} burst {BURST} limit {QUEUE}");
             host.namespace.run("tc", &format!("qdisc add dev eth0 {shape}"))?;
             switch.run("tc", &format!("qdisc add dev {port} {shape}"))?;
