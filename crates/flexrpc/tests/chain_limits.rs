@@ -17,7 +17,7 @@ use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
     CallId, ClusterKey, Doubt, Forwarding, MulticastOptions, Outcome, Refusal, Server, ServerOptions,
-    SessionId,
+    SessionId, WorkerLimits,
 };
 
 fn start(options: ServerOptions) -> (Server, Arc<Service>) {
@@ -140,6 +140,22 @@ fn a_next_callee_that_never_answers_doesnt_hold_up_a_shutdown() {
     let outcomes = outcomes(&mut raw);
     assert!(outcomes[0].is_value());
     assert_eq!(outcomes[1], Outcome::Unknown(Doubt::TimedOut));
+}
+
+#[test]
+fn chains_that_wait_leave_their_workers_to_others() {
+    let workers = WorkerLimits { least: 1, most: 2, dormant: Duration::from_secs(10) };
+    let (server, service) = start(ServerOptions { workers, ..ServerOptions::default() });
+    let next = silent_callee();
+    let mut waiting: Vec<Raw> = Vec::new();
+    for count in 1..=3 {
+        let mut raw = Raw::tcp(server.address());
+        let bytes = bytes_of_chain(&mut raw, next, COUNT, b"argument");
+        raw.send(&bytes);
+        waiting.push(raw);
+        common::eventually("it is executed here", || service.executed() == count);
+    }
+    assert!(call(&[server.address()])[0].is_value());
 }
 
 #[test]

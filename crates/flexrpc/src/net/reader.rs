@@ -271,16 +271,14 @@ impl Reader {
             larger.as_mut()[..self.end].copy_from_slice(&buffer.as_ref()[..self.end]);
             *buffer = larger;
         }
-        let payload_end = head.head_len() + head.payload_len as usize;
-        let unchecked = head.head_len() + self.checked..self.end.min(payload_end);
         if self.end < frame_len {
-            if unchecked.len() >= SLICE_BYTES / 2 {
-                self.checked += unchecked.len();
-                self.running.update(&buffer.as_ref()[unchecked]);
+            if self.payload_so_far().len() - self.checked >= SLICE_BYTES / 2 {
+                self.check();
             }
             return Ok(None);
         }
-        let last = &buffer.as_ref()[unchecked];
+        let payload_end = head.head_len() + head.payload_len as usize;
+        let last = &buffer.as_ref()[head.head_len() + self.checked..payload_end];
         let crc = if self.checked == 0 {
             checksum::crc32c(last)
         } else {
@@ -291,6 +289,17 @@ impl Reader {
         self.keep_surplus(&whole, frame_len);
         self.head = None;
         Ok(Some(Frame { head, buffer: whole, intact: crc == head.payload_crc, arrived: self.arrived }))
+    }
+
+    /// Checks what has arrived of the payload, so that less is left to check when
+    /// all of it is there.
+    pub(crate) fn check(&mut self) {
+        if let (Some(head), Some(buffer)) = (&self.head, &self.buffer) {
+            let payload = &buffer.as_ref()[head.head_len()..self.end.max(head.head_len())];
+            let payload = &payload[..payload.len().min(head.payload_len as usize)];
+            self.running.update(&payload[self.checked..]);
+            self.checked = payload.len();
+        }
     }
 
     /// A peer may send its next frame before the answer to this one.

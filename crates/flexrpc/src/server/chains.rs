@@ -1,40 +1,53 @@
-//! What passes between service workers and the forwarder.
+//! What service workers and the forwarder share of the chain calls under way.
 
-use crate::net::reader::Frame;
+use crate::net::pool::Pool;
 use crate::proto::Micros;
 use crate::proto::auth::Credentials;
 use crate::proto::frame::Head;
-use crate::server::connection::Connection;
 use crate::server::core::Origin;
+use crate::server::lent::Lent;
+use crate::server::passing::{Idle, Passing};
 use crate::server::service::{Ended, Reply};
 use bytes::Bytes;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The two ways between workers and forwarder.
+/// Idle connections to next callees: a few for each of a rack's.
+const POOLED: usize = 256;
+
+/// Below are what the forwarder tells apart from calls.
+pub(crate) const FIRST_CALL: u64 = 1;
+
 pub(crate) struct Chains {
     /// To the workers: calls to execute.
     pub(crate) jobs: Inbox<Job>,
     /// To the forwarder.
     pub(crate) adopted: Inbox<Adopted>,
+    /// Calls that their workers execute.
+    pub(crate) lent: Lent,
+    /// Connections to next callees.
+    pub(crate) idle: Idle,
+    next_id: AtomicU64,
+    /// Calls that are with workers.
+    carried: AtomicUsize,
     closed: AtomicBool,
 }
 
 /// What the forwarder takes over.
 pub(crate) enum Adopted {
-    /// A connection on which a chain call arrives, or has arrived.
-    Connection(Arc<Connection>, Option<Frame>),
-    /// A call was executed.
+    /// A call whose worker is needed elsewhere.
+    Call(Box<Passing>),
+    /// A call that it has was executed.
     Ran(u64, Result<Reply, Ended>),
 }
 
 /// A chain's call to execute at this callee.
 pub(crate) struct Job {
-    /// Which of the forwarder's calls it is.
+    /// Which chain call it is.
     pub(crate) passing: u64,
     pub(crate) head: Head,
     pub(crate) args: Bytes,
@@ -46,21 +59,54 @@ pub(crate) struct Job {
 impl Chains {
     pub(crate) fn new() -> io::Result<Self> {
         let (jobs, adopted) = (Inbox::new()?, Inbox::new()?);
-        Ok(Self { jobs, adopted, closed: AtomicBool::new(false) })
+        Ok(Self {
+            jobs,
+            adopted,
+            lent: Lent::default(),
+            idle: Mutex::new(Pool::new(POOLED)),
+            next_id: AtomicU64::new(FIRST_CALL),
+            carried: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// An id for a call, and its place in the count of those with workers.
+    pub(crate) fn carry(&self) -> (u64, Carried<'_>) {
+        self.carried.fetch_add(1, Ordering::AcqRel);
+        (self.next_id.fetch_add(1, Ordering::Relaxed), Carried(self))
     }
 
     pub(crate) fn adopt(&self, adopted: Adopted) {
         self.adopted.put(adopted);
     }
 
-    /// The forwarder ends once it has nothing to do.
+    /// The forwarder ends once there is nothing to do.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.adopted.wake();
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    /// The server shuts down: the forwarder sees to all calls.
+    pub(crate) fn are_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether no call is left, and none will come.
+    pub(crate) fn are_over(&self) -> bool {
+        // In this order: a worker gives a call to the forwarder before it uncounts it.
+        self.are_closed() && self.carried.load(Ordering::Acquire) == 0 && self.adopted.queue().is_empty()
+    }
+}
+
+/// A call with a worker, until dropped.
+pub(crate) struct Carried<'a>(&'a Chains);
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        self.0.carried.fetch_sub(1, Ordering::AcqRel);
+        if self.0.are_closed() {
+            self.0.adopted.wake();
+        }
     }
 }
 
@@ -81,7 +127,8 @@ impl<T> Inbox<T> {
         self.wake();
     }
 
-    fn wake(&self) {
+    /// Has whoever watches look.
+    pub(crate) fn wake(&self) {
         // It fails only at 2^64 items.
         let _ = rustix::io::write(&self.filled, &1u64.to_ne_bytes());
     }

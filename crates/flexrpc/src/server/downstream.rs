@@ -1,22 +1,28 @@
-//! A connection to the next callee of a chain, from the forwarder's side.
+//! A connection to the next callee of a chain.
 
 use crate::net::reader::{Frame, Read, ReadError, Reader};
 use crate::net::socket;
+use crate::net::spin::Spinner;
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 pub(crate) struct Downstream {
     pub(crate) fd: OwnedFd,
     pub(crate) reader: Reader,
+    /// For the answer.
+    pub(crate) spinner: Spinner,
     connected: bool,
     /// From the pool: it may turn out to be closed by the callee.
     pub(crate) pooled: bool,
-    /// Whether epoll tells of it to the call that it serves now.
+    /// Whether the forwarder's epoll tells of it.
     pub(crate) watched: bool,
     /// Bytes of the frame that have left.
     pub(crate) sent: usize,
+    /// The whole call was sent and answered: the next one may come.
+    pub(crate) answered: bool,
 }
 
 /// Where a transmission is.
@@ -29,15 +35,23 @@ pub(crate) enum Push {
 }
 
 impl Downstream {
-    pub(crate) fn connect(callee: SocketAddr, payload_bytes: usize) -> io::Result<Self> {
-        let fd = socket::begin_connect_tcp(callee)?;
-        let reader = Reader::new(payload_bytes);
-        Ok(Self { fd, reader, connected: false, pooled: false, watched: false, sent: 0 })
+    pub(crate) fn connect(callee: SocketAddr, payload_bytes: usize, spin: Duration) -> io::Result<Self> {
+        Ok(Self {
+            fd: socket::begin_connect_tcp(callee)?,
+            reader: Reader::new(payload_bytes),
+            spinner: Spinner::new(spin),
+            connected: false,
+            pooled: false,
+            watched: false,
+            sent: 0,
+            answered: false,
+        })
     }
 
-    /// A pooled one, to be used again.
-    pub(crate) fn again(self) -> Self {
-        Self { pooled: true, watched: false, sent: 0, ..self }
+    /// Answered, it goes to the pool; an idle one keeps no memory.
+    pub(crate) fn rest(mut self) -> Self {
+        self.reader.release();
+        Self { pooled: true, watched: false, sent: 0, answered: false, ..self }
     }
 
     /// Whether the callee has neither closed it nor sent something unasked.

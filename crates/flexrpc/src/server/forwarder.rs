@@ -1,16 +1,16 @@
-//! The forwarder: one thread that passes chain calls on (section IV.C).
+//! The forwarder: one thread for the chain calls whose workers are needed
+//! elsewhere (section IV.C).
 //!
-//! Waiting for a callee downstream never holds a service worker, so chains that
-//! cross each other (A→B→C and C→B→A) can't lock up bounded pools: a worker only
-//! executes, the forwarder only moves bytes and sleeps in epoll.
+//! Waiting for a callee downstream never holds the last service worker, so chains
+//! that cross each other (A→B→C and C→B→A) can't lock up bounded pools: calls that
+//! have to wait are left to the forwarder, which only moves bytes and sleeps in epoll.
 
 use crate::net::clock;
-use crate::net::pool::Pool;
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::proto::Micros;
-use crate::server::chains::Adopted;
-use crate::server::passing::{Advanced, Idle, Passing};
+use crate::server::chains::{Adopted, FIRST_CALL};
+use crate::server::passing::{Advanced, Passing};
 use crate::server::workers::Workers;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -18,9 +18,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Idle connections to next callees: a few for each of a rack's.
-const POOLED: usize = 256;
 
 /// Events looked at in one round.
 const EVENTS: usize = 64;
@@ -33,14 +30,12 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Longest sleep; nothing depends on it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-const INBOX: u64 = 0;
+const INBOX: u64 = FIRST_CALL - 1;
 
 pub(crate) struct Forwarder {
     workers: Arc<Workers>,
     epoll: OwnedFd,
-    passing: HashMap<u64, Passing>,
-    idle: Idle,
-    next_id: u64,
+    passing: HashMap<u64, Box<Passing>>,
     /// Calls that stopped for the others' sake: nothing will tell of them.
     unfinished: Vec<u64>,
     /// When the server's shutdown gives up on all.
@@ -51,21 +46,13 @@ impl Forwarder {
     pub(crate) fn new(workers: Arc<Workers>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &workers.chains.adopted, EventData::new_u64(INBOX), EventFlags::IN)?;
-        Ok(Self {
-            workers,
-            epoll,
-            passing: HashMap::new(),
-            idle: Pool::new(POOLED),
-            next_id: 1,
-            unfinished: Vec::new(),
-            ends_at: None,
-        })
+        Ok(Self { workers, epoll, passing: HashMap::new(), unfinished: Vec::new(), ends_at: None })
     }
 
     /// Passes on until it is closed and has nothing left.
     pub(crate) fn run(mut self) {
         let mut spinner = Spinner::new(self.workers.core.options.spin);
-        while !(self.workers.chains.is_closed() && self.passing.is_empty()) {
+        while !self.is_over() {
             let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
             let count = self.sleep(&mut events, &mut spinner);
             for event in &events[..count] {
@@ -77,11 +64,16 @@ impl Forwarder {
             for id in std::mem::take(&mut self.unfinished) {
                 self.advance(id);
             }
-            if self.workers.chains.is_closed() {
+            if self.workers.chains.are_closed() {
                 self.come_to_an_end();
             }
             self.look_at_the_time();
         }
+    }
+
+    fn is_over(&self) -> bool {
+        let ended = self.ends_at.is_some_and(|at| clock::now() >= at);
+        self.passing.is_empty() && (ended || self.workers.chains.are_over())
     }
 
     fn sleep(&self, events: &mut [Event], spinner: &mut Spinner) -> usize {
@@ -99,9 +91,10 @@ impl Forwarder {
             }
         }
         let now = clock::now();
-        let due = self.passing.values().filter_map(|passing| passing.due(&self.workers.core)).min();
-        let left = due.map_or(LONGEST_SLEEP, |due| Duration::from_micros(due.saturating_sub(now)));
-        let count = poll(left.min(LONGEST_SLEEP));
+        let lent = self.workers.chains.lent.look_at();
+        let due = self.passing.values().filter_map(|passing| passing.due(&self.workers.core));
+        let due = due.chain(self.ends_at).fold(lent, Micros::min);
+        let count = poll(Duration::from_micros(due.saturating_sub(now)).min(LONGEST_SLEEP));
         spinner.slept(Duration::from_micros(clock::now() - now));
         count
     }
@@ -109,19 +102,7 @@ impl Forwarder {
     fn take_over(&mut self) {
         while let Some(adopted) = self.workers.chains.adopted.take_one() {
             match adopted {
-                Adopted::Connection(connection, frame) => {
-                    let id = self.next_id;
-                    self.next_id += 1;
-                    let Some(passing) =
-                        Passing::begin(id, Arc::clone(&connection), frame, &self.workers.core)
-                    else {
-                        self.workers.forget(connection.token);
-                        continue;
-                    };
-                    watch(&self.epoll, &connection.fd, id);
-                    self.passing.insert(id, passing);
-                    self.advance(id);
-                }
+                Adopted::Call(passing) => self.adopt(passing),
                 Adopted::Ran(id, ended) => {
                     // Gone if its time was over.
                     if let Some(passing) = self.passing.get_mut(&id) {
@@ -133,9 +114,20 @@ impl Forwarder {
         }
     }
 
+    fn adopt(&mut self, passing: Box<Passing>) {
+        let id = passing.id;
+        watch(&self.epoll, &passing.upstream.fd, id);
+        self.passing.insert(id, passing);
+        self.advance(id);
+    }
+
     fn advance(&mut self, id: u64) {
         let Some(passing) = self.passing.get_mut(&id) else { return };
-        let advanced = passing.advance(&self.workers, &mut self.idle);
+        let chains = &self.workers.chains;
+        let advanced = passing.advance(&self.workers.core, &chains.idle, false);
+        if let Some(job) = passing.take_job() {
+            chains.jobs.put(job);
+        }
         if let Some(downstream) = passing.downstream.as_mut().filter(|downstream| !downstream.watched) {
             downstream.watched = true;
             watch(&self.epoll, &downstream.fd, id);
@@ -147,9 +139,13 @@ impl Forwarder {
         }
         let Some(passing) = self.passing.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &passing.upstream.fd);
+        // The next call on it may be a worker's.
+        if let Some(downstream) = passing.downstream.as_ref().filter(|downstream| downstream.watched) {
+            let _ = epoll::delete(&self.epoll, &downstream.fd);
+        }
         match advanced {
             Advanced::Closed => self.workers.forget(passing.upstream.token),
-            _ => self.workers.rearm(&passing.release(), EventFlags::IN | EventFlags::ONESHOT),
+            _ => self.workers.rearm(&passing.release(&chains.idle), EventFlags::IN),
         }
     }
 
@@ -158,6 +154,7 @@ impl Forwarder {
         let ends_at = *self.ends_at.get_or_insert_with(|| clock::after(now, drain));
         let soon = clock::after(now, LAST_WAIT.min(drain)).min(ends_at);
         self.passing.values_mut().for_each(|passing| passing.end_by(soon, ends_at));
+        self.workers.chains.lent.end_by(ends_at);
     }
 
     fn look_at_the_time(&mut self) {
@@ -168,6 +165,10 @@ impl Forwarder {
         for id in due {
             self.advance(id);
         }
+        let workers = Arc::clone(&self.workers);
+        while let Some(passing) = workers.chains.lent.take_late(now, &workers.core) {
+            self.adopt(passing);
+        }
     }
 }
 
@@ -175,9 +176,6 @@ impl Forwarder {
 /// can.
 fn watch(epoll: &OwnedFd, fd: impl AsFd, id: u64) {
     let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-    let data = EventData::new_u64(id);
-    // A pooled connection is watched already, for a call that is over.
-    if epoll::add(epoll, &fd, data, flags).is_err() {
-        let _ = epoll::modify(epoll, &fd, data, flags);
-    }
+    // Without memory for it the call waits for its time.
+    let _ = epoll::add(epoll, &fd, EventData::new_u64(id), flags);
 }

@@ -24,8 +24,7 @@ pub enum Forwarding {
     Only(Arc<Predicate>),
 }
 
-/// Asked for each chain call, on the one thread that passes them on: it mustn't
-/// wait.
+/// Asked for each chain call, on the thread that passes it on: it mustn't wait.
 pub type Predicate = dyn Fn(SocketAddr) -> bool + Send + Sync;
 
 impl Forwarding {

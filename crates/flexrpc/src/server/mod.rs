@@ -1,6 +1,7 @@
 //! The server: several programs on one port, TCP and UDP, served by as many
 //! threads as the load needs.
 
+pub(crate) mod carrying;
 pub(crate) mod chains;
 pub(crate) mod connection;
 pub(crate) mod core;
@@ -8,6 +9,7 @@ pub(crate) mod datagrams;
 pub(crate) mod downstream;
 pub(crate) mod forwarder;
 pub(crate) mod forwarding;
+pub(crate) mod lent;
 pub mod onc;
 pub(crate) mod passing;
 pub(crate) mod registry;

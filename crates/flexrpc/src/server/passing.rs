@@ -1,6 +1,7 @@
 //! One chain call on its way through this callee: bytes in from the caller or
-//! the callee before, on to the next, outcomes back. Never sleeps; the forwarder
-//! calls [`Passing::advance`] whenever a socket or a timer has something.
+//! the callee before, on to the next, outcomes back. Never sleeps; whoever has it,
+//! a worker or the forwarder, calls [`Passing::advance`] whenever a socket or a
+//! timer has something.
 
 use crate::net::buffer::Buffer;
 use crate::net::clock;
@@ -22,12 +23,13 @@ use crate::server::connection::Connection;
 use crate::server::core::{Core, Origin, Response};
 use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
-use crate::server::workers::Workers;
 use bytes::Bytes;
-use std::sync::Arc;
+use rustix::event::{PollFd, PollFlags};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Receives in a row before the forwarder looks at other calls.
+/// Receives in a row before others are looked after.
 const READS_IN_A_ROW: usize = 32;
 
 /// The part of the remaining time that is kept for the answer's way back: a
@@ -38,10 +40,10 @@ const KEPT_TIME: Micros = 16;
 const RESENDS: u32 = 8;
 
 /// Idle connections to next callees.
-pub(crate) type Idle = Pool<Downstream>;
+pub(crate) type Idle = Mutex<Pool<Downstream>>;
 
 pub(crate) struct Passing {
-    id: u64,
+    pub(crate) id: u64,
     pub(crate) upstream: Arc<Connection>,
     reader: Reader,
     head: Head,
@@ -57,6 +59,8 @@ pub(crate) struct Passing {
     next: Option<(Hop, Vec<u8>)>,
     refusal: Option<Refusal>,
     pub(crate) downstream: Option<Downstream>,
+    /// The next callee's socket has no room for what may leave.
+    blocked: bool,
     tag: Option<[u8; TAG_BYTES]>,
     /// Until the call is handed to a worker.
     credentials: Option<Credentials>,
@@ -109,6 +113,7 @@ impl Passing {
             next: None,
             refusal: None,
             downstream: None,
+            blocked: false,
             tag: None,
             credentials: None,
             payload: None,
@@ -158,23 +163,28 @@ impl Passing {
         Ok(())
     }
 
-    /// Goes as far as it goes without waiting.
-    pub(crate) fn advance(&mut self, workers: &Workers, idle: &mut Idle) -> Advanced {
-        let core = &workers.core;
+    /// Goes as far as it goes without waiting, but that a worker may sleep in a
+    /// receive, for [`STICK`](crate::server::connection::STICK) at most, instead of
+    /// asking first.
+    pub(crate) fn advance(&mut self, core: &Core, idle: &Idle, may_sleep: bool) -> Advanced {
         let mut more = self.payload.is_none() && self.answer.is_none();
         for _ in 0..READS_IN_A_ROW {
             if !more {
                 break;
             }
-            match self.receive(core) {
+            match self.receive(core, may_sleep && !self.blocked) {
                 Some(received) => more = received,
                 None => return Advanced::Closed,
             }
             self.pass_on(core, idle);
+            // Meanwhile the bytes are on their way.
+            self.reader.check();
         }
-        self.execute(workers);
         self.pass_on(core, idle);
-        self.listen(core, idle);
+        // The next callee has executed hardly sooner than this one.
+        if !(may_sleep && self.has_left() && self.credentials.is_some()) {
+            self.listen(core, idle);
+        }
         let now = clock::now();
         let ends = self.end_by.is_some_and(|by| now >= by);
         if ends || self.answer_by.is_some_and(|by| now >= by) {
@@ -214,9 +224,10 @@ impl Passing {
 
     /// Receives once: `false` if nothing is there or nothing more is needed,
     /// `None` if the caller is gone and the call with it.
-    fn receive(&mut self, core: &Core) -> Option<bool> {
+    fn receive(&mut self, core: &Core, may_sleep: bool) -> Option<bool> {
         let Self { reader, upstream, relay, .. } = self;
-        match reader.read(|room| socket::try_recv(&upstream.fd, room)) {
+        let recv = if may_sleep { socket::recv } else { socket::try_recv };
+        match reader.read(|room| recv(&upstream.fd, room)) {
             Ok(Read::Frame(frame)) => {
                 self.payload_is_whole(frame, core);
                 Some(false)
@@ -271,20 +282,58 @@ impl Passing {
         self.answer = Some((answer, 0));
     }
 
-    /// Hands the call to a service worker, once.
-    fn execute(&mut self, workers: &Workers) {
-        if let Some(payload) = &self.payload
-            && let Some(credentials) = self.credentials.take()
-        {
-            workers.chains.jobs.put(Job {
-                passing: self.id,
-                head: self.head,
-                args: payload.clone(),
-                credentials,
-                origin: Origin { peer: self.upstream.peer, transport: Transport::Tcp },
-                arrived: self.arrived,
-            });
+    /// The call to execute here, once, as soon as its payload is whole.
+    pub(crate) fn take_job(&mut self) -> Option<Job> {
+        let args = self.payload.clone()?;
+        Some(Job {
+            passing: self.id,
+            head: self.head,
+            args,
+            credentials: self.credentials.take()?,
+            origin: Origin { peer: self.upstream.peer, transport: Transport::Tcp },
+            arrived: self.arrived,
+        })
+    }
+
+    /// Whether nothing is left to pass on, so that nobody waits for this callee's
+    /// execution.
+    pub(crate) fn has_left(&self) -> bool {
+        self.relay.is_sent_whole() || self.relay.rest_is_settled()
+    }
+
+    /// Waits until an advance has something to do, for the next callee's answer
+    /// spinning at first; `false` if there is nothing for so long.
+    pub(crate) fn wait(&mut self, until: Micros) -> bool {
+        let all_left = self.has_left();
+        let upstream = match (&self.answer, &self.payload) {
+            (Some(_), _) => PollFlags::OUT,
+            (None, None) => PollFlags::IN,
+            (None, Some(_)) => PollFlags::empty(),
+        };
+        let out = if self.blocked { PollFlags::OUT } else { PollFlags::empty() };
+        // What nothing is expected from isn't watched: its end would be told on and on.
+        let mut fds = Vec::with_capacity(2);
+        if !upstream.is_empty() {
+            fds.push(PollFd::new(&self.upstream.fd, upstream));
         }
+        let mut spinner = None;
+        if let Some(next) = self.downstream.as_mut().filter(|_| !self.relay.rest_is_settled()) {
+            fds.push(PollFd::new(&next.fd, PollFlags::IN | out));
+            spinner = Some(&mut next.spinner).filter(|_| all_left);
+        }
+        if let Some(spinner) = &mut spinner
+            && spinner.spin(|| socket::poll(&mut fds, Some(0)).ok().filter(|ready| *ready)).is_some()
+        {
+            return true;
+        }
+        let start = clock::now();
+        let until = self.answer_by.map_or(until, |by| by.min(until));
+        // An error is one of poll's arguments; the advance's own calls tell.
+        let ready = socket::poll(&mut fds, Some(until)).unwrap_or(true);
+        if let Some(spinner) = spinner {
+            spinner.slept(Duration::from_micros(clock::now() - start));
+        }
+        ready
     }
 
     /// The service has run.
@@ -297,7 +346,7 @@ impl Passing {
     }
 
     /// Sends to the next callee what may leave.
-    fn pass_on(&mut self, core: &Core, idle: &mut Idle) {
+    fn pass_on(&mut self, core: &Core, idle: &Idle) {
         if self.relay.rest_is_settled() || self.answer.is_some() || !self.relay.head_may_leave() {
             return;
         }
@@ -306,7 +355,9 @@ impl Passing {
             if self.downstream.is_none() && !self.connect(core, idle) {
                 return self.relay.unreachable();
             }
-            match self.push() {
+            let pushed = self.push();
+            self.blocked = matches!(pushed, Ok(Push::Blocked));
+            match pushed {
                 Ok(Push::Done) if self.relay.tag_may_leave() => return self.relay.sent_whole(),
                 Ok(_) => return,
                 Err(_) => self.next_is_lost(),
@@ -314,12 +365,12 @@ impl Passing {
         }
     }
 
-    fn connect(&mut self, core: &Core, idle: &mut Idle) -> bool {
+    fn connect(&mut self, core: &Core, idle: &Idle) -> bool {
         let Some((next, _)) = &self.next else { return false };
-        self.downstream = std::iter::from_fn(|| idle.check_out((next.callee, Transport::Tcp)))
+        let check_out = || lock(idle).check_out((next.callee, Transport::Tcp));
+        self.downstream = std::iter::from_fn(check_out)
             .find(Downstream::is_quiet)
-            .map(Downstream::again)
-            .or_else(|| Downstream::connect(next.callee, core.options.payload_bytes).ok());
+            .or_else(|| Downstream::connect(next.callee, core.options.payload_bytes, core.options.spin).ok());
         self.downstream.is_some()
     }
 
@@ -347,9 +398,12 @@ impl Passing {
     }
 
     /// Takes the next callee's answer.
-    fn listen(&mut self, core: &Core, idle: &mut Idle) {
+    fn listen(&mut self, core: &Core, idle: &Idle) {
+        if self.relay.rest_is_settled() {
+            return;
+        }
         let (Some(downstream), Some((next, _))) = (&mut self.downstream, &self.next) else { return };
-        let (id, callee) = (next.id, next.callee);
+        let id = next.id;
         match downstream.answer() {
             Ok(None) => {}
             Ok(Some(frame)) => {
@@ -362,12 +416,10 @@ impl Passing {
                     Some(answer) => self.on_answer(answer, frame),
                     None => self.next_is_lost(),
                 }
-                // Answered before it was sent whole, it still waits for the rest.
-                if self.relay.rest_is_settled()
-                    && let Some(downstream) = self.downstream.take()
-                    && self.relay.is_sent_whole()
-                {
-                    drop(idle.check_in((callee, Transport::Tcp), downstream));
+                if self.relay.rest_is_settled() {
+                    // Answered before it was sent whole, it still waits for the rest.
+                    self.downstream = self.downstream.take().filter(|_| self.relay.is_sent_whole());
+                    self.downstream.iter_mut().for_each(|downstream| downstream.answered = true);
                 }
             }
             Err(_) => {
@@ -400,7 +452,7 @@ impl Passing {
                     downstream.sent = 0;
                 }
                 // What the socket doesn't take now leaves with the next advance.
-                let _ = self.push();
+                self.blocked = matches!(self.push(), Ok(Push::Blocked));
             }
             Answer::SendAgain | Answer::Pending => self.relay.doubtful(Doubt::ConnectionLost),
         }
@@ -445,8 +497,14 @@ impl Passing {
         Advanced::Over
     }
 
-    /// Gives the connection back for the next call.
-    pub(crate) fn release(self) -> Arc<Connection> {
+    /// Gives the connections back for the next call.
+    pub(crate) fn release(mut self, idle: &Idle) -> Arc<Connection> {
+        let next = self.next_callee().zip(self.downstream.take());
+        if let Some((callee, downstream)) = next.filter(|(_, downstream)| downstream.answered) {
+            let evicted = lock(idle).check_in((callee, Transport::Tcp), downstream.rest());
+            // Closed without the lock.
+            drop(evicted);
+        }
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         line.reader = self.reader;
         line.active = std::time::Instant::now();
@@ -455,11 +513,19 @@ impl Passing {
         self.upstream
     }
 
+    fn next_callee(&self) -> Option<SocketAddr> {
+        self.next.as_ref().map(|(next, _)| next.callee)
+    }
+
     fn give_back(&mut self, spare: Option<Buffer>) {
         if let Some(downstream) = &mut self.downstream {
             downstream.reader.give_back(spare);
         }
     }
+}
+
+fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Pool<Downstream>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// When a call is to be answered.

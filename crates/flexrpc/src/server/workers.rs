@@ -8,6 +8,7 @@
 //! busy connection an epoll round per call; idle connections cost no thread.
 
 use crate::net::socket;
+use crate::server::carrying::{Carried, carry};
 use crate::server::chains::{Adopted, Chains};
 use crate::server::connection::{Connection, MayStay, Parked};
 use crate::server::core::Core;
@@ -179,20 +180,22 @@ impl Workers {
     }
 
     fn serve(&self, connection: &Arc<Connection>) {
-        let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let parked = connection.serve(&mut line, &self.core, self);
-        let flags = match parked {
-            Parked::Readable => EventFlags::IN,
-            Parked::Writable => EventFlags::OUT,
-            Parked::Closed => return self.forget(connection.token),
-            Parked::Chain(frame) => {
-                drop(line);
-                return self.chains.adopt(Adopted::Connection(Arc::clone(connection), frame));
+        loop {
+            let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
+            let parked = connection.serve(&mut line, &self.core, self);
+            // After this another worker may have it.
+            drop(line);
+            match parked {
+                Parked::Readable => return self.rearm(connection, EventFlags::IN),
+                Parked::Writable => return self.rearm(connection, EventFlags::OUT),
+                Parked::Closed => return self.forget(connection.token),
+                Parked::Chain(frame) => match carry(connection, frame, &self.core, &self.chains, self) {
+                    Carried::Over => {}
+                    Carried::Closed => return self.forget(connection.token),
+                    Carried::Left => return,
+                },
             }
-        };
-        // After this another worker may have it.
-        drop(line);
-        self.rearm(connection, flags);
+        }
     }
 
     /// Watches the connection again.
@@ -204,7 +207,7 @@ impl Workers {
         }
     }
 
-    /// A chain's callee executes here, while its bytes are passed on elsewhere.
+    /// Executes a call that the forwarder has.
     fn run_job(&self) {
         if let Some(job) = self.chains.jobs.take_one() {
             let ended = self.core.run(&job.head, job.args, job.credentials, job.origin, job.arrived);

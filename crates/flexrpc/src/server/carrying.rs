@@ -1,0 +1,83 @@
+//! A worker with a chain call: it passes the call on, executes it, and waits for
+//! the answer of the next callee, all by itself, since each hand-off to another
+//! thread costs a callee more than the work. Only as long as another worker watches
+//! the rest: else the forwarder gets the call, whatever state it is in.
+
+use crate::net::clock;
+use crate::net::reader::Frame;
+use crate::server::chains::{Adopted, Chains, Job};
+use crate::server::connection::{Connection, MayStay, STICK};
+use crate::server::core::Core;
+use crate::server::passing::{Advanced, Passing};
+use std::sync::Arc;
+
+/// Where the call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// Answered: the connection can carry the next one.
+    Over,
+    /// Gone, and the connection is of no use.
+    Closed,
+    /// With the forwarder, and the connection with it.
+    Left,
+}
+
+/// Takes the call on this connection, whose head, or all, has arrived.
+pub(crate) fn carry(
+    connection: &Arc<Connection>,
+    frame: Option<Frame>,
+    core: &Core,
+    chains: &Chains,
+    others: &impl MayStay,
+) -> Carried {
+    let (id, _counted) = chains.carry();
+    let Some(passing) = Passing::begin(id, Arc::clone(connection), frame, core) else {
+        return Carried::Closed;
+    };
+    let mut passing = Box::new(passing);
+    let may_stay = || others.may_stay() && !chains.are_closed();
+    loop {
+        match passing.advance(core, &chains.idle, may_stay()) {
+            Advanced::Over => {
+                passing.release(&chains.idle);
+                return Carried::Over;
+            }
+            Advanced::Closed => return Carried::Closed,
+            Advanced::More if may_stay() => continue,
+            Advanced::Waits if may_stay() => {}
+            Advanced::More | Advanced::Waits => break,
+        }
+        if passing.has_left()
+            && let Some(job) = passing.take_job()
+        {
+            match execute(passing, job, core, chains) {
+                Some(executed) => passing = executed,
+                None => return Carried::Left,
+            }
+        } else if !passing.wait(clock::after(clock::now(), STICK)) {
+            break;
+        }
+    }
+    chains.adopt(Adopted::Call(passing));
+    Carried::Left
+}
+
+/// Executes the call; `None` if its time was over first, and the forwarder has it.
+fn execute(passing: Box<Passing>, job: Job, core: &Core, chains: &Chains) -> Option<Box<Passing>> {
+    let id = passing.id;
+    let run = || core.run(&job.head, job.args, job.credentials, job.origin, job.arrived);
+    if chains.lent.lend(passing, core) {
+        chains.adopted.wake();
+    }
+    let ended = run();
+    match chains.lent.take_back(id) {
+        Some(mut passing) => {
+            passing.ran(ended);
+            Some(passing)
+        }
+        None => {
+            chains.adopt(Adopted::Ran(id, ended));
+            None
+        }
+    }
+}
