@@ -16,6 +16,10 @@ constexpr std::string_view default_port = "9090";
 } // namespace
 
 Endpoint::Endpoint(std::string_view address, const Options& options) : options(options) {
+    if (address.find('@') != address.npos) {
+        // Not repeated in the message: it may hold a password.
+        raise(ErrorKind::InvalidArgument, "an address names no user; log in with the options");
+    }
     std::string_view rest = address;
     if (rest.substr(0, scheme.size()) == scheme) {
         rest.remove_prefix(scheme.size());
@@ -32,7 +36,7 @@ Endpoint::Endpoint(std::string_view address, const Options& options) : options(o
     rest.remove_prefix(end == rest.npos ? rest.size() : end + bracketed);
     port = rest.empty() ? default_port : rest.substr(1);
     const bool numeric = !port.empty() && port.size() <= 5 &&
-                         port.find_first_not_of("0123456789") == port.npos &&
+                         port.find_first_not_of("0123456789") == port.npos && std::stoi(port) > 0 &&
                          std::stoi(port) < 65536;
     if (host.empty() || host.find('/') != host.npos || (!rest.empty() && rest[0] != ':') ||
         !numeric) {

@@ -1,6 +1,7 @@
 #include <strait/client.hpp>
 
 #include "convert.hpp"
+#include "failure.hpp"
 #include "session.hpp"
 
 namespace strait {
@@ -16,15 +17,16 @@ struct Listing::iterator::Pages {
     std::optional<std::int64_t> cursor = {};
     bool is_last = false;
 
-    /// Fetches until there is an entry; whether there is.
+    /// Fetches a page when the one before is over; whether there is an entry.
     bool fill() {
-        while (index == entries.size() && !is_last) {
+        if (index == entries.size() && !is_last) {
             fetch();
         }
         return index != entries.size();
     }
 
     void fetch() {
+        const bool goes_on = cursor.has_value();
         wire::ListDirectoryRequest request;
         request.__set_path(path);
         if (page_size != 0) {
@@ -33,7 +35,9 @@ struct Listing::iterator::Pages {
         if (cursor) {
             request.__set_cursor(*cursor);
         }
-        const auto reply = session->call(request, path);
+        // A cursor moves on with each page: one asked for again would be the next.
+        const auto reply =
+            goes_on ? session->call_once(request, path) : session->call(request, path);
         entries.clear();
         index = 0;
         for (const auto& entry : reply.entries) {
@@ -41,6 +45,9 @@ struct Listing::iterator::Pages {
         }
         is_last = !reply.__isset.cursor;
         cursor = reply.cursor;
+        if (entries.empty() && !is_last) {
+            raise(ErrorKind::Internal, "the gateway lists nothing, and has more of it", path);
+        }
     }
 };
 

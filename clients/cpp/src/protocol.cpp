@@ -10,6 +10,7 @@ namespace {
 
 using apache::thrift::protocol::TBinaryProtocolT;
 using apache::thrift::protocol::TCompactProtocolT;
+using apache::thrift::protocol::TMessageType;
 
 // Most elements of a list from the gateway: far above a page of its listings,
 // and the memory can be spared where a broken peer claims so many.
@@ -42,12 +43,32 @@ protected:
     }
 };
 
+/// Numbers requests and looks for their numbers in replies, which the generated
+/// code doesn't: a gateway that answers out of order would pass off one file's
+/// bytes as another's.
+///
 /// Receives a reply's payload into the sink, where there is one: through a
 /// std::string it would be cleared and copied on its way.
 template <class Protocol>
-class Sinking final : public Protocol {
+class Client final : public Protocol {
 public:
     using Protocol::Protocol;
+
+    std::uint32_t writeMessageBegin_virt(const std::string& name, TMessageType type,
+                                         const std::int32_t) override {
+        return Protocol::writeMessageBegin_virt(name, type, static_cast<std::int32_t>(++requests_));
+    }
+
+    std::uint32_t readMessageBegin_virt(std::string& name, TMessageType& type,
+                                        std::int32_t& sequence) override {
+        const std::uint32_t size = Protocol::readMessageBegin_virt(name, type, sequence);
+        const bool is_reply = type == apache::thrift::protocol::T_REPLY ||
+                              type == apache::thrift::protocol::T_EXCEPTION;
+        if (!is_reply || static_cast<std::uint32_t>(sequence) != ++replies_) {
+            throw ConnectionLost("a reply to another request came", true);
+        }
+        return size;
+    }
 
     std::uint32_t readBinary_virt(std::string& text) override {
         Transport::Sink* sink = this->trans_->take_sink();
@@ -61,6 +82,9 @@ public:
         sink->filled = this->trans_->readAll(sink->into, length);
         return length;
     }
+
+private:
+    std::uint32_t requests_ = 0, replies_ = 0;
 };
 
 } // namespace
@@ -68,9 +92,9 @@ public:
 std::shared_ptr<apache::thrift::protocol::TProtocol>
 protocol_of(Wire wire, const std::shared_ptr<Transport>& transport) {
     if (wire == Wire::binary || wire == Wire::framed_binary) {
-        return std::make_shared<Sinking<Binary>>(transport);
+        return std::make_shared<Client<Binary>>(transport);
     }
-    return std::make_shared<Sinking<Compact>>(transport);
+    return std::make_shared<Client<Compact>>(transport);
 }
 
 } // namespace strait::detail

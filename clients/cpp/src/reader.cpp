@@ -13,6 +13,14 @@ namespace strait {
 
 using namespace detail;
 
+namespace {
+
+// Memory that read_all takes on a file's mere word of its length; beyond, as
+// much again as has come.
+constexpr std::size_t believed_bytes = 64 << 20;
+
+} // namespace
+
 Reader::Impl::Impl(std::shared_ptr<Session> session, std::string_view path)
     : session_(std::move(session)), path_(path), process_(getpid()) {
     open();
@@ -208,8 +216,14 @@ std::size_t Reader::read_at(std::int64_t offset, void* into, std::size_t size) c
 }
 
 std::string Reader::read_all() {
-    std::string rest(static_cast<std::size_t>(std::max<std::int64_t>(0, length() - tell())), '\0');
-    rest.resize(read(rest.data(), rest.size()));
+    std::string rest;
+    std::size_t filled = 0;
+    while (filled == rest.size() && tell() < length()) {
+        const auto left = static_cast<std::uint64_t>(length() - tell());
+        rest.resize(filled + std::min<std::uint64_t>(left, std::max(filled, believed_bytes)));
+        filled += read(rest.data() + filled, rest.size() - filled);
+    }
+    rest.resize(filled);
     // What was appended since it was opened; ends with an empty read.
     std::string more(chunk_bytes, '\0');
     while (const std::size_t count = read(more.data(), more.size())) {

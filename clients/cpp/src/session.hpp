@@ -58,6 +58,16 @@ public:
         return reply;
     }
 
+    /// `call` without another try, for a reply that can't be had a second time.
+    template <class Request>
+    ReplyTo<Request> call_once(const Request& request, std::string_view path) {
+        try {
+            return borrow()->call(request, path);
+        } catch (const ConnectionLost& lost) {
+            unavailable(lost);
+        }
+    }
+
     /// `call` for a request that changes something.
     template <class Request>
     ReplyTo<Request> mutate(Request request, std::string_view path) {

@@ -90,6 +90,9 @@ Context context_of(const Tls& tls) {
     } else if (SSL_CTX_load_verify_file(context.get(), tls.ca_file.c_str()) != 1) {
         unusable(tls.ca_file);
     }
+    if (tls.certificate_file.empty() != tls.key_file.empty()) {
+        raise(ErrorKind::InvalidArgument, "TLS: a certificate and its key come together");
+    }
     if (!tls.certificate_file.empty()) {
         const char* certificate = tls.certificate_file.c_str();
         if (SSL_CTX_use_certificate_chain_file(context.get(), certificate) != 1) {
@@ -112,16 +115,10 @@ public:
         BIO* bio = bio_for(descriptor);
         SSL_set_bio(session_.get(), bio, bio);
         expect_name(endpoint.host);
+        errno = 0;
         ERR_clear_error();
         if (SSL_connect(session_.get()) != 1) {
-            const long verdict = SSL_get_verify_result(session_.get());
-            ConnectionLost failure(verdict == X509_V_OK
-                                       ? reason()
-                                       : std::string("certificate verify failed: ") +
-                                             X509_verify_cert_error_string(verdict),
-                                   false);
-            ERR_clear_error();
-            throw failure;
+            refused(endpoint);
         }
     }
 
@@ -157,6 +154,23 @@ private:
         }
         SSL_set_tlsext_host_name(session_.get(), host.c_str());
         SSL_set1_host(session_.get(), host.c_str());
+    }
+
+    [[noreturn]] void refused(const Endpoint& endpoint) const {
+        const bool silent = errno == EAGAIN || errno == EWOULDBLOCK;
+        const std::string why = reason();
+        if (const long verdict = SSL_get_verify_result(session_.get()); verdict != X509_V_OK) {
+            // To try again would change nothing.
+            raise(ErrorKind::Unauthenticated,
+                  "TLS with " + endpoint.host + ":" + endpoint.port +
+                      ": certificate verify failed: " + X509_verify_cert_error_string(verdict));
+        }
+        if (silent) {
+            raise(ErrorKind::TimedOut,
+                  "TLS with " + endpoint.host + ":" + endpoint.port + ": no answer within " +
+                      std::to_string(endpoint.options.timeout.count()) + " ms");
+        }
+        throw ConnectionLost(why, false);
     }
 
     [[noreturn]] static void fail() {

@@ -75,6 +75,14 @@ std::string temporary_beside(std::string_view path, const char* prefix) {
     return std::string(directory) + prefix + hex(Session::new_request_id()).substr(0, 16);
 }
 
+void remove_quietly(Client& client, const std::string& temporary) {
+    try {
+        client.remove(temporary);
+    } catch (const std::exception&) {
+        // The error before is the one to tell.
+    }
+}
+
 void rename_over(Client& client, const std::string& temporary, std::string_view remote) {
     if (client.store().can("rename_replace")) {
         client.rename(temporary, remote, true);
@@ -123,6 +131,7 @@ std::int64_t put(Client& client, const std::string& local, std::string_view remo
         // As it should be.
     }
     const std::string temporary = temporary_beside(remote, ".strait-put-");
+    bool written = false;
     try {
         Writer writer = client.create(temporary);
         const auto copied =
@@ -130,18 +139,26 @@ std::int64_t put(Client& client, const std::string& local, std::string_view remo
                  [&](const char* data, std::size_t size) { writer.write(data, size); }, file.size(),
                  progress);
         writer.close();
+        written = true;
         if (overwrite) {
             rename_over(client, temporary, remote);
         } else {
             client.rename(temporary, remote);
         }
         return copied;
-    } catch (...) {
-        try {
-            client.remove(temporary);
-        } catch (const std::exception&) {
-            // The first error is the one to tell.
+    } catch (const Error& error) {
+        remove_quietly(client, temporary);
+        if (!written && error.kind() == ErrorKind::OutcomeUnknown) {
+            // Whatever came of it, nothing of it is to be seen under the target's name.
+            raise(ErrorKind::Unavailable, error.message(), remote);
         }
+        if (error.path() == temporary && error.kind() != ErrorKind::Internal) {
+            // Nobody knows that name.
+            raise(error.kind(), error.message(), remote, error.retry_safe());
+        }
+        throw;
+    } catch (...) {
+        remove_quietly(client, temporary);
         throw;
     }
 }

@@ -24,20 +24,20 @@ Transport::Transport(std::unique_ptr<Socket> socket, bool framed)
 void Transport::begin_reply(Sink sink) {
     sink_ = sink;
     sink_waits_ = sink.room != 0;
+    message_end_ = consumed() + (framed_ ? frame_header_bytes : max_message_bytes);
     if (framed_) {
-        frame_end_ = consumed() + frame_header_bytes;
         std::uint32_t length;
         readAll(reinterpret_cast<std::uint8_t*>(&length), sizeof length);
         length = ntohl(length);
         if (length > max_message_bytes) {
             throw ConnectionLost("an over-long frame came", true);
         }
-        frame_end_ = consumed() + length;
+        message_end_ = consumed() + length;
     }
 }
 
 Transport::Sink Transport::end_reply() {
-    if (framed_ && consumed() != frame_end_) {
+    if (framed_ && consumed() != message_end_) {
         throw ConnectionLost("a frame and its message differ in length", true);
     }
     return sink_;
@@ -48,8 +48,9 @@ Transport::Sink* Transport::take_sink() {
 }
 
 std::uint32_t Transport::readAll(std::uint8_t* into, std::uint32_t size) {
-    if (framed_ && consumed() + size > frame_end_) {
-        throw ConnectionLost("a message goes beyond its frame", true);
+    if (consumed() + size > message_end_) {
+        throw ConnectionLost(
+            framed_ ? "a message goes beyond its frame" : "an over-long message came", true);
     }
     std::size_t missing = size;
     while (missing != 0) {

@@ -57,7 +57,7 @@ private:
     std::array<std::uint8_t, 16 << 10> buffer_;
     std::size_t begin_ = 0, end_ = 0; // of what is unread in the buffer
     std::uint64_t received_ = 0;      // in all, from the socket
-    std::uint64_t frame_end_ = 0;
+    std::uint64_t message_end_ = 0;   // of its frame, or where it is too long without one
     Sink sink_;
     bool sink_waits_ = false;
 

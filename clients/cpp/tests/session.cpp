@@ -23,10 +23,19 @@ TEST_CASE("addresses are strait://host:port/ or host:port") {
     CHECK(strait::Client("strait://" + plain + "/").exists("/"));
     CHECK(strait::Client("strait://" + plain).exists("/"));
     CHECK(strait::Client("localhost" + plain.substr(plain.rfind(':'))).exists("/"));
-    for (const char* wrong : {"", "strait://", "http://x:1/", "host:", "host:99999", "host:1x",
-                              "[::1", "host:1/path", ":9090"}) {
+    for (const char* wrong : {"", "strait://", "http://x:1/", "host:", "host:99999", "host:0",
+                              "host:1x", "[::1", "host:1/path", ":9090"}) {
         CAPTURE(wrong);
         CHECK_THROWS_AS(strait::Client{wrong}, strait::InvalidArgument);
+    }
+}
+
+TEST_CASE("an address names no user, and a password in it isn't told on") {
+    try {
+        strait::Client client("strait://ada:secret@" + shared_gateway() + "/");
+        FAIL("it logged nobody in, without a word");
+    } catch (const strait::InvalidArgument& error) {
+        CHECK(std::string(error.what()).find("secret") == std::string::npos);
     }
 }
 
@@ -160,6 +169,9 @@ TEST_CASE("silence is a timeout") {
     strait::Options options;
     options.timeout = std::chrono::milliseconds(50);
     CHECK_THROWS_AS(strait::Client(silent.address(), options), strait::TimedOut);
+    const Answering silent_in_handshake("");
+    options.tls.emplace();
+    CHECK_THROWS_AS(strait::Client(silent_in_handshake.address(), options), strait::TimedOut);
 }
 
 TEST_CASE("another protocol is said to be no gateway, on every wire") {

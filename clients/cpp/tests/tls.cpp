@@ -50,13 +50,13 @@ TEST_CASE("bytes come back over TLS, from a gateway that is who it should be") {
         CHECK((client.open_reader(path).read_all() == data));
     }
     CHECK_THROWS_WITH_AS(strait::Client(gateway.address(), trusting(scratch / "other.pem")),
-                         doctest::Contains("certificate verify failed"), strait::Unavailable);
-    CHECK_THROWS_AS(strait::Client(gateway.address(), trusting("")), strait::Unavailable);
+                         doctest::Contains("certificate verify failed"), strait::Unauthenticated);
+    CHECK_THROWS_AS(strait::Client(gateway.address(), trusting("")), strait::Unauthenticated);
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting(scratch / "none.pem")),
                     strait::InvalidArgument);
     const std::string by_name =
         "localhost" + gateway.address().substr(gateway.address().rfind(':'));
-    CHECK_THROWS_AS(strait::Client(by_name, options), strait::Unavailable);
+    CHECK_THROWS_AS(strait::Client(by_name, options), strait::Unauthenticated);
 }
 
 TEST_CASE("a gateway that asks for a certificate gets ours") {
@@ -74,6 +74,9 @@ TEST_CASE("a gateway that asks for a certificate gets ours") {
                            scratch / "gateway.key", "--tls-client-ca", scratch / "authority.pem"},
                           options);
     CHECK(strait::Client(gateway.address(), options).exists("/"));
+    strait::Options half = options;
+    half.tls->certificate_file.clear();
+    CHECK_THROWS_AS(strait::Client(gateway.address(), half), strait::InvalidArgument);
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting(scratch / "gateway.pem")),
                     strait::Unavailable);
 }

@@ -121,3 +121,23 @@ TEST_CASE("copies go on over broken connections") {
     CHECK(proxy.cuts() == 2);
     CHECK((local_content(scratch / "to") == data()));
 }
+
+TEST_CASE("a put that a restart of the gateway ends has put nothing, and says so of the target") {
+    const Scratch scratch, elsewhere;
+    const Gateway second("file://" + elsewhere.path());
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    const std::string remote = unique_path();
+    make_local(scratch / "from", data());
+    const auto restart = [&](std::int64_t, std::int64_t) {
+        proxy.redirect(second.address());
+        proxy.cut();
+    };
+    try {
+        client.put(scratch / "from", remote, restart);
+        FAIL("the gateway that had the first bytes is gone");
+    } catch (const strait::Unavailable& error) { // a new try does no harm
+        CHECK(error.path() == remote);
+        CHECK(error.retry_safe());
+    }
+}

@@ -22,7 +22,9 @@ public:
 
     void openFile(wire::OpenFileReply& reply, const wire::OpenFileRequest&) override {
         reply.__set_handle(++gateway_.opened_);
-        reply.__set_length(static_cast<std::int64_t>(gateway_.content_.size()));
+        const std::int64_t claimed = gateway_.claimed_length;
+        reply.__set_length(claimed >= 0 ? claimed
+                                        : static_cast<std::int64_t>(gateway_.content_.size()));
     }
 
     void readRange(wire::ReadRangeReply& reply, const wire::ReadRangeRequest& request) override {
@@ -38,6 +40,12 @@ public:
 
     void getFileInfo(wire::GetFileInfoReply&, const wire::GetFileInfoRequest&) override {
         throw error(99, "Tired"); // of a kind from the future
+    }
+
+    void listDirectory(wire::ListDirectoryReply& reply,
+                       const wire::ListDirectoryRequest&) override {
+        reply.__set_entries({});
+        reply.__set_cursor(1);
     }
 
 private:

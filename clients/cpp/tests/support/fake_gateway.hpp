@@ -1,5 +1,6 @@
 /// A gateway in this process that misbehaves on demand: short replies, refused
-/// handles, newer errors. It serves one read-only file, "/f".
+/// handles, newer errors. It serves one read-only file, "/f", and directories
+/// whose pages are empty and have no end.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,8 @@ public:
 
     /// Most bytes of a reply to readRange.
     std::atomic<std::int32_t> most_bytes{1 << 30};
+    /// Of the file, where it isn't its true one; -1: it is.
+    std::atomic<std::int64_t> claimed_length{-1};
     /// Handles given so far are unknown from now on.
     void forget_handles() { first_valid_ = opened_ + 1; }
     int opened() const { return opened_; }

@@ -1,0 +1,80 @@
+/// What a gateway that is broken, or worse, can do to a program: raise a typed
+/// error, and nothing else.
+#include <doctest/doctest.h>
+
+#include <ostream>
+#include <string>
+
+#include <strait/client.hpp>
+
+#include "support/answering.hpp"
+#include "support/fake_gateway.hpp"
+#include "support/gateway.hpp"
+#include "support/proxy.hpp"
+
+using namespace testing;
+
+namespace {
+
+/// The start of openSession's reply in Thrift's binary protocol, up to the reply's first field.
+std::string reply_to_open_session(char sequence, char type = 2) {
+    return std::string("\x80\x01\x00", 3) + type + std::string("\x00\x00\x00\x0bopenSession", 15) +
+           std::string(3, '\0') + sequence + std::string("\x0c\x00\x00", 3);
+}
+
+const std::string end_of_reply(2, '\0'); // of the struct, and of the result
+
+} // namespace
+
+TEST_CASE("a reply to another request is no answer") {
+    strait::Options options;
+    options.wire = strait::Wire::binary;
+    const Answering right(reply_to_open_session(1) + end_of_reply);
+    CHECK_NOTHROW(strait::Client(right.address(), options));
+    const Answering other(reply_to_open_session(2) + end_of_reply);
+    CHECK_THROWS_AS(strait::Client(other.address(), options), strait::Unavailable);
+    const Answering request(reply_to_open_session(1, 1) + end_of_reply);
+    CHECK_THROWS_AS(strait::Client(request.address(), options), strait::Unavailable);
+}
+
+TEST_CASE("a reply without an end is given up, on a wire without frames too") {
+    std::string field("\x0b\x00\x63\x00\x01\x00\x00", 7); // an unknown one, of 64 KiB
+    field += std::string(1 << 16, 'x');
+    std::string endless = reply_to_open_session(1);
+    for (int n = 0; n != 20 * 16; ++n) {
+        endless += field;
+    }
+    strait::Options options;
+    options.wire = strait::Wire::binary;
+    const Answering server(endless + end_of_reply);
+    CHECK_THROWS_WITH_AS(strait::Client(server.address(), options), doctest::Contains("over-long"),
+                         strait::Unavailable);
+}
+
+TEST_CASE("a file's length is believed only as its bytes come") {
+    FakeGateway fake("all there is");
+    fake.claimed_length = std::int64_t{1} << 62;
+    strait::Client client(fake.address());
+    CHECK(client.open_reader("/f").read_all() == "all there is");
+}
+
+TEST_CASE("a directory of pages without entries has an end") {
+    FakeGateway fake("");
+    strait::Client client(fake.address());
+    CHECK_THROWS_AS(client.list("/").begin(), strait::Internal);
+}
+
+TEST_CASE("a page of a listing whose reply is lost isn't skipped") {
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    const std::string directory = unique_path();
+    for (const char* name : {"/a", "/b", "/c"}) {
+        client.mkdirs(directory + name);
+    }
+    const strait::Listing listing = client.list(directory, 1);
+    auto entry = listing.begin();
+    proxy.cut_replies_after(0);
+    CHECK_THROWS_AS(++entry, strait::Unavailable);
+    CHECK(proxy.cuts() == 1);
+    CHECK(client.exists(directory));
+}
