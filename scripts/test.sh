@@ -7,6 +7,9 @@ cd "$(dirname "$0")/.."
 # Seconds a fuzz target: enough to run the seeds and notice a target that rots.
 readonly FUZZ_SECONDS=20
 
+# More than trying thread orders takes, building included: a lost wake-up can spin.
+readonly ORDERS_SECONDS=600
+
 step() {
     printf '\n== %s\n' "$*"
     "$@" 2>&1 | tee -a "$log"
@@ -37,6 +40,12 @@ cpp_client() {
     ctest --test-dir "$build" --verbose
 }
 
+# Hand-overs between threads, in thousands of orders of who runs when.
+thread_orders() {
+    RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
+        timeout "$ORDERS_SECONDS" cargo test --locked -p strait-flexrpc --lib sync::orders
+}
+
 # Sums up what cargo, pytest and the tests in Java and C++ said; the exit code has decided already.
 summary() {
     awk '
@@ -58,5 +67,6 @@ fi
 log=$(mktemp)
 trap 'summary; rm -f "$log"' EXIT
 step with_hdfs "$0" inside
+step thread_orders
 step .venv/bin/python scripts/tour.py
 step scripts/fuzz.sh "$FUZZ_SECONDS"

@@ -75,6 +75,7 @@ mod server;
 #[cfg(test)]
 mod sim;
 pub mod stub;
+mod sync;
 
 pub use client::handle::Handle;
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions};

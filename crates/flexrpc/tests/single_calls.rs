@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, Fault, Procedure,
-    Refusal, Server, ServerOptions, Transport, limits,
+    Refusal, Server, ServerOptions, Transport, WorkerLimits, limits,
 };
 
 const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Udp];
@@ -103,6 +103,25 @@ fn slow_calls_dont_delay_others() {
                 fast.call(procedure(ECHO), &[b"fast"]).unwrap();
             }
             assert!(start.elapsed() < Duration::from_millis(1200), "{transport:?} {:?}", start.elapsed());
+        });
+    }
+}
+
+#[test]
+fn somebody_watches_for_calls_however_long_all_others_are_busy() {
+    let workers = WorkerLimits { least: 1, most: 4, dormant: Duration::from_millis(50) };
+    let service = Arc::new(Service::default());
+    let server = common::start(ServerOptions { workers, ..ServerOptions::default() }, &service);
+    for transport in [Transport::Tcp, Transport::Udp] {
+        std::thread::scope(|scope| {
+            let slow =
+                || client().call(server.address(), transport, procedure(SLEEP), &[&1500u32.to_be_bytes()]);
+            scope.spawn(slow);
+            common::eventually("it runs", || service.running() == 1);
+            // Longer than the one that watches may be dormant.
+            std::thread::sleep(Duration::from_millis(400));
+            client().call(server.address(), transport, procedure(ECHO), &[b"x"]).unwrap();
+            assert_eq!(service.running(), 1, "{transport:?}: answered beside the slow call");
         });
     }
 }

@@ -361,17 +361,11 @@ enum Read {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let closed = {
-            let mut pool = self.shared.pool();
-            let mut closed = if self.invalid { pool.invalidate(self.callee) } else { Vec::new() };
-            if let (Some(mut line), Some(lease)) = (self.line.take(), self.lease.take()) {
-                line.rest();
-                closed.extend(pool.check_in(self.callee, Idle { line, lease, since: self.used }));
-            }
-            closed
-        };
-        // Closing is a system call each: not under the pool's lock.
-        drop(closed);
+        let idle = self.line.take().zip(self.lease.take()).map(|(mut line, lease)| {
+            line.rest();
+            Idle { line, lease, since: self.used }
+        });
+        self.shared.handles.give_back(self.callee, idle, self.invalid);
     }
 }
 

@@ -15,9 +15,9 @@ use crate::client::handle::Handle;
 use crate::client::handle::Idle;
 use crate::client::message::Sum;
 use crate::client::session::Sessions;
-use crate::client::workers::{CallingWorkers, Multicast};
+use crate::client::workers::{CallingWorkers, Multicast, Subcall};
 use crate::net::clock;
-use crate::net::pool::Pool;
+use crate::net::pool::Handles;
 use crate::net::spin::SPIN;
 use crate::proto::auth::{ClusterKey, Credentials};
 use crate::proto::call::{RetryPolicy, Transport};
@@ -27,8 +27,8 @@ use crate::proto::limits;
 use crate::proto::status::{CallError, Outcome};
 use bytes::Bytes;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How a client behaves.
@@ -113,8 +113,8 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) options: ClientOptions,
     pub(crate) sessions: Sessions,
-    pool: Mutex<Pool<Idle>>,
-    workers: CallingWorkers,
+    pub(crate) handles: Handles<Idle>,
+    workers: CallingWorkers<Subcall>,
     /// Whose sockets and sessions these are.
     process: AtomicU32,
 }
@@ -126,17 +126,12 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<Idle>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// In a forked child, the parent's sessions and connections must not be used:
     /// both would give their calls the same identifiers.
     fn belong_to(&self, process: u32) {
         if self.process.swap(process, Ordering::AcqRel) != process {
             self.sessions.forget();
-            let inherited = self.pool().drain();
-            drop(inherited);
+            self.handles.clear();
         }
     }
 }
@@ -144,10 +139,10 @@ impl Shared {
 impl Client {
     /// A client with these options.
     pub fn new(options: ClientOptions) -> Self {
-        let pool = Mutex::new(Pool::new(options.pooled_handles));
+        let handles = Handles::new(options.pooled_handles);
         let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
         let (sessions, process) = (Sessions::default(), AtomicU32::new(std::process::id()));
-        Self { shared: Arc::new(Shared { options, sessions, pool, workers, process }) }
+        Self { shared: Arc::new(Shared { options, sessions, handles, workers, process }) }
     }
 
     /// Checks out a handle to `callee`: a pooled one, or a new connection. It
@@ -243,13 +238,13 @@ impl Client {
 
     /// Idle handles at present.
     pub fn pooled_handles(&self) -> usize {
-        self.shared.pool().len()
+        self.shared.handles.len()
     }
 
     fn idle_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
         self.shared.belong_to(std::process::id());
         let callee = (callee, transport);
-        let idle = self.shared.pool().check_out(callee);
+        let idle = self.shared.handles.check_out(callee);
         Handle::new(Arc::clone(&self.shared), callee, idle)
     }
 }

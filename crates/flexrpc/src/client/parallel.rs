@@ -8,7 +8,7 @@
 use crate::client::handle::{Handle, Next};
 use crate::client::line::Received;
 use crate::client::message::{Framing, Message};
-use crate::client::workers::{CallingWorkers, Multicast, Subcall};
+use crate::client::workers::{CallingWorkers, Multicast, Subcall, Work};
 use crate::net::clock;
 use crate::net::socket;
 use crate::net::spin::Spinner;
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) fn call(
     multicast: &Arc<Multicast>,
     handles: Vec<Handle>,
-    workers: &CallingWorkers,
+    workers: &CallingWorkers<Subcall>,
     spin: Duration,
 ) {
     if multicast.sum.len > ONE_THREAD_BYTES {
@@ -54,12 +54,25 @@ pub(crate) fn call(
         workers.submit(elsewhere);
         fly(multicast, message, flights, workers, workers_busy, spin);
     });
+    wait(multicast, workers);
+}
+
+/// Until all, or enough, are over. What is still in the queue when nobody waits any
+/// longer isn't begun: the workers may be held by calls that take their time.
+fn wait(multicast: &Arc<Multicast>, workers: &CallingWorkers<Subcall>) {
+    if multicast.gather.is_done() && multicast.gather.waits_for_all() {
+        return;
+    }
+    multicast.gather.wait(multicast.deadline);
+    let ours = |subcall: &Subcall| Arc::ptr_eq(&subcall.multicast, multicast);
+    workers.withdraw(ours).into_iter().for_each(Subcall::refuse);
+    // Those under way have the same deadline.
     multicast.gather.wait(None);
 }
 
 /// One subcall by this thread, the others by workers, as in the paper; if not all
 /// are waited for, this thread mustn't be held by any.
-fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &CallingWorkers) {
+fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &CallingWorkers<Subcall>) {
     let mut subcalls: Vec<Subcall> = handles
         .into_iter()
         .enumerate()
@@ -70,7 +83,7 @@ fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &Callin
     if let Some(own) = own {
         own.run();
     }
-    multicast.gather.wait(None);
+    wait(multicast, workers);
 }
 
 fn subcall(multicast: &Arc<Multicast>, index: usize, handle: Handle, begun: Option<(Call, Step)>) -> Subcall {
@@ -82,7 +95,7 @@ fn fly(
     multicast: &Arc<Multicast>,
     message: &Message<'_>,
     mut flights: Vec<Flight>,
-    workers: &CallingWorkers,
+    workers: &CallingWorkers<Subcall>,
     mut workers_busy: bool,
     spin: Duration,
 ) {

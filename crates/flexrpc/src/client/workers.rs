@@ -9,10 +9,11 @@ use crate::proto::call::{Call, Step};
 use crate::proto::frame::Kind;
 use crate::proto::ids::Procedure;
 use crate::proto::status::{Outcome, Refusal};
+use crate::sync::{Condvar, Instant, Mutex, MutexGuard, thread};
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 /// What the subcalls of a multicast share.
 pub(crate) struct Multicast {
@@ -43,9 +44,9 @@ pub(crate) struct Subcall {
     pub(crate) begun: Option<(Call, Step)>,
 }
 
-impl Subcall {
+impl Work for Subcall {
     /// Makes the call as a normal single call, blocking.
-    pub(crate) fn run(self) {
+    fn run(self) {
         let Self { multicast, index, mut handle, begun } = self;
         let deadline = multicast.deadline;
         let outcome = multicast.with_message(|message| match begun {
@@ -56,45 +57,64 @@ impl Subcall {
         drop(handle);
         multicast.gather.put(index, outcome);
     }
+
+    fn refuse(self) {
+        let Self { multicast, index, begun, mut handle } = self;
+        let outcome = match begun {
+            Some((call, _)) => handle.end(call.abandon(), &call),
+            None => Outcome::NotExecuted(Refusal::NotSent),
+        };
+        drop(handle);
+        multicast.gather.put(index, outcome);
+    }
+}
+
+/// What a worker does.
+pub(crate) trait Work: Send + 'static {
+    /// Does it.
+    fn run(self);
+
+    /// There is nobody to do it.
+    fn refuse(self);
 }
 
 /// An entry of the call request queue.
-struct Request {
+struct Request<W> {
     degree: usize,
     issued: usize,
-    subcalls: Vec<Subcall>,
+    subcalls: Vec<W>,
 }
 
 /// The call request queue, and the threads behind it.
-#[derive(Clone)]
-pub(crate) struct CallingWorkers(Arc<Inner>);
+pub(crate) struct CallingWorkers<W>(Arc<Inner<W>>);
 
-struct Inner {
-    queue: Mutex<Queue>,
+struct Inner<W> {
+    queue: Mutex<Queue<W>>,
     filled: Condvar,
     most: usize,
     dormant_for: Duration,
 }
 
-#[derive(Default)]
-struct Queue {
-    requests: VecDeque<Request>,
+struct Queue<W> {
+    requests: VecDeque<Request<W>>,
     workers: usize,
     dormant: usize,
     /// The client is gone: what is queued is done, then the threads end.
     closed: bool,
 }
 
-impl CallingWorkers {
+impl<W: Work> CallingWorkers<W> {
     /// At most `most` threads, each ending after being dormant for so long.
     pub(crate) fn new(most: usize, dormant_for: Duration) -> Self {
-        let inner = Inner { queue: Mutex::default(), filled: Condvar::new(), most: most.max(1), dormant_for };
+        let queue = Queue { requests: VecDeque::new(), workers: 0, dormant: 0, closed: false };
+        let inner =
+            Inner { queue: Mutex::new(queue), filled: Condvar::new(), most: most.max(1), dormant_for };
         Self(Arc::new(inner))
     }
 
     /// Queues the subcalls of one request, and sees to it that there are dormant
     /// workers for them.
-    pub(crate) fn submit(&self, subcalls: Vec<Subcall>) {
+    pub(crate) fn submit(&self, subcalls: Vec<W>) {
         let degree = subcalls.len();
         if degree == 0 {
             return;
@@ -106,7 +126,7 @@ impl CallingWorkers {
         let lacking = waiting.saturating_sub(queue.dormant);
         for _ in 0..lacking.min(self.0.most - queue.workers.min(self.0.most)) {
             let inner = Arc::clone(&self.0);
-            let thread = std::thread::Builder::new().name("flexrpc-calling".to_owned());
+            let thread = thread::Builder::new().name("flexrpc-calling".to_owned());
             if thread.spawn(move || inner.work()).is_ok() {
                 queue.workers += 1;
             }
@@ -115,9 +135,19 @@ impl CallingWorkers {
         drop(queue);
         self.0.filled.notify_all();
         // No thread to be had at all: nothing was sent.
-        for Subcall { multicast, index, .. } in orphaned.into_iter().flat_map(|request| request.subcalls) {
-            multicast.gather.put(index, Outcome::NotExecuted(Refusal::NotSent));
-        }
+        orphaned.into_iter().flat_map(|request| request.subcalls).for_each(W::refuse);
+    }
+
+    /// Takes out of the queue what `which` says and nobody has begun.
+    pub(crate) fn withdraw(&self, which: impl Fn(&W) -> bool) -> Vec<W> {
+        let mut queue = self.queue();
+        let mut withdrawn = Vec::new();
+        queue.requests.retain_mut(|request| {
+            withdrawn.extend(request.subcalls.extract_if(.., |work| which(work)));
+            request.degree = request.issued + request.subcalls.len();
+            !request.subcalls.is_empty()
+        });
+        withdrawn
     }
 
     /// Calling workers at present.
@@ -131,12 +161,12 @@ impl CallingWorkers {
         self.0.filled.notify_all();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, Queue<W>> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl<W: Work> Inner<W> {
     fn work(&self) {
         while let Some(subcall) = self.next() {
             subcall.run();
@@ -144,7 +174,7 @@ impl Inner {
     }
 
     /// The next subcall; `None` if the worker is to end.
-    fn next(&self) -> Option<Subcall> {
+    fn next(&self) -> Option<W> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let dormant_since = Instant::now();
         loop {
@@ -163,10 +193,10 @@ impl Inner {
     }
 }
 
-impl Queue {
+impl<W> Queue<W> {
     /// Takes a subcall of the oldest request; the one that issues the last
     /// dequeues the entry.
-    fn issue(&mut self) -> Option<Subcall> {
+    fn issue(&mut self) -> Option<W> {
         let request = self.requests.front_mut()?;
         request.issued += 1;
         let subcall = request.subcalls.pop();

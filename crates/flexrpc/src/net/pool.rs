@@ -3,11 +3,54 @@
 //! all of a callee's when one of them breaks.
 
 use crate::proto::call::Transport;
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::PoisonError;
 
 /// Who is called, and by what.
 pub(crate) type Callee = (SocketAddr, Transport);
+
+/// The handles of all of a client's threads.
+pub(crate) struct Handles<T>(Mutex<Pool<T>>);
+
+impl<T> Handles<T> {
+    /// Keeps up to `most`.
+    pub(crate) fn new(most: usize) -> Self {
+        Self(Mutex::new(Pool::new(most)))
+    }
+
+    /// One that is nobody else's until it is given back.
+    pub(crate) fn check_out(&self, callee: Callee) -> Option<T> {
+        self.pool().check_out(callee)
+    }
+
+    /// Takes one back, if it is of use still. Where a connection terminated abnormally,
+    /// all of its callee's that are in the pool are closed (section IV.B).
+    pub(crate) fn give_back(&self, callee: Callee, handle: Option<T>, broke: bool) {
+        let mut pool = self.pool();
+        let mut closed = if broke { pool.invalidate(callee) } else { Vec::new() };
+        closed.extend(handle.and_then(|handle| pool.check_in(callee, handle)));
+        drop(pool);
+        // Closing is a system call each: not under the pool's lock.
+        drop(closed);
+    }
+
+    /// Closes all.
+    pub(crate) fn clear(&self) {
+        let all = self.pool().drain();
+        drop(all);
+    }
+
+    /// Handles in the pool.
+    pub(crate) fn len(&self) -> usize {
+        self.pool().len()
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Idle handles: a caller's, or those by which a callee passes chains on.
 pub(crate) struct Pool<T> {

@@ -8,13 +8,14 @@ use crate::server::core::Origin;
 use crate::server::lent::Lent;
 use crate::server::passing::{Idle, Passing};
 use crate::server::service::{Ended, Reply};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 /// Idle connections to next callees: a few for each of a rack's.
 const POOLED: usize = 256;

@@ -5,8 +5,9 @@
 use crate::proto::Micros;
 use crate::server::core::Core;
 use crate::server::passing::Passing;
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 pub(crate) struct Lent(Mutex<State>);
 

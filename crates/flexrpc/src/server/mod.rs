@@ -206,14 +206,14 @@ impl Server {
         // First, so that nobody is sent here any more.
         drop(self.registration.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.workers.stop_listening();
-        let deadline = std::time::Instant::now() + core.options.drain;
+        let since = std::time::Instant::now();
         self.workers.chains.close();
         let forwarded = self.forwarding.wait(core.options.drain);
         self.workers.stop();
         if let Some(datagrams) = &self.datagrams {
             datagrams.stop();
         }
-        let ended = self.threads.wait(deadline.saturating_duration_since(std::time::Instant::now()));
+        let ended = self.threads.wait(core.options.drain.saturating_sub(since.elapsed()));
         self.workers.close_all();
         forwarded && ended
     }

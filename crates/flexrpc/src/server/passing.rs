@@ -23,10 +23,11 @@ use crate::server::connection::Connection;
 use crate::server::core::{Core, Origin, Response};
 use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
+use crate::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// Receives in a row before others are looked after.
@@ -524,7 +525,7 @@ impl Passing {
     }
 }
 
-fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Pool<Downstream>> {
+fn lock(idle: &Idle) -> MutexGuard<'_, Pool<Downstream>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

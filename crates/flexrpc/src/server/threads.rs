@@ -1,7 +1,8 @@
 //! Threads of a server, counted, so that its end can wait for theirs.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use crate::sync::{Condvar, Instant, Mutex, thread};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 #[derive(Clone, Default)]
 pub(crate) struct Threads(Arc<(Mutex<usize>, Condvar)>);
@@ -11,7 +12,7 @@ impl Threads {
     pub(crate) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> bool {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let counted = Counted(self.clone());
-        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread::Builder::new().name(name.to_owned());
         // If there is no thread, the closure is dropped, and with it the count.
         thread
             .spawn(move || {
@@ -24,10 +25,10 @@ impl Threads {
     /// Waits until all have ended; `false` if they haven't within `patience`.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let (count, changed) = &*self.0;
-        let deadline = Instant::now() + patience;
+        let since = Instant::now();
         let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = patience.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return false;
             }

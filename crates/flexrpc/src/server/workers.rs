@@ -13,7 +13,9 @@ use crate::server::chains::{Adopted, Chains};
 use crate::server::connection::{Connection, MayStay, Parked};
 use crate::server::core::Core;
 use crate::server::threads::Threads;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use crate::sync::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -21,8 +23,7 @@ use rustix::net::SocketFlags;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// Connections accepted before a worker looks at the others again.
@@ -140,7 +141,8 @@ impl Workers {
             let woken = epoll::wait(&self.epoll, &mut events, Some(&dormant));
             let others = self.idle.fetch_sub(1, Ordering::AcqRel) - 1;
             match woken {
-                Ok(0) if self.may_end() => return,
+                // Whoever watches last stays, however long the others are busy.
+                Ok(0) if others > 0 && self.may_end() => return,
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => {
                     if others == 0 {
