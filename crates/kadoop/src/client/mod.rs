@@ -27,7 +27,7 @@ mod requests;
 mod writer;
 
 pub use check::Checked;
-pub use reader::{ReadCall, Reader};
+pub use reader::{LOCATE_BYTES, ReadCall, Reader};
 pub use requests::Requests;
 pub use writer::{Goal, WriteCall, Writer};
 

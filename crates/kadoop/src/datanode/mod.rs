@@ -242,6 +242,26 @@ impl<D: Disk> Datanode<D> {
         self.session = 0;
     }
 
+    /// Whether there is something to tell the namenode at once.
+    pub fn has_news(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// The files of a replica that is being written, to be synced ahead of
+    /// [`Datanode::sync`] and [`Datanode::seal`] by whoever doesn't want others to wait
+    /// meanwhile. If that fails, [`Datanode::distrust`].
+    pub fn unsynced(&self, chunk: ChunkId) -> Vec<D::File> {
+        self.replicas.get(&chunk).map(Replica::files).unwrap_or_default()
+    }
+
+    /// A sync of the replica's files failed: a second one, that succeeds, would prove
+    /// nothing.
+    pub fn distrust(&mut self, chunk: ChunkId) {
+        if let Some(replica) = self.replicas.get_mut(&chunk) {
+            replica.distrust();
+        }
+    }
+
     /// Time has passed: once a second is enough.
     pub fn tick(&mut self, now: Millis) {
         if now >= self.report_at {

@@ -45,8 +45,11 @@ pub(super) fn parse_name(name: &str) -> Option<(ChunkId, Stamp, &str)> {
     Some((ChunkId(u64::from_str_radix(id, 16).ok()?), Stamp(u64::from_str_radix(stamp, 16).ok()?), kind))
 }
 
-pub(super) fn disk(_: io::Error) -> Error {
-    Error::Disk
+pub(super) fn disk(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace,
+        _ => Error::Disk,
+    }
 }
 
 impl<D: Disk> Replica<D> {
@@ -199,6 +202,21 @@ impl<D: Disk> Replica<D> {
         }
         self.sums = sums;
         Ok(())
+    }
+
+    /// What is written to.
+    pub fn files(&self) -> Vec<D::File> {
+        if self.state != ReplicaState::Open {
+            return Vec::new();
+        }
+        std::iter::once(&self.data).chain(&self.records).cloned().collect()
+    }
+
+    /// A sync failed.
+    pub fn distrust(&mut self) {
+        if self.state == ReplicaState::Open {
+            self.state = ReplicaState::Returned;
+        }
     }
 
     /// All up to `length` is acknowledged.

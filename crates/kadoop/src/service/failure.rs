@@ -96,7 +96,6 @@ pub(crate) enum Lost {
 
 impl Lost {
     /// For whoever doesn't try again.
-    #[expect(dead_code, reason = "for calls to datanodes")]
     pub(crate) fn into_failure(self) -> Failure {
         match self {
             Self::Refused(failure) | Self::NotExecuted(failure) => failure,

@@ -193,7 +193,6 @@ impl TokenKey {
     ///
     /// # Errors
     /// Unauthenticated; TokenExpired.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the datanode's"))]
     pub(crate) fn check(
         &self,
         token: &[u8],

@@ -17,6 +17,7 @@ mod client;
 mod clock;
 mod commit;
 pub mod convert;
+mod datanode;
 mod failure;
 mod home;
 mod keys;
@@ -25,6 +26,7 @@ mod stop;
 
 pub use client::{Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, Writer};
 pub use convert::Host;
+pub use datanode::{DatanodeOptions, DatanodeServer};
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};
 pub use namenode::{NamenodeOptions, NamenodeServer};

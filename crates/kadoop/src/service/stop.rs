@@ -35,7 +35,6 @@ impl Stop {
     }
 
     /// Ends a sleep early.
-    #[expect(dead_code, reason = "for datanodes with changes to tell")]
     pub(crate) fn nudge(&self) {
         let (state, changed) = &*self.0;
         state.lock().unwrap_or_else(PoisonError::into_inner).nudges += 1;

@@ -1,5 +1,6 @@
 //! Namenode, datanodes and clients as processes and threads, on real sockets and disks.
 
+mod data;
 mod names;
 mod processes;
 mod support;

@@ -1,11 +1,14 @@
 //! A namenode in this process, and those who call it.
 
-use std::{path::Path, time::Duration};
+use bytes::Bytes;
+use std::{net::SocketAddr, path::Path, time::Duration};
 use strait_kadoop::{
     Client, ClientOptions, Config,
     messages::Caller,
-    service::{Key, NamenodeOptions, NamenodeServer},
+    service::{CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer},
 };
+use strait_testkit::wait_until;
+use tempfile::TempDir;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -39,4 +42,78 @@ pub fn superuser() -> Caller {
 
 pub fn user(name: &str) -> Caller {
     Caller { user: name.into(), groups: vec!["users".into()] }
+}
+
+/// A namenode and datanodes in this process.
+pub struct Cluster {
+    pub directory: TempDir,
+    pub namenode: NamenodeServer,
+    datanodes: Vec<DatanodeServer>,
+}
+
+impl Cluster {
+    pub fn start(datanodes: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let namenode = namenode(&directory.path().join("namenode"));
+        let mut cluster = Self { directory, namenode, datanodes: Vec::new() };
+        for number in 0..datanodes {
+            let datanode = DatanodeServer::start(cluster.datanode_options(number)).unwrap();
+            cluster.datanodes.push(datanode);
+        }
+        cluster.await_datanodes();
+        cluster
+    }
+
+    pub fn datanode_options(&self, number: usize) -> DatanodeOptions {
+        let directories = vec![self.directory.path().join(format!("datanode-{number}"))];
+        let namenode = self.namenode.address().to_string();
+        DatanodeOptions { config: config(), ..DatanodeOptions::new(directories, namenode, key()) }
+    }
+
+    /// Until all datanodes can be written to, and safe mode is over.
+    pub fn await_datanodes(&self) {
+        let client = client(&self.namenode);
+        let count = self.datanodes.len();
+        assert!(wait_until(DEADLINE, || {
+            let status = client.status().unwrap();
+            let alive = status.nodes.iter().filter(|node| node.alive).count();
+            !status.safe_mode && alive == count
+        }));
+        // The last one has reported once it is chosen.
+        assert!(wait_until(DEADLINE, || {
+            let options =
+                CreateOptions { replication: count as u16, overwrite: true, ..CreateOptions::default() };
+            let mut writer = client.create(&superuser(), "/.probe", &options).unwrap();
+            writer.write("probe").unwrap();
+            writer.close().unwrap();
+            let found = client.locations(&superuser(), "/.probe", 0, 5).unwrap();
+            found.iter().any(|part| part.hosts.len() == count)
+        }));
+        client.delete(&superuser(), "/.probe", false).unwrap();
+    }
+
+    /// Ends the datanode at an address.
+    pub fn stop(&mut self, address: SocketAddr) {
+        self.datanodes.retain(|datanode| datanode.address() != address);
+    }
+
+    /// Ends all, and starts them on the same directories.
+    pub fn restart(&mut self) {
+        let count = self.datanodes.len();
+        self.datanodes.clear();
+        let options = namenode_options(&self.directory.path().join("namenode"));
+        let placeholder = tempfile::tempdir().unwrap();
+        self.namenode = namenode(placeholder.path());
+        self.namenode = NamenodeServer::start(options).unwrap();
+        for number in 0..count {
+            let datanode = DatanodeServer::start(self.datanode_options(number)).unwrap();
+            self.datanodes.push(datanode);
+        }
+        self.await_datanodes();
+    }
+}
+
+/// Bytes of which no two parts are alike.
+pub fn pattern(length: usize) -> Bytes {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
 }

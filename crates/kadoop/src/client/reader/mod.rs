@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes whose chunks are located at a time: 64 chunks, so that of a file of any size
 /// some kilobytes are held.
-const LOCATE_BYTES: u64 = 4 << 30;
+pub const LOCATE_BYTES: u64 = 4 << 30;
 
 /// A call that a reader wants made.
 #[allow(missing_docs)] // fields are named for what they hold
@@ -79,6 +79,13 @@ impl Reader {
             last_call: 0,
             issues: VecDeque::new(),
         }
+    }
+
+    /// What the namenode says of the first [`LOCATE_BYTES`], if it was asked before there
+    /// was a reader.
+    pub fn begin(&mut self, located: Located) {
+        self.version += 1;
+        (self.located, self.range) = (Some(located), (0, LOCATE_BYTES));
     }
 
     /// Asks for up to `length` bytes at `offset`: some of them, at least one unless the file

@@ -1,8 +1,13 @@
 //! Calls to the namenode, repeated until they are answered.
 
-use super::{ClientOptions, requests::Requests};
+use super::{
+    ClientOptions, members,
+    pool::Pool,
+    requests::{Begun, Requests},
+    writer::Drivers,
+};
 use crate::{
-    ClientId,
+    ClientId, Config,
     error::Error,
     messages::{Caller, Mutation},
     service::{
@@ -13,10 +18,7 @@ use crate::{
 };
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
@@ -34,15 +36,16 @@ pub(super) struct Link {
     rpc: flexrpc::Client,
     address: Mutex<Option<SocketAddr>>,
     joined: RwLock<Arc<Joined>>,
-    /// Files open for writing: their leases are renewed.
-    pub writers: AtomicUsize,
+    /// For calls to datanodes, and the threads that make them.
+    pub data: flexrpc::Client,
+    pub pool: Pool,
+    writers: Drivers,
 }
 
 /// What the namenode said when it took the client up.
 pub(super) struct Joined {
-    pub requests: Requests,
-    #[expect(dead_code, reason = "sizes, for writers and readers")]
-    pub welcome: wire::KdWelcome<'static>,
+    pub requests: Arc<Requests>,
+    welcome: wire::KdWelcome,
 }
 
 impl Link {
@@ -53,7 +56,8 @@ impl Link {
         let address = Mutex::new(None);
         let joined = call(&options, &rpc, &address, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
-        Ok(Self { options, rpc, address, joined, writers: AtomicUsize::new(0) })
+        let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
+        Ok(Self { options, rpc, address, joined, data, pool, writers })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
@@ -76,8 +80,7 @@ impl Link {
     ) -> Result<wire::KdAnswer<'static>, Failure> {
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
         loop {
-            let joined = self.joined();
-            let begun = joined.requests.begin();
+            let begun = self.joined().requests.begin();
             let mut doubtful = false;
             let answer = call(&self.options, &self.rpc, &self.address, |to| {
                 let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
@@ -88,7 +91,7 @@ impl Link {
             });
             match answer {
                 Err(Failure { error: Error::UnknownClient, why }) => {
-                    self.rejoin(joined.requests.client())?;
+                    self.rejoin(begun.client())?;
                     if doubtful {
                         return Err(Failure::new(Error::OutcomeUnknown, why));
                     }
@@ -101,6 +104,20 @@ impl Link {
         }
     }
 
+    /// One attempt at a mutation that whoever began it repeats.
+    pub(super) fn mutate_as(
+        &self,
+        begun: &Begun,
+        caller: &Caller,
+        mutation: &Mutation,
+        within: Duration,
+    ) -> Result<wire::KdAnswer<'static>, Lost> {
+        let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        attempt(&self.options, &self.rpc, &self.address, within, &mut |to| {
+            to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation)
+        })
+    }
+
     /// The namenode has forgotten the client: it was silent for too long, among too many.
     fn rejoin(&self, forgotten: ClientId) -> Result<(), Failure> {
         let welcome = self.ask(|to| to.nn_join(&wire::KdHello { features: 0 }))?;
@@ -111,9 +128,17 @@ impl Link {
         Ok(())
     }
 
-    /// Says that this client is there, if it writes anything.
+    /// Files that are open for writing.
+    pub(super) fn writers(&self) -> &Drivers {
+        &self.writers
+    }
+
+    /// Says that this client is there, if it writes anything; and time passes for its
+    /// writers.
     pub(super) fn renew(&self) {
-        if self.writers.load(Ordering::Relaxed) > 0 {
+        let writers = self.writers.all();
+        if !writers.is_empty() {
+            writers.iter().for_each(|writer| writer.tick());
             let client = self.joined().requests.client().0;
             // The next one may get through.
             let _ = attempt(&self.options, &self.rpc, &self.address, ATTEMPT, &mut |to| to.nn_renew(client));
@@ -122,8 +147,14 @@ impl Link {
 }
 
 impl Joined {
-    fn new(welcome: wire::KdWelcome<'static>) -> Self {
-        Self { requests: Requests::new(ClientId(welcome.client)), welcome }
+    fn new(welcome: wire::KdWelcome) -> Self {
+        Self { requests: Arc::new(Requests::new(ClientId(welcome.client))), welcome }
+    }
+
+    /// Sizes are the cluster's.
+    pub(super) fn config(&self) -> Config {
+        let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;
+        Config { unit_bytes, write_bytes, min_replicas: min_replicas as usize, ..Config::default() }
     }
 }
 

@@ -7,7 +7,10 @@
 //! let client = Client::connect(ClientOptions::new("namenode:8020", key))?;
 //! let caller = Caller { user: "ada".into(), groups: vec!["staff".into()] };
 //! client.mkdirs(&caller, "/data", 0o755)?;
-//! assert!(client.stat(&caller, "/data")?.directory);
+//! let mut writer = client.create(&caller, "/data/file", &Default::default())?;
+//! writer.write("what is to be kept")?;
+//! writer.close()?;
+//! assert_eq!(client.open(&caller, "/data/file")?.read_at(8, 99)?, "is to be kept");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -19,11 +22,17 @@
 
 mod files;
 mod link;
+mod members;
 mod names;
+mod pool;
+mod reader;
 mod requests;
+mod writer;
 
-pub use files::{CreateOptions, Reader, Writer};
+pub use files::CreateOptions;
 pub use names::{ClusterStatus, Location, NodeStatus};
+pub use reader::Reader;
+pub use writer::Writer;
 
 use super::{failure::Failure, keys::ClientKey, stop::Stop};
 use crate::error::Error;

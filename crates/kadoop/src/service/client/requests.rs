@@ -3,7 +3,7 @@
 use crate::{ClientId, config::MAX_REQUESTS_IN_FLIGHT, messages::RequestId};
 use std::{
     collections::BTreeSet,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 /// Hands out numbers, no more at a time than the namenode keeps answers for.
@@ -19,8 +19,8 @@ struct State {
 }
 
 /// One mutation, through all its repetitions.
-pub(super) struct Begun<'r> {
-    requests: &'r Requests,
+pub(super) struct Begun {
+    requests: Arc<Requests>,
     number: u64,
 }
 
@@ -36,7 +36,7 @@ impl Requests {
 
     /// Waits while the oldest one under way is so old that the namenode would have to
     /// keep too many answers.
-    pub(super) fn begin(&self) -> Begun<'_> {
+    pub(super) fn begin(self: &Arc<Self>) -> Begun {
         let mut state = self.state();
         while state
             .open
@@ -48,7 +48,8 @@ impl Requests {
         state.last += 1;
         let number = state.last;
         state.open.insert(number);
-        Begun { requests: self, number }
+        drop(state);
+        Begun { requests: Arc::clone(self), number }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -56,7 +57,12 @@ impl Requests {
     }
 }
 
-impl Begun<'_> {
+impl Begun {
+    /// Whose mutation it is.
+    pub(super) fn client(&self) -> ClientId {
+        self.requests.client
+    }
+
     /// What goes with an attempt.
     pub(super) fn id(&self) -> RequestId {
         let oldest = self.requests.state().open.first().copied().unwrap_or(self.number);
@@ -64,7 +70,7 @@ impl Begun<'_> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for Begun {
     fn drop(&mut self) {
         self.requests.state().open.remove(&self.number);
         self.requests.ended.notify_all();
@@ -77,7 +83,7 @@ mod tests {
 
     #[test]
     fn answers_are_given_up_below_the_oldest_mutation_under_way() {
-        let requests = Requests::new(ClientId(1));
+        let requests = Arc::new(Requests::new(ClientId(1)));
         let (one, two) = (requests.begin(), requests.begin());
         assert_eq!(two.id(), RequestId { client: ClientId(1), number: 2, done_below: 1 });
         drop(one);
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_mutation_waits_while_the_namenode_would_have_to_keep_too_many_answers() {
-        let requests = Requests::new(ClientId(1));
+        let requests = Arc::new(Requests::new(ClientId(1)));
         let stuck = requests.begin();
         for _ in 1..MAX_REQUESTS_IN_FLIGHT {
             drop(requests.begin());

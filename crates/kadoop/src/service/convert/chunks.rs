@@ -1,9 +1,9 @@
 //! Writes and reads.
 
-use super::{member_from_wire, member_to_wire};
+use super::{member_from_wire, member_to_wire, source_from_wire, source_to_wire};
 use crate::{
     ChunkId, Stamp,
-    messages::{Piece, Read, Write},
+    messages::{Continue, Piece, Read, Write},
     wire,
 };
 use strait_xdr::Opaque;
@@ -28,6 +28,32 @@ pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
         pipeline: write.pipeline.iter().map(member_from_wire).collect(),
         offset: write.offset,
         bytes: write.bytes.into_bytes(),
+    }
+}
+
+/// The beginning of a chunk, with the tokens that allow it.
+pub fn continue_to_wire<'a>(
+    begin: &Continue,
+    token: &'a [u8],
+    source_token: &'a [u8],
+) -> wire::KdContinue<'a> {
+    wire::KdContinue {
+        token: token.into(),
+        chunk: begin.chunk.0,
+        stamp: begin.stamp.0,
+        pipeline: begin.pipeline.iter().map(member_to_wire).collect(),
+        source: source_to_wire(&begin.source),
+        source_token: source_token.into(),
+    }
+}
+
+/// The beginning of a chunk.
+pub fn continue_from_wire(begin: &wire::KdContinue<'_>) -> Continue {
+    Continue {
+        chunk: ChunkId(begin.chunk),
+        stamp: Stamp(begin.stamp),
+        pipeline: begin.pipeline.iter().map(member_from_wire).collect(),
+        source: source_from_wire(&begin.source),
     }
 }
 

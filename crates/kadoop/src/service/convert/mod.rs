@@ -6,16 +6,17 @@ mod heartbeats;
 mod names;
 
 pub use chunks::{
-    piece_from_wire, piece_to_wire, read_from_wire, read_to_wire, write_from_wire, write_to_wire,
+    continue_from_wire, continue_to_wire, piece_from_wire, piece_to_wire, read_from_wire, read_to_wire,
+    write_from_wire, write_to_wire,
 };
 pub use heartbeats::{
     answer_from_wire as heartbeat_answer_from_wire, answer_to_wire as heartbeat_answer_to_wire,
     beat_from_wire, beat_to_wire, replica_from_wire, replica_to_wire,
 };
 pub use names::{
-    answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,
-    mutation_from_wire, mutation_to_wire, page_from_wire, page_to_wire, request_from_wire, request_to_wire,
-    status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
+    Reach, answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,
+    mutation_from_wire, mutation_to_wire, page_from_wire, page_to_wire, reach_from_wire, request_from_wire,
+    request_to_wire, status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
 };
 
 use crate::{
@@ -78,11 +79,11 @@ pub(crate) fn host_from_wire(host: &wire::KdHost<'_>) -> Result<Host> {
     })
 }
 
-fn member_to_wire(member: &Member) -> wire::KdMember {
+pub(crate) fn member_to_wire(member: &Member) -> wire::KdMember {
     wire::KdMember { node: member.node.0, incarnation: member.incarnation.0 }
 }
 
-fn member_from_wire(member: &wire::KdMember) -> Member {
+pub(crate) fn member_from_wire(member: &wire::KdMember) -> Member {
     Member { node: NodeId(member.node), incarnation: Incarnation(member.incarnation) }
 }
 

@@ -1,12 +1,12 @@
 //! The namespace: who asks, what for, and the answers.
 
 use super::{
-    member_from_wire, member_to_wire, narrow, nodes_from_wire, nodes_to_wire, source_from_wire,
-    source_to_wire, text,
+    address_from_wire, member_from_wire, member_to_wire, narrow, nodes_from_wire, nodes_to_wire,
+    source_from_wire, source_to_wire, text,
 };
 use crate::{
     ChunkId, ClientId, FileId, Stamp,
-    error::Result,
+    error::{Error, Result},
     messages::{
         Answer, Attributes, Caller, End, Located, LocatedChunk, Mutation, NewChunk, Page, RequestId, Status,
         Summary,
@@ -14,6 +14,7 @@ use crate::{
     wire::{self, KdAnswer, KdMutation},
 };
 use compact_str::CompactString;
+use std::net::SocketAddr;
 use strait_xdr::{Opaque, Text};
 
 /// Who asks.
@@ -175,7 +176,7 @@ pub fn mutation_from_wire(mutation: &KdMutation<'_>) -> Result<Mutation> {
 /// What `addressed` says.
 pub fn answer_to_wire(
     answer: &Answer,
-    addressed: impl FnOnce(&NewChunk) -> Result<(Vec<u8>, Vec<String>)>,
+    addressed: impl FnOnce(&NewChunk) -> Result<Reach>,
 ) -> Result<KdAnswer<'static>> {
     Ok(match answer {
         Answer::Done => KdAnswer::KdDone,
@@ -197,18 +198,40 @@ pub fn answer_to_wire(
     })
 }
 
-fn new_chunk_to_wire(
-    new: &NewChunk,
-    (token, addresses): (Vec<u8>, Vec<String>),
-) -> wire::KdNewChunk<'static> {
+fn new_chunk_to_wire(new: &NewChunk, reach: Reach) -> wire::KdNewChunk<'static> {
     wire::KdNewChunk {
         chunk: new.chunk.0,
         stamp: new.stamp.0,
         pipeline: new.pipeline.iter().map(member_to_wire).collect(),
-        addresses: addresses.into_iter().map(Text::from).collect(),
+        addresses: reach.addresses.into_iter().map(|address| Text::from(address.to_string())).collect(),
         continues: new.continues.as_ref().map(source_to_wire),
-        token: Opaque::from(token),
+        token: Opaque::from(reach.token),
+        source: Opaque::from(reach.source),
     }
+}
+
+/// How a writer reaches a new chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Of the pipeline's members, in order.
+    pub addresses: Vec<SocketAddr>,
+    /// To write the chunk.
+    pub token: Vec<u8>,
+    /// To read what it continues; empty if it is nothing.
+    pub source: Vec<u8>,
+}
+
+/// How the writer reaches the chunk of an answer.
+///
+/// # Errors
+/// Invalid.
+pub fn reach_from_wire(new: &wire::KdNewChunk<'_>) -> Result<Reach> {
+    let addresses: Result<Vec<SocketAddr>> = new.addresses.iter().map(address_from_wire).collect();
+    let addresses = addresses?;
+    if addresses.len() != new.pipeline.len() {
+        return Err(Error::Internal("a pipeline without its addresses"));
+    }
+    Ok(Reach { addresses, token: new.token.to_vec(), source: new.source.to_vec() })
 }
 
 /// An answer; what it says beyond that of a new chunk is for whoever has the original.

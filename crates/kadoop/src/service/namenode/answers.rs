@@ -9,9 +9,9 @@ use crate::{
         Host,
         clock::wall,
         convert::{
-            address_from_wire, answer_to_wire, beat_from_wire, caller_from_wire, heartbeat_answer_to_wire,
-            host_to_wire, mutation_from_wire, page_to_wire, request_from_wire, status_to_wire,
-            summary_to_wire, text,
+            Reach, address_from_wire, answer_to_wire, beat_from_wire, caller_from_wire,
+            heartbeat_answer_to_wire, host_to_wire, mutation_from_wire, page_to_wire, request_from_wire,
+            status_to_wire, summary_to_wire, text,
         },
         failure::refuse,
         home::random,
@@ -21,6 +21,7 @@ use crate::{
 };
 use std::{
     collections::BTreeSet,
+    net::SocketAddr,
     sync::{Arc, PoisonError},
 };
 use strait_flexrpc::{Request, stub::ServiceError};
@@ -42,7 +43,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         Ok(())
     }
 
-    fn nn_join(&self, _: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome<'_>> {
+    fn nn_join(&self, _: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome> {
         let shared = &self.0;
         let client = shared.change(|namenode, now| Ok(namenode.join_client(now))).map_err(refuse)?;
         let config = &shared.config;
@@ -54,7 +55,6 @@ impl wire::KadoopNamenodeV1Service for Names {
             unit_bytes: config.unit_bytes,
             write_bytes: config.write_bytes,
             min_replicas: config.min_replicas as u32,
-            datanodes_call: shared.datanodes_call().map_err(refuse)?.to_string().into(),
         })
     }
 
@@ -159,6 +159,10 @@ impl wire::KadoopNamenodeV1Service for Names {
         Ok(Opaque::from(self.0.token(chunk, stamp, Right::Write)))
     }
 
+    fn nn_datanodes(&self, _: &Request) -> Answered<Text<'_>> {
+        Ok(self.0.datanodes_call().map_err(refuse)?.to_string().into())
+    }
+
     fn nn_suspect(&self, _: &Request, node: u32, of: wire::KdVersion) -> Answered<()> {
         let suspect = self.0.change(|namenode, _| {
             namenode.suspect(NodeId(node), ChunkId(of.chunk), Stamp(of.stamp));
@@ -198,12 +202,17 @@ impl Shared {
     }
 
     /// A token for the chunk, and where its pipeline is.
-    fn addressed(&self, new: &NewChunk) -> Result<(Vec<u8>, Vec<String>)> {
+    fn addressed(&self, new: &NewChunk) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
-        let address = |node| hosts.get(node).map(|host| host.address.to_string());
+        let address = |node| hosts.get(node).map(|host| host.address);
         // Not known only just after a restart: it will be, or the writer gives the chunk up.
-        let addresses: Option<Vec<String>> = new.pipeline.iter().map(|member| address(member.node)).collect();
-        Ok((self.token(new.chunk, new.stamp, Right::Write), addresses.ok_or(Error::NoDatanodes)?))
+        let addresses: Option<Vec<SocketAddr>> =
+            new.pipeline.iter().map(|member| address(member.node)).collect();
+        let addresses = addresses.ok_or(Error::NoDatanodes)?;
+        let token = self.token(new.chunk, new.stamp, Right::Write);
+        let source = new.continues.as_ref();
+        let source = source.map(|source| self.token(source.chunk, source.stamp, Right::Read));
+        Ok(Reach { addresses, token, source: source.unwrap_or_default() })
     }
 
     fn located(&self, located: &Located) -> wire::KdLocated<'static> {
@@ -236,20 +245,28 @@ impl wire::KadoopClusterV1Service for Heartbeats {
 
     fn cl_heartbeat(
         &self,
-        _: &Request,
+        call: &Request,
         beat: wire::KdHeartbeat<'static>,
     ) -> Answered<wire::KdHeartbeatAnswer<'_>> {
-        self.0.heartbeat(&beat).map_err(refuse)
+        self.0.heartbeat(&beat, call.peer).map_err(refuse)
     }
 }
 
 impl Shared {
-    fn heartbeat(&self, told: &wire::KdHeartbeat<'_>) -> Result<wire::KdHeartbeatAnswer<'static>> {
+    fn heartbeat(
+        &self,
+        told: &wire::KdHeartbeat<'_>,
+        peer: SocketAddr,
+    ) -> Result<wire::KdHeartbeatAnswer<'static>> {
         if told.cluster != 0 && told.cluster != self.cluster {
             return Err(Error::ForeignData);
         }
         let (beat, rack) = (beat_from_wire(told), text(&told.rack)?);
-        let (address, name) = (address_from_wire(&told.address)?, text(&told.name)?);
+        let (mut address, name) = (address_from_wire(&told.address)?, text(&told.name)?);
+        if address.ip().is_unspecified() {
+            // It listens everywhere: where it calls from will do.
+            address.set_ip(peer.ip());
+        }
         let mut heard = 0;
         let answer = self.change(|namenode, now| {
             heard = now;

@@ -1,0 +1,61 @@
+//! Calls to datanodes.
+
+use crate::{error::Error, messages::Outcome, service::failure::Lost, wire::KadoopDatanodeV1Callees};
+use std::{net::SocketAddr, time::Duration};
+use strait_flexrpc::{
+    self as flexrpc, CallOptions, MulticastOptions, limits,
+    stub::{Callees, Pattern, StubError},
+};
+use strait_xdr::EncodeError;
+
+/// How long a datanode may take to take up a connection. One that doesn't is lost to
+/// whoever wants to write through it.
+const CONNECT: Duration = Duration::from_millis(1_000);
+
+/// For calls to datanodes, which ask for tokens instead of a key.
+pub(super) fn client() -> flexrpc::Client {
+    flexrpc::Client::new(flexrpc::ClientOptions {
+        connect_timeout: CONNECT,
+        chain_callees: limits::CHAIN_CALLEES_MAX,
+        ..flexrpc::ClientOptions::default()
+    })
+}
+
+/// One datanode, or a pipeline of them.
+pub(super) fn callees(
+    client: &flexrpc::Client,
+    addresses: Vec<SocketAddr>,
+    within: Duration,
+) -> KadoopDatanodeV1Callees {
+    let call = CallOptions { timeout: Some(within), ..CallOptions::default() };
+    let options = MulticastOptions { call, ..MulticastOptions::default() };
+    KadoopDatanodeV1Callees {
+        callees: Callees { client: client.clone(), addresses, pattern: Pattern::Serial, options },
+    }
+}
+
+/// What one callee answered.
+pub(super) fn single<T>(answers: Result<Vec<Result<T, StubError>>, EncodeError>) -> Result<T, Lost> {
+    let first = answers.map_err(|error| Lost::from(StubError::from(error)))?.into_iter().next();
+    first
+        .unwrap_or_else(|| Err(StubError::Call(flexrpc::CallError::NotExecuted(flexrpc::Refusal::BadChain))))
+        .map_err(Lost::from)
+}
+
+/// As the cores see it.
+pub(super) fn outcome<T>(answer: &Result<T, Lost>) -> Outcome {
+    match answer {
+        Ok(_) => Outcome::Value,
+        Err(Lost::Refused(failure)) => Outcome::Error(failure.error),
+        Err(Lost::NotExecuted(_)) => Outcome::NotExecuted,
+        Err(Lost::Unknown(_)) => Outcome::Unknown,
+    }
+}
+
+/// As the cores see it where only the kind counts.
+pub(super) fn kind(lost: &Lost) -> Error {
+    match lost {
+        Lost::Refused(failure) => failure.error,
+        Lost::NotExecuted(_) | Lost::Unknown(_) => Error::Unavailable,
+    }
+}

@@ -1,0 +1,75 @@
+//! Threads for the calls of writers and readers: as many as there are calls under way,
+//! kept for a while.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// A thread ends after having had nothing to do for so long.
+const DORMANT: Duration = Duration::from_secs(10);
+/// Threads of one client: 64 files with four calls each. Further calls wait.
+const MOST: usize = 256;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs jobs side by side.
+#[derive(Clone, Default)]
+pub(super) struct Pool(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    threads: usize,
+}
+
+impl Pool {
+    /// Has the job run by another thread; by this one, if there can't be another.
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.state();
+        state.jobs.push_back(Box::new(job));
+        if state.idle >= state.jobs.len() || state.threads >= MOST {
+            drop(state);
+            self.0.1.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let pool = self.clone();
+        let spawned = std::thread::Builder::new().name("kadoop-call".to_owned()).spawn(move || pool.work());
+        if spawned.is_err() {
+            let mut state = self.state();
+            state.threads -= 1;
+            let job = if state.threads == 0 { state.jobs.pop_front() } else { None };
+            drop(state);
+            job.into_iter().for_each(|job| job());
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                job();
+                state = self.state();
+                continue;
+            }
+            state.idle += 1;
+            let (woken, timeout) =
+                self.0.1.wait_timeout(state, DORMANT).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,251 @@
+//! Drives the reader's core: makes its calls, several at a time, and tells it what became
+//! of them.
+
+use super::{
+    Client,
+    link::Link,
+    members::{callees, kind, single},
+    pool::Pool,
+};
+use crate::{
+    ChunkId, Config, Millis, NodeId, Stamp,
+    client::{Checked, Issue, LOCATE_BYTES, ReadCall, Reader as Core},
+    error::{Error, Result as Judged},
+    messages::{Caller, Located, Read},
+    service::{
+        clock::Clock,
+        convert::{caller_to_wire, host_from_wire, located_from_wire, piece_from_wire, read_to_wire},
+        failure::Failure,
+    },
+    wire::KdVersion,
+};
+use bytes::{Bytes, BytesMut};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use strait_flexrpc as flexrpc;
+
+/// How long a thread sleeps at most before it looks again.
+const LOOK_MS: Millis = 1_000;
+
+/// Reads one file, as it was found when it was opened or longer.
+pub struct Reader {
+    driver: Arc<Driver>,
+    position: u64,
+}
+
+struct Driver {
+    core: Mutex<Core>,
+    changed: Condvar,
+    link: Arc<Link>,
+    data: flexrpc::Client,
+    pool: Pool,
+    caller: Caller,
+    path: String,
+    config: Config,
+    places: Mutex<Places>,
+    clock: Clock,
+}
+
+/// Where chunks are, and what opens them.
+#[derive(Default)]
+struct Places {
+    hosts: BTreeMap<NodeId, SocketAddr>,
+    tokens: BTreeMap<(ChunkId, Stamp), Vec<u8>>,
+    range: (u64, u64),
+}
+
+impl Reader {
+    pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
+        let link = Arc::clone(&client.link);
+        let config = link.joined().config();
+        let driver = Driver {
+            core: Mutex::new(Core::new(config.clone())),
+            changed: Condvar::new(),
+            data: link.data.clone(),
+            pool: link.pool.clone(),
+            caller: caller.clone(),
+            path: path.to_owned(),
+            config,
+            places: Mutex::default(),
+            clock: Clock::start(),
+            link,
+        };
+        let located = driver.locate(0, LOCATE_BYTES)?;
+        driver.core().begin(located);
+        Ok(Self { driver: Arc::new(driver), position: 0 })
+    }
+
+    /// Bytes from `offset` on: `length` of them, fewer only at the file's end. Any number
+    /// of threads may read at a time.
+    ///
+    /// # Errors
+    /// Unavailable: no replica of a part could be had. Corrupt: all of them are damaged.
+    /// NotFound: another file has the name now.
+    pub fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Failure> {
+        let first = self.driver.read(offset, length)?;
+        if first.is_empty() || first.len() >= length {
+            return Ok(first);
+        }
+        let mut all = BytesMut::from(&first[..]);
+        while all.len() < length {
+            let part = self.driver.read(offset + all.len() as u64, length - all.len())?;
+            if part.is_empty() {
+                break;
+            }
+            all.extend_from_slice(&part);
+        }
+        Ok(all.freeze())
+    }
+
+    /// Some of the next bytes, at most `length`, as they are at hand; none at the file's
+    /// end. Reads ahead.
+    ///
+    /// # Errors
+    /// As [`Reader::read_at`].
+    pub fn read(&mut self, length: usize) -> Result<Bytes, Failure> {
+        let bytes = self.driver.read(self.position, length)?;
+        self.position += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    /// Where [`Reader::read`] goes on.
+    pub fn seek(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// Bytes of the file, as far as was known when it was opened or last looked at.
+    pub fn length(&self) -> u64 {
+        self.driver.core().length().unwrap_or(0)
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("path", &self.driver.path).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<Bytes, Failure> {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let mut core = self.core();
+        loop {
+            if let Some(bytes) = core.read(offset, length, self.clock.now())? {
+                self.submit(&mut core);
+                return Ok(bytes);
+            }
+            let first = core.next_call();
+            self.submit(&mut core);
+            core = match first {
+                Some(issue) => {
+                    // This thread would only wait for it.
+                    drop(core);
+                    self.perform(issue);
+                    self.core()
+                }
+                None => self.wait(core),
+            };
+        }
+    }
+
+    /// Sleeps until something has changed, or is due.
+    fn wait<'c>(&self, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
+        let now = self.clock.now();
+        let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
+        let (mut core, timeout) = self
+            .changed
+            .wait_timeout(core, Duration::from_millis(due))
+            .unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            core.tick(self.clock.now());
+        }
+        core
+    }
+
+    fn submit(self: &Arc<Self>, core: &mut Core) {
+        while let Some(issue) = core.next_call() {
+            let this = Arc::clone(self);
+            self.pool.run(move || {
+                let mut next = Some(issue);
+                while let Some(issue) = next {
+                    this.perform(issue);
+                    next = this.core().next_call();
+                }
+            });
+        }
+    }
+
+    fn perform(&self, issue: Issue<ReadCall>) {
+        let Issue { id, within_ms, call } = issue;
+        let within = Duration::from_millis(within_ms);
+        match call {
+            ReadCall::Locate { offset, length } => {
+                let located = self.locate(offset, length).map_err(|failure| failure.error);
+                self.core().on_located(id, located, self.clock.now());
+            }
+            ReadCall::Read { from, read } => {
+                let piece = self.fetch(from, &read, within);
+                self.core().on_read(id, piece, self.clock.now());
+            }
+            ReadCall::Suspect { node, chunk, stamp } => {
+                let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
+                // The datanode's own scrub finds it, too, if later.
+                let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn locate(&self, offset: u64, length: u64) -> Result<Located, Failure> {
+        let caller = caller_to_wire(&self.caller);
+        let found = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
+        let found = found?;
+        let mut places = self.places();
+        for host in &found.hosts {
+            let host = host_from_wire(host)?;
+            places.hosts.insert(host.node, host.address);
+        }
+        places.range = (offset, length);
+        places.tokens = found
+            .chunks
+            .iter()
+            .map(|chunk| ((ChunkId(chunk.chunk), Stamp(chunk.stamp)), chunk.token.to_vec()))
+            .collect();
+        Ok(located_from_wire(&found))
+    }
+
+    fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+        match self.attempt(from, read, within) {
+            Err(Error::TokenExpired) => {
+                let (offset, length) = self.places().range;
+                self.locate(offset, length).map_err(|failure| failure.error)?;
+                self.attempt(from, read, within)
+            }
+            answer => answer,
+        }
+    }
+
+    fn attempt(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+        let (address, token) = {
+            let places = self.places();
+            let address = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
+            let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
+            (address, token)
+        };
+        let to = callees(&self.data, vec![address], within);
+        let piece = single(to.dn_read(&read_to_wire(read, &token))).map_err(|lost| kind(&lost))?;
+        Checked::of(read, piece_from_wire(piece), &self.config)
+    }
+}

@@ -1,0 +1,441 @@
+//! Drives the writer's core: makes its calls, several at a time, and tells it what became
+//! of them.
+
+use super::{
+    Client,
+    link::Link,
+    members::{self, callees, outcome, single},
+    pool::Pool,
+    requests::Begun,
+};
+use crate::{
+    ChunkId, FileId, Millis, NodeId, Stamp,
+    client::{CallId, Goal, Issue, WriteCall, Writer as Core},
+    error::{Error, Result as Judged},
+    messages::{Answer, Caller, Continue, Mutation, Outcome, Write},
+    service::{
+        clock::Clock,
+        convert::{
+            Reach, answer_from_wire, continue_to_wire, member_to_wire, reach_from_wire, write_to_wire,
+        },
+        failure::{Failure, Lost},
+    },
+    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdUpto},
+};
+use bytes::Bytes;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use strait_flexrpc as flexrpc;
+use strait_xdr::Opaque;
+
+/// Chunks whose pipelines are remembered: more than a writer has without their end.
+const CHUNKS: usize = 64;
+/// How long an application's thread sleeps at most before it looks again.
+const LOOK_MS: Millis = 1_000;
+
+/// Writes one file, which nobody else can write meanwhile. Dropped without
+/// [`Writer::close`], it leaves the file to recovery: what was flushed stays.
+pub struct Writer {
+    driver: Arc<Driver>,
+}
+
+/// What the application's thread and those that make the calls share.
+pub(super) struct Driver {
+    core: Mutex<Core>,
+    changed: Condvar,
+    link: Arc<Link>,
+    data: flexrpc::Client,
+    pool: Pool,
+    caller: Caller,
+    path: String,
+    file: FileId,
+    /// Whose the lease is.
+    client: u64,
+    chunks: Mutex<BTreeMap<ChunkId, Place>>,
+    /// The request under way, through all its repetitions.
+    request: Mutex<Option<(CallId, Arc<Begun>)>>,
+    clock: Clock,
+    closed: AtomicBool,
+}
+
+/// Where a chunk is written.
+#[derive(Clone)]
+struct Place {
+    nodes: Vec<NodeId>,
+    reach: Reach,
+}
+
+impl Writer {
+    pub(super) fn new(client: &Client, caller: &Caller, path: &str, opened: &KdOpened) -> Self {
+        let (link, clock) = (Arc::clone(&client.link), Clock::start());
+        let joined = link.joined();
+        let (file, now) = (FileId(opened.file), clock.now());
+        let core = Core::new(joined.config(), file, opened.chunk_bytes, opened.length, now);
+        let driver = Arc::new(Driver {
+            core: Mutex::new(core),
+            changed: Condvar::new(),
+            data: link.data.clone(),
+            pool: link.pool.clone(),
+            caller: caller.clone(),
+            path: path.to_owned(),
+            file,
+            client: joined.requests.client().0,
+            chunks: Mutex::default(),
+            request: Mutex::default(),
+            clock,
+            closed: AtomicBool::new(false),
+            link,
+        });
+        driver.link.writers().push(Arc::downgrade(&driver));
+        Self { driver }
+    }
+
+    /// Takes bytes to be written at the end. Returns as soon as they are held, in order;
+    /// waits while too many are on their way.
+    ///
+    /// # Errors
+    /// LeaseLost: another writer or the namenode has taken the file. Unavailable: no
+    /// datanode could be had in time. After an error the writer is of no more use.
+    pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
+        let mut bytes = bytes.into();
+        let driver = &self.driver;
+        let mut core = driver.core();
+        loop {
+            core.append(&mut bytes, driver.clock.now())?;
+            driver.submit(&mut core);
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            core = driver.wait(core);
+        }
+    }
+
+    /// Returns when all that was written is in the memory of every current replica, and
+    /// visible to whoever opens the file from now on.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.reach(Goal::Flush)
+    }
+
+    /// Returns when all that was written is on disk, at no fewer than the cluster's
+    /// minimum of replicas.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn sync(&mut self) -> Result<(), Failure> {
+        self.reach(Goal::Sync)
+    }
+
+    /// Does what [`Writer::sync`] does and closes the file. Returns its length.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn close(mut self) -> Result<u64, Failure> {
+        self.reach(Goal::Close)?;
+        self.driver.closed.store(true, Ordering::Relaxed);
+        Ok(self.length())
+    }
+
+    /// Bytes of the file with all that was written.
+    pub fn length(&self) -> u64 {
+        self.driver.core().length()
+    }
+
+    fn reach(&mut self, goal: Goal) -> Result<(), Failure> {
+        let driver = &self.driver;
+        let mut core = driver.core();
+        core.begin(goal, driver.clock.now())?;
+        loop {
+            if let Some(outcome) = core.outcome() {
+                return Ok(outcome?);
+            }
+            if let Some(issue) = driver.submit_but_one(&mut core) {
+                // This thread would only wait for it.
+                drop(core);
+                driver.perform(issue);
+                core = driver.core();
+                continue;
+            }
+            core = driver.wait(core);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.driver.closed.load(Ordering::Relaxed) {
+            // Its lease is renewed with the client's others, so it has to be given up.
+            let driver = Arc::clone(&self.driver);
+            self.driver.pool.run(move || driver.give_up());
+        }
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("path", &self.driver.path).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until something has changed, or is due.
+    fn wait<'c>(&self, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
+        let now = self.clock.now();
+        let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
+        let time = Duration::from_millis(due);
+        let (mut core, timeout) =
+            self.changed.wait_timeout(core, time).unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            core.tick(self.clock.now());
+        }
+        core
+    }
+
+    /// Time has passed, and perhaps nobody waits.
+    pub(super) fn tick(self: &Arc<Self>) {
+        let mut core = self.core();
+        core.tick(self.clock.now());
+        self.submit(&mut core);
+    }
+
+    /// Has all calls made by other threads.
+    fn submit(self: &Arc<Self>, core: &mut Core) {
+        while let Some(issue) = core.next_call() {
+            let this = Arc::clone(self);
+            self.pool.run(move || this.work(issue));
+        }
+    }
+
+    /// The same, but for one that is left to this thread.
+    fn submit_but_one(self: &Arc<Self>, core: &mut Core) -> Option<Issue<WriteCall>> {
+        let first = core.next_call();
+        self.submit(core);
+        first
+    }
+
+    /// Makes a call, and then the next that came of it.
+    fn work(self: &Arc<Self>, issue: Issue<WriteCall>) {
+        let mut next = Some(issue);
+        while let Some(issue) = next {
+            self.perform(issue);
+            next = self.submit_but_one(&mut self.core());
+        }
+    }
+
+    fn perform(&self, issue: Issue<WriteCall>) {
+        let Issue { id, within_ms, call } = issue;
+        let within = Duration::from_millis(within_ms);
+        match call {
+            WriteCall::Namenode(mutation) => {
+                let answer = self.ask(id, &mutation, within);
+                self.core().on_answer(id, answer, self.clock.now());
+            }
+            WriteCall::Write(write) => {
+                let outcomes = self.write(&write, within);
+                self.core().on_write(id, &outcomes, self.clock.now());
+            }
+            other => {
+                let answer = self.call_member(&other, within);
+                self.core().on_member(id, outcome(&answer), self.clock.now());
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Has the namenode close the file, if the lease is still this writer's.
+    fn give_up(&self) {
+        // No chunk has that number: the refusal tells whose the lease is.
+        let held = self.link.ask(|to| to.nn_token(self.client, self.file.0, 0));
+        if held.is_err_and(|failure| failure.error == Error::NotOpen) {
+            let path = self.path.clone();
+            // If that fails, the lease ends with this client.
+            let _ = self.link.mutate(&self.caller, &Mutation::RecoverLease { path });
+        }
+    }
+
+    /// The namenode's answer; Unavailable if there is none in time.
+    fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Judged<Answer> {
+        let begun = {
+            let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*request {
+                Some((of, begun)) if *of == id => Arc::clone(begun),
+                _ => {
+                    let begun = Arc::new(self.link.joined().requests.begin());
+                    *request = Some((id, Arc::clone(&begun)));
+                    begun
+                }
+            }
+        };
+        if begun.client().0 != self.client {
+            // The namenode has forgotten who had the lease.
+            return Err(Error::LeaseLost);
+        }
+        let answer = self.link.mutate_as(&begun, &self.caller, mutation, within);
+        let answer = answer.map_err(|lost| members::kind(&lost)).and_then(|answer| self.take(&answer));
+        let again = matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::Limit(_)));
+        if !again {
+            self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        match answer {
+            Err(Error::UnknownClient) => Err(Error::LeaseLost),
+            answer => answer,
+        }
+    }
+
+    /// Remembers where a new chunk is written.
+    fn take(&self, answer: &KdAnswer<'_>) -> Judged<Answer> {
+        let value = answer_from_wire(answer)?;
+        if let (KdAnswer::KdChunk(of), Answer::Chunk { next: Some(new), .. }) = (answer, &value)
+            && let Some(told) = &of.next
+        {
+            let nodes = new.pipeline.iter().map(|member| member.node).collect();
+            let place = Place { nodes, reach: reach_from_wire(told)? };
+            let mut chunks = self.chunks();
+            chunks.insert(new.chunk, place);
+            while chunks.len() > CHUNKS {
+                chunks.pop_first();
+            }
+        }
+        Ok(value)
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Place>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, write: &Write, within: Duration) -> Vec<Outcome> {
+        let members = write.pipeline.len();
+        let attempt = || {
+            let Some(place) = self.chunks().get(&write.chunk).cloned() else {
+                return vec![Outcome::NotExecuted; members];
+            };
+            let to = callees(&self.data, place.reach.addresses, within);
+            match to.dn_write(&write_to_wire(write, &place.reach.token)) {
+                Ok(answers) => {
+                    answers.into_iter().map(|answer| outcome(&answer.map_err(Lost::from))).collect()
+                }
+                Err(_) => vec![Outcome::NotExecuted; members],
+            }
+        };
+        let outcomes: Vec<Outcome> = attempt();
+        let expired = outcomes.contains(&Outcome::Error(Error::TokenExpired));
+        // Who has applied it already compares, and answers the same.
+        if expired && self.renew_token(write.chunk) { attempt() } else { outcomes }
+    }
+
+    fn call_member(&self, call: &WriteCall, within: Duration) -> Result<(), Lost> {
+        let answer = self.attempt_member(call, within);
+        let expired = matches!(&answer, Err(Lost::Refused(failure)) if failure.error == Error::TokenExpired);
+        let chunk = match call {
+            WriteCall::Continue { begin, .. } => Some(begin.chunk),
+            WriteCall::Publish { chunk, .. }
+            | WriteCall::Sync { chunk, .. }
+            | WriteCall::Seal { chunk, .. } => Some(*chunk),
+            WriteCall::Probe { .. } | WriteCall::Namenode(_) | WriteCall::Write(_) => None,
+        };
+        if expired && chunk.is_some_and(|chunk| self.renew_token(chunk)) {
+            return self.attempt_member(call, within);
+        }
+        answer
+    }
+
+    fn attempt_member(&self, call: &WriteCall, within: Duration) -> Result<(), Lost> {
+        match call {
+            WriteCall::Probe { to } => {
+                let place =
+                    self.chunks().values().rev().find(|place| place.nodes.contains(&to.node)).cloned();
+                let (to_it, _) = self.one(place, to.node, within)?;
+                single(to_it.dn_probe(&member_to_wire(to)))
+            }
+            WriteCall::Continue { to, begin } => self.begin(*to, begin, within),
+            WriteCall::Publish { to, chunk, stamp, length } => {
+                self.upto(*to, *chunk, *stamp, *length, within, |to, of| single(to.dn_publish(of)))
+            }
+            WriteCall::Sync { to, chunk, stamp, length } => {
+                self.upto(*to, *chunk, *stamp, *length, within, |to, of| single(to.dn_sync(of)))
+            }
+            WriteCall::Seal { to, chunk, stamp, length } => {
+                self.upto(*to, *chunk, *stamp, *length, within, |to, of| single(to.dn_seal(of)))
+            }
+            WriteCall::Namenode(_) | WriteCall::Write(_) => Err(unreachable_member()),
+        }
+    }
+
+    fn begin(&self, to: NodeId, begin: &Continue, within: Duration) -> Result<(), Lost> {
+        let place = self.chunks().get(&begin.chunk).cloned();
+        let (to, reach) = self.one(place, to, within)?;
+        single(to.dn_continue(&continue_to_wire(begin, &reach.token, &reach.source)))
+    }
+
+    fn upto(
+        &self,
+        to: NodeId,
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+        within: Duration,
+        call: impl FnOnce(&KadoopDatanodeV1Callees, &KdUpto<'_>) -> Result<(), Lost>,
+    ) -> Result<(), Lost> {
+        let place = self.chunks().get(&chunk).cloned();
+        let (to, reach) = self.one(place, to, within)?;
+        let token = Opaque::Borrowed(&reach.token);
+        call(&to, &KdUpto { token, chunk: chunk.0, stamp: stamp.0, length })
+    }
+
+    /// One member of a chunk's pipeline.
+    fn one(
+        &self,
+        place: Option<Place>,
+        node: NodeId,
+        within: Duration,
+    ) -> Result<(KadoopDatanodeV1Callees, Reach), Lost> {
+        let place = place.ok_or_else(unreachable_member)?;
+        let at = place.nodes.iter().position(|member| *member == node).ok_or_else(unreachable_member)?;
+        let address: SocketAddr = *place.reach.addresses.get(at).ok_or_else(unreachable_member)?;
+        Ok((callees(&self.data, vec![address], within), place.reach))
+    }
+
+    /// A token lasts minutes, a chunk may be written for hours.
+    fn renew_token(&self, chunk: ChunkId) -> bool {
+        let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
+        let Ok(token) = token else { return false };
+        if let Some(place) = self.chunks().get_mut(&chunk) {
+            place.reach.token = token.to_vec();
+        }
+        true
+    }
+}
+
+fn unreachable_member() -> Lost {
+    Lost::NotExecuted(Failure::new(Error::Unavailable, "not of the pipeline"))
+}
+
+/// Drivers of files that are open for writing.
+#[derive(Default)]
+pub(super) struct Drivers(Mutex<Vec<Weak<Driver>>>);
+
+impl Drivers {
+    fn push(&self, driver: Weak<Driver>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(driver);
+    }
+
+    /// Those that are still there.
+    pub(super) fn all(&self) -> Vec<Arc<Driver>> {
+        let mut drivers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drivers.retain(|driver| driver.strong_count() > 0);
+        drivers.iter().filter_map(Weak::upgrade).collect()
+    }
+}

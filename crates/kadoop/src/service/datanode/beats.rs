@@ -1,0 +1,172 @@
+//! Heartbeats: one at a time, each second, and at once when there is news.
+
+use super::{DatanodeOptions, shared::Shared};
+use crate::{
+    error::{Error, Result},
+    messages::{Heartbeat, HeartbeatAnswer},
+    service::{
+        Host,
+        convert::{address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire},
+        failure::Lost,
+    },
+    wire::{self, KadoopClusterV1Client, KadoopNamenodeV1Client},
+};
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    time::Duration,
+};
+use strait_flexrpc::{self as flexrpc, Transport};
+
+/// News that come together go together: a namenode with many datanodes is spared.
+const GATHER: Duration = Duration::from_millis(2);
+/// After a heartbeat that wasn't answered, before the next.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a heartbeat may take: a full report of a million replicas takes seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Changes that a heartbeat carries, as the interface says. More than that, and a
+/// report of everything tells it instead.
+const MAX_CHANGES: usize = wire::KD_CHANGES as usize;
+
+/// The way to the namenode, and what this datanode says of itself.
+pub(super) struct Namenode {
+    name: String,
+    as_client: flexrpc::Client,
+    as_node: flexrpc::Client,
+    call: Option<SocketAddr>,
+    address: SocketAddr,
+    host: String,
+    rack: String,
+    heartbeat: Duration,
+}
+
+impl Namenode {
+    pub(super) fn new(options: &DatanodeOptions, address: SocketAddr) -> io::Result<Self> {
+        let client = |key| {
+            flexrpc::Client::new(flexrpc::ClientOptions {
+                key,
+                timeout: Some(PATIENCE),
+                ..Default::default()
+            })
+        };
+        Ok(Self {
+            name: options.namenode.clone(),
+            as_client: client(options.key.for_clients().to_namenode()),
+            as_node: client(options.key.between_nodes()),
+            call: None,
+            address,
+            host: options.host.clone(),
+            rack: options.rack.clone(),
+            heartbeat: Duration::from_millis(options.config.heartbeat_ms),
+        })
+    }
+
+    /// Where datanodes join: the namenode's clients' port tells.
+    fn place(&mut self) -> Result<SocketAddr, Lost> {
+        if let Some(address) = self.call {
+            return Ok(address);
+        }
+        let unresolved = || Lost::Unknown(format!("{} can't be resolved", self.name));
+        let at = self.name.to_socket_addrs().map_err(|_| unresolved())?.next().ok_or_else(unresolved)?;
+        let handle = self.as_client.handle(at, Transport::Tcp)?;
+        let told = KadoopNamenodeV1Client::new(handle).nn_datanodes()?;
+        let mut address = address_from_wire(&told).map_err(|error| Lost::Unknown(error.to_string()))?;
+        if address.ip().is_unspecified() {
+            address.set_ip(at.ip());
+        }
+        self.call = Some(address);
+        Ok(address)
+    }
+
+    fn send(&mut self, shared: &Shared, beat: &Heartbeat) -> Result<wire::KdHeartbeatAnswer<'static>, Lost> {
+        let (space, cluster) = (shared.space(), shared.directories().cluster());
+        let around = wire::KdHeartbeat {
+            features: 0,
+            cluster,
+            identity: 0,
+            incarnation: 0,
+            session: 0,
+            number: 0,
+            address: self.address.to_string().into(),
+            name: self.host.clone().into(),
+            rack: self.rack.clone().into(),
+            capacity_bytes: space.capacity,
+            used_bytes: space.capacity.saturating_sub(space.available),
+            members: shared.members_edition(),
+            full: None,
+            changes: Vec::new(),
+        };
+        let told = beat_to_wire(beat, around);
+        let at = self.place()?;
+        let answer = self
+            .as_node
+            .handle(at, Transport::Tcp)
+            .map_err(Lost::from)
+            .and_then(|handle| Ok(KadoopClusterV1Client::new(handle).cl_heartbeat(&told)?));
+        if !matches!(answer, Ok(_) | Err(Lost::Refused(_))) {
+            // It may have moved.
+            self.call = None;
+        }
+        answer
+    }
+}
+
+/// Tells the namenode of this datanode until it ends.
+pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
+    let mut complained = false;
+    let mut pause = Duration::ZERO;
+    while !shared.sleep(pause) {
+        std::thread::sleep(GATHER);
+        let beat = shared.change(crate::datanode::Datanode::heartbeat);
+        let answer = if beat.changes.len() > MAX_CHANGES {
+            Err(Error::Limit("changes in one heartbeat"))
+        } else {
+            take(shared, namenode.send(shared, &beat), &mut complained)
+        };
+        pause = match &answer {
+            // A new session begins at once, and a report follows at once.
+            Err(Error::NotRegistered) => Duration::ZERO,
+            Ok(answer) if answer.report => Duration::ZERO,
+            Ok(_) => namenode.heartbeat,
+            Err(_) => PAUSE.min(namenode.heartbeat),
+        };
+        let answered = answer.is_ok();
+        shared.change(|core| core.on_answer(&beat, answer));
+        // What came while the heartbeat was under way.
+        if answered && shared.read().has_news() {
+            pause = Duration::ZERO;
+        }
+    }
+}
+
+/// Takes up what the namenode says beside its answer.
+fn take(
+    shared: &Shared,
+    answer: Result<wire::KdHeartbeatAnswer<'static>, Lost>,
+    complained: &mut bool,
+) -> Result<HeartbeatAnswer> {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(lost) => {
+            let failure = lost.into_failure();
+            if failure.error != Error::NotRegistered && !std::mem::replace(complained, true) {
+                tracing::warn!(%failure, "the namenode doesn't take this datanode up");
+            }
+            return Err(match failure.error {
+                Error::OutcomeUnknown => Error::Unavailable,
+                error => error,
+            });
+        }
+    };
+    *complained = false;
+    if let Err(error) = shared.directories().join(answer.cluster) {
+        tracing::error!(%error, "the cluster's number can't be kept");
+        return Err(Error::Disk);
+    }
+    shared.set_time(answer.now_ms);
+    if let Some(members) = &answer.members {
+        let hosts: Result<Vec<Host>> = members.hosts.iter().map(host_from_wire).collect();
+        shared.set_members(members.edition, &hosts?);
+    }
+    Ok(heartbeat_answer_from_wire(&answer))
+}

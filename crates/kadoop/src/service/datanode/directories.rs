@@ -1,0 +1,161 @@
+//! The data directories: whose they are, how full, and whether they still work.
+
+use crate::{
+    Identity,
+    disk::{Disk, DiskFile, RealDisk},
+    service::home::{Home, random},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Written, synced and removed to see whether a directory works.
+const PROBE: &str = "probe.tmp";
+/// Numbers kept in each directory.
+const IDENTITY: &str = "datanode";
+const CLUSTER: &str = "cluster";
+
+/// All of them.
+pub(super) struct Directories {
+    all: Vec<Directory>,
+    reserve_bytes: u64,
+    identity: Identity,
+    /// 0 until the first namenode took the datanode up.
+    cluster: u64,
+}
+
+struct Directory {
+    home: Home,
+    disk: RealDisk,
+    failed: bool,
+}
+
+/// Bytes of a file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Space {
+    pub capacity: u64,
+    pub available: u64,
+}
+
+impl Directories {
+    /// Takes those that can be used; they must be of one datanode. New ones get its
+    /// identity, or one that is drawn.
+    ///
+    /// # Errors
+    /// Another process has one of them; they are of different datanodes or clusters; none
+    /// can be used.
+    pub(super) fn take(paths: &[PathBuf], reserve_bytes: u64) -> io::Result<(Self, Identity)> {
+        let mut all = Vec::new();
+        for path in paths {
+            match open(path) {
+                Ok(directory) => all.push(directory),
+                Err(error) if is_wrong(&error) => return Err(error),
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "a data directory can't be used");
+                }
+            }
+        }
+        if all.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no data directory can be used"));
+        }
+        let mut known: Option<[u64; 2]> = None;
+        for directory in &all {
+            let Some(numbers) = directory.home.read([IDENTITY, CLUSTER])? else { continue };
+            if known.is_some_and(|known| known != numbers) {
+                let why = format!("{} is another datanode's", directory.home.path().display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            known = Some(numbers);
+        }
+        let [identity, cluster] = match known {
+            Some(numbers) => numbers,
+            None => [random()?, 0],
+        };
+        let taken = Self { all, reserve_bytes, identity: Identity(identity), cluster };
+        taken.write()?;
+        Ok((taken, Identity(identity)))
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let numbers = [(IDENTITY, self.identity.0), (CLUSTER, self.cluster)];
+        self.all.iter().filter(|directory| !directory.failed).try_for_each(|one| one.home.write(&numbers))
+    }
+
+    pub(super) fn disks(&self) -> Vec<RealDisk> {
+        self.all.iter().map(|directory| directory.disk.clone()).collect()
+    }
+
+    /// The cluster that the data belong to; 0 if none yet.
+    pub(super) fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// The first namenode has taken the datanode up: from now on it is of its cluster.
+    ///
+    /// # Errors
+    /// The disks'.
+    pub(super) fn join(&mut self, cluster: u64) -> io::Result<()> {
+        if self.cluster == 0 {
+            self.cluster = cluster;
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Those that work.
+    pub(super) fn usable(&self) -> usize {
+        self.all.iter().filter(|directory| !directory.failed).count()
+    }
+
+    /// Tries each directory; the places of those that fail from now on.
+    pub(super) fn failing(&mut self) -> Vec<usize> {
+        let mut failing = Vec::new();
+        for (index, directory) in self.all.iter_mut().enumerate().filter(|(_, one)| !one.failed) {
+            match probe(&directory.disk) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                Err(error) => {
+                    let path = directory.home.path().display();
+                    tracing::error!(%path, %error, "a data directory failed and is taken out of service");
+                    directory.failed = true;
+                    failing.push(index);
+                }
+            }
+        }
+        failing
+    }
+
+    /// Of all that work; two directories of one file system count twice.
+    pub(super) fn space(&self) -> Space {
+        let mut sum = Space::default();
+        for directory in self.all.iter().filter(|directory| !directory.failed) {
+            let Ok(stat) = rustix::fs::statvfs(directory.home.path()) else { continue };
+            sum.capacity += stat.f_blocks * stat.f_frsize;
+            sum.available += (stat.f_bavail * stat.f_frsize).saturating_sub(self.reserve_bytes);
+        }
+        sum
+    }
+}
+
+fn open(path: &Path) -> io::Result<Directory> {
+    let home = Home::take(path)?;
+    let disk = RealDisk::open(path)?;
+    probe(&disk).or_else(|error| match error.kind() {
+        io::ErrorKind::StorageFull => Ok(()),
+        _ => Err(error),
+    })?;
+    Ok(Directory { home, disk, failed: false })
+}
+
+/// What the operator has to see to, as opposed to a disk that failed.
+fn is_wrong(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::InvalidData)
+}
+
+fn probe(disk: &RealDisk) -> io::Result<()> {
+    let file = disk.create(PROBE)?;
+    file.write_at(0, b"probe")?;
+    file.sync_data()?;
+    disk.remove(PROBE)
+}

@@ -1,0 +1,75 @@
+//! Reads from other datanodes: for copies that the namenode ordered, and for chunks that
+//! continue others.
+
+use super::shared::Shared;
+use crate::{
+    datanode::Fetch,
+    error::{Error, Result},
+    messages::Piece,
+    service::{
+        convert::{piece_from_wire, read_to_wire},
+        failure::Lost,
+    },
+    wire::KadoopDatanodeV1Client,
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+use strait_flexrpc::{self as flexrpc, Transport};
+
+/// Fetches at a time: two copies of two reads each, and beginnings of chunks beside.
+const THREADS: usize = 4;
+/// How long an idle thread takes to see that it is time to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Where fetches are put, and where they are taken from. The core bounds how many are
+/// under way.
+pub(super) fn queue() -> (mpsc::Sender<Fetch>, mpsc::Receiver<Fetch>) {
+    mpsc::channel()
+}
+
+/// What each of the fetching threads does.
+pub(super) fn threads(
+    shared: &Arc<Shared>,
+    asked: mpsc::Receiver<Fetch>,
+) -> Vec<Box<dyn FnOnce() + Send + 'static>> {
+    let asked = Arc::new(Mutex::new(asked));
+    let options = flexrpc::ClientOptions {
+        timeout: Some(Duration::from_millis(shared.config.read_ms)),
+        ..Default::default()
+    };
+    let client = flexrpc::Client::new(options);
+    let thread = |_| -> Box<dyn FnOnce() + Send + 'static> {
+        // The queue ends with the datanode, so threads mustn't keep it alive.
+        let (shared, asked, client) = (Arc::downgrade(shared), Arc::clone(&asked), client.clone());
+        Box::new(move || {
+            loop {
+                let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+                let Some(shared) = shared.upgrade().filter(|shared| !shared.has_ended()) else { return };
+                match next {
+                    Ok(fetch) => {
+                        let answer = fetch_from(&shared, &client, &fetch);
+                        shared.change(|core| core.on_fetched(fetch.id, answer));
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        })
+    };
+    (0..THREADS).map(thread).collect()
+}
+
+fn fetch_from(shared: &Shared, client: &flexrpc::Client, fetch: &Fetch) -> Result<Piece> {
+    let address = shared.address_of(fetch.from).ok_or(Error::Unavailable)?;
+    let token = shared.token(fetch.read.chunk, fetch.read.stamp);
+    let handle = client.handle(address, Transport::Tcp).map_err(|_| Error::Unavailable)?;
+    match KadoopDatanodeV1Client::new(handle).dn_read(&read_to_wire(&fetch.read, &token)) {
+        Ok(piece) => Ok(piece_from_wire(piece)),
+        Err(error) => match Lost::from(error) {
+            Lost::Refused(failure) => Err(failure.error),
+            Lost::NotExecuted(_) | Lost::Unknown(_) => Err(Error::Unavailable),
+        },
+    }
+}

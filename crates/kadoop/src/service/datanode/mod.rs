@@ -1,0 +1,167 @@
+//! The datanode as a process: the core under one lock, its data directories, and the
+//! threads that tell the namenode, fetch from other datanodes and scrub.
+
+mod beats;
+mod calls;
+mod directories;
+mod fetches;
+mod shared;
+
+use super::{
+    home::random,
+    keys::Key,
+    stop::{Stop, Threads},
+};
+use crate::{Config, Incarnation, datanode::Datanode, wire::KadoopDatanodeV1Server};
+use directories::Directories;
+use shared::Shared;
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use strait_flexrpc::{Forwarding, Server, ServerOptions, WorkerLimits, limits};
+
+/// Largest call: a write, with the longest pipeline. The interface allows a piece of
+/// 4 MiB.
+const PAYLOAD_BYTES: usize = 5 << 20;
+/// Bytes of calls in memory at a time: what 64 pipelines have under way.
+const RECEIVE_BYTES: usize = 256 << 20;
+/// Calls that wait for their turn hold a worker each, four a pipeline.
+const WORKERS: usize = 512;
+/// How often the core learns that time has passed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How a datanode runs.
+#[derive(Debug, Clone)]
+pub struct DatanodeOptions {
+    /// Where replicas are kept: one directory a disk. Made if they aren't there.
+    pub directories: Vec<PathBuf>,
+    /// Where it serves; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where others reach it, if that isn't where it listens.
+    pub advertise: Option<SocketAddr>,
+    /// The namenode, as clients call it: HOST:PORT.
+    pub namenode: String,
+    /// The cluster's key.
+    pub key: Key,
+    /// What this host is called, for who wants to compute where the bytes are.
+    pub host: String,
+    /// Where it stands: replicas are spread over racks.
+    pub rack: String,
+    /// Sizes and times of the cluster.
+    pub config: Config,
+    /// Bytes that are left free in each directory: a write that would go below is
+    /// refused.
+    pub reserve_bytes: u64,
+}
+
+impl DatanodeOptions {
+    /// On loopback, with all defaults.
+    pub fn new(directories: Vec<PathBuf>, namenode: impl Into<String>, key: Key) -> Self {
+        Self {
+            directories,
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            advertise: None,
+            namenode: namenode.into(),
+            key,
+            host: host_name(),
+            rack: "/default-rack".to_owned(),
+            config: Config::default(),
+            // What a chunk's end and its checksums still need when it is sealed.
+            reserve_bytes: 64 << 20,
+        }
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A running datanode; dropping it stops it.
+pub struct DatanodeServer {
+    shared: Arc<Shared>,
+    stop: Stop,
+    threads: Threads,
+    server: Option<Server>,
+    address: SocketAddr,
+}
+
+impl DatanodeServer {
+    /// Takes up what is in the directories, serves, and joins the namenode as soon as it
+    /// is there.
+    ///
+    /// # Errors
+    /// Another process has a directory; they are of different datanodes; none can be used;
+    /// the address can't be bound.
+    pub fn start(options: DatanodeOptions) -> io::Result<Self> {
+        let (directories, identity) = Directories::take(&options.directories, options.reserve_bytes)?;
+        let incarnation = Incarnation(random()?);
+        let core = Datanode::start(options.config.clone(), directories.disks(), identity, incarnation)?;
+        let stop = Stop::default();
+        let (fetches, asked) = fetches::queue();
+        let shared = Arc::new(Shared::new(core, &options, directories, stop.clone(), fetches));
+        let (members, tokens) = (Arc::clone(&shared), Arc::clone(&shared));
+        let server = ServerOptions {
+            listen: options.listen,
+            udp: false,
+            // A token in each call instead of a key: see `service::keys`.
+            key: None,
+            allow_anonymous: true,
+            payload_bytes: PAYLOAD_BYTES,
+            receive_bytes: RECEIVE_BYTES,
+            workers: WorkerLimits { most: WORKERS, ..ServerOptions::default().workers },
+            chain_callees: limits::CHAIN_CALLEES_MAX,
+            forwarding: Forwarding::only(move |next| members.is_member(next)),
+            ..ServerOptions::default()
+        };
+        let server = Server::builder(server)
+            .register(
+                KadoopDatanodeV1Server::<()>::PROGRAM,
+                KadoopDatanodeV1Server::<()>::VERSION,
+                KadoopDatanodeV1Server(calls::Chunks(tokens)),
+            )
+            .start()?;
+        let address = options.advertise.unwrap_or_else(|| server.address());
+        let mut threads = Threads::default();
+        let this = Arc::clone(&shared);
+        let namenode = beats::Namenode::new(&options, address)?;
+        threads.spawn("kadoop-heartbeat", move || beats::run(&this, namenode))?;
+        for thread in fetches::threads(&shared, asked) {
+            threads.spawn("kadoop-fetch", thread)?;
+        }
+        let (this, until) = (Arc::clone(&shared), Stop::default());
+        let ticking = until.clone();
+        threads.spawn("kadoop-tick", move || {
+            while !ticking.sleep(TICK) {
+                this.tick();
+            }
+        })?;
+        shared.also_stop(until);
+        Ok(Self { shared, stop, threads, server: Some(server), address })
+    }
+
+    /// Where others reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Data directories that are in use.
+    pub fn directories(&self) -> usize {
+        self.shared.directories().usable()
+    }
+
+    /// Ends it, as dropping does.
+    pub fn shutdown(self) {}
+}
+
+impl Drop for DatanodeServer {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.shared.end();
+        self.server.take();
+        self.threads.join();
+    }
+}

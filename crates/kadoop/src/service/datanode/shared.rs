@@ -1,0 +1,290 @@
+//! What all threads of a datanode work on.
+
+use super::{
+    DatanodeOptions,
+    directories::{Directories, Space},
+};
+use crate::{
+    ChunkId, Config, Millis, NodeId, Stamp,
+    datanode::{Datanode, Fetch},
+    disk::{DiskFile, RealDisk},
+    error::{Error, Result},
+    service::{
+        Host,
+        clock::{Clock, wall},
+        keys::{Right, TokenKey},
+        stop::Stop,
+    },
+};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::SocketAddr,
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Instant,
+};
+
+/// A datanode's state and what it knows of its cluster.
+pub(super) struct Shared {
+    core: RwLock<Datanode<RealDisk>>,
+    directories: Mutex<Directories>,
+    /// Bytes that writes may still take, as of the last tick.
+    available: AtomicU64,
+    /// Somebody met a disk's error: the directories are to be tried.
+    suspicious: AtomicBool,
+    tokens: TokenKey,
+    members: RwLock<Members>,
+    waiting: Waiting,
+    fetches: mpsc::Sender<Fetch>,
+    beating: Stop,
+    others: Mutex<Vec<Stop>>,
+    ended: AtomicBool,
+    pub config: Config,
+    clock: Clock,
+    /// What the namenode's clock is ahead of this host's.
+    ahead_ms: AtomicU64,
+}
+
+/// The cluster's datanodes, as the namenode told.
+#[derive(Default)]
+pub(super) struct Members {
+    pub edition: u64,
+    nodes: BTreeMap<NodeId, SocketAddr>,
+    addresses: HashSet<SocketAddr>,
+}
+
+/// Callers whose writes wait for their turn.
+#[derive(Default)]
+struct Waiting {
+    last: AtomicU64,
+    settled: Mutex<HashMap<u64, Option<Result<()>>>>,
+    changed: Condvar,
+}
+
+impl Shared {
+    pub(super) fn new(
+        core: Datanode<RealDisk>,
+        options: &DatanodeOptions,
+        directories: Directories,
+        beating: Stop,
+        fetches: mpsc::Sender<Fetch>,
+    ) -> Self {
+        let available = directories.space().available;
+        Self {
+            core: RwLock::new(core),
+            directories: Mutex::new(directories),
+            available: AtomicU64::new(available),
+            suspicious: AtomicBool::new(false),
+            tokens: options.key.for_tokens(),
+            members: RwLock::default(),
+            waiting: Waiting::default(),
+            fetches,
+            beating,
+            others: Mutex::default(),
+            ended: AtomicBool::new(false),
+            config: options.config.clone(),
+            clock: Clock::start(),
+            ahead_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Looks at the core.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Datanode<RealDisk>> {
+        self.core.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the core, and sees to what follows: callers that were waiting, fetches to
+    /// make, news for the namenode.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Datanode<RealDisk>) -> T) -> T {
+        let mut core = self.core.write().unwrap_or_else(PoisonError::into_inner);
+        let known = core.has_news();
+        let value = change(&mut core);
+        let settled = core.settled();
+        let mut fetches = Vec::new();
+        while let Some(fetch) = core.next_fetch() {
+            fetches.push(fetch);
+        }
+        let news = core.has_news() && !known;
+        drop(core);
+        self.waiting.settle(settled);
+        for fetch in fetches {
+            // The other end goes only with the datanode.
+            let _ = self.fetches.send(fetch);
+        }
+        if news {
+            self.beating.nudge();
+        }
+        value
+    }
+
+    /// Does something whose end comes later, and waits for it.
+    pub(super) fn wait_for(
+        &self,
+        begin: impl FnOnce(&mut Datanode<RealDisk>, u64),
+        until: Instant,
+    ) -> Result<()> {
+        let caller = self.waiting.begin();
+        self.change(|core| begin(core, caller));
+        self.waiting.wait(caller, until)
+    }
+
+    /// Puts what is written of a replica on disk, while others go on.
+    pub(super) fn sync_ahead(&self, chunk: ChunkId) -> Result<()> {
+        let files = self.read().unsynced(chunk);
+        if files.iter().all(|file| file.sync_data().is_ok()) {
+            return Ok(());
+        }
+        self.change(|core| core.distrust(chunk));
+        Err(Error::Disk)
+    }
+
+    /// Notes what a call met: a disk's error makes all directories suspicious.
+    pub(super) fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        if matches!(result, Err(Error::Disk)) {
+            self.suspicious.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Refuses if there is no room for so many bytes.
+    pub(super) fn demand_room(&self, bytes: usize) -> Result<()> {
+        if self.available.load(Ordering::Relaxed) < bytes as u64 { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// Once a second: scrubs, looks after the directories.
+    pub(super) fn tick(&self) {
+        if self.suspicious.swap(false, Ordering::Relaxed) {
+            for index in self.directories().failing() {
+                self.change(|core| core.lose_directory(index));
+            }
+            self.beating.nudge();
+        }
+        self.available.store(self.space().available, Ordering::Relaxed);
+        let now = self.clock.now();
+        self.change(|core| core.tick(now));
+    }
+
+    pub(super) fn space(&self) -> Space {
+        self.directories().space()
+    }
+
+    pub(super) fn directories(&self) -> MutexGuard<'_, Directories> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until the next heartbeat is due; true if there is none any more.
+    pub(super) fn sleep(&self, time: std::time::Duration) -> bool {
+        self.beating.sleep(time)
+    }
+
+    /// Another thread's, to be stopped at the end.
+    pub(super) fn also_stop(&self, stop: Stop) {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(stop);
+    }
+
+    /// Nothing more will come.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Stop::stop);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Takes up the cluster's datanodes.
+    pub(super) fn set_members(&self, edition: u64, hosts: &[Host]) {
+        let nodes: BTreeMap<NodeId, SocketAddr> =
+            hosts.iter().map(|host| (host.node, host.address)).collect();
+        let addresses = nodes.values().map(|address| canonical(*address)).collect();
+        *self.members.write().unwrap_or_else(PoisonError::into_inner) = Members { edition, nodes, addresses };
+    }
+
+    /// The edition of the list that is known.
+    pub(super) fn members_edition(&self) -> u64 {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).edition
+    }
+
+    /// Whether a datanode of the cluster serves there.
+    pub(super) fn is_member(&self, address: SocketAddr) -> bool {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        members.addresses.contains(&canonical(address))
+    }
+
+    pub(super) fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).nodes.get(&node).copied()
+    }
+
+    /// The namenode's clock showed this just now.
+    pub(super) fn set_time(&self, namenode_ms: Millis) {
+        self.ahead_ms.store(namenode_ms.wrapping_sub(wall()), Ordering::Relaxed);
+    }
+
+    /// By the namenode's clock.
+    pub(super) fn time(&self) -> Millis {
+        wall().wrapping_add(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// Refuses unless the token gives the right.
+    pub(super) fn check(&self, token: &[u8], chunk: ChunkId, stamp: Stamp, right: Right) -> Result<()> {
+        self.tokens.check(token, chunk, stamp, right, self.time())
+    }
+
+    /// A token for another datanode: whoever has the cluster's key may read.
+    pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Vec<u8> {
+        self.tokens.token(chunk, stamp, Right::Read, self.time() + crate::service::keys::TOKEN_MS)
+    }
+}
+
+/// An IPv4 address as such, also if it came mapped.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+impl Waiting {
+    fn begin(&self) -> u64 {
+        let caller = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.map().insert(caller, None);
+        caller
+    }
+
+    fn settle(&self, settled: Vec<(u64, Result<()>)>) {
+        if settled.is_empty() {
+            return;
+        }
+        let mut map = self.map();
+        for (caller, result) in settled {
+            // One that waits no more has gone.
+            if let Some(place) = map.get_mut(&caller) {
+                *place = Some(result);
+            }
+        }
+        drop(map);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, caller: u64, until: Instant) -> Result<()> {
+        let mut map = self.map();
+        loop {
+            if let Some(Some(result)) = map.get(&caller) {
+                let result = *result;
+                map.remove(&caller);
+                return result;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                map.remove(&caller);
+                // What is held may still be applied: the caller learns it by asking again.
+                return Err(Error::OutcomeUnknown);
+            }
+            map = self.changed.wait_timeout(map, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<u64, Option<Result<()>>>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,134 @@
+//! Files' bytes, written and read over sockets.
+
+use crate::support::{Cluster, DEADLINE, client, pattern, superuser};
+use strait_kadoop::{Error, service::CreateOptions};
+use strait_testkit::wait_until;
+
+fn replicated(replication: u16) -> CreateOptions {
+    CreateOptions { replication, chunk_bytes: 3 << 20, ..CreateOptions::default() }
+}
+
+#[test]
+fn what_is_written_is_read_with_one_replica_and_with_three() {
+    let cluster = Cluster::start(3);
+    let client = client(&cluster.namenode);
+    for replication in [1, 3] {
+        let (path, bytes) = (format!("/file-{replication}"), pattern(10_000_001));
+        let mut writer = client.create(&superuser(), &path, &replicated(replication)).unwrap();
+        for part in bytes.chunks(700_000) {
+            writer.write(part.to_vec()).unwrap();
+        }
+        assert_eq!(writer.close().unwrap(), bytes.len() as u64);
+        let status = client.stat(&superuser(), &path).unwrap();
+        assert_eq!((status.length, status.open), (bytes.len() as u64, false));
+        let reader = client.open(&superuser(), &path).unwrap();
+        assert_eq!(reader.length(), bytes.len() as u64);
+        assert!(reader.read_at(0, bytes.len() + 5).unwrap() == bytes);
+        assert!(reader.read_at(3_000_000, 200_000).unwrap() == bytes[3_000_000..3_200_000]);
+        assert!(reader.read_at(bytes.len() as u64, 1).unwrap().is_empty());
+        for location in client.locations(&superuser(), &path, 0, u64::MAX).unwrap() {
+            assert_eq!(location.hosts.len(), replication.into());
+        }
+    }
+}
+
+#[test]
+fn a_reader_in_sequence_gets_every_byte_in_order() {
+    let cluster = Cluster::start(1);
+    let client = client(&cluster.namenode);
+    let bytes = pattern(9 << 20);
+    let mut writer = client.create(&superuser(), "/file", &replicated(1)).unwrap();
+    writer.write(bytes.clone()).unwrap();
+    writer.close().unwrap();
+    let mut reader = client.open(&superuser(), "/file").unwrap();
+    let mut read = Vec::new();
+    loop {
+        let part = reader.read(64 << 10).unwrap();
+        if part.is_empty() {
+            break;
+        }
+        read.extend_from_slice(&part);
+    }
+    assert!(read == bytes);
+}
+
+#[test]
+fn what_was_flushed_is_seen_and_what_was_appended_follows() {
+    let cluster = Cluster::start(3);
+    let client = client(&cluster.namenode);
+    let mut writer = client.create(&superuser(), "/log", &replicated(3)).unwrap();
+    writer.write("one ").unwrap();
+    writer.flush().unwrap();
+    let reader = client.open(&superuser(), "/log").unwrap();
+    assert_eq!(reader.read_at(0, 99).unwrap(), "one ");
+    let busy = client.append(&superuser(), "/log").unwrap_err();
+    assert_eq!(busy.error, Error::Busy);
+    writer.write("two ").unwrap();
+    writer.sync().unwrap();
+    writer.close().unwrap();
+    let mut again = client.append(&superuser(), "/log").unwrap();
+    assert_eq!(again.length(), 8);
+    again.write("three").unwrap();
+    again.close().unwrap();
+    let reader = client.open(&superuser(), "/log").unwrap();
+    assert_eq!(reader.read_at(0, 99).unwrap(), "one two three");
+}
+
+#[test]
+fn a_file_whose_writer_was_dropped_keeps_what_was_flushed_and_can_be_written_again() {
+    let cluster = Cluster::start(2);
+    let client = client(&cluster.namenode);
+    let mut writer = client.create(&superuser(), "/log", &replicated(2)).unwrap();
+    writer.write("kept").unwrap();
+    writer.flush().unwrap();
+    drop(writer);
+    let mut again = None;
+    assert!(wait_until(DEADLINE, || {
+        again = client.append(&superuser(), "/log").ok();
+        again.is_some()
+    }));
+    let mut again = again.unwrap();
+    again.write(", and more").unwrap();
+    again.close().unwrap();
+    let reader = client.open(&superuser(), "/log").unwrap();
+    assert_eq!(reader.read_at(0, 99).unwrap(), "kept, and more");
+}
+
+#[test]
+fn restarts_of_namenode_and_datanodes_find_all_data() {
+    let mut cluster = Cluster::start(3);
+    let bytes = pattern(5_000_000);
+    {
+        let client = client(&cluster.namenode);
+        let mut writer = client.create(&superuser(), "/file", &replicated(2)).unwrap();
+        writer.write(bytes.clone()).unwrap();
+        writer.close().unwrap();
+    }
+    cluster.restart();
+    let client = client(&cluster.namenode);
+    let reader = client.open(&superuser(), "/file").unwrap();
+    assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
+}
+
+#[test]
+fn a_datanode_that_ends_is_replaced_under_the_writer_and_under_the_reader() {
+    let mut cluster = Cluster::start(4);
+    let client = client(&cluster.namenode);
+    let bytes = pattern(12 << 20);
+    let mut writer = client.create(&superuser(), "/file", &replicated(2)).unwrap();
+    writer.write(bytes.slice(..5 << 20)).unwrap();
+    writer.flush().unwrap();
+    let holder = client.locations(&superuser(), "/file", 0, 1).unwrap()[0].hosts[0].address;
+    cluster.stop(holder);
+    writer.write(bytes.slice(5 << 20..)).unwrap();
+    writer.close().unwrap();
+    let reader = client.open(&superuser(), "/file").unwrap();
+    assert!(reader.read_at(0, 6 << 20).unwrap() == bytes[..6 << 20]);
+    let next = client.locations(&superuser(), "/file", 7 << 20, 1).unwrap()[0].hosts[0].address;
+    assert!(wait_until(DEADLINE, || {
+        let there = client.locations(&superuser(), "/file", 0, u64::MAX).unwrap();
+        there.iter().all(|part| part.hosts.iter().filter(|host| host.address != holder).count() >= 2)
+    }));
+    cluster.stop(next);
+    assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
+}
