@@ -96,6 +96,16 @@ impl<D: Disk> Datanode<D> {
         self.replicas.get(&chunk).map(Replica::report)
     }
 
+    /// All replicas, as they would be reported.
+    pub fn replicas(&self) -> impl Iterator<Item = ReplicaReport> {
+        self.replicas.values().map(Replica::report)
+    }
+
+    /// Whether there is something that the namenode should hear of at once.
+    pub fn has_news(&self) -> bool {
+        !self.changes.is_empty() || self.session == 0 || self.report
+    }
+
     /// Takes a write; `caller` is named in [`Self::settled`], now or when the bytes
     /// before it have come.
     pub fn write(&mut self, caller: u64, write: &Write) {
@@ -186,7 +196,7 @@ impl<D: Disk> Datanode<D> {
     /// Reads what is visible of a replica.
     ///
     /// # Errors
-    /// NoReplica, also of one that was returned; StaleStamp if the namenode named another
+    /// NoReplica; NotOpen of one that was returned; StaleStamp if the namenode named another
     /// stamp; Corrupt; Disk.
     pub fn read(&self, read: &Read) -> Result<Piece> {
         let replica = self.replicas.get(&read.chunk).ok_or(Error::NoReplica)?;
@@ -223,6 +233,12 @@ impl<D: Disk> Datanode<D> {
         if self.fences.len() > MAX_FENCES {
             self.begin_anew();
         }
+    }
+
+    /// Data directories that haven't failed. With none left the datanode is of no use, and
+    /// has to stop so that it isn't given anything any more.
+    pub fn directories(&self) -> usize {
+        self.directories.iter().flatten().count()
     }
 
     /// A data directory failed: what it held is gone, and so is this incarnation.

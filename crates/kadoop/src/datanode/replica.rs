@@ -23,8 +23,8 @@ pub(super) struct Replica<D: Disk> {
     pub sums: Sums,
     /// Found to be damaged since its datanode started.
     pub damaged: bool,
-    /// The last part of its data's name.
-    kind: &'static str,
+    /// The name that its data have now.
+    file: String,
     data: D::File,
     records: Option<D::File>,
     records_end: u64,
@@ -65,7 +65,7 @@ impl<D: Disk> Replica<D> {
         let data = disk_.create(&name(chunk, stamp, "copy")).map_err(disk)?;
         let sums = Sums::default();
         let copy = Self::of(directory, chunk, stamp, ReplicaState::Open, sums, data, None);
-        Ok(Self { kind: "copy", ..copy })
+        Ok(Self { file: name(chunk, stamp, "copy"), ..copy })
     }
 
     fn of(
@@ -77,7 +77,7 @@ impl<D: Disk> Replica<D> {
         data: D::File,
         records: Option<D::File>,
     ) -> Self {
-        let kind = if state == ReplicaState::Sealed { "data" } else { "open" };
+        let file = name(chunk, stamp, if records.is_some() { "open" } else { "data" });
         let name_synced = state != ReplicaState::Open;
         let (fenced, published, records_end, held, held_bytes) = (stamp, 0, 0, BTreeMap::new(), 0);
         Self {
@@ -89,7 +89,7 @@ impl<D: Disk> Replica<D> {
             published,
             sums,
             damaged: false,
-            kind,
+            file,
             data,
             records,
             records_end,
@@ -118,7 +118,8 @@ impl<D: Disk> Replica<D> {
         } else {
             ReplicaState::Returned
         };
-        Ok(Self::of(directory, chunk, stamp, state, sums, data, records.ok()))
+        let replica = Self::of(directory, chunk, stamp, state, sums, data, records.ok());
+        Ok(Self { file: name(chunk, stamp, "open"), ..replica })
     }
 
     /// One that was sealed. If its table is no good it counts for nothing, but is kept.
@@ -286,8 +287,9 @@ impl<D: Disk> Replica<D> {
                 self.data.sync_data()?;
                 table.sync_data()?;
             }
-            let from = name(self.chunk, self.stamp, self.kind);
-            disk_.rename(&from, &name(self.chunk, stamp, "data"))?;
+            let sealed_name = name(self.chunk, stamp, "data");
+            disk_.rename(&self.file, &sealed_name)?;
+            self.file = sealed_name;
             if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() }
         })();
         if let Err(error) = done {
@@ -298,7 +300,7 @@ impl<D: Disk> Replica<D> {
         let _ = disk_.remove(&name(self.chunk, self.stamp, if sealed { "table" } else { "sums" }));
         (self.stamp, self.fenced, self.state, self.sums) =
             (stamp, stamp.max(self.fenced), ReplicaState::Sealed, sums);
-        (self.records, self.kind) = (None, "data");
+        self.records = None;
         Ok(())
     }
 
@@ -315,7 +317,7 @@ impl<D: Disk> Replica<D> {
             ReplicaState::Sealed => length,
             ReplicaState::Open if config.faults.has(Fault::UnpublishedShown) => length,
             ReplicaState::Open => self.published.max(read.acknowledged.min(length)),
-            ReplicaState::Returned => return Err(Error::NoReplica),
+            ReplicaState::Returned => return Err(Error::NotOpen),
         };
         let unit = config.unit_bytes;
         let begin = read.offset.min(visible);

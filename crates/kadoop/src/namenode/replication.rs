@@ -1,6 +1,10 @@
 //! Too few replicas, too many, and those that are none.
 
-use super::{Namenode, cluster::Copying};
+use super::{
+    Namenode,
+    cluster::{Copying, Odd},
+    state::Chunk,
+};
 use crate::{
     ChunkId, Millis, NodeId,
     faults::Fault,
@@ -59,8 +63,7 @@ impl Namenode {
         let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
         for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
             let report = odd.report;
-            let prefix = report.stamp == logged.stamp && report.length >= logged.length;
-            if prefix && report.state != ReplicaState::Sealed && !odd.corrupt {
+            if can_be_sealed(&odd, logged) {
                 let (stamp, length) = (logged.stamp, logged.length);
                 self.cluster.order(odd.node, Order::Seal { chunk, stamp, length });
             } else if enough {
@@ -143,13 +146,20 @@ impl Namenode {
     /// Where nothing is left to copy to but datanodes with a bad replica of the same
     /// chunk, one bad replica goes although there aren't enough good ones.
     fn make_room(&mut self, chunk: ChunkId, holders: &[NodeId], now: Millis) {
+        let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let odd = self.cluster.odd.get(&chunk).into_iter().flatten();
         let bad = odd.copied().find(|odd| {
-            let sealed = odd.report.state == ReplicaState::Sealed;
-            (sealed || odd.corrupt) && holders.contains(&odd.node) && self.usable(odd.node, now)
+            !can_be_sealed(odd, logged) && holders.contains(&odd.node) && self.usable(odd.node, now)
         });
         if let Some(bad) = bad {
             self.delete(bad.node, chunk, bad.report.stamp);
         }
     }
+}
+
+/// Whether an open or returned replica has all that the chunk was logged with.
+fn can_be_sealed(odd: &Odd, logged: Chunk) -> bool {
+    let report = odd.report;
+    let prefix = report.stamp == logged.stamp && report.length >= logged.length;
+    prefix && report.state != ReplicaState::Sealed && !odd.corrupt
 }

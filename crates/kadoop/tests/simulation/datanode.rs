@@ -223,7 +223,7 @@ fn a_returned_replica_is_neither_read_nor_written() {
     write(&mut before, 1, 0, 30);
     before.sync(CHUNK, STAMP, 30).unwrap();
     let mut datanode = start(&disk, 2, None);
-    assert_eq!(read(&datanode, STAMP, 0, 10), Err(Error::NoReplica));
+    assert_eq!(read(&datanode, STAMP, 0, 10), Err(Error::NotOpen));
     assert_eq!(write(&mut datanode, 2, 30, 40), Some(Err(Error::NotOpen)));
 }
 

@@ -28,6 +28,8 @@ struct Inner {
     unsynced: Vec<Naming>,
     /// Operations until the power fails.
     fuse: Option<u64>,
+    /// No file grows any more.
+    full: bool,
 }
 
 /// The disk; clones are the same one.
@@ -52,6 +54,16 @@ impl Inner {
 }
 
 impl SimDisk {
+    /// Whether there is no more room.
+    pub fn set_full(&self, full: bool) {
+        self.0.borrow_mut().full = full;
+    }
+
+    /// Whether the power has failed, and wasn't turned on since.
+    pub fn is_off(&self) -> bool {
+        self.0.borrow().fuse == Some(0)
+    }
+
     /// The power fails after `operations` more; until [`SimDisk::crash`] all fail then.
     pub fn fail_after(&self, operations: u64) {
         self.0.borrow_mut().fuse = Some(operations);
@@ -75,6 +87,11 @@ impl SimDisk {
                 content.tear(random);
             }
         }
+    }
+
+    /// Whether a file of that name is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.borrow().names.contains_key(name)
     }
 
     /// Flips a bit behind everybody's back.
@@ -155,8 +172,12 @@ impl DiskFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.0.borrow_mut();
         inner.step()?;
+        let full = inner.full;
         let now = &mut inner.files[self.1].now;
         let (start, end) = (offset as usize, offset as usize + bytes.len());
+        if full && end > now.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         now.resize(now.len().max(end), 0);
         now[start..end].copy_from_slice(bytes);
         Ok(())

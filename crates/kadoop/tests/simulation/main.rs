@@ -5,5 +5,6 @@ mod datanode;
 mod disk;
 mod log;
 mod namespace;
+mod one_file;
 mod random;
 mod recovery;

@@ -98,12 +98,11 @@ impl Reader {
         if length == 0 {
             return Ok(Some(Bytes::new()));
         }
-        let covering = self.slots.range_mut(..=offset).next_back();
-        let covering = covering.filter(|(start, slot)| offset - **start < u64::from(slot.length));
-        let Some((start, slot)) = covering else {
+        let covers = |(start, slot): &(&u64, &Slot)| offset - **start < u64::from(slot.length);
+        if self.slots.range(..=offset).next_back().filter(covers).is_none() {
             self.demand(offset, length, now);
-            return Ok(None);
-        };
+        }
+        let Some((start, slot)) = self.slots.range_mut(..=offset).next_back() else { return Ok(None) };
         let start = *start;
         slot.wanted = true;
         match &mut slot.state {

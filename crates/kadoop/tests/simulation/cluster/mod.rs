@@ -1,0 +1,158 @@
+//! The whole cluster: namenode, datanodes and clients, the real cores of each, on a network
+//! and disks that do what networks and disks do. Every answer is held against a model, and
+//! at the end every byte.
+
+mod client;
+mod model;
+mod network;
+mod reading;
+mod servers;
+mod trouble;
+mod world;
+mod writing;
+
+use crate::namespace::someone;
+use client::Task;
+use network::NAMENODE;
+use std::collections::BTreeSet;
+use strait_kadoop::{faults::Fault, messages::ReplicaState};
+use world::{Event, HOSTS, NODES, World};
+
+/// How long things go wrong.
+const TROUBLE_MS: u64 = 25_000;
+/// Within which all is well again afterwards: leases end, datanodes are asked anew, copies
+/// are made, and whatever a scrub has to find is found.
+const CALM_MS: u64 = 150_000;
+/// Within which every file can be read: a lease, and the patience of its recovery.
+const RECOVERED_MS: u64 = 45_000;
+
+fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
+    let mut world = World::new(seed, fault);
+    (0..=NODES).for_each(|host| world.start(host));
+    world.run_until(4_000)?;
+    world.healed = false;
+    (NODES + 1..HOSTS).for_each(|host| world.start(host));
+    world.at(world.now, Event::Trouble);
+    world.run_until(4_000 + TROUBLE_MS)?;
+    heal(&mut world);
+    let end = world.now + CALM_MS;
+    while world.now < end && !world.is_calm() {
+        world.run_until(world.now + 5_000)?;
+    }
+    // What is still to be deleted goes now.
+    world.run_until(world.now + 40_000)?;
+    check(&world)
+}
+
+fn heal(world: &mut World) {
+    world.healed = true;
+    world.well_from = world.now + RECOVERED_MS;
+    world.cut.clear();
+    world.stalls = vec![0; HOSTS];
+    world.disk.fail_after(u64::MAX);
+    for node in 0..NODES {
+        let off = world.nodes[node].disks.iter().any(|disk| disk.is_off());
+        world.nodes[node].disks.iter().for_each(|disk| disk.set_full(false));
+        if off {
+            world.crash(node + 1);
+        }
+        world.nodes[node].disks.iter().for_each(|disk| disk.fail_after(u64::MAX));
+    }
+    (0..HOSTS).for_each(|host| world.start(host));
+}
+
+impl World {
+    fn is_calm(&self) -> bool {
+        let idle = self.clients.iter().all(|client| {
+            client.running && client.left == 0 && client.unsure.is_none() && matches!(client.task, Task::Idle)
+        });
+        idle && self.namenode.as_ref().is_some_and(|(namenode, _)| namenode.state().open.is_empty())
+    }
+}
+
+/// Each file is there with all that was promised and nothing else, and as often as wanted.
+fn check(world: &World) -> Result<(), String> {
+    if !world.is_calm() {
+        let open = world.namenode.as_ref().map(|(namenode, _)| namenode.state().open.clone());
+        let tasks: Vec<String> = world.clients.iter().map(|client| client.describe()).collect();
+        return Err(format!("somebody still waits for something: {open:?} {tasks:?}"));
+    }
+    let user = someone("kadoop");
+    let (namenode, _) = world.namenode.as_ref().ok_or("the namenode is down")?;
+    let mut known = BTreeSet::new();
+    for (path, file) in &world.model.files {
+        let status = namenode.view(&user).stat(path).map_err(|error| format!("{path}: {error}"))?;
+        let (least, sent) = (world.promised(path), file.bytes.len() as u64);
+        if status.open
+            || status.length < least
+            || status.length > sent
+            || file.closed && status.length != sent
+        {
+            return Err(format!(
+                "{path}: {status:?}, {least} promised, {sent} sent, closed: {}",
+                file.closed
+            ));
+        }
+        let located = namenode.locate(&user, path, 0, u64::MAX).map_err(|error| error.to_string())?;
+        for chunk in &located.chunks {
+            known.insert(chunk.chunk);
+            let from = chunk.offset as usize;
+            let expected = &file.bytes[from..from + chunk.length as usize];
+            let sound = world.sound(chunk.chunk);
+            for node in &sound {
+                let replica = world.nodes[*node].running.as_ref().and_then(|node| node.replica(chunk.chunk));
+                let bytes = replica.and_then(|replica| world.bytes_of(*node, &replica)).unwrap_or_default();
+                if !bytes.starts_with(expected) {
+                    return Err(format!("{path}: {chunk:?} is wrong at datanode {}", node + 1));
+                }
+            }
+            let counted: BTreeSet<usize> =
+                chunk.nodes.iter().filter_map(|node| world.numbers.get(node).copied()).collect();
+            if sound != counted || sound.len() != World::target(file.replication) {
+                let wanted = World::target(file.replication);
+                let replica = |index: usize| world.nodes[index].running.as_ref()?.replica(chunk.chunk);
+                let there: Vec<_> = (0..NODES).map(replica).collect();
+                return Err(format!(
+                    "{path}: {chunk:?}: {sound:?} are sound, {counted:?} counted, {wanted} wanted of {there:?}"
+                ));
+            }
+        }
+    }
+    let there = namenode.view(&user).list("/", "", 1_000).map_err(|error| error.to_string())?;
+    for entry in there.entries {
+        if !world.model.files.contains_key(&format!("/{}", entry.name)) {
+            return Err(format!("{entry:?} shouldn't be there"));
+        }
+    }
+    for (index, node) in world.nodes.iter().enumerate() {
+        let Some(running) = &node.running else { return Err(format!("datanode {} is down", index + 1)) };
+        for replica in running.replicas() {
+            if !known.contains(&replica.chunk) || replica.state != ReplicaState::Sealed {
+                return Err(format!("{replica:?} is left over on datanode {}", index + 1));
+            }
+        }
+    }
+    let _ = NAMENODE;
+    Ok(())
+}
+
+/// Seeds in a run of the tests; `KADOOP_SIM_SEEDS` sets another number.
+const SEEDS: u64 = 300;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|number| number.parse().ok())
+}
+
+#[test]
+fn a_whole_cluster_keeps_every_promise() {
+    let seeds = match number("KADOOP_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = number("KADOOP_SIM_FIRST").unwrap_or(0);
+            first..first + number("KADOOP_SIM_SEEDS").unwrap_or(SEEDS)
+        }
+    };
+    for seed in seeds {
+        run(seed, None).unwrap_or_else(|error| panic!("KADOOP_SIM_SEED={seed}: {error}"));
+    }
+}

@@ -1,0 +1,124 @@
+//! What the files must hold: a map of paths to bytes, and to how many of them a promise
+//! was given for.
+
+use super::world::{NODES, World};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use strait_kadoop::{Member, Millis};
+
+#[derive(Clone)]
+pub struct File {
+    /// Its number: another file of the same name has another.
+    pub made: u64,
+    /// All that was ever handed to a writer and may be in the file.
+    pub bytes: Vec<u8>,
+    /// How much of it is on disk, whatever happens.
+    pub least: u64,
+    /// How much was flushed, and the pipelines in whose memory it is.
+    pub flushed: u64,
+    pub pipelines: Vec<Vec<Member>>,
+    /// Closed by its writer: not a byte more or less.
+    pub closed: bool,
+    pub replication: u16,
+}
+
+/// What a path once held.
+pub struct Past {
+    pub path: String,
+    pub made: u64,
+    pub bytes: Vec<u8>,
+    pub until: Millis,
+}
+
+#[derive(Default)]
+pub struct Model {
+    pub files: BTreeMap<String, File>,
+    pub past: Vec<Past>,
+    /// How often something was done to a path beyond appending.
+    pub touched: BTreeMap<String, u64>,
+    pub made: u64,
+}
+
+impl Model {
+    pub fn touch(&mut self, path: &str, now: Millis) {
+        *self.touched.entry(path.to_owned()).or_default() += 1;
+        if let Some(file) = self.files.get(path) {
+            let (path, made, bytes) = (path.to_owned(), file.made, file.bytes.clone());
+            self.past.push(Past { path, made, bytes, until: now });
+        }
+    }
+
+    pub fn touches(&self, path: &str) -> u64 {
+        self.touched.get(path).copied().unwrap_or(0)
+    }
+
+    pub fn create(&mut self, path: &str, replication: u16) {
+        self.made += 1;
+        let file = File {
+            made: self.made,
+            bytes: Vec::new(),
+            least: 0,
+            flushed: 0,
+            pipelines: Vec::new(),
+            closed: false,
+            replication,
+        };
+        self.files.insert(path.to_owned(), file);
+    }
+
+    /// Whether all pieces are of one file, as it was at some time since `since`.
+    pub fn explains(&self, path: &str, since: Millis, pieces: &[(u64, Bytes)]) -> bool {
+        let past = self.past.iter().filter(|past| past.path == path && past.until >= since);
+        let now = self.files.get(path).map(|file| (file.made, &file.bytes));
+        let versions: Vec<(u64, &Vec<u8>)> = past.map(|past| (past.made, &past.bytes)).chain(now).collect();
+        let of = |made: u64| {
+            pieces.iter().all(|(offset, piece)| {
+                versions.iter().filter(|version| version.0 == made).any(|(_, bytes)| {
+                    bytes.get(*offset as usize..).is_some_and(|rest| rest.starts_with(piece))
+                })
+            })
+        };
+        pieces.is_empty() || versions.iter().any(|(made, _)| of(*made))
+    }
+}
+
+impl World {
+    /// How long the file must be: what is on disk, or what was flushed if of each of its
+    /// pipelines a member still runs.
+    pub fn promised(&self, path: &str) -> u64 {
+        let Some(file) = self.model.files.get(path) else { return 0 };
+        let runs = |member: &Member| {
+            self.nodes.iter().any(|node| node.running.is_some() && node.incarnation == member.incarnation)
+        };
+        let kept = file.pipelines.iter().all(|pipeline| pipeline.iter().any(runs));
+        if kept { file.least.max(file.flushed) } else { file.least }
+    }
+
+    /// A writer was told the file's length as it opened it.
+    pub fn opened_at(&mut self, path: &str, length: u64) {
+        let promised = self.promised(path);
+        let Some(file) = self.model.files.get(path) else {
+            return self.fail(format!("{path} was opened, but isn't there"));
+        };
+        let sent = file.bytes.len() as u64;
+        if length < promised || length > sent || file.closed && length != sent {
+            let closed = file.closed;
+            return self.fail(format!(
+                "{path} was opened at {length}; {promised} promised, {sent} sent, closed {closed}"
+            ));
+        }
+        if length < sent {
+            self.model.touch(path, self.now);
+        }
+        if let Some(file) = self.model.files.get_mut(path) {
+            file.bytes.truncate(length as usize);
+            (file.least, file.flushed, file.closed) = (length, 0, false);
+            file.pipelines.clear();
+        }
+    }
+
+    /// Replicas that a file can have.
+    pub fn target(replication: u16) -> usize {
+        usize::from(replication).min(NODES)
+    }
+}

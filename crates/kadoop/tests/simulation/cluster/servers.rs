@@ -1,0 +1,147 @@
+//! The namenode and the datanodes, as they take calls.
+
+use super::{
+    network::{Host, NAMENODE, Reply, Request},
+    world::{NODES, Then, World},
+};
+use crate::namespace::someone;
+use strait_kadoop::{Error, messages::Heartbeat};
+
+impl World {
+    pub fn on_request(&mut self, id: u64, hop: usize, host: Host, request: Request) {
+        let reply = if host == NAMENODE {
+            self.at_namenode(request)
+        } else if host <= NODES {
+            self.at_datanode(id, hop, host, request)
+        } else {
+            None
+        };
+        if let Some(reply) = reply {
+            self.reply(id, hop, reply);
+        }
+        if (1..=NODES).contains(&host) {
+            self.settle(host);
+        }
+    }
+
+    fn at_namenode(&mut self, request: Request) -> Option<Reply> {
+        let (now, wall) = (self.clock(NAMENODE), self.now);
+        let user = someone("kadoop");
+        Some(match request {
+            Request::Join => Reply::Joined(self.ask(|namenode| namenode.join_client(now))?),
+            Request::Renew(client) => {
+                self.ask(|namenode| namenode.renew(client, now))?;
+                Reply::Done(Ok(()))
+            }
+            Request::Mutate(id, mutation) => {
+                Reply::Answer(self.ask(|namenode| namenode.mutate(&user, id, &mutation, now, wall))?)
+            }
+            Request::Locate { path, offset, length } => {
+                Reply::Located(self.ask(|namenode| namenode.locate(&user, &path, offset, length))?)
+            }
+            Request::Status(path) => Reply::Status(self.ask(|namenode| namenode.view(&user).stat(&path))?),
+            Request::Suspect { node, chunk, stamp } => {
+                self.ask(|namenode| namenode.suspect(node, chunk, stamp))?;
+                Reply::Done(Ok(()))
+            }
+            Request::Beat(beat) => Reply::Beat(self.ask(|namenode| namenode.heartbeat(&beat, "", now))?),
+            _ => return None,
+        })
+    }
+
+    fn at_datanode(&mut self, id: u64, hop: usize, host: Host, request: Request) -> Option<Reply> {
+        let this = &mut self.nodes[host - 1];
+        let node = this.running.as_mut()?;
+        Some(match request {
+            Request::Write(write) => {
+                this.last_caller += 1;
+                this.held.insert(this.last_caller, (id, hop));
+                node.write(this.last_caller, &write);
+                return None;
+            }
+            Request::Begin(begin) => {
+                this.last_caller += 1;
+                this.held.insert(this.last_caller, (id, hop));
+                node.begin(this.last_caller, &begin);
+                return None;
+            }
+            Request::Probe(member) => Reply::Done(node.probe(member)),
+            Request::Publish { chunk, stamp, length } => Reply::Done(node.publish(chunk, stamp, length)),
+            Request::Sync { chunk, stamp, length } => Reply::Done(node.sync(chunk, stamp, length)),
+            Request::Seal { chunk, stamp, length } => Reply::Done(node.seal(chunk, stamp, length)),
+            Request::Read(read) => Reply::Piece(node.read(&read)),
+            _ => return None,
+        })
+    }
+
+    /// Passes on whatever a datanode has to say now.
+    pub fn settle(&mut self, host: Host) {
+        let this = &mut self.nodes[host - 1];
+        let Some(node) = this.running.as_mut() else { return };
+        let settled = node.settled();
+        let replies: Vec<_> = settled
+            .into_iter()
+            .filter_map(|(caller, result)| Some((this.held.remove(&caller)?, result)))
+            .collect();
+        let fetches: Vec<_> = std::iter::from_fn(|| node.next_fetch()).collect();
+        let news = node.has_news();
+        for ((id, hop), result) in replies {
+            self.reply(id, hop, Reply::Done(result));
+        }
+        for fetch in fetches {
+            let to = self.host_of(fetch.from);
+            let within = self.config.read_ms;
+            self.call(host, to, &Request::Read(fetch.read), within, Then::Fetched(fetch.id));
+        }
+        if news {
+            self.beat(host);
+        }
+    }
+
+    /// Where a datanode is, as clients know it.
+    pub fn host_of(&self, node: strait_kadoop::NodeId) -> Vec<Host> {
+        self.numbers.get(&node).map(|index| index + 1).into_iter().collect()
+    }
+
+    pub fn beat(&mut self, host: Host) {
+        let this = &mut self.nodes[host - 1];
+        let Some(node) = this.running.as_mut().filter(|_| !this.beating) else { return };
+        this.beating = true;
+        let beat = node.heartbeat();
+        self.call(host, vec![NAMENODE], &Request::Beat(beat.clone()), 900, Then::Beat(beat));
+    }
+
+    pub fn on_beat(&mut self, host: Host, beat: &Heartbeat, reply: Option<Reply>) {
+        let this = &mut self.nodes[host - 1];
+        this.beating = false;
+        let Some(node) = this.running.as_mut() else { return };
+        let known = matches!(reply, Some(Reply::Beat(Ok(_))));
+        if let Some(Reply::Beat(Ok(answer))) = &reply {
+            self.numbers.insert(answer.node, host - 1);
+        }
+        node.on_answer(
+            beat,
+            match reply {
+                Some(Reply::Beat(answer)) => answer,
+                _ => Err(Error::Unavailable),
+            },
+        );
+        this.incarnation = node.incarnation();
+        // One that has no answer asks again with its next heartbeat.
+        if known {
+            self.settle(host);
+        }
+    }
+
+    pub fn on_fetched(&mut self, host: Host, fetch: u64, reply: Option<Reply>) {
+        let Some(node) = self.nodes[host - 1].running.as_mut() else { return };
+        node.on_fetched(
+            fetch,
+            match reply {
+                Some(Reply::Piece(piece)) => piece,
+                _ => Err(Error::Unavailable),
+            },
+        );
+        self.settle(host);
+    }
+}

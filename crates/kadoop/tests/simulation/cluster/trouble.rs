@@ -1,0 +1,195 @@
+//! What goes wrong.
+
+use super::{
+    network::{Host, NAMENODE},
+    world::{CLUSTER, DIRECTORIES, Event, HOSTS, NODES, World},
+};
+use crate::{disk::SimDisk, namespace::someone};
+use std::collections::BTreeSet;
+use strait_kadoop::{
+    ChunkId,
+    messages::{Read, ReplicaReport, ReplicaState},
+    namenode::save,
+};
+
+/// Kinds of trouble; a run has some of them.
+const KINDS: u64 = 13;
+
+impl World {
+    pub fn trouble(&mut self) {
+        if self.healed {
+            return;
+        }
+        let kind = self.random.below(KINDS);
+        if self.mood >> kind & 1 == 1 {
+            self.befall(kind);
+        }
+        let pause = 50 + self.random.below(400);
+        self.at(self.now + pause, Event::Trouble);
+    }
+
+    fn befall(&mut self, kind: u64) {
+        let node = 1 + self.random.below(NODES as u64) as Host;
+        let (host, other) = (self.any_host(), self.any_host());
+        let soon = self.random.below(8);
+        if self.trace {
+            eprintln!("{:>7} trouble {kind}: datanode {node}, hosts {host} and {other}", self.now);
+        }
+        match kind {
+            0 => self.crash(node),
+            1 if self.random.one_in(4) => (0..=NODES).for_each(|host| self.crash(host)),
+            1 | 2 => self.crash(NAMENODE),
+            3 => {
+                let pause = if self.random.one_in(4) { 12_000 } else { 3_500 };
+                self.stalls[host] = self.now + self.random.below(if host > NODES { pause } else { 3_500 });
+            }
+            4 => self.part(host, other),
+            5 => {
+                // One host from all others, or in one direction.
+                for other in (0..HOSTS).filter(|other| *other != host) {
+                    self.part(host, other);
+                }
+            }
+            6 => self.skews[host] += self.random.below(4_000),
+            7 => self.fail_disk(node, soon),
+            8 => self.disk.fail_after(soon),
+            9 => {
+                let full = self.random.one_in(2);
+                self.nodes[node - 1].disks.iter().for_each(|disk| disk.set_full(full));
+            }
+            10 => self.rot(),
+            11 => self.lose_directory(node),
+            _ if self.random.one_in(3) => self.crash(NODES + 1 + (node % (HOSTS - NODES - 1))),
+            _ => self.checkpoint(),
+        }
+    }
+
+    fn any_host(&mut self) -> Host {
+        self.random.below(HOSTS as u64) as Host
+    }
+
+    fn part(&mut self, from: Host, to: Host) {
+        let until = self.now + self.random.below(4_000);
+        self.cut.insert((from, to));
+        self.at(until, Event::Mend(from, to));
+        if !self.random.one_in(4) {
+            self.cut.insert((to, from));
+            self.at(until, Event::Mend(to, from));
+        }
+    }
+
+    /// A disk stops to work, and soon after the whole machine.
+    fn fail_disk(&mut self, node: Host, soon: u64) {
+        let directory = self.random.below(DIRECTORIES as u64) as usize;
+        self.nodes[node - 1].disks[directory].fail_after(soon);
+    }
+
+    fn checkpoint(&mut self) {
+        let Some((namenode, _)) = &self.namenode else { return };
+        if save(&self.disk, CLUSTER, &self.config, namenode.state()).is_err() {
+            self.crash(NAMENODE);
+        }
+    }
+
+    /// The replica's bytes, if all of them are there and agree with their checksums.
+    pub fn bytes_of(&self, node: usize, replica: &ReplicaReport) -> Option<Vec<u8>> {
+        let running = self.nodes[node].running.as_ref()?;
+        let (chunk, stamp) = (replica.chunk, replica.stamp);
+        let mut bytes = Vec::new();
+        while (bytes.len() as u32) < replica.length {
+            let offset = bytes.len() as u32;
+            let read = Read { chunk, stamp, offset, length: self.config.write_bytes, acknowledged: 0 };
+            let piece = running.read(&read).ok()?;
+            let careful = super::world::config(None);
+            let checked = strait_kadoop::client::Checked::of(&read, piece.clone(), &careful).is_ok();
+            if !checked || piece.bytes.is_empty() {
+                return None;
+            }
+            bytes.extend_from_slice(&piece.bytes);
+        }
+        Some(bytes)
+    }
+
+    /// Datanodes with a sound replica of the chunk as it is logged.
+    pub fn sound(&self, chunk: ChunkId) -> BTreeSet<usize> {
+        let Some((namenode, _)) = &self.namenode else { return BTreeSet::new() };
+        let Some(logged) = namenode.state().chunks.get(&chunk) else { return BTreeSet::new() };
+        let fits = |node: &usize| {
+            let replica = self.nodes[*node].running.as_ref().and_then(|running| running.replica(chunk));
+            replica.is_some_and(|replica| {
+                replica.state == ReplicaState::Sealed
+                    && (replica.stamp, replica.length) == (logged.stamp, logged.length)
+                    && self.bytes_of(*node, &replica).is_some()
+            })
+        };
+        (0..NODES).filter(fits).collect()
+    }
+
+    /// Whether the chunk survives the loss of any one of its replicas, and the namenode
+    /// doesn't want to have fewer of them.
+    fn spare(&self, chunk: ChunkId) -> bool {
+        let Some((namenode, _)) = &self.namenode else { return false };
+        let Some(logged) = namenode.state().chunks.get(&chunk).filter(|logged| logged.ended) else {
+            return false;
+        };
+        let user = someone("kadoop");
+        let sound = self.sound(chunk);
+        let mut counted = None;
+        for path in self.model.files.keys() {
+            let located = namenode.locate(&user, path, 0, u64::MAX);
+            let chunks = located.into_iter().flat_map(|located| located.chunks);
+            let nodes = chunks.filter(|located| located.chunk == chunk).map(|located| located.nodes).next();
+            counted = counted.or(nodes);
+        }
+        let counted: BTreeSet<usize> =
+            counted.into_iter().flatten().filter_map(|node| self.numbers.get(&node).copied()).collect();
+        let wanted = namenode.state().inodes.get(logged.inode).map_or(0, |inode| inode.replication());
+        sound.len() >= 2 && sound == counted && sound.len() <= usize::from(wanted)
+    }
+
+    /// A bit on a disk changes by itself.
+    fn rot(&mut self) {
+        let node = self.random.below(NODES as u64) as usize;
+        let Some(running) = &self.nodes[node].running else { return };
+        let replicas: Vec<ReplicaReport> =
+            running.replicas().filter(|replica| replica.state == ReplicaState::Sealed).collect();
+        if replicas.is_empty() {
+            return;
+        }
+        let replica = replicas[self.random.below(replicas.len() as u64) as usize];
+        if !self.spare(replica.chunk) || !self.sound(replica.chunk).contains(&node) {
+            return;
+        }
+        let name = format!("{:016x}_{:016x}.data", replica.chunk.0, replica.stamp.0);
+        let at = self.random.below(replica.length.into()) as usize;
+        for disk in &self.nodes[node].disks {
+            if disk.has(&name) {
+                disk.damage(&name, at);
+            }
+        }
+    }
+
+    /// A data directory is gone, if nothing is lost with it for good.
+    fn lose_directory(&mut self, host: Host) {
+        let Some(running) = &self.nodes[host - 1].running else { return };
+        let Some((namenode, _)) = &self.namenode else { return };
+        let all: Vec<ReplicaReport> = running.replicas().collect();
+        let used = namenode.state().open.values().any(|open| !open.chunks.is_empty());
+        let safe = all.iter().all(|replica| {
+            !namenode.state().chunks.contains_key(&replica.chunk) || self.spare(replica.chunk)
+        });
+        if used || !safe {
+            return;
+        }
+        let directory = self.random.below(DIRECTORIES as u64) as usize;
+        let node = &mut self.nodes[host - 1];
+        node.disks[directory] = SimDisk::default();
+        if let Some(running) = &mut node.running {
+            running.lose_directory(directory);
+            node.incarnation = running.incarnation();
+            if running.directories() == 0 {
+                self.crash(host);
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The cluster's hosts and what happens next.
+
+use super::{
+    client::Client,
+    model::Model,
+    network::{Call, Host, NAMENODE, Reply, Request},
+};
+use crate::{disk::SimDisk, random::Random};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+};
+use strait_kadoop::{
+    Config, Identity, Incarnation, Millis, NodeId,
+    client::CallId,
+    datanode::Datanode,
+    faults::{Fault, Faults},
+    log::Journal,
+    messages::{Heartbeat, Read},
+    namenode::{Namenode, load},
+};
+
+pub const CLUSTER: u64 = 11;
+pub const NODES: usize = 4;
+pub const CLIENTS: usize = 2;
+pub const DIRECTORIES: usize = 2;
+pub const HOSTS: usize = 1 + NODES + CLIENTS;
+
+#[derive(Debug)]
+pub enum Event {
+    Deliver {
+        id: u64,
+        hop: usize,
+        host: Host,
+        request: Box<Request>,
+    },
+    Reply {
+        id: u64,
+        hop: usize,
+        reply: Reply,
+    },
+    Timeout(u64),
+    /// The namenode's tick, a datanode's heartbeat, a client's next step or the renewal of
+    /// its leases: of that life.
+    Tick(Host, u64),
+    Step(Host, u64),
+    Wake(Host, u64),
+    Renew(Host, u64),
+    Restart(Host),
+    Mend(usize, usize),
+    Trouble,
+}
+
+/// What a call was for.
+pub enum Then {
+    Nothing,
+    Beat(Heartbeat),
+    Fetched(u64),
+    Joined,
+    /// A client's own request, or a question of its own.
+    Asked,
+    WriterAsk(CallId),
+    Write(CallId),
+    Member(CallId),
+    Located(CallId),
+    Read(CallId, Read),
+}
+
+pub struct Node {
+    pub disks: Vec<SimDisk>,
+    pub running: Option<Datanode<SimDisk>>,
+    /// Writes that wait for their turn: the call and the place in its chain.
+    pub held: BTreeMap<u64, (u64, usize)>,
+    pub last_caller: u64,
+    pub beating: bool,
+    pub incarnation: Incarnation,
+}
+
+pub struct World {
+    pub random: Random,
+    pub config: Config,
+    pub now: Millis,
+    order: u64,
+    events: BinaryHeap<Reverse<(Millis, u64)>>,
+    what: BTreeMap<u64, Event>,
+    pub calls: BTreeMap<u64, Call>,
+    pub last_call: u64,
+    /// Of each host: how often it was started, until when it stands still, how far its
+    /// clock is ahead.
+    pub lives: Vec<u64>,
+    pub stalls: Vec<Millis>,
+    pub skews: Vec<Millis>,
+    /// From, to.
+    pub cut: BTreeSet<(Host, Host)>,
+    pub lossy: bool,
+    pub healed: bool,
+    /// From then on everything must be available.
+    pub well_from: Millis,
+    pub disk: SimDisk,
+    pub namenode: Option<(Namenode, Journal<SimDisk>)>,
+    pub nodes: Vec<Node>,
+    pub clients: Vec<Client>,
+    pub model: Model,
+    /// Which kinds of trouble this run has.
+    pub mood: u64,
+    /// Which datanode has that number.
+    pub numbers: BTreeMap<NodeId, usize>,
+    pub failure: Option<String>,
+    /// Tells all that happens: for a seed that failed (`KADOOP_SIM_TRACE`).
+    pub trace: bool,
+}
+
+pub fn config(fault: Option<Fault>) -> Config {
+    Config {
+        unit_bytes: 16,
+        write_bytes: 32,
+        hold_bytes: 96,
+        stage_bytes: 96,
+        ahead_bytes: 128,
+        continue_below_bytes: 64,
+        stale_ms: 3_000,
+        dead_ms: 5_000,
+        lease_soft_ms: 5_000,
+        lease_hard_ms: 9_000,
+        recovery_patience_ms: 20_000,
+        recovery_round_ms: 3_000,
+        safe_mode_extra_ms: 1_000,
+        orphan_ms: 3_000,
+        copy_ms: 5_000,
+        report_ms: 10_000,
+        scrub_ms: 10_000,
+        scrub_bytes: 4_096,
+        write_ms: 1_000,
+        probe_ms: 300,
+        disk_ms: 1_500,
+        read_ms: 500,
+        retry_ms: 100,
+        give_up_ms: 8_000,
+        segment_bytes: 2_048,
+        faults: fault.map_or(Faults::NONE, Faults::planted),
+        ..Config::default()
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, fault: Option<Fault>) -> Self {
+        let node = |_| Node {
+            disks: (0..DIRECTORIES).map(|_| SimDisk::default()).collect(),
+            running: None,
+            held: BTreeMap::new(),
+            last_caller: 0,
+            beating: false,
+            incarnation: Incarnation(0),
+        };
+        let mut random = Random(seed);
+        // Few kinds of trouble at a time: each alone goes deeper than all together.
+        let mood = random.next() & random.next();
+        let lossy = random.one_in(2);
+        Self {
+            config: config(fault),
+            now: 0,
+            order: 0,
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            last_call: 0,
+            lives: vec![0; HOSTS],
+            stalls: vec![0; HOSTS],
+            skews: vec![0; HOSTS],
+            cut: BTreeSet::new(),
+            lossy,
+            healed: true,
+            well_from: Millis::MAX,
+            disk: SimDisk::default(),
+            namenode: None,
+            nodes: (0..NODES).map(node).collect(),
+            clients: (0..CLIENTS).map(Client::new).collect(),
+            model: Model::default(),
+            mood,
+            numbers: BTreeMap::new(),
+            failure: None,
+            trace: std::env::var_os("KADOOP_SIM_TRACE").is_some(),
+            random,
+        }
+    }
+
+    pub fn at(&mut self, when: Millis, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((when.max(self.now), self.order)));
+        self.what.insert(self.order, event);
+    }
+
+    /// The host's own clock.
+    pub fn clock(&self, host: Host) -> Millis {
+        self.now + self.skews[host]
+    }
+
+    pub fn fail(&mut self, why: String) {
+        let at = self.now;
+        self.failure.get_or_insert_with(|| format!("at {at} ms: {why}"));
+    }
+
+    /// Lets things happen until then.
+    pub fn run_until(&mut self, end: Millis) -> Result<(), String> {
+        while let Some(Reverse((when, order))) = self.events.peek().copied() {
+            if when > end {
+                break;
+            }
+            self.events.pop();
+            self.now = when;
+            if let Some(event) = self.what.remove(&order) {
+                self.happen(event);
+            }
+            if let Some(why) = self.failure.take() {
+                return Err(why);
+            }
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) {
+        if self.trace {
+            eprintln!("{:>7} {event:?}", self.now);
+        }
+        match event {
+            Event::Deliver { id, hop, host, request } => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Deliver { id, hop, host, request }),
+                None => self.on_request(id, hop, host, *request),
+            },
+            Event::Reply { id, hop, reply } => self.on_reply(id, hop, reply),
+            Event::Timeout(id) => self.on_timeout(id),
+            Event::Tick(host, life)
+            | Event::Step(host, life)
+            | Event::Wake(host, life)
+            | Event::Renew(host, life)
+                if self.lives[host] != life => {}
+            Event::Tick(host, life) => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Tick(host, life)),
+                None => self.on_tick(host),
+            },
+            Event::Step(host, life) => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Step(host, life)),
+                None => self.step_client(host),
+            },
+            Event::Wake(host, life) => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Wake(host, life)),
+                None => self.wake_client(host),
+            },
+            Event::Renew(host, life) => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Renew(host, life)),
+                None => self.renew_leases(host),
+            },
+            Event::Restart(host) => self.start(host),
+            Event::Mend(from, to) => drop(self.cut.remove(&(from, to))),
+            Event::Trouble => self.trouble(),
+        }
+    }
+
+    fn on_tick(&mut self, host: Host) {
+        let (now, life) = (self.clock(host), self.lives[host]);
+        if host == NAMENODE {
+            self.ask(|namenode| namenode.tick(now));
+            self.at(self.now + 1_000, Event::Tick(host, life));
+        } else if let Some(node) = &mut self.nodes[host - 1].running {
+            node.tick(now);
+            self.beat(host);
+            let pause = 900 + self.random.below(200);
+            self.at(self.now + pause, Event::Tick(host, life));
+        }
+    }
+
+    /// Asks the namenode; none if it has no answer, and then it is down.
+    pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Namenode) -> T) -> Option<T> {
+        let (namenode, journal) = self.namenode.as_mut()?;
+        let answer = ask(namenode);
+        namenode.outbox.drain(..).for_each(|transaction| journal.push(transaction.encode()));
+        if journal.commit().is_err() {
+            self.crash(NAMENODE);
+            return None;
+        }
+        Some(answer)
+    }
+
+    /// Starts what isn't running.
+    pub fn start(&mut self, host: Host) {
+        let life = self.lives[host];
+        if host == NAMENODE && self.namenode.is_none() {
+            let loaded = match load(&self.disk, CLUSTER, &self.config) {
+                Ok(loaded) => loaded,
+                Err(error) => return self.fail(format!("the namenode doesn't start: {error}")),
+            };
+            let next = loaded.state.next.sequence + 1;
+            let config = self.config.clone();
+            match Journal::start(self.disk.clone(), CLUSTER, next, config.segment_bytes, config.faults) {
+                Ok(journal) => {
+                    let random = self.random.next();
+                    let namenode = Namenode::new(config, loaded.state, self.clock(host), random);
+                    self.namenode = Some((namenode, journal));
+                    self.at(self.now + 1_000, Event::Tick(host, life));
+                }
+                // The power failed; the next start may do better.
+                Err(_) => {
+                    self.disk.crash(&mut self.random);
+                    self.at(self.now + 1_000, Event::Restart(host));
+                }
+            }
+        } else if (1..=NODES).contains(&host) && self.nodes[host - 1].running.is_none() {
+            let incarnation = Incarnation(self.random.next());
+            let identity = Identity(host as u64);
+            let disks = self.nodes[host - 1].disks.clone();
+            match Datanode::start(self.config.clone(), disks, identity, incarnation) {
+                Ok(node) => {
+                    let this = &mut self.nodes[host - 1];
+                    (this.running, this.beating, this.incarnation) = (Some(node), false, incarnation);
+                    self.at(self.now + 1, Event::Tick(host, life));
+                }
+                Err(_) => {
+                    for disk in &self.nodes[host - 1].disks {
+                        disk.crash(&mut self.random);
+                    }
+                    self.at(self.now + 1_000, Event::Restart(host));
+                }
+            }
+        } else if host > NODES && !self.clients[host - NODES - 1].running {
+            self.start_client(host);
+        }
+    }
+
+    /// The power of a host fails; of a client, its process ends.
+    pub fn crash(&mut self, host: Host) {
+        self.lives[host] += 1;
+        if host == NAMENODE {
+            self.namenode = None;
+            self.disk.crash(&mut self.random);
+        } else if host <= NODES {
+            let node = &mut self.nodes[host - 1];
+            (node.running, node.incarnation) = (None, Incarnation(0));
+            node.held.clear();
+            for disk in &node.disks {
+                disk.crash(&mut self.random);
+            }
+        } else {
+            self.crash_client(host);
+        }
+        if !self.healed {
+            let longest = if self.random.one_in(4) { 9_000 } else { 2_000 };
+            let pause = 300 + self.random.below(longest);
+            self.at(self.now + pause, Event::Restart(host));
+        }
+    }
+}
