@@ -122,6 +122,8 @@ pub struct Source {
 #[allow(missing_docs)] // the names say it; times in milliseconds since 1970
 pub struct Status {
     pub name: CompactString,
+    /// As [`Located::made`]; 0 of a directory.
+    pub made: u64,
     pub directory: bool,
     pub length: u64,
     pub mode: u16,

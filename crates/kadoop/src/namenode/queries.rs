@@ -32,6 +32,7 @@ impl View<'_> {
         };
         Ok(Status {
             name: name.into(),
+            made: inode.made(),
             directory,
             length,
             mode: inode.mode,

@@ -30,6 +30,8 @@ pub struct Client {
     /// Of its last life: may have been executed, or not.
     pub unsure: Option<Mutation>,
     pub started: Millis,
+    /// Which file has the name that another is to be made under.
+    made: u64,
 }
 
 pub enum Task {
@@ -77,6 +79,7 @@ impl Client {
             renewing: false,
             unsure: None,
             started: 0,
+            made: 0,
         }
     }
 }
@@ -227,6 +230,10 @@ impl World {
 
     fn create(&mut self, host: Host, path: String, overwrite: bool, replication: u16) {
         let chunk_bytes = 64 + 32 * self.random.below(5) as u32;
+        let user = crate::namespace::someone("kadoop");
+        let made = self.ask(|namenode| namenode.view(&user).stat(&path).map_or(0, |status| status.made));
+        let Some(made) = made else { return self.idle(host) };
+        self.client(host).made = made;
         self.begin_asking(host, Mutation::Create { path, overwrite, mode: 0o644, replication, chunk_bytes });
     }
 
@@ -356,11 +363,9 @@ impl World {
         let Some(mutation) = self.client(host).unsure.take() else { return };
         let there = status.as_ref().is_ok();
         let executed = match &mutation {
-            Mutation::Create { path, replication, overwrite, .. } => {
-                // An empty one has replaced the other, unless that was as empty.
-                let before = self.model.files.contains_key(path);
-                let new = there && (!before || *overwrite && status.is_ok_and(|status| status.length == 0));
-                if new {
+            Mutation::Create { path, replication, .. } => {
+                let before = self.client(host).made;
+                if status.is_ok_and(|status| status.made != before) {
                     self.model.touch(path, self.now);
                     self.model.create(path, *replication);
                 }

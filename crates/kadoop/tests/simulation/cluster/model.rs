@@ -66,10 +66,13 @@ impl Model {
         self.files.insert(path.to_owned(), file);
     }
 
-    /// Whether all pieces are of one file, as it was at some time since `since`.
-    pub fn explains(&self, path: &str, since: Millis, pieces: &[(u64, Bytes)]) -> bool {
-        let past = self.past.iter().filter(|past| past.path == path && past.until >= since);
-        let now = self.files.get(path).map(|file| (file.made, &file.bytes));
+    /// Whether all pieces are of one file, as it was at some time since `since`: the file of
+    /// that path, or any if a renaming was under way.
+    pub fn explains(&self, path: Option<&str>, since: Millis, pieces: &[(u64, Bytes)]) -> bool {
+        let meant = |other: &str| path.is_none_or(|path| path == other);
+        let past = self.past.iter().filter(|past| meant(&past.path) && past.until >= since);
+        let now = self.files.iter().filter(|(path, _)| meant(path));
+        let now = now.map(|(_, file)| (file.made, &file.bytes));
         let versions: Vec<(u64, &Vec<u8>)> = past.map(|past| (past.made, &past.bytes)).chain(now).collect();
         let of = |made: u64| {
             pieces.iter().all(|(offset, piece)| {

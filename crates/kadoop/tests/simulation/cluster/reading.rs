@@ -102,12 +102,13 @@ impl World {
         let Task::Reading(reading) = std::mem::replace(&mut self.client(host).task, Task::Idle) else {
             return;
         };
-        let Reading { path, at, began, pieces, touches, promised, .. } = *reading;
+        let Reading { path, at, began, pieces, touches, promised, unsure, .. } = *reading;
         self.soon(host, 100);
-        if !self.model.explains(&path, began, &pieces) {
+        let unsure = unsure || self.model.touches(&path) != touches || self.is_unsure(&path);
+        if !self.model.explains(Some(path.as_str()).filter(|_| !unsure), began, &pieces) {
             return self.fail(format!("{path}: was read as nobody has written it: {pieces:?}"));
         }
-        if reading.unsure || self.model.touches(&path) != touches || self.is_unsure(&path) {
+        if unsure {
             return;
         }
         let still = self.promised(&path).min(promised);

@@ -132,6 +132,9 @@ impl World {
         let Some(logged) = namenode.state().chunks.get(&chunk).filter(|logged| logged.ended) else {
             return false;
         };
+        if self.rotten.contains(&chunk) {
+            return false;
+        }
         let user = someone("kadoop");
         let sound = self.sound(chunk);
         let mut counted = None;
@@ -162,6 +165,7 @@ impl World {
         }
         let name = format!("{:016x}_{:016x}.data", replica.chunk.0, replica.stamp.0);
         let at = self.random.below(replica.length.into()) as usize;
+        self.rotten.insert(replica.chunk);
         for disk in &self.nodes[node].disks {
             if disk.has(&name) {
                 disk.damage(&name, at);
@@ -182,6 +186,7 @@ impl World {
             return;
         }
         let directory = self.random.below(DIRECTORIES as u64) as usize;
+        self.rotten.extend(all.iter().map(|replica| replica.chunk));
         let node = &mut self.nodes[host - 1];
         node.disks[directory] = SimDisk::default();
         if let Some(running) = &mut node.running {

@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 use strait_kadoop::{
-    Config, Identity, Incarnation, Millis, NodeId,
+    ChunkId, Config, Identity, Incarnation, Millis, NodeId,
     client::CallId,
     datanode::Datanode,
     faults::{Fault, Faults},
@@ -105,6 +105,8 @@ pub struct World {
     pub mood: u64,
     /// Which datanode has that number.
     pub numbers: BTreeMap<NodeId, usize>,
+    /// Chunks with a replica that was damaged: no second one is while it may be there.
+    pub rotten: BTreeSet<ChunkId>,
     pub failure: Option<String>,
     /// Tells all that happens: for a seed that failed (`KADOOP_SIM_TRACE`).
     pub trace: bool,
@@ -178,6 +180,7 @@ impl World {
             model: Model::default(),
             mood,
             numbers: BTreeMap::new(),
+            rotten: BTreeSet::new(),
             failure: None,
             trace: std::env::var_os("KADOOP_SIM_TRACE").is_some(),
             random,
