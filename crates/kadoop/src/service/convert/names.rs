@@ -265,6 +265,7 @@ pub fn answer_from_wire(answer: &KdAnswer<'_>) -> Result<Answer> {
 pub fn status_to_wire(status: &Status) -> wire::KdStatus<'static> {
     wire::KdStatus {
         name: status.name.to_string().into(),
+        made: status.made,
         directory: status.directory,
         length: status.length,
         mode: u32::from(status.mode),
@@ -285,6 +286,7 @@ pub fn status_to_wire(status: &Status) -> wire::KdStatus<'static> {
 pub fn status_from_wire(status: &wire::KdStatus<'_>) -> Result<Status> {
     Ok(Status {
         name: text(&status.name)?.into(),
+        made: status.made,
         directory: status.directory,
         length: status.length,
         mode: narrow(status.mode)?,
