@@ -1,9 +1,9 @@
 package fs.strait.client;
 
 import java.io.IOException;
-import java.net.URI;
-import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * A gateway's address, and paths behind it.
@@ -13,8 +13,12 @@ import java.nio.charset.StandardCharsets;
  * @param path in the store; empty where none was given
  */
 record Address(String host, int port, String path) {
-    private static final String SCHEME = "strait";
+    private static final String SCHEME = "strait://";
     private static final int DEFAULT_PORT = 9090;
+    private static final int MAX_PORT = 65_535;
+    private static final Pattern AUTHORITY =
+            Pattern.compile(
+                    "(\\[(?<v6>[^\\]]+)\\]|(?<host>[^\\s:?#\\[\\]]+))(:(?<port>\\d{1,5}))?");
 
     /** Of a gateway alone. */
     static Address parse(String text) throws IOException {
@@ -25,19 +29,28 @@ record Address(String host, int port, String path) {
         return address;
     }
 
-    /** Of a gateway, maybe with a path. */
+    /** Of a gateway, maybe with a path, which stands there as it is: a percent sign is one. */
     static Address parseWithPath(String text) throws IOException {
-        try {
-            URI uri = new URI(text.contains("://") ? text : SCHEME + "://" + text);
-            if (!SCHEME.equals(uri.getScheme()) || uri.getHost() == null) {
-                throw wrong(text);
-            }
-            String host = uri.getHost().replaceAll("[\\[\\]]", ""); // around an IPv6 address
-            int port = uri.getPort() < 0 ? DEFAULT_PORT : uri.getPort();
-            return new Address(host, port, uri.getPath());
-        } catch (URISyntaxException error) {
+        String rest = text.startsWith(SCHEME) ? text.substring(SCHEME.length()) : text;
+        int slash = rest.indexOf('/');
+        String authority = slash < 0 ? rest : rest.substring(0, slash);
+        if (authority.contains("@")) {
+            // Not repeated in the message: it may hold a password.
+            String message = "an address names no user; log in with ConnectOptions";
+            throw Failures.of(ErrorKind.INVALID_ARGUMENT, message, null);
+        }
+        // Not java.net.URI, for which names with an underscore are none of a host.
+        Matcher parts = AUTHORITY.matcher(authority);
+        if (!parts.matches()) {
             throw wrong(text);
         }
+        String digits = parts.group("port");
+        int port = digits == null ? DEFAULT_PORT : Integer.parseInt(digits);
+        if (port == 0 || port > MAX_PORT) {
+            throw wrong(text);
+        }
+        String host = parts.group("v6") != null ? parts.group("v6") : parts.group("host");
+        return new Address(host, port, slash < 0 ? "" : rest.substring(slash));
     }
 
     /** As it stands in a URI. */

@@ -36,7 +36,8 @@ final class Connection {
         } catch (ClosedByInterruptException interrupt) {
             throw new InterruptedIOException("interrupted while connecting to the gateway");
         } catch (IOException error) {
-            throw new ConnectionLostException(error, false);
+            boolean explained = error instanceof StraitFailure;
+            throw explained ? error : new ConnectionLostException(error, false);
         }
         messages = new Messages(transport, wire.compact);
     }

@@ -45,6 +45,27 @@ final class Failures {
         return named;
     }
 
+    /** The same failure, said of `path` where it names `temporary`, which nobody knows. */
+    static IOException renamed(String temporary, String path, IOException error) {
+        boolean isOfIt =
+                error instanceof StraitFailure failure && temporary.equals(failure.path());
+        if (!isOfIt) {
+            return error;
+        }
+        StraitFailure failure = (StraitFailure) error;
+        return about(path, failure.kind(), failure.retrySafe(), error);
+    }
+
+    /** What went wrong, as a failure of this kind and path. */
+    static IOException about(String path, ErrorKind kind, boolean retrySafe, IOException error) {
+        String named = error instanceof StraitFailure failure ? failure.path() + ": " : "";
+        String message = error.getMessage();
+        String why = message.startsWith(named) ? message.substring(named.length()) : message;
+        IOException about = of(kind, why, path, retrySafe);
+        about.initCause(error);
+        return about;
+    }
+
     /** For a caller who was told before: not the same object, which can't suppress itself. */
     static IOException again(IOException earlier) {
         String message = "an earlier write failed: " + earlier.getMessage();

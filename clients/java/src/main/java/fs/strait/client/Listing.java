@@ -39,11 +39,19 @@ final class Listing implements Iterator<FileInfo> {
     }
 
     private List<FileInfo> fetch() throws IOException {
-        ListDirectoryReply reply = session.call(Method.LIST_DIRECTORY, request);
+        // A cursor moves on with each page: one asked for again would be the next.
+        ListDirectoryReply reply =
+                request.isSetCursor()
+                        ? session.callOnce(Method.LIST_DIRECTORY, request)
+                        : session.call(Method.LIST_DIRECTORY, request);
         List<FileInfo> entries =
                 Convert.list(reply.getEntries()).stream().map(Convert::file).toList();
         page = entries.iterator();
         more = reply.isSetCursor();
+        if (more && entries.isEmpty()) {
+            String message = "the gateway lists nothing, and has more of it";
+            throw Failures.of(ErrorKind.INTERNAL, message, request.getPath());
+        }
         request.setCursor(reply.getCursor());
         return entries;
     }
@@ -51,7 +59,7 @@ final class Listing implements Iterator<FileInfo> {
     @Override
     public boolean hasNext() {
         try {
-            while (!page.hasNext() && more) {
+            if (!page.hasNext() && more) {
                 fetch();
             }
         } catch (IOException error) {

@@ -202,7 +202,9 @@ final class Messages {
     private void beginReply() throws IOException, TException {
         transport.beginReply();
         TMessage message = protocol.readMessageBegin();
-        if (message.seqid != ++replies) {
+        boolean isReply =
+                message.type == TMessageType.REPLY || message.type == TMessageType.EXCEPTION;
+        if (!isReply || message.seqid != ++replies) {
             throw new TTransportException("a reply to another request");
         }
         if (message.type == TMessageType.EXCEPTION) {

@@ -15,6 +15,10 @@ final class RemoteInputStream extends InputStream {
     // More than that no JVM puts in an array.
     private static final int MAX_ARRAY_BYTES = Integer.MAX_VALUE - 8;
 
+    // Memory that is taken on a file's mere word of its length; beyond, as much
+    // again as has come.
+    private static final int BELIEVED_BYTES = 64 << 20;
+
     private final RemoteReader reader;
     private final byte[] one = new byte[1];
 
@@ -40,16 +44,16 @@ final class RemoteInputStream extends InputStream {
             throw new IllegalArgumentException("a negative number of bytes");
         }
         checkOpen();
-        // As much as there was when the file was opened.
+        // As much as there was when the file was opened, as far as that is believed.
         long left = Math.max(0, reader.length() - reader.position());
-        byte[] data = new byte[(int) Math.min(most, left)];
+        byte[] data = new byte[(int) Math.min(Math.min(most, left), BELIEVED_BYTES)];
         int filled = readNBytes(data, 0, data.length);
         while (filled == data.length && filled < most) {
             int next = read();
             if (next < 0) {
                 return data;
             }
-            // It grew since.
+            // It goes on, or grew since.
             data = Arrays.copyOf(data, (int) Math.min(most, 2L * filled + TRANSFER_BYTES));
             data[filled++] = (byte) next;
             filled += readNBytes(data, filled, data.length - filled);

@@ -156,6 +156,15 @@ final class Session {
         throw unavailable(last);
     }
 
+    /** A request whose reply can't be had a second time, without another try. */
+    <R extends TBase<R, ?>> R callOnce(Method<R> method, TBase<?, ?> request) throws IOException {
+        try {
+            return once(connection -> connection.call(method, request));
+        } catch (ConnectionLostException lost) {
+            throw unavailable(lost);
+        }
+    }
+
     /** An exchange without another try. */
     <T> T once(Exchange<T> exchange) throws IOException {
         Connection connection = borrow();

@@ -38,7 +38,7 @@ final class SocketTransport extends TTransport {
     // Grows to the longest request: a path or two.
     private ByteBuffer out = ByteBuffer.allocateDirect(1 << 10);
     private long received; // bytes in all
-    private long frameEnd; // in bytes received
+    private long messageEnd; // in bytes received: of its frame, or where it is too long without
 
     SocketTransport(Link link, boolean framed) {
         this.link = link;
@@ -61,6 +61,7 @@ final class SocketTransport extends TTransport {
     // -- Receiving
 
     void beginReply() throws IOException, TTransportException {
+        messageEnd = consumed() + MAX_MESSAGE_BYTES;
         if (!framed) {
             return;
         }
@@ -71,11 +72,11 @@ final class SocketTransport extends TTransport {
         if (length < 0 || length > MAX_MESSAGE_BYTES) {
             throw new TTransportException("a frame of " + length + " bytes");
         }
-        frameEnd = consumed() + length;
+        messageEnd = consumed() + length;
     }
 
     void endReply() throws TTransportException {
-        if (framed && consumed() != frameEnd) {
+        if (framed && consumed() != messageEnd) {
             throw new TTransportException("a frame and its message differ in length");
         }
     }
@@ -86,6 +87,9 @@ final class SocketTransport extends TTransport {
 
     @Override
     public int read(byte[] target, int offset, int length) throws TTransportException {
+        if (length > messageEnd - consumed()) {
+            throw new TTransportException("a message that is longer than it may be");
+        }
         try {
             if (!in.hasRemaining()) {
                 fill(HEADER_BYTES);

@@ -3,6 +3,7 @@ package fs.strait.client;
 import fs.strait.client.internal.GetBlockLocationsRequest;
 import fs.strait.client.internal.GetChecksumReply;
 import fs.strait.client.internal.GetChecksumRequest;
+import fs.strait.client.internal.GetFileInfoReply;
 import fs.strait.client.internal.GetFileInfoRequest;
 import fs.strait.client.internal.GetStoreStatusReply;
 import fs.strait.client.internal.GetStoreStatusRequest;
@@ -132,7 +133,11 @@ public final class StraitClient implements AutoCloseable {
      */
     public FileInfo stat(String path) throws IOException {
         GetFileInfoRequest request = new GetFileInfoRequest().setPath(Address.checked(path));
-        return Convert.file(session.call(Method.GET_FILE_INFO, request).getInfo());
+        GetFileInfoReply reply = session.call(Method.GET_FILE_INFO, request);
+        if (!reply.isSetInfo()) {
+            throw Failures.of(ErrorKind.INTERNAL, "the gateway's answer says nothing", path);
+        }
+        return Convert.file(reply.getInfo());
     }
 
     /**

@@ -2,7 +2,9 @@ package fs.strait.client;
 
 import java.io.IOException;
 import java.net.InetAddress;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.security.cert.CertificateException;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult;
@@ -44,8 +46,20 @@ final class TlsLink implements Link {
             shakeHands();
         } catch (IOException error) {
             socket.close();
-            throw error;
+            throw explained(error, "TLS with " + host + ":" + port + ": " + error.getMessage());
         }
+    }
+
+    private static IOException explained(IOException error, String message) {
+        // A certificate that is no good: to try again would change nothing.
+        boolean untrusted = error.getCause() instanceof CertificateException;
+        if (!untrusted && !(error instanceof SocketTimeoutException)) {
+            return error;
+        }
+        ErrorKind kind = untrusted ? ErrorKind.UNAUTHENTICATED : ErrorKind.TIMED_OUT;
+        IOException explained = Failures.of(kind, message, null);
+        explained.initCause(error);
+        return explained;
     }
 
     private void shakeHands() throws IOException {

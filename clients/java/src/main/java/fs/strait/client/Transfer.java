@@ -92,12 +92,20 @@ final class Transfer {
         // Not made of the target's name, which may be as long as a name can be.
         String directory = target.substring(0, target.lastIndexOf('/') + 1);
         String temporary = directory + temporaryName("put");
+        boolean written = false;
         boolean done = false;
         try {
             long copied = write(source, total, temporary);
+            written = true;
             appear(temporary, target);
             done = true;
             return copied;
+        } catch (IOException error) {
+            if (!written && Failures.isOf(error, ErrorKind.OUTCOME_UNKNOWN)) {
+                // Whatever came of it, nothing of it is to be seen under the target's name.
+                throw Failures.about(target, ErrorKind.UNAVAILABLE, true, error);
+            }
+            throw Failures.renamed(temporary, target, error);
         } finally {
             if (!done) {
                 removeQuietly(temporary);

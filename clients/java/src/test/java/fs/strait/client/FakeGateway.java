@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.IntUnaryOperator;
+import java.util.function.LongUnaryOperator;
 import org.apache.thrift.TApplicationException;
 import org.apache.thrift.TBase;
 import org.apache.thrift.TException;
@@ -45,6 +46,12 @@ final class FakeGateway implements AutoCloseable {
     final List<String> cutAfter = new ArrayList<>();
     /** Raised by the next call of a method. */
     final Map<String, DfsError> raises = new HashMap<>();
+    /** What the next call of a method gets, whatever it asks for. */
+    final Map<String, TBase<?, ?>> answers = new HashMap<>();
+
+    /** Of a file's length, what openFile says of it. */
+    LongUnaryOperator claim = length -> length;
+
     /** Of the bytes that a readRange asks for, how many it gets. */
     IntUnaryOperator shorten = length -> length;
 
@@ -198,7 +205,8 @@ final class FakeGateway implements AutoCloseable {
             throw new AssertionError(name + ": the same request twice, not marked so");
         }
         if (reply == null) {
-            reply = methods.call(name, request);
+            TBase<?, ?> given = answers.remove(name);
+            reply = given != null ? given : methods.call(name, request);
         }
         if (id != null) {
             repetitions.put(id, reply);

@@ -15,6 +15,8 @@ import fs.strait.client.internal.FlushFileRequest;
 import fs.strait.client.internal.GetFileInfoReply;
 import fs.strait.client.internal.GetFileInfoRequest;
 import fs.strait.client.internal.Limits;
+import fs.strait.client.internal.ListDirectoryReply;
+import fs.strait.client.internal.ListDirectoryRequest;
 import fs.strait.client.internal.MutationReply;
 import fs.strait.client.internal.OpenFileReply;
 import fs.strait.client.internal.OpenFileRequest;
@@ -47,6 +49,7 @@ final class FakeMethods {
     private final Map<Long, String> handles = new HashMap<>();
     private long incarnation = 1;
     private long lastHandle = 1000;
+    private int listed;
 
     FakeMethods(FakeGateway gateway) {
         this.gateway = gateway;
@@ -57,6 +60,7 @@ final class FakeMethods {
             case "openSession" -> new OpenSessionRequest();
             case "closeSession" -> new CloseSessionRequest();
             case "getFileInfo" -> new GetFileInfoRequest();
+            case "listDirectory" -> new ListDirectoryRequest();
             case "openFile" -> new OpenFileRequest();
             case "readRange" -> new ReadRangeRequest();
             case "createFile" -> new CreateFileRequest();
@@ -74,6 +78,7 @@ final class FakeMethods {
             case "openSession" -> openSession((OpenSessionRequest) request);
             case "closeSession" -> new CloseSessionReply();
             case "getFileInfo" -> getFileInfo((GetFileInfoRequest) request);
+            case "listDirectory" -> listDirectory();
             case "openFile" -> openFile((OpenFileRequest) request);
             case "readRange" -> readRange((ReadRangeRequest) request);
             case "createFile" -> createFile((CreateFileRequest) request);
@@ -130,9 +135,18 @@ final class FakeMethods {
         return new GetFileInfoReply().setInfo(info.setLength(file(request.getPath()).length));
     }
 
+    /** All files lie in one directory; a page is one of them, and its cursor moves on. */
+    private ListDirectoryReply listDirectory() {
+        List<String> names = gateway.files.keySet().stream().sorted().toList();
+        FileInfo info = new FileInfo().setPath(names.get(listed++)).setType(FileType.FILE);
+        ListDirectoryReply page = new ListDirectoryReply().setEntries(List.of(info));
+        return listed == names.size() ? page : page.setCursor(1);
+    }
+
     private OpenFileReply openFile(OpenFileRequest request) throws DfsError {
         int length = file(request.getPath()).length;
-        return new OpenFileReply().setHandle(newHandle(request.getPath())).setLength(length);
+        OpenFileReply reply = new OpenFileReply().setHandle(newHandle(request.getPath()));
+        return reply.setLength(gateway.claim.applyAsLong(length));
     }
 
     private ReadRangeReply readRange(ReadRangeRequest request) throws DfsError {

@@ -155,11 +155,29 @@ class SessionTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"", "http://host/", "strait://host:1/path", "strait:///", "a b"})
+    @ValueSource(
+            strings = {
+                "",
+                "http://host/",
+                "strait://host:1/path",
+                "strait:///",
+                "a b",
+                "host:99999",
+                "host:0",
+                "[::1",
+                "strait://host/?store=x"
+            })
     void whatIsNoAddressIsRefused(String address) {
         StraitException error =
                 assertThrows(StraitException.class, () -> StraitClient.connect(address));
         assertEquals(ErrorKind.INVALID_ARGUMENT, error.kind());
+    }
+
+    @Test
+    void anyNameThatAHostCanHaveIsOneHere() throws IOException {
+        assertEquals("my_gateway", Address.parse("my_gateway:1234").host());
+        assertEquals("::1", Address.parse("strait://[::1]:9090/").host());
+        assertEquals("/a b%20", Address.parseWithPath("strait://host/a b%20").path());
     }
 
     @Test

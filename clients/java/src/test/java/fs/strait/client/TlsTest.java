@@ -130,7 +130,7 @@ class TlsTest {
                     assertThrows(
                             StraitException.class,
                             () -> StraitClient.connect(gateway.address(), options));
-            assertEquals(ErrorKind.UNAVAILABLE, refused.kind());
+            assertEquals(ErrorKind.UNAUTHENTICATED, refused.kind());
             assertTrue(refused.getMessage().contains("certification path"), refused.toString());
         }
     }
@@ -141,7 +141,7 @@ class TlsTest {
         StraitException refused =
                 assertThrows(
                         StraitException.class, () -> StraitClient.connect(byName, trusting));
-        assertEquals(ErrorKind.UNAVAILABLE, refused.kind());
+        assertEquals(ErrorKind.UNAUTHENTICATED, refused.kind());
         assertTrue(refused.getMessage().contains("localhost"), refused.toString());
     }
 

@@ -113,6 +113,22 @@ class TransferTest {
     }
 
     @Test
+    void aPutThatARestartOfTheGatewayEndsHasPutNothingAndSaysSoOfTheTarget() throws IOException {
+        Path source = Files.write(directory.resolve("s"), DATA);
+        Progress restarting =
+                (done, total) -> {
+                    gateway.forgetSessions("appendData");
+                };
+        StraitException error =
+                assertThrows(
+                        StraitException.class, () -> client.put(source, "/new", restarting));
+        assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+        assertEquals("/new", error.path());
+        assertTrue(error.retrySafe());
+        assertEquals(Set.of("/f"), gateway.files.keySet());
+    }
+
+    @Test
     void aFailedPutLeavesWhatWasThere() throws IOException {
         Path source = Files.write(directory.resolve("s"), DATA);
         gateway.files.put("/f", new byte[] {1});
