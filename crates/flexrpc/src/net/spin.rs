@@ -14,16 +14,19 @@ const WORTH: u32 = 2;
 /// Failures in a row after which spinning stops until waits get short again.
 const PATIENCE: u8 = 4;
 
-/// A yield that takes this many spins' length went to somebody who computes: the
-/// machine is busy, and who sleeps is woken sooner than who yields gets its turn.
-const ROBBED: u32 = 3;
+/// A yield that takes this part of a spin went to somebody else, unless what was
+/// waited for is there afterwards: the machine is busy, and who sleeps is woken
+/// sooner than who yields gets its turn, and mostly on its peer's CPU, whose caches
+/// have the bytes.
+const ROBBED: u32 = 4;
 
 /// If what was waited for is there after the yield, the peer itself may have
 /// computed: robbed is then only who waited for a time slice (a millisecond).
 const ROBBED_YET_SERVED: u32 = 50;
 
 /// After being robbed so many waits are slept; twice as many after each further
-/// time, up to the second number.
+/// time, up to the second number, and half as many again after so many spins that
+/// paid.
 const PENANCE: (u32, u32) = (16, 4096);
 
 /// Spins while it pays.
@@ -34,12 +37,14 @@ pub(crate) struct Spinner {
     /// Waits that are slept yet, and how many the next robbery costs.
     penance: u32,
     next_penance: u32,
+    /// Spins that paid since one of the two last changed.
+    paid: u32,
 }
 
 impl Spinner {
     /// Spins up to `longest`; zero never spins.
     pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, credit: PATIENCE, penance: 0, next_penance: PENANCE.0 }
+        Self { longest, credit: PATIENCE, penance: 0, next_penance: PENANCE.0, paid: 0 }
     }
 
     /// Tries until there is something or the time is over; `None` then.
@@ -54,20 +59,31 @@ impl Spinner {
             rustix::thread::sched_yield();
             let before = std::mem::replace(&mut waited, start.elapsed());
             let done = attempt();
-            let patience = if done.is_some() { ROBBED_YET_SERVED } else { ROBBED };
-            let robbed = waited - before > self.longest * patience;
+            let patience =
+                if done.is_some() { self.longest * ROBBED_YET_SERVED } else { self.longest / ROBBED };
+            let robbed = waited - before > patience;
             if robbed {
                 self.penance = self.next_penance;
                 self.next_penance = (self.next_penance * 2).min(PENANCE.1);
+                self.paid = 0;
             }
             if done.is_some() {
                 self.credit = PATIENCE;
+                self.pay();
                 return done;
             }
             if robbed || waited >= self.longest {
                 self.credit -= 1;
                 return None;
             }
+        }
+    }
+
+    fn pay(&mut self) {
+        self.paid += 1;
+        if self.paid >= self.next_penance {
+            self.next_penance = (self.next_penance / 2).max(PENANCE.0);
+            self.paid = 0;
         }
     }
 
@@ -115,5 +131,17 @@ mod tests {
         }
         assert!(spinner.pays());
         assert_eq!(spinner.next_penance, PENANCE.0 * 2);
+    }
+
+    #[test]
+    fn robberies_are_forgiven_after_as_many_spins_that_paid() {
+        let mut spinner = Spinner::new(Duration::from_secs(1));
+        spinner.next_penance = PENANCE.0 * 4;
+        for spin in 0..PENANCE.0 * 6 {
+            assert_eq!(spinner.spin(|| Some(spin)), Some(spin));
+        }
+        assert_eq!(spinner.next_penance, PENANCE.0, "four times as many, then two");
+        assert_eq!(spinner.spin(|| Some(1)), Some(1));
+        assert_eq!(spinner.next_penance, PENANCE.0, "never less");
     }
 }
