@@ -21,11 +21,11 @@ use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A pooled connection unused for longer is looked at before it carries a call:
 /// looking costs a system call, and servers close idle ones.
-const LOOK_AFTER: Duration = Duration::from_millis(10);
+const LOOK_AFTER: Micros = 10_000;
 
 /// Sessions tried for one call: a server that forgets a session at once would
 /// never let it begin.
@@ -37,7 +37,10 @@ pub struct Handle {
     callee: Callee,
     line: Option<Line>,
     lease: Option<Lease>,
-    used: Instant,
+    /// When the call under way began.
+    begun: Micros,
+    /// When something last arrived on the line, or it was looked at.
+    used: Micros,
     /// The connection terminated abnormally (section IV.B): when the handle
     /// comes back, all of its callee's are closed.
     invalid: bool,
@@ -49,9 +52,9 @@ impl Handle {
     pub(crate) fn new(shared: Arc<Shared>, callee: Callee, idle: Option<Idle>) -> Self {
         let (line, lease, used) = match idle {
             Some(idle) => (Some(idle.line), Some(idle.lease), idle.since),
-            None => (None, None, Instant::now()),
+            None => (None, None, clock::now()),
         };
-        Self { shared, callee, line, lease, used, invalid: false, answered: Kind::Value }
+        Self { shared, callee, line, lease, begun: used, used, invalid: false, answered: Kind::Value }
     }
 
     /// Whom it calls.
@@ -95,20 +98,33 @@ impl Handle {
 
     /// Connects and gets a session, where that isn't done.
     pub(crate) fn make_ready(&mut self, deadline: Option<Micros>) -> Result<(), Refusal> {
-        let patience = handshake::deadline(deadline, self.shared.options.connect_timeout);
-        if self.used.elapsed() > LOOK_AFTER && self.line.as_ref().is_some_and(|line| !line.is_quiet()) {
-            self.line = None;
-            self.invalid = true;
-            // Most likely the server restarted: better a handshake too many than
-            // a call refused for its session.
-            if let Some(lease) = self.lease.take() {
-                lease.session.lose();
+        // Once for all below: a look at the clock is a hundredth of a small call.
+        let now = clock::now();
+        self.begun = now;
+        if now.saturating_sub(self.used) > LOOK_AFTER
+            && let Some(line) = &self.line
+        {
+            if line.is_quiet() {
+                self.used = now;
+            } else {
+                self.line = None;
+                self.invalid = true;
+                // Most likely the server restarted: better a handshake too many than
+                // a call refused for its session.
+                if let Some(lease) = self.lease.take() {
+                    lease.session.lose();
+                }
             }
         }
+        let usable = self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(now));
+        if usable && self.line.is_some() {
+            return Ok(());
+        }
+        let patience = handshake::deadline(deadline, self.shared.options.connect_timeout);
         if self.line.is_none() {
             self.connect(patience).map_err(|_| Refusal::Unreachable)?;
         }
-        if self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(clock::now())) {
+        if usable {
             return Ok(());
         }
         let place = self.shared.sessions.place(self.callee);
@@ -150,7 +166,6 @@ impl Handle {
                 break;
             }
         }
-        self.used = Instant::now();
         outcome
     }
 
@@ -162,8 +177,8 @@ impl Handle {
     }
 
     /// The identifier of a call that others will bring to the callee.
-    pub(crate) fn next_call(&self) -> Option<CallId> {
-        self.lease.as_ref().map(|lease| lease.next_call(clock::now()))
+    pub(crate) fn next_call(&mut self) -> Option<CallId> {
+        self.lease.as_mut().map(|lease| lease.next_call(clock::now()))
     }
 
     /// Asks what became of such a call, and sees to it that it won't begin if it
@@ -187,11 +202,13 @@ impl Handle {
 
     /// A new call on this handle, which must be ready.
     pub(crate) fn begin(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Result<Call, Refusal> {
-        let (Some(lease), Some(line)) = (&self.lease, &self.line) else { return Err(Refusal::Unreachable) };
+        let (Some(lease), Some(line)) = (&mut self.lease, &self.line) else {
+            return Err(Refusal::Unreachable);
+        };
         if message.sum.len > payload_limit(line, &lease.session, message.extension.len()) {
             return Err(Refusal::TooLarge);
         }
-        let id = lease.next_call(clock::now());
+        let id = lease.next_call(self.begun);
         Ok(Call::new(id, self.callee.1, self.shared.options.retry, deadline))
     }
 
@@ -222,14 +239,17 @@ impl Handle {
     /// What a frame, its absence, or a broken connection means for the call.
     pub(crate) fn on_received(&mut self, received: Received, call: &mut Call, until: Option<Micros>) -> Next {
         Next::Step(match received {
-            Received::Frame(frame) => match self.read(&frame, call.id()) {
-                Read::Answer(answer) => match call.on_answer(answer, clock::now()) {
-                    Step::Answered => return Next::Over(self.outcome(frame)),
-                    step => self.spare(frame, step),
-                },
-                Read::Foreign => self.spare(frame, Step::Wait(until)),
-                Read::Forged => self.on_broken(call),
-            },
+            Received::Frame(frame) => {
+                self.used = frame.arrived;
+                match self.read(&frame, call.id()) {
+                    Read::Answer(answer) => match call.on_answer(answer, frame.arrived) {
+                        Step::Answered => return Next::Over(self.outcome(frame)),
+                        step => self.spare(frame, step),
+                    },
+                    Read::Foreign => self.spare(frame, Step::Wait(until)),
+                    Read::Forged => self.on_broken(call),
+                }
+            }
             Received::TimedOut => call.on_time(clock::now()),
             Received::Broken => self.on_broken(call),
         })
@@ -277,7 +297,7 @@ impl Handle {
     /// Head and tag of the next transmission.
     pub(crate) fn framing(&self, call: &Call, message: &Message<'_>) -> Option<Framing> {
         let lease = self.lease.as_ref()?;
-        Some(message.frame(call.id(), call.time_left_us(clock::now()), lease.session.key.as_ref()))
+        Some(message.frame(call.id(), call.time_left_us(clock::now), lease.session.key.as_ref()))
     }
 
     pub(crate) fn line(&mut self) -> Option<&mut Line> {
@@ -285,10 +305,11 @@ impl Handle {
     }
 
     /// Whether a call could be sent at once.
-    pub(crate) fn is_ready(&self) -> bool {
-        let quiet =
-            self.line.as_ref().is_some_and(|line| self.used.elapsed() <= LOOK_AFTER || line.is_quiet());
-        quiet && self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(clock::now()))
+    pub(crate) fn is_ready(&mut self) -> bool {
+        self.begun = clock::now();
+        let fresh = self.begun.saturating_sub(self.used) <= LOOK_AFTER;
+        let quiet = self.line.as_ref().is_some_and(|line| fresh || line.is_quiet());
+        quiet && self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(self.begun))
     }
 
     fn receive(&mut self, until: Option<Micros>) -> Received {
@@ -344,7 +365,7 @@ impl Handle {
 pub(crate) struct Idle {
     line: Line,
     lease: Lease,
-    since: Instant,
+    since: Micros,
 }
 
 /// Where a call is after something was received.

@@ -27,8 +27,10 @@ pub(crate) fn call(
         }
     }
     let Some((first, others)) = handles.split_first_mut() else { return Vec::new() };
-    let hops: Option<Vec<Hop>> =
-        others.iter().map(|handle| Some(Hop { callee: handle.callee(), id: handle.next_call()? })).collect();
+    let hops: Option<Vec<Hop>> = others
+        .iter_mut()
+        .map(|handle| Some(Hop { callee: handle.callee(), id: handle.next_call()? }))
+        .collect();
     let Some(hops) = hops else { return none_but(others.len() + 1, 0, Refusal::Unreachable) };
     let extension = Extension { chain: Some(Chain { hops: hops.clone() }), ..credentials }.encode();
     let mode = if store_and_forward { flags::STORE_AND_FORWARD } else { 0 };

@@ -8,8 +8,15 @@ use crate::proto::extension::Terms;
 use crate::proto::ids::{CallId, SessionId};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Transaction ids that a handle takes at a time: the counter is every caller's.
+const TRANSACTIONS: u64 = 64;
+
+/// A session's use is noted this often: the note is every caller's, too.
+const NOTE: Micros = 1_000;
 
 /// A session with one incarnation of a server.
 pub(crate) struct Session {
@@ -42,9 +49,9 @@ impl Session {
         }
     }
 
-    /// A handle id that no other handle has now. Ids are used again: a
-    /// transaction id is higher than any before it in the session, so the
-    /// server can't take a new handle's call for an old one's.
+    /// A handle id that no other handle has now. Ids are used again: a new handle's
+    /// transaction ids are higher than any before them in the session, so the
+    /// server can't take its call for an old one's.
     pub(crate) fn lease(self: &Arc<Self>) -> Lease {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let id = match handles.free.pop() {
@@ -54,7 +61,7 @@ impl Session {
                 handles.next - 1
             }
         };
-        Lease { session: Arc::clone(self), handle: id }
+        Lease { session: Arc::clone(self), handle: id, transactions: 0..0 }
     }
 
     /// The server doesn't know the session any more.
@@ -75,14 +82,23 @@ impl Session {
 pub(crate) struct Lease {
     pub(crate) session: Arc<Session>,
     handle: u32,
+    /// Ids that no other handle has, higher than any of this one's before.
+    transactions: Range<u64>,
 }
 
 impl Lease {
     /// The identifier of the handle's next call.
-    pub(crate) fn next_call(&self, now: Micros) -> CallId {
-        self.session.used_at.store(now, Ordering::Relaxed);
-        let transaction = self.session.next_transaction.fetch_add(1, Ordering::Relaxed);
-        CallId { session: self.session.id, handle: self.handle, transaction }
+    pub(crate) fn next_call(&mut self, now: Micros) -> CallId {
+        let Session { id, used_at, next_transaction, .. } = &*self.session;
+        if now.saturating_sub(used_at.load(Ordering::Relaxed)) > NOTE {
+            used_at.store(now, Ordering::Relaxed);
+        }
+        let transaction = self.transactions.next().unwrap_or_else(|| {
+            let first = next_transaction.fetch_add(TRANSACTIONS, Ordering::Relaxed);
+            self.transactions = first + 1..first + TRANSACTIONS;
+            first
+        });
+        CallId { session: *id, handle: self.handle, transaction }
     }
 }
 
@@ -121,13 +137,16 @@ mod tests {
     fn handle_ids_are_used_again_and_transaction_ids_never() {
         let terms = Terms { payload_bytes: 1, session_idle_ms: 1000 };
         let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
-        let (a, b) = (session.lease(), session.lease());
+        let (mut a, mut b) = (session.lease(), session.lease());
         let (first, second) = (a.next_call(1), b.next_call(2));
         assert_eq!((first.handle, second.handle), (0, 1));
+        let mut before: Vec<u64> = (0..3 * TRANSACTIONS).map(|_| a.next_call(3).transaction).collect();
+        assert!(before.is_sorted_by(|one, next| one < next), "a handle's own rise");
         drop(a);
         let again = session.lease().next_call(3);
         assert_eq!(again.handle, 0);
-        assert!(again.transaction > second.transaction && second.transaction > first.transaction);
+        before.extend([first.transaction, second.transaction]);
+        assert!(before.iter().all(|transaction| again.transaction > *transaction));
     }
 
     #[test]

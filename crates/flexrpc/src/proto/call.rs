@@ -200,10 +200,10 @@ impl Call {
 
     /// Microseconds left for the head; 0 for no deadline. A deadline so far off
     /// that the field can't hold it is none.
-    pub fn time_left_us(&self, now: Micros) -> u32 {
+    pub fn time_left_us(&self, now: impl FnOnce() -> Micros) -> u32 {
         match self.deadline {
             None => 0,
-            Some(deadline) => u32::try_from(deadline.saturating_sub(now).max(1)).unwrap_or(0),
+            Some(deadline) => u32::try_from(deadline.saturating_sub(now()).max(1)).unwrap_or(0),
         }
     }
 
@@ -312,9 +312,12 @@ mod tests {
 
     #[test]
     fn the_time_left_is_never_taken_for_no_deadline() {
-        assert_eq!(tcp().time_left_us(50), 150);
-        assert_eq!(tcp().time_left_us(500), 1);
-        assert_eq!(Call::new(CallId::default(), Transport::Tcp, POLICY, None).time_left_us(0), 0);
-        assert_eq!(Call::new(CallId::default(), Transport::Tcp, POLICY, Some(u64::MAX)).time_left_us(0), 0);
+        assert_eq!(tcp().time_left_us(|| 50), 150);
+        assert_eq!(tcp().time_left_us(|| 500), 1);
+        assert_eq!(Call::new(CallId::default(), Transport::Tcp, POLICY, None).time_left_us(|| 0), 0);
+        assert_eq!(
+            Call::new(CallId::default(), Transport::Tcp, POLICY, Some(u64::MAX)).time_left_us(|| 0),
+            0
+        );
     }
 }

@@ -118,7 +118,7 @@ impl Core {
             // Pipelining is for streams (section IV.C); those don't come here.
             return Response::Send(self.refusal(head.id, Refusal::BadChain));
         }
-        match self.admission.judge(head.id, frame.intact, clock::now()) {
+        match self.admission.judge(head.id, frame.intact, frame.arrived) {
             None => Response::Send(self.send_again(head.id)),
             Some(Verdict::Execute) => {
                 let arrived = frame.arrived;

@@ -170,8 +170,10 @@ impl World {
         let now = self.now;
         let Some(active) = &mut self.callers[caller].active else { return };
         let (server, stamp) = (active.server, active.stamp);
-        let head =
-            Head { time_left_us: active.call.time_left_us(now), ..Head::new(Kind::Call, active.call.id()) };
+        let head = Head {
+            time_left_us: active.call.time_left_us(|| now),
+            ..Head::new(Kind::Call, active.call.id())
+        };
         let payload = active.tag.to_be_bytes();
         let bytes = match &active.work {
             Work::Single => frame(head, &[], &payload),
