@@ -101,11 +101,6 @@ impl<D: Disk> Datanode<D> {
         self.replicas.values().map(Replica::report)
     }
 
-    /// Whether there is something that the namenode should hear of at once.
-    pub fn has_news(&self) -> bool {
-        !self.changes.is_empty() || self.session == 0 || self.report
-    }
-
     /// Takes a write; `caller` is named in [`Self::settled`], now or when the bytes
     /// before it have come.
     pub fn write(&mut self, caller: u64, write: &Write) {

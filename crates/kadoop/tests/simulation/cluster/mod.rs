@@ -156,3 +156,27 @@ fn a_whole_cluster_keeps_every_promise() {
         run(seed, None).unwrap_or_else(|error| panic!("KADOOP_SIM_SEED={seed}: {error}"));
     }
 }
+
+/// Where the search for a fault begins: the seed that noticed it first, when this was
+/// written.
+const NOTICED: &[(Fault, u64)] = &[];
+
+/// The first seed from `first` on that notices the fault.
+fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {
+    (first..first + seeds).find_map(|seed| Some((seed, run(seed, Some(fault)).err()?)))
+}
+
+/// Which of them this notices, and at which seed: `KADOOP_SIM_SEEDS=N cargo test --release
+/// -p strait-kadoop --test simulation -- --ignored --nocapture every_fault`.
+#[test]
+#[ignore = "searches for minutes"]
+fn every_fault_from_the_first_seed_on() {
+    let seeds = number("KADOOP_SIM_SEEDS").unwrap_or(2_000);
+    let wanted = std::env::var("KADOOP_SIM_FAULT").unwrap_or_default();
+    for fault in Fault::ALL.iter().filter(|fault| format!("{fault:?}").contains(&wanted)) {
+        match notice(*fault, 0, seeds) {
+            Some((seed, why)) => eprintln!("(Fault::{fault:?}, {seed}), // {why:.150}"),
+            None => eprintln!("// {fault:?} isn't noticed within {seeds} seeds"),
+        }
+    }
+}
