@@ -20,7 +20,7 @@ use crate::proto::ids::{CallId, Procedure};
 use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
 use bytes::Bytes;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A pooled connection unused for longer is looked at before it carries a call:
@@ -128,20 +128,13 @@ impl Handle {
             return Ok(());
         }
         let place = self.shared.sessions.place(self.callee);
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = place.as_ref().filter(|session| session.is_usable(clock::now()));
-        let session = match known {
-            Some(session) => Arc::clone(session),
-            None => {
-                let Some(line) = &mut self.line else { return Err(Refusal::Unreachable) };
-                let options = &self.shared.options;
-                let session = shake_hands(line, options.key.as_ref(), options.retry, patience);
-                // What is left in the line after a failure is nobody's.
-                let session = Arc::new(session.inspect_err(|_| self.line = None)?);
-                *place = Some(Arc::clone(&session));
-                session
-            }
-        };
+        let session = place.session(patience, || {
+            let Some(line) = &mut self.line else { return Err(Refusal::Unreachable) };
+            let options = &self.shared.options;
+            let session = shake_hands(line, options.key.as_ref(), options.retry, patience);
+            // What is left in the line after a failure is nobody's.
+            session.inspect_err(|_| self.line = None)
+        })?;
         self.lease = Some(session.lease());
         Ok(())
     }
@@ -225,7 +218,7 @@ impl Handle {
                 Step::Send => self.transmit(&mut call, message, deadline),
                 Step::Wait(until) => {
                     let received = self.receive(until);
-                    match self.on_received(received, &mut call, until) {
+                    match self.on_received(received, &mut call) {
                         Next::Step(step) => step,
                         Next::Over(outcome) => return outcome,
                     }
@@ -237,7 +230,7 @@ impl Handle {
     }
 
     /// What a frame, its absence, or a broken connection means for the call.
-    pub(crate) fn on_received(&mut self, received: Received, call: &mut Call, until: Option<Micros>) -> Next {
+    pub(crate) fn on_received(&mut self, received: Received, call: &mut Call) -> Next {
         Next::Step(match received {
             Received::Frame(frame) => {
                 self.used = frame.arrived;
@@ -246,7 +239,11 @@ impl Handle {
                         Step::Answered => return Next::Over(self.outcome(frame)),
                         step => self.spare(frame, step),
                     },
-                    Read::Foreign => self.spare(frame, Step::Wait(until)),
+                    // Not just waiting on: whoever sends many would keep the call for ever.
+                    Read::Foreign => {
+                        let step = call.on_time(frame.arrived);
+                        self.spare(frame, step)
+                    }
                     Read::Forged => self.on_broken(call),
                 }
             }

@@ -38,7 +38,9 @@ pub(crate) fn shake_hands(
                 Sent::TimedOut | Sent::Broken => return Err(Refusal::Unreachable),
             },
             Step::Wait(until) => match line.receive(until) {
-                Received::Frame(frame) if frame.head.id.transaction != id.transaction => Step::Wait(until),
+                Received::Frame(frame) if frame.head.id.transaction != id.transaction => {
+                    call.on_time(clock::now())
+                }
                 Received::Frame(frame) => match session_of(&frame, nonce, key)? {
                     Some(session) => return Ok(session),
                     None => call.on_answer(Answer::SendAgain, clock::now()),

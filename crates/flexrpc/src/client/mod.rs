@@ -258,6 +258,7 @@ impl Default for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::status::Refusal;
     use crate::{Reply, Request, Server, ServerOptions};
 
     #[test]
@@ -269,12 +270,14 @@ mod tests {
         let client = Client::default();
         let call = || client.call(server.address(), Transport::Tcp, Procedure::new(1, 1, 1), &[]);
         call().unwrap();
-        let place = client.shared.sessions.place((server.address(), Transport::Tcp));
-        assert!(place.lock().unwrap().is_some() && client.pooled_handles() == 1);
+        let has_session = || {
+            let place = client.shared.sessions.place((server.address(), Transport::Tcp));
+            place.session(None, || Err(Refusal::Unreachable)).is_ok()
+        };
+        assert!(has_session() && client.pooled_handles() == 1);
         // As if this were another process.
         client.shared.belong_to(std::process::id() + 1);
-        let place = client.shared.sessions.place((server.address(), Transport::Tcp));
-        assert!(place.lock().unwrap().is_none() && client.pooled_handles() == 0);
+        assert!(!has_session() && client.pooled_handles() == 0);
         call().unwrap();
     }
 }

@@ -189,7 +189,7 @@ impl Flight {
                     if matches!(received, Received::TimedOut) && early {
                         return Advance::Waits;
                     }
-                    match self.handle.on_received(received, &mut self.call, until) {
+                    match self.handle.on_received(received, &mut self.call) {
                         Next::Step(step) => step,
                         Next::Over(outcome) => return Advance::Over(outcome),
                     }

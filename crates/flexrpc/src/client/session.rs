@@ -6,11 +6,17 @@ use crate::proto::Micros;
 use crate::proto::auth::SessionKey;
 use crate::proto::extension::Terms;
 use crate::proto::ids::{CallId, SessionId};
+use crate::proto::status::Refusal;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Longest sleep without a look at the clock; nothing depends on it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Transaction ids that a handle takes at a time: the counter is every caller's.
 const TRANSACTIONS: u64 = 64;
@@ -109,29 +115,112 @@ impl Drop for Lease {
     }
 }
 
-/// A callee's session, absent before the handshake. Its lock is held during the
-/// handshake, so that callers who come together make one.
-pub(crate) type Place = Arc<Mutex<Option<Arc<Session>>>>;
+/// How many callees' sessions are remembered; 200 bytes each. Beyond it those that
+/// nobody uses go: who calls there again shakes hands again.
+const PLACES: usize = 4096;
+
+/// A callee's session, absent before the handshake. Callers who come together make
+/// one: the first shakes hands, the others wait for it, each for its own time.
+#[derive(Default)]
+pub(crate) struct Place {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    session: Option<Arc<Session>>,
+    making: bool,
+}
+
+impl Place {
+    /// The callee's session, by `make` if there is none and nobody makes one already.
+    pub(crate) fn session(
+        &self,
+        until: Option<Micros>,
+        make: impl FnOnce() -> Result<Session, Refusal>,
+    ) -> Result<Arc<Session>, Refusal> {
+        let mut state = self.state();
+        loop {
+            if let Some(session) = state.usable() {
+                return Ok(session);
+            }
+            if !state.making {
+                break;
+            }
+            let left = until.map_or(LONGEST_WAIT, |until| {
+                Duration::from_micros(until.saturating_sub(clock::now())).min(LONGEST_WAIT)
+            });
+            if left.is_zero() {
+                return Err(Refusal::DeadlinePassed);
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.making = true;
+        drop(state);
+        let made = make().map(Arc::new);
+        let mut state = self.state();
+        state.making = false;
+        state.session = made.as_ref().ok().map(Arc::clone);
+        drop(state);
+        // If it failed, the next of them tries.
+        self.changed.notify_all();
+        made
+    }
+
+    fn is_usable(&self) -> bool {
+        self.state().usable().is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn usable(&self) -> Option<Arc<Session>> {
+        self.session.as_ref().filter(|session| session.is_usable(clock::now())).map(Arc::clone)
+    }
+}
 
 /// The sessions of a client.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Callee, Place>>);
+pub(crate) struct Sessions(Mutex<HashMap<Callee, Arc<Place>>>);
 
 impl Sessions {
-    pub(crate) fn place(&self, callee: Callee) -> Place {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn place(&self, callee: Callee) -> Arc<Place> {
+        let mut places = self.places();
+        if places.len() >= PLACES && !places.contains_key(&callee) {
+            let in_use = |place: &Arc<Place>| Arc::strong_count(place) > 1;
+            places.retain(|_, place| in_use(place) || place.is_usable());
+            if places.len() >= PLACES {
+                // All are in order: half stay, and those that are being asked for.
+                let mut stay = PLACES / 2;
+                places.retain(|_, place| {
+                    let stays = in_use(place) || stay > 0;
+                    stay = stay.saturating_sub(1);
+                    stays
+                });
+            }
+        }
         Arc::clone(places.entry(callee).or_default())
     }
 
     /// Forgets all of them.
     pub(crate) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.places().clear();
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Callee, Arc<Place>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::call::Transport;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn handle_ids_are_used_again_and_transaction_ids_never() {
@@ -158,5 +247,20 @@ mod tests {
         assert!(!session.is_usable(5_500_000));
         session.lose();
         assert!(!session.is_usable(5_000_000));
+    }
+
+    #[test]
+    fn the_sessions_of_however_many_callees_take_bounded_memory() {
+        let sessions = Sessions::default();
+        let callee = |n: usize| ((Ipv4Addr::from(n as u32), 1).into(), Transport::Tcp);
+        let terms = Terms { payload_bytes: 1, session_idle_ms: 1_000_000 };
+        let make = || Ok(Session::new(SessionId([1; 16]), None, terms));
+        let used = sessions.place(callee(0));
+        for n in 1..3 * PLACES {
+            sessions.place(callee(n)).session(None, make).map(drop).unwrap();
+            assert!(sessions.places().len() <= PLACES);
+        }
+        assert!(Arc::ptr_eq(&used, &sessions.place(callee(0))), "in use: kept");
+        assert!(sessions.places().len() > PLACES / 4, "not all at once");
     }
 }

@@ -120,7 +120,7 @@ impl Call {
 
     /// The time is `now`, and nothing came.
     pub fn on_time(&mut self, now: Micros) -> Step {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
+        if self.is_late(now) {
             return self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut);
         }
         match self.send_at {
@@ -146,6 +146,8 @@ impl Call {
                 }
                 Step::Send
             }
+            // However many of these come, and however fast.
+            Answer::Pending if self.is_late(now) => self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut),
             Answer::Pending => {
                 self.send_at = Some(now + self.back_off());
                 self.wait()
@@ -175,7 +177,7 @@ impl Call {
         if planted(Planted::LostConnectionIsNotExecuted) {
             return Step::NotExecuted(Refusal::NotSent);
         }
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
+        if self.is_late(now) {
             return self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut);
         }
         if self.reconnects >= self.policy.reconnects {
@@ -185,7 +187,10 @@ impl Call {
         // The first attempt at once: most often the callee closed an idle
         // connection and is well.
         let wait = if self.reconnects == 1 { 0 } else { self.back_off() };
-        Step::Reconnect(now + wait)
+        if self.is_late(now.saturating_add(wait)) {
+            return self.give_up(Refusal::NotSent, Doubt::ConnectionLost);
+        }
+        Step::Reconnect(now.saturating_add(wait))
     }
 
     /// The caller doesn't wait any longer.
@@ -205,6 +210,10 @@ impl Call {
             None => 0,
             Some(deadline) => u32::try_from(deadline.saturating_sub(now()).max(1)).unwrap_or(0),
         }
+    }
+
+    fn is_late(&self, now: Micros) -> bool {
+        self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
     fn give_up(&self, refusal: Refusal, doubt: Doubt) -> Step {
@@ -267,6 +276,18 @@ mod tests {
         assert_eq!(call.on_broken(0), Step::Reconnect(0));
         assert_eq!(call.on_broken(0), Step::Reconnect(10));
         assert_eq!(call.on_broken(10), Step::NotExecuted(Refusal::NotSent));
+    }
+
+    #[test]
+    fn nothing_is_waited_for_beyond_the_deadline() {
+        let mut call = Call::new(CallId::default(), Transport::Tcp, POLICY, Some(15));
+        call.sent(0);
+        assert_eq!(call.on_broken(1), Step::Reconnect(1));
+        assert_eq!(call.on_broken(10), Step::Unknown(Doubt::ConnectionLost), "at 20 it is too late");
+        let mut call = Call::new(CallId::default(), Transport::Tcp, POLICY, Some(15));
+        call.sent(0);
+        assert_eq!(call.on_answer(Answer::Pending, 14), Step::Wait(Some(15)));
+        assert_eq!(call.on_answer(Answer::Pending, 15), Step::Unknown(Doubt::TimedOut));
     }
 
     #[test]

@@ -79,6 +79,14 @@ impl Raw {
         }
     }
 
+    /// Sends bytes; `false` if the other end is gone.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Tcp(stream, _) => stream.write_all(bytes).is_ok(),
+            Self::Udp(socket) => socket.send(bytes).is_ok(),
+        }
+    }
+
     /// The next frame; `None` if none comes, or the end does.
     pub fn receive(&mut self) -> Option<Frame> {
         match self {
@@ -152,7 +160,8 @@ pub fn callee(mut answer: impl FnMut(usize, Frame) -> Option<Vec<u8>> + Send + '
     address
 }
 
-fn welcome((hello, extension, _): &Frame) -> Vec<u8> {
+/// The answer to a request for a session.
+pub fn welcome((hello, extension, _): &Frame) -> Vec<u8> {
     let nonce = Extension::decode(extension).unwrap().nonce;
     let terms = Some(Terms { payload_bytes: 1 << 26, session_idle_ms: 1 << 30 });
     let extension = Extension { nonce, terms, ..Extension::default() };

@@ -6,6 +6,7 @@
 mod calling_workers;
 mod handles;
 mod service_workers;
+mod sessions;
 
 /// Of each claim, by default: seconds in all.
 const ORDERS: usize = 10_000;
