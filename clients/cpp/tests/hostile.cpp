@@ -58,6 +58,13 @@ TEST_CASE("a file's length is believed only as its bytes come") {
     CHECK(client.open_reader("/f").read_all() == "all there is");
 }
 
+TEST_CASE("a file longer than is believed is read whole") {
+    const std::string data = pattern((std::size_t{2} << 26) + 7);
+    FakeGateway fake(data);
+    strait::Client client(fake.address());
+    CHECK((client.open_reader("/f").read_all() == data));
+}
+
 TEST_CASE("a directory of pages without entries has an end") {
     FakeGateway fake("");
     strait::Client client(fake.address());

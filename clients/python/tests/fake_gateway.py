@@ -35,6 +35,10 @@ class FakeGateway:
         self.cut_after: list[str] = []
         #: Applied to each readRange's (offset, length); gives the bytes to answer.
         self.shorten: Callable[[int, int], int] = lambda _, length: length
+        #: What the next call of a method gets, whatever it asks for.
+        self.answers: dict[str, Any] = {}
+        #: Entries that listings have given, a page each: their cursor moves on.
+        self.listed = 0
         #: Raised by the next call of a method.
         self.raises: dict[str, t.DfsError] = {}
         self.capabilities = ["append", "rename_replace"]
@@ -121,7 +125,7 @@ class Handler:
                 if request_id in gateway.repetitions:
                     assert request.is_retry, f"{name}: the same request twice, not marked so"
                     return gateway.repetitions[request_id]
-                reply = found(request)
+                reply = gateway.answers.pop(name, None) or found(request)
                 if request_id is not None:
                     gateway.repetitions[request_id] = reply
                 if name in gateway.cut_after:
@@ -157,6 +161,13 @@ class Handler:
         return t.GetFileInfoReply(
             info=t.FileInfo(path=request.path, type=t.FileType.FILE, length=len(data))
         )
+
+    def listDirectory(self, request: t.ListDirectoryRequest) -> t.ListDirectoryReply:
+        names = sorted(self._gateway.files)
+        info = t.FileInfo(path=names[self._gateway.listed], type=t.FileType.FILE)
+        self._gateway.listed += 1
+        cursor = 1 if self._gateway.listed < len(names) else None
+        return t.ListDirectoryReply(entries=[info], cursor=cursor)
 
     def openFile(self, request: t.OpenFileRequest) -> t.OpenFileReply:
         data = self._file(request.path)

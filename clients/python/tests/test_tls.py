@@ -49,7 +49,7 @@ def test_bytes_come_back_over_tls(gateway, certificate):
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(gateway):
-    with pytest.raises(strait.Unavailable, match="certificate isn't trusted") as caught:
+    with pytest.raises(strait.Unauthenticated, match="certificate isn't trusted") as caught:
         strait.connect(f"localhost:{gateway.port}", tls=True)
     assert not caught.value.retry_safe and "is it running" not in str(caught.value)
 
@@ -67,7 +67,7 @@ def test_a_file_of_certificates_will_do_in_place_of_a_context(gateway, certifica
 
 
 def test_a_certificate_of_another_name_is_told_so(gateway, certificate):
-    with pytest.raises(strait.Unavailable, match="another name"):
+    with pytest.raises(strait.Unauthenticated, match="another name"):
         strait.connect(f"127.0.0.1:{gateway.port}", tls=certificate)
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # runs 8 of one connection at once, and the next is there when one is done.
 CHUNK_BYTES = 1 << 20
 WINDOW = 16
+# Memory that is taken on a file's mere word of its length; beyond, as much again
+# as has come.
+BELIEVED_BYTES = 64 << 20
 # Most bytes of a read elsewhere than where the last one ended: its caller may
 # want a few bytes only, and have a large buffer.
 FIRST_READ_BYTES = 128 << 10
@@ -80,16 +83,23 @@ class RemoteReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """The rest of the file."""
-        rest = bytearray(max(0, self._length - self._position))
-        view, filled = memoryview(rest), 0
-        while filled < len(rest) and (count := self.readinto(view[filled:])):
+        rest, filled = bytearray(min(self._left(), BELIEVED_BYTES)), 0
+        while filled < len(rest):
+            with memoryview(rest) as view, view[filled:] as free:
+                count = self.readinto(free)
             filled += count
-        view.release()
-        del rest[filled:]
+            if not count:
+                del rest[filled:]
+            elif filled == len(rest):
+                rest += bytes(min(self._left(), filled))
         # What was appended since it was opened; ends with an empty read.
         while more := self.read(CHUNK_BYTES):
             rest += more
         return bytes(rest)
+
+    def _left(self) -> int:
+        """Bytes to the end that the file had when it was opened."""
+        return max(0, self._length - self._position)
 
     def pread(self, length: int, offset: int) -> bytes:
         """Up to `length` bytes from `offset`, shorter only at the end; the position stays."""

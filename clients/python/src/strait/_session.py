@@ -76,6 +76,14 @@ class Session:
         """One request and its reply, over a fresh connection if the old one broke."""
         return self.attempt(method, request, lambda connection: connection.call(method, request))
 
+    def call_once(self, method: str, request: Any) -> Any:
+        """`call` without another try, for a reply that can't be had a second time."""
+        try:
+            with self.connection() as connection:
+                return connection.call(method, request)
+        except ConnectionLostError as lost:
+            raise self._unavailable(lost) from lost
+
     def mutate(self, method: str, request: Any) -> Any:
         """`call` for a request that changes something."""
         request.request_id = secrets.token_bytes(REQUEST_ID_BYTES)

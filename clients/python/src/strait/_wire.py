@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
 from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolAccelerated
-from thrift.Thrift import TApplicationException
+from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import (
     CReadableTransport,
     TTransportBase,
@@ -75,24 +75,28 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self._framed = framed
         self._received = io.BytesIO()  # fastbinary wants exactly this type
         self._received_bytes = 0  # in all, from the socket
-        self._frame_end: int | None = None
+        # Where the message ends, or without a frame, where it is too long.
+        self._message_end = 0
         self._parts: list[bytes | memoryview] = []
         self._small = bytearray()
+        #: Numbers of the last request and the last reply.
+        self.requests = self.replies = 0
         #: Where the next large byte string of a reply goes.
         self.sink: memoryview | None = None
 
     # -- Receiving
 
     def begin_reply(self) -> None:
+        self._message_end = self._consumed() + MAX_MESSAGE_BYTES
         if self._framed:
             (length,) = struct.unpack(">I", self.readAll(4))
             if length > MAX_MESSAGE_BYTES:
                 raise TTransportException(TTransportException.SIZE_LIMIT, "an over-long frame")
-            self._frame_end = self._consumed() + length
+            self._message_end = self._consumed() + length
 
     def end_reply(self) -> None:
         self.sink = None
-        if self._framed and self._consumed() != self._frame_end:
+        if self._framed and self._consumed() != self._message_end:
             raise TTransportException(message="a frame and its message differ in length")
 
     def _consumed(self) -> int:
@@ -110,6 +114,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
             target = self.sink[:sz]
         else:
             target = memoryview(bytearray(sz))
+        self._check_room(missing)
         target[: len(head)] = head
         filled = len(head)
         while filled < sz:
@@ -127,6 +132,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
     def cstringio_refill(self, partialread: bytes, reqlen: int) -> io.BytesIO:
         """Receives until `reqlen` bytes are there; `partialread` are the first of them."""
         parts, have = [partialread], len(partialread)
+        self._check_room(reqlen - have)
         while have < reqlen:
             part = self._socket.recv(max(RECEIVE_BYTES, reqlen - have))
             if not part:
@@ -136,6 +142,13 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
             parts.append(part)
         self._received = io.BytesIO(b"".join(parts))
         return self._received
+
+    def _check_room(self, missing: int) -> None:
+        """Refuses what the message can't have so much of, before memory is taken for it."""
+        if self._received_bytes + missing > self._message_end:
+            raise TTransportException(
+                TTransportException.SIZE_LIMIT, "a message that is longer than it may be"
+            )
 
     # -- Sending
 
@@ -163,9 +176,39 @@ class _TextIntoSink:
         return bytes(self.readBinary()).decode()  # type: ignore[attr-defined]
 
 
+class _Numbered:
+    """Numbers requests and looks for their numbers in replies.
+
+    The generated code doesn't: a gateway that answers out of order would pass
+    off one file's bytes as another's.
+    """
+
+    trans: SocketTransport
+
+    def writeMessageBegin(self, name: str, ttype: int, seqid: int) -> None:
+        self.trans.requests = _number_after(self.trans.requests)
+        super().writeMessageBegin(name, ttype, self.trans.requests)  # type: ignore[misc]
+
+    def readMessageBegin(self) -> tuple[str, int, int]:
+        name, kind, number = super().readMessageBegin()  # type: ignore[misc]
+        self.trans.replies = _number_after(self.trans.replies)
+        is_reply = kind in (TMessageType.REPLY, TMessageType.EXCEPTION)
+        if not is_reply or number != self.trans.replies:
+            raise TTransportException(message="a reply to another request")
+        return name, kind, number
+
+
+def _number_after(number: int) -> int:
+    return (number + 1) & 0x7FFF_FFFF  # the wire has 32 bits with a sign
+
+
 _SINKING = {
-    name: type(f"Sinking{protocol.__name__}", (_TextIntoSink, protocol), {})
+    name: type(f"Sinking{protocol.__name__}", (_TextIntoSink, _Numbered, protocol), {})
     for name, protocol in _PLAIN.items()
+}
+_CODED_IN_C = {
+    name: type(f"Numbered{protocol.__name__}", (_Numbered, protocol), {})
+    for name, protocol in _ACCELERATED.items()
 }
 
 
@@ -192,7 +235,7 @@ class Connection:
             "container_length_limit": MAX_LIST_ENTRIES,
         }
         self._bulk: Any = DfsV2.Client(_SINKING[protocol](self._transport, **limits))
-        self._control: Any = DfsV2.Client(_ACCELERATED[protocol](self._transport, **limits))
+        self._control: Any = DfsV2.Client(_CODED_IN_C[protocol](self._transport, **limits))
         self._process = os.getpid()
         #: Which of its session's logins it is attached by.
         self.login = 0
@@ -288,8 +331,11 @@ def _encrypted(plain: socket.socket, tls: ssl.SSLContext, host: str, port: int) 
         why = f"its certificate isn't trusted: {error.verify_message}"
         if error.verify_code in _OTHER_NAME_CODES:
             why = f"its certificate is for another name: {error.verify_message}"
-        # No retry helps.
-        raise errors.Unavailable(f"TLS with {host}:{port}: {why}", retry_safe=False) from error
+        # To try again would change nothing.
+        raise errors.Unauthenticated(f"TLS with {host}:{port}: {why}") from error
+    except TimeoutError:
+        plain.close()
+        raise errors.TimedOut(f"TLS with {host}:{port}: no answer") from None
     except OSError as error:
         plain.close()
         why = f"{error.strerror or error}; does it speak TLS on this port?"

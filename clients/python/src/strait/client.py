@@ -130,6 +130,8 @@ class Client:
     def stat(self, path: RemotePath) -> FileInfo:
         """What lies at `path`."""
         reply = self._session.call("getFileInfo", GetFileInfoRequest(path=_text(path)))
+        if reply.info is None:
+            raise errors.Internal("the gateway's answer says nothing", _text(path))
         return FileInfo._of(reply.info)
 
     def exists(self, path: RemotePath) -> bool:
@@ -156,14 +158,16 @@ class Client:
         """A directory's entries, in the store's own order; fetched page by page."""
         path, cursor = _text(path), None
         while True:
-            reply = self._session.call(
-                "listDirectory",
-                ListDirectoryRequest(path=path, cursor=cursor, max_entries=page_size),
-            )
+            request = ListDirectoryRequest(path=path, cursor=cursor, max_entries=page_size)
+            # A cursor moves on with each page: one asked for again would be the next.
+            call = self._session.call if cursor is None else self._session.call_once
+            reply = call("listDirectory", request)
             entries = [FileInfo._of(entry) for entry in reply.entries or ()]
             # The protocol lists a file as itself; Python's scandir doesn't.
             if cursor is None and len(entries) == 1 and _is_same_path(entries[0].path, path):
                 raise errors.NotADirectory("only directories have entries", path)
+            if not entries and reply.cursor is not None:
+                raise errors.Internal("the gateway lists nothing, and has more of it", path)
             yield from entries
             cursor = reply.cursor
             if cursor is None:
@@ -397,12 +401,16 @@ def _text(path: RemotePath) -> str:
 
 def _host_and_port(address: str) -> tuple[str, int]:
     parts = urlsplit(address if "://" in address else f"strait://{address}")
+    if "@" in parts.netloc:
+        # Not repeated in the message: it may hold a password.
+        raise errors.InvalidArgument("an address names no user; connect takes user and password")
     wrong = f"not the address of a gateway, strait://host:port/: {address}"
     try:
         port = parts.port
     except ValueError as error:
         raise errors.InvalidArgument(f"{wrong} ({error})") from None
-    if parts.scheme != "strait" or not parts.hostname or parts.path not in ("", "/") or port == 0:
+    rest = parts.path.removeprefix("/") or parts.query or parts.fragment
+    if parts.scheme != "strait" or not parts.hostname or rest or port == 0:
         raise errors.InvalidArgument(wrong)
     return parts.hostname, port or DEFAULT_PORT
 

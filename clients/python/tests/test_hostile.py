@@ -1,0 +1,146 @@
+"""What a gateway that is broken, or worse, can do to a program: raise a typed error."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TMessageType, TType
+from thrift.transport.TTransport import TMemoryBuffer
+
+import strait
+from strait import _reader, _session
+from strait._gen import ttypes as t
+from strait._wire import MAX_MESSAGE_BYTES
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(_session, "FIRST_PAUSE_S", 0.001)
+
+
+def reply_to_open_session(sequence: int, kind: int = TMessageType.REPLY, unknown_bytes: int = 0):
+    """In the binary protocol, with so many bytes of fields that nobody knows."""
+    buffer = TMemoryBuffer()
+    out = TBinaryProtocol(buffer)
+    out.writeMessageBegin("openSession", kind, sequence)
+    for _ in range(unknown_bytes >> 16):
+        out.writeFieldBegin("", TType.STRING, 99)
+        out.writeBinary(bytes(1 << 16))
+    out.writeFieldBegin("", TType.STRUCT, 0)
+    t.OpenSessionReply(token="t").write(out)
+    out.writeFieldStop()
+    return buffer.getvalue()
+
+
+def is_taken_for_a_gateway(answer: bytes) -> bool:
+    """Whether a client takes to who answers its first request so, and hangs up."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(10_000)
+                sock.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            strait.connect(f"127.0.0.1:{listener.getsockname()[1]}", wire="binary", token="t")
+        except strait.Unavailable:
+            return False
+        finally:
+            thread.join()
+        return True
+
+
+def test_a_reply_to_another_request_is_no_answer():
+    assert is_taken_for_a_gateway(reply_to_open_session(1))
+    assert not is_taken_for_a_gateway(reply_to_open_session(2))
+    assert not is_taken_for_a_gateway(reply_to_open_session(1, TMessageType.CALL))
+
+
+def test_a_reply_without_an_end_is_given_up_on_a_wire_without_frames_too():
+    endless = reply_to_open_session(1, unknown_bytes=MAX_MESSAGE_BYTES)
+    assert not is_taken_for_a_gateway(endless)
+
+
+def test_a_string_of_a_field_that_nobody_knows_is_bounded_too():
+    buffer = TMemoryBuffer()
+    out = TBinaryProtocol(buffer)
+    out.writeMessageBegin("openSession", TMessageType.REPLY, 1)
+    out.writeFieldBegin("", TType.STRING, 99)
+    out.writeI32((1 << 31) - 1)  # its length; the client would wait for the bytes
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        done = threading.Event()
+
+        def serve() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(10_000)
+                sock.sendall(buffer.getvalue())
+                done.wait()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            with pytest.raises(strait.Unavailable):
+                strait.connect(address, wire="binary", timeout=20)
+        finally:
+            done.set()
+            thread.join()
+
+
+def test_a_reply_without_what_was_asked_for_is_no_answer(fake, client):
+    fake.answers["getFileInfo"] = t.GetFileInfoReply()
+    with pytest.raises(strait.Internal):
+        client.stat("/f")
+
+
+def test_a_files_length_is_believed_only_as_its_bytes_come(fake, client):
+    fake.files["/f"] = bytearray(b"all there is")
+    fake.answers["openFile"] = t.OpenFileReply(handle=1, length=1 << 62)
+    fake.handles[1] = "/f"
+    assert client.open("/f", "rb").read() == b"all there is"
+
+
+def test_a_file_longer_than_is_believed_is_read_whole(fake, client, monkeypatch):
+    monkeypatch.setattr(_reader, "BELIEVED_BYTES", 1000)
+    fake.files["/f"] = bytearray(range(256)) * 30
+    with client.open("/f", "rb") as file:
+        assert file.read(5) == bytes(range(5))
+        fake.files["/f"] += b"grown"
+        assert file.read() == fake.files["/f"][5:]
+
+
+def test_a_directory_of_pages_without_entries_has_an_end(fake, client):
+    fake.answers["listDirectory"] = t.ListDirectoryReply(entries=[], cursor=1)
+    with pytest.raises(strait.Internal):
+        client.listdir("/")
+    assert fake.calls["listDirectory"] == 1
+
+
+def test_a_page_of_a_listing_whose_reply_is_lost_isnt_skipped(fake, client):
+    fake.files |= {"/a": bytearray(), "/b": bytearray(), "/c": bytearray()}
+    entries = client.scandir("/")
+    assert next(entries).path == "/a"
+    fake.cut_after.append("listDirectory")
+    with pytest.raises(strait.Unavailable):
+        next(entries)
+
+
+def test_an_address_names_no_user_and_a_password_in_it_isnt_told_on(fake):
+    with pytest.raises(strait.InvalidArgument) as caught:
+        strait.connect(fake.address.replace("://", "://ada:secret@"))
+    assert "secret" not in str(caught.value)
+
+
+def test_silence_in_a_handshake_is_a_timeout():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(strait.TimedOut),
+    ):
+        strait.connect(f"127.0.0.1:{silent.getsockname()[1]}", tls=True, timeout=0.05)
