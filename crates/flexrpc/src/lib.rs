@@ -76,6 +76,7 @@ mod server;
 mod sim;
 pub mod stub;
 mod sync;
+mod tls;
 
 pub use client::handle::Handle;
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions};
@@ -91,3 +92,4 @@ pub use server::forwarding::Forwarding;
 pub use server::onc::{OncAccess, OncOptions, RPCBIND_SOCKET};
 pub use server::service::{Reply, Request, Service, ServiceError};
 pub use server::{Server, ServerBuilder, ServerOptions, WorkerLimits};
+pub use tls::{ClientTls, Identity, ServerTls, TlsError, Trust};

@@ -122,7 +122,7 @@ impl Handle {
         }
         let patience = handshake::deadline(deadline, self.shared.options.connect_timeout);
         if self.line.is_none() {
-            self.connect(patience).map_err(|_| Refusal::Unreachable)?;
+            self.connect(patience)?;
         }
         if usable {
             return Ok(());
@@ -139,10 +139,12 @@ impl Handle {
         Ok(())
     }
 
-    fn connect(&mut self, deadline: Option<Micros>) -> std::io::Result<()> {
+    fn connect(&mut self, deadline: Option<Micros>) -> Result<(), Refusal> {
         let (callee, transport) = self.callee;
         let options = &self.shared.options;
-        self.line = Some(Line::connect(callee, transport, deadline, options.spin, options.payload_bytes)?);
+        let tls = options.tls.as_ref();
+        let line = Line::connect(callee, transport, deadline, options.spin, options.payload_bytes, tls)?;
+        self.line = Some(line);
         Ok(())
     }
 

@@ -35,7 +35,8 @@ pub(crate) fn shake_hands(
         step = match step {
             Step::Send => match line.send(&[&hello], deadline) {
                 Sent::Whole => call.sent(clock::now()),
-                Sent::TimedOut | Sent::Broken => return Err(Refusal::Unreachable),
+                Sent::Broken => return Err(line.fd.failure().unwrap_or(Refusal::Unreachable)),
+                Sent::TimedOut => return Err(Refusal::Unreachable),
             },
             Step::Wait(until) => match line.receive(until) {
                 Received::Frame(frame) if frame.head.id.transaction != id.transaction => {
@@ -46,7 +47,7 @@ pub(crate) fn shake_hands(
                     None => call.on_answer(Answer::SendAgain, clock::now()),
                 },
                 Received::TimedOut => call.on_time(clock::now()),
-                Received::Broken => return Err(Refusal::Unreachable),
+                Received::Broken => return Err(line.fd.failure().unwrap_or(Refusal::Unreachable)),
             },
             Step::NotExecuted(refusal) => return Err(refusal),
             Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(Refusal::Unreachable),

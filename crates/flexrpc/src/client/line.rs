@@ -5,10 +5,12 @@ use crate::net::clock;
 use crate::net::reader::{Frame, Read, Reader};
 use crate::net::socket::{self, Sent};
 use crate::net::spin::Spinner;
+use crate::net::wire::Wire;
 use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
-use rustix::fd::OwnedFd;
+use crate::proto::status::Refusal;
+use crate::tls::ClientTls;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -24,7 +26,7 @@ const TIMEOUT_PRECISION: u32 = 8;
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 pub(crate) struct Line {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Wire,
     pub(crate) transport: Transport,
     reader: Reader,
     spinner: Spinner,
@@ -46,11 +48,19 @@ impl Line {
         deadline: Option<Micros>,
         spin: Duration,
         payload_bytes: usize,
-    ) -> io::Result<Self> {
+        tls: Option<&ClientTls>,
+    ) -> Result<Self, Refusal> {
         let fd = match transport {
-            Transport::Tcp => socket::connect_tcp(callee, deadline)?,
-            Transport::Udp => socket::connect_udp(callee)?,
+            Transport::Tcp => socket::connect_tcp(callee, deadline),
+            // Not in the clear what was to be encrypted.
+            Transport::Udp if tls.is_some() => return Err(Refusal::TlsRequired),
+            Transport::Udp => socket::connect_udp(callee),
         };
+        let fd = Wire::new(fd.map_err(|_| Refusal::Unreachable)?);
+        if let Some(tls) = tls {
+            fd.call_by_tls(tls, callee.ip())?;
+            fd.shake_hands(deadline)?;
+        }
         Ok(Self {
             fd,
             transport,
@@ -68,9 +78,9 @@ impl Line {
         let sent = if len <= JOINED_BYTES {
             self.joined.clear();
             slices.iter().for_each(|slice| self.joined.extend_from_slice(slice));
-            socket::send_all(&self.fd, &[&self.joined], deadline)
+            self.fd.send_all(&[&self.joined], deadline)
         } else {
-            socket::send_all(&self.fd, slices, deadline)
+            self.fd.send_all(slices, deadline)
         };
         match (sent, self.transport) {
             // The error is an earlier datagram's (ICMP), or the host's; either
@@ -82,7 +92,7 @@ impl Line {
 
     /// Sends what fits of a frame at once; `None` if the connection broke.
     pub(crate) fn try_send(&mut self, slices: &[&[u8]]) -> Option<usize> {
-        match (socket::try_send(&self.fd, slices), self.transport) {
+        match (self.fd.try_send(slices), self.transport) {
             (Ok(Some(sent)), _) => Some(sent),
             (Ok(None), Transport::Tcp) => Some(0),
             (Err(_), Transport::Tcp) => None,
@@ -96,7 +106,7 @@ impl Line {
         let Self { fd, reader, transport, .. } = self;
         if *transport == Transport::Udp {
             let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
-            while let Ok(Some(len)) = socket::try_recv(&*fd, buffer.as_mut()) {
+            while let Ok(Some(len)) = fd.try_recv(buffer.as_mut()) {
                 match Frame::of_datagram(buffer, len) {
                     Ok(frame) => return Received::Frame(frame),
                     Err(spared) => buffer = spared,
@@ -106,7 +116,7 @@ impl Line {
             return Received::TimedOut;
         }
         loop {
-            match reader.read(|room| socket::try_recv(&*fd, room)) {
+            match reader.read(|room| fd.try_recv(room)) {
                 Ok(Read::Frame(frame)) => return Received::Frame(frame),
                 Ok(Read::More) => {}
                 Ok(Read::Nothing) => return Received::TimedOut,
@@ -172,13 +182,9 @@ impl Line {
     /// Whether the connection is of use still: nothing is lying in it, and the
     /// callee hasn't closed it.
     pub(crate) fn is_quiet(&self) -> bool {
-        let mut byte = [0];
-        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match self.transport {
             Transport::Udp => true,
-            Transport::Tcp => {
-                matches!(rustix::net::recv(&self.fd, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
-            }
+            Transport::Tcp => self.fd.is_quiet(),
         }
     }
 
@@ -190,27 +196,27 @@ impl Line {
 }
 
 fn receive_once(
-    fd: &OwnedFd,
+    fd: &Wire,
     room: &mut [u8],
     spinner: &mut Spinner,
     timeout: &mut Duration,
     until: Option<Micros>,
 ) -> io::Result<Option<usize>> {
-    if let Some(received) = spinner.spin(|| socket::try_recv(fd, room).transpose()) {
+    if let Some(received) = spinner.spin(|| fd.try_recv(room).transpose()) {
         return received.map(Some);
     }
     let left = until.map_or(LONGEST_SLEEP, |until| {
         Duration::from_micros(until.saturating_sub(clock::now())).min(LONGEST_SLEEP)
     });
     if left.is_zero() {
-        return socket::try_recv(fd, room);
+        return fd.try_recv(room);
     }
     if left.abs_diff(*timeout) > left / TIMEOUT_PRECISION {
         socket::set_recv_timeout(fd, left)?;
         *timeout = left;
     }
     let start = Instant::now();
-    let received = socket::recv(fd, room)?;
+    let received = fd.recv(room)?;
     spinner.slept(start.elapsed());
     Ok(received)
 }

@@ -25,6 +25,7 @@ use crate::proto::extension::Extension;
 use crate::proto::ids::Procedure;
 use crate::proto::limits;
 use crate::proto::status::{CallError, Outcome};
+use crate::tls::ClientTls;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub struct ClientOptions {
     pub calling_dormant: Duration,
     /// Largest result that is taken, in bytes.
     pub payload_bytes: usize,
+    /// Calls by TLS, over TCP alone.
+    pub tls: Option<ClientTls>,
 }
 
 impl Default for ClientOptions {
@@ -75,6 +78,7 @@ impl Default for ClientOptions {
             calling_workers: 256,
             calling_dormant: Duration::from_secs(10),
             payload_bytes: limits::MESSAGE_BYTES,
+            tls: None,
         }
     }
 }

@@ -6,3 +6,5 @@ pub(crate) mod pool;
 pub(crate) mod reader;
 pub(crate) mod socket;
 pub(crate) mod spin;
+pub(crate) mod tls;
+pub(crate) mod wire;

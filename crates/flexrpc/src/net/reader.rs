@@ -185,10 +185,11 @@ impl Reader {
     }
 
     /// What has arrived, where the first of it isn't a frame: the buffer and the
-    /// number of bytes. For whoever else may understand it.
+    /// number of bytes. For whoever else may understand it; the reader begins anew.
     pub(crate) fn take_foreign(&mut self) -> Option<(Buffer, usize)> {
         let buffer = self.buffer.take_if(|_| !self.spoke)?;
-        (!buffer.as_ref()[..self.end].starts_with(&MAGIC)).then_some((buffer, self.end))
+        let end = std::mem::take(&mut self.end);
+        (!buffer.as_ref()[..end].starts_with(&MAGIC)).then_some((buffer, end))
     }
 
     /// Lets the buffer go back to the pool: a connection that waits takes no more

@@ -69,12 +69,17 @@ pub(crate) enum Sent {
     Broken,
 }
 
-/// Sends all slices, waiting for room until `deadline`.
-pub(crate) fn send_all(fd: impl AsFd, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
+/// Sends all slices by `try_send`, waiting for room until `deadline`.
+pub(crate) fn send_all(
+    fd: impl AsFd,
+    try_send: impl Fn(&[&[u8]]) -> io::Result<Option<usize>>,
+    slices: &[&[u8]],
+    deadline: Option<Micros>,
+) -> Sent {
     let mut rest: Vec<&[u8]>;
     let mut slices = slices;
     loop {
-        match try_send(&fd, slices) {
+        match try_send(slices) {
             Ok(Some(sent)) => {
                 rest = without_first(slices, sent);
                 if rest.is_empty() {
@@ -152,14 +157,14 @@ pub(crate) fn begin_connect_tcp(callee: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// Whether it has ended well; prepares the socket.
-pub(crate) fn finish_connect_tcp(fd: &OwnedFd) -> io::Result<()> {
-    sockopt::socket_error(fd)??;
+pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
+    sockopt::socket_error(&fd)??;
     prepare_tcp(fd)
 }
 
 /// Small messages leave at once; receiving may block.
-pub(crate) fn prepare_tcp(fd: &OwnedFd) -> io::Result<()> {
-    rustix::io::ioctl_fionbio(fd, false)?;
+pub(crate) fn prepare_tcp(fd: impl AsFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&fd, false)?;
     Ok(sockopt::set_tcp_nodelay(fd, true)?)
 }
 
@@ -225,7 +230,8 @@ mod tests {
             io::Read::read_to_end(&mut peer, &mut all).unwrap();
             all
         });
-        assert_eq!(send_all(&fd, &[b"head", b"", &body], None), Sent::Whole);
+        let send = |slices: &[&[u8]]| try_send(&fd, slices);
+        assert_eq!(send_all(&fd, send, &[b"head", b"", &body], None), Sent::Whole);
         drop(fd);
         assert!(reader.join().unwrap() == [b"head", &body[..]].concat());
     }
@@ -235,6 +241,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let fd = connect_tcp(listener.local_addr().unwrap(), None).unwrap();
         let deadline = Some(clock::now() + 20_000);
-        assert_eq!(send_all(&fd, &[&vec![0; 50 << 20]], deadline), Sent::TimedOut);
+        let send = |slices: &[&[u8]]| try_send(&fd, slices);
+        assert_eq!(send_all(&fd, send, &[&vec![0; 50 << 20]], deadline), Sent::TimedOut);
     }
 }

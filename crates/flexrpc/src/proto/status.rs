@@ -213,10 +213,26 @@ pub enum Refusal {
     /// ([`crate::Forwarding`]).
     #[error("the callee may not pass the call on to the chain's next one")]
     ForwardingDenied,
+    /// A call in the clear where TLS is wanted, by the callee or by the client's
+    /// own options; over UDP there is none.
+    #[error("TLS is required: call over TCP, from a client with TLS options")]
+    TlsRequired,
+    /// The callee was called by TLS and doesn't speak it.
+    #[error("the callee doesn't speak TLS: give it a certificate, or call it without")]
+    TlsUnavailable,
+    /// The callee's certificate isn't one of those that the client trusts.
+    #[error(
+        "the callee's certificate isn't trusted: it must be in date, for the callee's address or the name \
+         expected, and from an authority of the client's file; or pinned there"
+    )]
+    Untrusted,
+    /// The caller showed no certificate, or one that the callee doesn't trust.
+    #[error("the callee wants a certificate from an authority that it trusts: give the client an identity")]
+    CertificateWanted,
 }
 
 impl Refusal {
-    const CODES: [(Self, u16); 16] = [
+    const CODES: [(Self, u16); 20] = [
         (Self::ProgramUnavailable, 1),
         (Self::ProcedureUnavailable, 3),
         (Self::DeadlinePassed, 4),
@@ -233,6 +249,10 @@ impl Refusal {
         (Self::NotSent, 15),
         (Self::NotForwarded, 16),
         (Self::ForwardingDenied, 17),
+        (Self::TlsRequired, 18),
+        (Self::TlsUnavailable, 19),
+        (Self::Untrusted, 20),
+        (Self::CertificateWanted, 21),
     ];
     const VERSION_MISMATCH: u16 = 2;
 

@@ -1,8 +1,11 @@
 //! A caller's connection: served by one worker at a time.
 
+use crate::net::buffer::Buffer;
 use crate::net::reader::{Frame, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
+use crate::net::tls::{self, Stream};
+use crate::net::wire::{Security, Wire};
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::status::Refusal;
@@ -20,7 +23,7 @@ use std::time::{Duration, Instant};
 pub(crate) const STICK: Duration = Duration::from_millis(4);
 
 pub(crate) struct Connection {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Wire,
     pub(crate) token: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) line: Mutex<Line>,
@@ -79,7 +82,7 @@ impl Connection {
             active: Instant::now(),
             lent: false,
         };
-        Self { fd, token, peer, line: Mutex::new(line) }
+        Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line) }
     }
 
     /// Serves calls until there are none or others need the worker.
@@ -94,7 +97,7 @@ impl Connection {
                 None => self.next_frame(line, core, others),
                 Some(_) => self.next_record(line, others),
             };
-            let origin = Origin { peer: self.peer, transport: Transport::Tcp };
+            let origin = self.origin();
             let Line { reader, records, .. } = line;
             let response = match next {
                 Next::Frame(frame) => core.handle(*frame, origin, |spare| reader.give_back(spare)),
@@ -104,16 +107,19 @@ impl Connection {
                     }
                 }),
                 Next::Foreign => {
-                    *records = core.records(reader.take_foreign());
-                    if records.is_none() {
-                        return Parked::Closed;
+                    let begun = reader.take_foreign();
+                    if !self.begin_tls(begun.as_ref(), core) {
+                        *records = core.records(begun);
+                        if records.is_none() {
+                            return Parked::Closed;
+                        }
                     }
                     Response::Silence
                 }
                 Next::Chain(frame) => return Parked::Chain(frame.map(|frame| *frame)),
                 Next::Refuse(frame) => {
                     // What follows can't be told apart any more: a last word.
-                    let _ = socket::try_send(&self.fd, &[&frame]);
+                    let _ = self.fd.try_send(&[&frame]);
                     return Parked::Closed;
                 }
                 Next::Nothing => {
@@ -131,11 +137,28 @@ impl Connection {
         }
     }
 
+    /// Where its calls come from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { peer: self.peer, transport: Transport::Tcp, security: self.fd.security() }
+    }
+
+    /// Goes on under TLS, if that is what has begun.
+    fn begin_tls(&self, begun: Option<&(Buffer, usize)>, core: &Core) -> bool {
+        let (Some(tls), Some((buffer, len))) = (&core.options.tls, begun) else { return false };
+        let begun = &buffer.as_ref()[..*len];
+        if self.fd.security() != Security::Plain || begun.first() != Some(&tls::FIRST_BYTE) {
+            return false;
+        }
+        let security = if tls.certified { Security::Certified } else { Security::Encrypted };
+        let stream = Stream::server(tls, begun);
+        stream.map(|stream| self.fd.begin_tls(stream, security)).is_some()
+    }
+
     /// Sends what is to be sent. A caller that doesn't take its answer holds the
     /// worker only while it isn't needed.
     fn flush(&self, line: &mut Line, others: &impl MayStay) -> Flushed {
         while let Some((frame, sent)) = &mut line.outgoing {
-            match socket::try_send(&self.fd, &[&frame[*sent..]]) {
+            match self.fd.try_send(&[&frame[*sent..]]) {
                 Ok(Some(more)) => {
                     *sent += more;
                     line.active = Instant::now();
@@ -207,18 +230,18 @@ impl Connection {
     ) -> std::io::Result<Option<usize>> {
         // Straight after an answer, nothing can be there yet: a system call spared.
         if !(std::mem::take(answered) && others.may_stay())
-            && let Some(received) = socket::try_recv(&self.fd, room)?
+            && let Some(received) = self.fd.try_recv(room)?
         {
             return Ok(Some(received));
         }
         if !others.may_stay() {
             return Ok(None);
         }
-        if let Some(received) = spinner.spin(|| socket::try_recv(&self.fd, room).transpose()) {
+        if let Some(received) = spinner.spin(|| self.fd.try_recv(room).transpose()) {
             return received.map(Some);
         }
         let start = Instant::now();
-        let received = socket::recv(&self.fd, room)?;
+        let received = self.fd.recv(room)?;
         spinner.slept(start.elapsed());
         Ok(received)
     }

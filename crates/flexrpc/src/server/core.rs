@@ -3,6 +3,7 @@
 use crate::net::buffer::{Budget, Buffer};
 use crate::net::clock;
 use crate::net::reader::{Frame, Reader};
+use crate::net::wire::Security;
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
 use crate::proto::auth::Credentials;
@@ -52,6 +53,7 @@ pub(crate) enum Response {
 pub(crate) struct Origin {
     pub(crate) peer: SocketAddr,
     pub(crate) transport: Transport,
+    pub(crate) security: Security,
 }
 
 impl Core {
@@ -92,6 +94,9 @@ impl Core {
         let head = frame.head;
         if !head.kind.is_request() {
             return Response::Hangup;
+        }
+        if !self.is_secure(origin.security) {
+            return Response::Send(self.refusal(head.id, Refusal::TlsRequired));
         }
         if !self.is_authentic(&frame) {
             return Response::Send(self.refusal(head.id, Refusal::Unauthenticated));
@@ -188,7 +193,8 @@ impl Core {
             procedure: head.procedure,
             args,
             credentials,
-            authenticated: self.options.key.is_some(),
+            authenticated: self.options.key.is_some() || origin.security == Security::Certified,
+            encrypted: origin.security != Security::Plain,
             peer: origin.peer,
             transport: origin.transport,
             deadline: deadline.and_then(clock::instant),
@@ -250,6 +256,11 @@ impl Core {
     fn revoke(&self, id: CallId, transport: Transport) -> Response {
         let verdict = self.admission.revoke(id, clock::now());
         self.answer_without_execution(id, verdict, transport)
+    }
+
+    /// Whether callers may come so.
+    pub(crate) fn is_secure(&self, security: Security) -> bool {
+        security != Security::Plain || !self.options.tls_required
     }
 
     pub(crate) fn is_authentic(&self, frame: &Frame) -> bool {

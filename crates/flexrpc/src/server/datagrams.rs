@@ -11,6 +11,7 @@ use crate::net::clock;
 use crate::net::reader::Frame;
 use crate::net::socket;
 use crate::net::spin::Spinner;
+use crate::net::wire::Security;
 use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
@@ -228,7 +229,7 @@ impl Datagrams {
     }
 
     fn execute(&self, received: Buffer, len: usize, peer: SocketAddr, spare: &mut Option<Buffer>) {
-        let origin = Origin { peer, transport: Transport::Udp };
+        let origin = Origin { peer, transport: Transport::Udp, security: Security::Plain };
         let response = match Frame::of_datagram(received, len) {
             Ok(frame) => self.core.handle(frame, origin, |buffer| *spare = buffer),
             // Plain ONC RPC, or not ours, or damaged: nobody to answer to for sure.

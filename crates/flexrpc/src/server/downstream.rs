@@ -3,14 +3,15 @@
 use crate::net::reader::{Frame, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
+use crate::net::wire::Wire;
+use crate::proto::status::Refusal;
+use crate::server::ServerOptions;
 use rustix::event::PollFlags;
-use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 pub(crate) struct Downstream {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Wire,
     pub(crate) reader: Reader,
     /// For the answer.
     pub(crate) spinner: Spinner,
@@ -35,11 +36,15 @@ pub(crate) enum Push {
 }
 
 impl Downstream {
-    pub(crate) fn connect(callee: SocketAddr, payload_bytes: usize, spin: Duration) -> io::Result<Self> {
+    pub(crate) fn connect(callee: SocketAddr, options: &ServerOptions) -> Result<Self, Refusal> {
+        let fd = Wire::new(socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?);
+        if let Some(tls) = &options.forwarding_tls {
+            fd.call_by_tls(tls, callee.ip())?;
+        }
         Ok(Self {
-            fd: socket::begin_connect_tcp(callee)?,
-            reader: Reader::new(payload_bytes),
-            spinner: Spinner::new(spin),
+            fd,
+            reader: Reader::new(options.payload_bytes),
+            spinner: Spinner::new(options.spin),
             connected: false,
             pooled: false,
             watched: false,
@@ -56,8 +61,7 @@ impl Downstream {
 
     /// Whether the callee has neither closed it nor sent something unasked.
     pub(crate) fn is_quiet(&self) -> bool {
-        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-        matches!(rustix::net::recv(&self.fd, &mut [0], flags), Err(rustix::io::Errno::AGAIN))
+        self.fd.is_quiet()
     }
 
     /// Sends on; `slices` are the frame's bytes that may have left by now.
@@ -82,11 +86,18 @@ impl Downstream {
             if left.is_empty() {
                 return Ok(Push::Done);
             }
-            match socket::try_send(&self.fd, &left)? {
+            match self.fd.try_send(&left)? {
                 Some(sent) => self.sent += sent,
                 None => return Ok(Push::Blocked),
             }
         }
+    }
+
+    /// What is waited for where the socket is blocked: room, or the callee's part of
+    /// a handshake, for which room is no help.
+    pub(crate) fn awaits(&self) -> PollFlags {
+        let in_handshake = self.connected && self.fd.is_handshaking();
+        if in_handshake { PollFlags::IN } else { PollFlags::OUT }
     }
 
     /// An answer, if it is there.
@@ -96,7 +107,7 @@ impl Downstream {
         }
         let Self { fd, reader, .. } = self;
         loop {
-            match reader.read(|room| socket::try_recv(&*fd, room))? {
+            match reader.read(|room| fd.try_recv(room))? {
                 Read::Frame(frame) => return Ok(Some(frame)),
                 Read::More => {}
                 Read::Nothing => return Ok(None),

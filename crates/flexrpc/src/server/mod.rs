@@ -32,6 +32,7 @@ use crate::server::onc::registration::Registration;
 use crate::server::service::Service;
 use crate::server::threads::Threads;
 use crate::server::workers::Workers;
+use crate::tls::{ClientTls, ServerTls};
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use std::io;
@@ -64,7 +65,7 @@ pub struct WorkerLimits {
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Where to listen, for TCP and UDP. Port 0 takes a free one. Off loopback a
-    /// key is required, or `allow_anonymous`.
+    /// key is required, or callers with certificates alone, or `allow_anonymous`.
     pub listen: SocketAddr,
     /// Whether to serve UDP beside TCP.
     pub udp: bool,
@@ -94,6 +95,13 @@ pub struct ServerOptions {
     pub chain_callees: usize,
     /// To whom calls of chains are passed on.
     pub forwarding: Forwarding,
+    /// TLS for callers who come with it: by TCP, on the same port.
+    pub tls: Option<ServerTls>,
+    /// Refuse callers without TLS; so nobody is served over UDP.
+    pub tls_required: bool,
+    /// How chains' next callees are called: by TLS if set. Calls that came by TLS are
+    /// passed on in no other way.
+    pub forwarding_tls: Option<ClientTls>,
     /// How long a chain's call without a deadline waits for the callees behind this
     /// one; their outcomes are then in doubt.
     pub chain_wait: Duration,
@@ -121,6 +129,9 @@ impl Default for ServerOptions {
             admission: AdmissionLimits::default(),
             chain_callees: limits::CHAIN_CALLEES,
             forwarding: Forwarding::default(),
+            tls: None,
+            tls_required: false,
+            forwarding_tls: None,
             // Far above what a rack's slowest disk takes for a payload.
             chain_wait: Duration::from_secs(600),
             drain: Duration::from_secs(30),
@@ -237,14 +248,25 @@ impl ServerBuilder {
     ///
     /// # Errors
     /// The address can't be bound, threads or descriptors are lacking, the address
-    /// is off loopback with neither a key nor `allow_anonymous`, or the programs
-    /// are to be registered with rpcbind and can't be.
+    /// is off loopback and anybody could call, TLS is required and there is none, or
+    /// the programs are to be registered with rpcbind and can't be.
     pub fn start(self) -> io::Result<Server> {
         let options = &self.core.options;
-        if !options.listen.ip().is_loopback() && options.key.is_none() && !options.allow_anonymous {
+        if options.tls_required && options.tls.is_none() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "TLS is required of callers, but the server has none: set ServerOptions::tls",
+            ));
+        }
+        let certified = options.tls_required && options.tls.as_ref().is_some_and(|tls| tls.certified);
+        let guarded = certified || options.key.is_some() || options.allow_anonymous;
+        if !guarded && !options.listen.ip().is_loopback() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                format!("{} is off loopback: set a cluster key, or allow anonymous callers", options.listen),
+                format!(
+                    "{} is off loopback: set a cluster key, require certificates, or allow anonymous callers",
+                    options.listen
+                ),
             ));
         }
         let (listener, udp) = bind(options.listen, options.udp)?;

@@ -8,6 +8,7 @@ use crate::net::clock;
 use crate::net::pool::Pool;
 use crate::net::reader::{Frame, Read, Reader};
 use crate::net::socket;
+use crate::net::wire::{Security, Wire};
 use crate::proto::Micros;
 use crate::proto::admission::Verdict;
 use crate::proto::answer;
@@ -20,7 +21,7 @@ use crate::proto::relay::Relay;
 use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
 use crate::server::chains::Job;
 use crate::server::connection::Connection;
-use crate::server::core::{Core, Origin, Response};
+use crate::server::core::{Core, Response};
 use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
 use crate::sync::{Mutex, MutexGuard};
@@ -138,6 +139,14 @@ impl Passing {
         if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
             return Err(Refusal::ForwardingDenied);
         }
+        let security = self.upstream.origin().security;
+        if !core.is_secure(security) {
+            return Err(Refusal::TlsRequired);
+        }
+        // What came encrypted doesn't leave in the clear.
+        if security != Security::Plain && core.options.forwarding_tls.is_none() {
+            return Err(Refusal::ForwardingDenied);
+        }
         if core.draining.load(std::sync::atomic::Ordering::Acquire) && core.admission.is_new(self.head.id) {
             return Err(Refusal::ShuttingDown);
         }
@@ -227,7 +236,7 @@ impl Passing {
     /// `None` if the caller is gone and the call with it.
     fn receive(&mut self, core: &Core, may_sleep: bool) -> Option<bool> {
         let Self { reader, upstream, relay, .. } = self;
-        let recv = if may_sleep { socket::recv } else { socket::try_recv };
+        let recv = if may_sleep { Wire::recv } else { Wire::try_recv };
         match reader.read(|room| recv(&upstream.fd, room)) {
             Ok(Read::Frame(frame)) => {
                 self.payload_is_whole(frame, core);
@@ -291,7 +300,7 @@ impl Passing {
             head: self.head,
             args,
             credentials: self.credentials.take()?,
-            origin: Origin { peer: self.upstream.peer, transport: Transport::Tcp },
+            origin: self.upstream.origin(),
             arrived: self.arrived,
         })
     }
@@ -311,7 +320,6 @@ impl Passing {
             (None, None) => PollFlags::IN,
             (None, Some(_)) => PollFlags::empty(),
         };
-        let out = if self.blocked { PollFlags::OUT } else { PollFlags::empty() };
         // What nothing is expected from isn't watched: its end would be told on and on.
         let mut fds = Vec::with_capacity(2);
         if !upstream.is_empty() {
@@ -319,7 +327,8 @@ impl Passing {
         }
         let mut spinner = None;
         if let Some(next) = self.downstream.as_mut().filter(|_| !self.relay.rest_is_settled()) {
-            fds.push(PollFd::new(&next.fd, PollFlags::IN | out));
+            let blocked = if self.blocked { next.awaits() } else { PollFlags::empty() };
+            fds.push(PollFd::new(&next.fd, PollFlags::IN | blocked));
             spinner = Some(&mut next.spinner).filter(|_| all_left);
         }
         if let Some(spinner) = &mut spinner
@@ -353,8 +362,10 @@ impl Passing {
         }
         // Again only where a pooled connection turns out to be an old one.
         while !self.relay.rest_is_settled() {
-            if self.downstream.is_none() && !self.connect(core, idle) {
-                return self.relay.unreachable();
+            if self.downstream.is_none()
+                && let Err(refusal) = self.connect(core, idle)
+            {
+                return self.relay.refused(refusal);
             }
             let pushed = self.push();
             self.blocked = matches!(pushed, Ok(Push::Blocked));
@@ -366,13 +377,13 @@ impl Passing {
         }
     }
 
-    fn connect(&mut self, core: &Core, idle: &Idle) -> bool {
-        let Some((next, _)) = &self.next else { return false };
+    fn connect(&mut self, core: &Core, idle: &Idle) -> Result<(), Refusal> {
+        let Some((next, _)) = &self.next else { return Err(Refusal::Unreachable) };
         let check_out = || lock(idle).check_out((next.callee, Transport::Tcp));
-        self.downstream = std::iter::from_fn(check_out)
-            .find(Downstream::is_quiet)
-            .or_else(|| Downstream::connect(next.callee, core.options.payload_bytes, core.options.spin).ok());
-        self.downstream.is_some()
+        let pooled = std::iter::from_fn(check_out).find(Downstream::is_quiet);
+        let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, &core.options), Ok);
+        self.downstream = Some(downstream?);
+        Ok(())
     }
 
     fn push(&mut self) -> std::io::Result<Push> {
@@ -390,7 +401,7 @@ impl Passing {
         let Some(downstream) = self.downstream.take() else { return };
         if self.relay.is_sent_whole() || !downstream.pooled {
             match downstream.sent {
-                0 => self.relay.unreachable(),
+                0 => self.relay.refused(downstream.fd.failure().unwrap_or(Refusal::Unreachable)),
                 _ => self.relay.broken(),
             }
         }
@@ -485,7 +496,7 @@ impl Passing {
     fn flush(&mut self) -> Advanced {
         let Some((answer, sent)) = &mut self.answer else { return Advanced::Waits };
         while *sent < answer.len() {
-            match socket::try_send(&self.upstream.fd, &[&answer[*sent..]]) {
+            match self.upstream.fd.try_send(&[&answer[*sent..]]) {
                 Ok(Some(more)) => {
                     *sent += more;
                     self.moved = clock::now();

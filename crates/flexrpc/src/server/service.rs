@@ -20,8 +20,11 @@ pub struct Request {
     pub args: Bytes,
     /// Who calls.
     pub credentials: Credentials,
-    /// Whether the caller holds the cluster key.
+    /// Whether the caller holds the cluster key, or has shown a certificate that
+    /// the server trusts.
     pub authenticated: bool,
+    /// Whether the call came by TLS.
+    pub encrypted: bool,
     /// Where the call came from: the caller, or the callee before in a chain.
     pub peer: SocketAddr,
     /// What it came by.

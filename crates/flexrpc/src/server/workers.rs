@@ -201,7 +201,11 @@ impl Workers {
     }
 
     /// Watches the connection again.
-    pub(crate) fn rearm(&self, connection: &Connection, flags: EventFlags) {
+    pub(crate) fn rearm(&self, connection: &Connection, mut flags: EventFlags) {
+        // What TLS holds, the socket doesn't tell of: room to write it mostly has.
+        if connection.fd.has_more() {
+            flags |= EventFlags::OUT;
+        }
         if epoll::modify(&self.epoll, &connection.fd, EventData::new_u64(connection.token), once(flags))
             .is_err()
         {
@@ -263,9 +267,12 @@ impl Workers {
         let options = &self.core.options;
         let old = |connection: &Arc<Connection>| {
             connection.line.try_lock().is_ok_and(|line| {
+                if line.lent {
+                    return false;
+                }
                 let idle = line.active.elapsed();
-                let stalled = line.is_mid_message() && idle > options.message_stall;
-                !line.lent && (idle > options.connection_idle || stalled)
+                let begun = line.is_mid_message() || connection.fd.is_handshaking();
+                idle > options.connection_idle || (begun && idle > options.message_stall)
             })
         };
         // Shutting down wakes whoever waits for it by epoll, who then closes it.

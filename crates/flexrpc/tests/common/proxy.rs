@@ -1,5 +1,7 @@
 //! A bad network between caller and callee, which counts what it does to them.
 
+#![allow(dead_code, reason = "each test binary uses its part")]
+
 use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};

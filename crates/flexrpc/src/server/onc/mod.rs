@@ -10,6 +10,8 @@ pub(crate) mod registration;
 
 use crate::net::buffer::Buffer;
 use crate::net::clock;
+use crate::net::tls;
+use crate::net::wire::Security;
 use crate::proto::admission::Verdict;
 use crate::proto::call::Transport;
 use crate::proto::checksum;
@@ -66,7 +68,10 @@ impl Core {
     /// For a connection that doesn't begin with a frame; `None` if plain ONC RPC
     /// isn't spoken here.
     pub(crate) fn records(&self, begun: Option<(Buffer, usize)>) -> Option<Box<Records>> {
-        let (buffer, end) = begun.filter(|_| self.options.onc.access != OncAccess::Nobody)?;
+        let (buffer, end) = begun.filter(|(buffer, _)| {
+            let tls = buffer.as_ref().first() == Some(&tls::FIRST_BYTE);
+            self.options.onc.access != OncAccess::Nobody && !tls
+        })?;
         let (payload, budget) = (self.options.payload_bytes, Arc::clone(&self.receiving));
         Some(Box::new(Records::new(payload, budget, buffer, end)))
     }
@@ -107,7 +112,7 @@ impl Core {
             }
         };
         let answer = |answer: Answer| Response::Send(reply(answer, call.xid, origin.transport));
-        if !self.serves_onc(call.procedure.program) {
+        if !self.serves_onc(call.procedure.program) || !self.is_secure(origin.security) {
             reuse(Some(message.into_buffer()));
             return answer(Answer::Denied(Denial::Auth(AuthStatus::TooWeak)));
         }
@@ -158,7 +163,8 @@ impl Core {
             procedure,
             args,
             credentials,
-            authenticated: false,
+            authenticated: origin.security == Security::Certified,
+            encrypted: origin.security != Security::Plain,
             peer: origin.peer,
             transport: origin.transport,
             deadline: None,

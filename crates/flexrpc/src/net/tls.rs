@@ -1,0 +1,239 @@
+//! TLS on a socket that is read and written without waiting, or with.
+//!
+//! What [`Stream::try_send`] reports as sent is with the kernel whole: not just
+//! taken and encrypted. A call's last byte is so withheld, or sent, as certainly
+//! as without TLS: it can't be decrypted before the last of its record has come.
+
+use crate::net::socket;
+use crate::proto::status::Refusal;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConnection, Connection, ServerConnection};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+
+/// Encrypted at once: a write each, in cache.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// TLS's content type of a handshake, which is a connection's first byte. As the
+/// first of a record mark of ONC RPC it would announce 369 MB.
+pub(crate) const FIRST_BYTE: u8 = 0x16;
+
+/// One end of a connection.
+pub(crate) struct Stream {
+    connection: Connection,
+    /// Bytes that were taken and encrypted, but not yet reported: some of their
+    /// ciphertext waits for room.
+    owed: usize,
+    failure: Option<Refusal>,
+}
+
+impl Stream {
+    /// The caller's end.
+    pub(crate) fn client(tls: &crate::tls::ClientTls, name: ServerName<'static>) -> Option<Self> {
+        let connection = ClientConnection::new(tls.config.clone(), name).ok()?;
+        Some(Self::new(connection.into()))
+    }
+
+    /// The callee's end, of which `begun` has arrived already.
+    pub(crate) fn server(tls: &crate::tls::ServerTls, mut begun: &[u8]) -> Option<Self> {
+        let connection = ServerConnection::new(tls.config.clone()).ok()?;
+        let mut stream = Self::new(connection.into());
+        while !begun.is_empty() {
+            stream.connection.read_tls(&mut begun).ok()?;
+            // What is wrong is told with the next read.
+            if stream.connection.process_new_packets().is_err() {
+                break;
+            }
+        }
+        Some(stream)
+    }
+
+    fn new(mut connection: Connection) -> Self {
+        connection.set_buffer_limit(Some(CHUNK_BYTES));
+        Self { connection, owed: 0, failure: None }
+    }
+
+    /// Receives what is there; `None` if nothing is. Zero bytes is the end.
+    pub(crate) fn try_recv(&mut self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.receive(fd, into, |into| socket::try_recv(fd, into))
+    }
+
+    /// Receives, sleeping up to the socket's receive timeout; `None` if it passes.
+    pub(crate) fn recv(&mut self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.receive(fd, into, |into| socket::recv(fd, into))
+    }
+
+    fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        into: &mut [u8],
+        mut source: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
+    ) -> io::Result<Option<usize>> {
+        loop {
+            match self.connection.reader().read(into) {
+                Ok(len) => return Ok(Some(len)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Without its farewell: what counts is whether a frame is whole.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Some(0)),
+                Err(error) => return Err(error),
+            }
+            if !self.fill(fd, &mut source)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Sends what fits; `None` if nothing does. After `None` the same bytes must
+    /// be offered again: some of them may be on their way.
+    pub(crate) fn try_send(&mut self, fd: BorrowedFd<'_>, slices: &[&[u8]]) -> io::Result<Option<usize>> {
+        if self.connection.is_handshaking() {
+            while self.connection.is_handshaking() && self.fill(fd, &mut |into| socket::try_recv(fd, into))? {
+            }
+            if self.connection.is_handshaking() {
+                return Ok(None);
+            }
+        }
+        if !self.flush(fd)? {
+            return Ok(None);
+        }
+        if self.owed == 0 {
+            let slices: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+            self.owed = self.connection.writer().write_vectored(&slices)?;
+            if !self.flush(fd)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(std::mem::take(&mut self.owed)))
+    }
+
+    /// Whether the handshake is still under way.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Goes on with the handshake as far as it goes without waiting; whether it
+    /// then waits for room, not for the peer.
+    pub(crate) fn shake_hands(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        if self.flush(fd)? {
+            while self.is_handshaking() && self.fill(fd, &mut |into| socket::try_recv(fd, into))? {}
+        }
+        Ok(self.connection.wants_write())
+    }
+
+    /// Whether there is something to do that the socket doesn't tell of: to take
+    /// what was decrypted, or to send what was encrypted.
+    pub(crate) fn has_more(&mut self) -> bool {
+        self.connection.wants_write() || matches!(self.plaintext(), Ok(1..))
+    }
+
+    /// Whether the peer has neither closed nor sent something unasked.
+    pub(crate) fn is_quiet(&mut self, fd: BorrowedFd<'_>) -> bool {
+        loop {
+            match self.fill(fd, &mut |into| socket::try_recv(fd, into)) {
+                Ok(true) => {}
+                Ok(false) => return matches!(self.plaintext(), Ok(0)),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// What has gone wrong, as a client's call has it.
+    pub(crate) fn failure(&self) -> Option<Refusal> {
+        self.failure
+    }
+
+    fn plaintext(&mut self) -> Result<usize, rustls::Error> {
+        Ok(self.connection.process_new_packets()?.plaintext_bytes_to_read())
+    }
+
+    /// Takes more ciphertext in; `false` if none is there.
+    fn fill(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        source: &mut impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
+    ) -> io::Result<bool> {
+        // First what the peer may be waiting for.
+        self.flush(fd)?;
+        let received = self.connection.read_tls(&mut Source(source));
+        match received {
+            Ok(0) => return Err(self.ended()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(_) => return Err(self.ended()),
+        }
+        if let Err(error) = self.connection.process_new_packets() {
+            self.failure = Some(refusal_of(&error));
+            // The alert that says why.
+            let _ = self.connection.write_tls(&mut Sink(fd));
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        self.flush(fd)?;
+        Ok(true)
+    }
+
+    /// Sends what waits; `false` if not all of it fits.
+    fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Sink(fd)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn ended(&mut self) -> io::Error {
+        if self.connection.is_handshaking() && self.failure.is_none() {
+            self.failure = Some(Refusal::TlsUnavailable);
+        }
+        ErrorKind::UnexpectedEof.into()
+    }
+}
+
+/// Why a client's handshake came to nothing.
+fn refusal_of(error: &rustls::Error) -> Refusal {
+    use AlertDescription as Alert;
+    match error {
+        rustls::Error::InvalidCertificate(_) => Refusal::Untrusted,
+        rustls::Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError,
+        ) => Refusal::CertificateWanted,
+        _ => Refusal::TlsUnavailable,
+    }
+}
+
+/// Where ciphertext comes from.
+struct Source<'a, F>(&'a mut F);
+
+impl<F: FnMut(&mut [u8]) -> io::Result<Option<usize>>> Read for Source<'_, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (self.0)(into)?.ok_or_else(|| ErrorKind::WouldBlock.into())
+    }
+}
+
+/// Where it goes.
+struct Sink<'a>(BorrowedFd<'a>);
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        socket::try_send(self.0.as_fd(), &[bytes])?.ok_or_else(|| ErrorKind::WouldBlock.into())
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let slices: Vec<&[u8]> = slices.iter().map(|slice| &**slice).collect();
+        socket::try_send(self.0.as_fd(), &slices)?.ok_or_else(|| ErrorKind::WouldBlock.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
