@@ -13,7 +13,8 @@
 //! ```
 //!
 //! - [`proto`]: the protocol as pure state machines. No socket, thread or clock.
-//! - `net`: buffers, frames as they arrive, spinning and sleeping.
+//! - `net`: sockets, plain or under TLS; buffers, frames as they arrive, spinning
+//!   and sleeping.
 //! - `client`, `server`: the shells that drive `proto` by sockets and threads.
 //!
 //! It must never execute a call twice, claim that a call wasn't executed when it
@@ -34,8 +35,13 @@
 //! # Security
 //!
 //! Servers listen on loopback unless told. Off loopback they want a cluster key
-//! ([`proto::auth`] says against whom it helps) or leave to serve anybody. Where
-//! a chain may lead is for [`Forwarding`] to say: without a key, on loopback alone.
+//! ([`proto::auth`] says against whom it helps), certificates of their callers, or
+//! leave to serve anybody. Where a chain may lead is for [`Forwarding`] to say: for
+//! callers that nobody knows, on loopback alone.
+//!
+//! TLS is over TCP, on the same port ([`ServerTls`], [`ClientTls`]). Each hop of a
+//! chain is a connection under TLS of its own, so each callee reads what it passes
+//! on; what came encrypted doesn't leave in the clear.
 //!
 //! # Plain ONC RPC
 //!
@@ -43,10 +49,6 @@
 //! ([`OncOptions`]): over TCP, and over UDP, where retransmissions are told as far
 //! as their protocol allows ([`proto::onc::duplicates`]). They hold no cluster key,
 //! so where one is set they may call only programs that the operator names.
-//!
-//! # Not here
-//!
-//! TLS.
 //!
 //! # Example
 //!

@@ -4,12 +4,15 @@
 //! taken and encrypted. A call's last byte is so withheld, or sent, as certainly
 //! as without TLS: it can't be decrypted before the last of its record has come.
 
+use crate::net::buffer::{Buffer, FIRST_READ_BYTES};
 use crate::net::socket;
 use crate::proto::status::Refusal;
+use crate::tls::{ClientTls, ServerTls};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConnection, Connection, ServerConnection};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::ops::Range;
 
 /// Encrypted at once: a write each, in cache.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -21,6 +24,9 @@ pub(crate) const FIRST_BYTE: u8 = 0x16;
 /// One end of a connection.
 pub(crate) struct Stream {
     connection: Connection,
+    /// Ciphertext that has arrived and isn't taken in, and where it is: the library
+    /// itself would receive 4 KiB at a time.
+    arrived: Option<(Buffer, Range<usize>)>,
     /// Bytes that were taken and encrypted, but not yet reported: some of their
     /// ciphertext waits for room.
     owed: usize,
@@ -29,28 +35,20 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// The caller's end.
-    pub(crate) fn client(tls: &crate::tls::ClientTls, name: ServerName<'static>) -> Option<Self> {
+    pub(crate) fn client(tls: &ClientTls, name: ServerName<'static>) -> Option<Self> {
         let connection = ClientConnection::new(tls.config.clone(), name).ok()?;
         Some(Self::new(connection.into()))
     }
 
-    /// The callee's end, of which `begun` has arrived already.
-    pub(crate) fn server(tls: &crate::tls::ServerTls, mut begun: &[u8]) -> Option<Self> {
+    /// The callee's end, of which `len` bytes have arrived already.
+    pub(crate) fn server(tls: &ServerTls, begun: Buffer, len: usize) -> Option<Self> {
         let connection = ServerConnection::new(tls.config.clone()).ok()?;
-        let mut stream = Self::new(connection.into());
-        while !begun.is_empty() {
-            stream.connection.read_tls(&mut begun).ok()?;
-            // What is wrong is told with the next read.
-            if stream.connection.process_new_packets().is_err() {
-                break;
-            }
-        }
-        Some(stream)
+        Some(Self { arrived: Some((begun, 0..len)), ..Self::new(connection.into()) })
     }
 
     fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(Some(CHUNK_BYTES));
-        Self { connection, owed: 0, failure: None }
+        Self { connection, arrived: None, owed: 0, failure: None }
     }
 
     /// Receives what is there; `None` if nothing is. Zero bytes is the end.
@@ -121,9 +119,9 @@ impl Stream {
     }
 
     /// Whether there is something to do that the socket doesn't tell of: to take
-    /// what was decrypted, or to send what was encrypted.
+    /// what has arrived or was decrypted, or to send what was encrypted.
     pub(crate) fn has_more(&mut self) -> bool {
-        self.connection.wants_write() || matches!(self.plaintext(), Ok(1..))
+        self.arrived.is_some() || self.connection.wants_write() || matches!(self.plaintext(), Ok(1..))
     }
 
     /// Whether the peer has neither closed nor sent something unasked.
@@ -154,13 +152,22 @@ impl Stream {
     ) -> io::Result<bool> {
         // First what the peer may be waiting for.
         self.flush(fd)?;
-        let received = self.connection.read_tls(&mut Source(source));
-        match received {
-            Ok(0) => return Err(self.ended()),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-            Err(_) => return Err(self.ended()),
+        let (buffer, mut left) = match self.arrived.take() {
+            Some(arrived) => arrived,
+            None => {
+                let mut buffer = Buffer::take(FIRST_READ_BYTES);
+                match source(buffer.as_mut()) {
+                    Ok(Some(0)) | Err(_) => return Err(self.ended()),
+                    Ok(Some(len)) => (buffer, 0..len),
+                    Ok(None) => return Ok(false),
+                }
+            }
+        };
+        match self.connection.read_tls(&mut &buffer.as_ref()[left.clone()]) {
+            Ok(0) | Err(_) => return Err(self.ended()),
+            Ok(taken) => left.start += taken,
         }
+        self.arrived = Some((buffer, left)).filter(|(_, left)| !left.is_empty());
         if let Err(error) = self.connection.process_new_packets() {
             self.failure = Some(refusal_of(&error));
             // The alert that says why.
@@ -211,16 +218,7 @@ fn refusal_of(error: &rustls::Error) -> Refusal {
     }
 }
 
-/// Where ciphertext comes from.
-struct Source<'a, F>(&'a mut F);
-
-impl<F: FnMut(&mut [u8]) -> io::Result<Option<usize>>> Read for Source<'_, F> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        (self.0)(into)?.ok_or_else(|| ErrorKind::WouldBlock.into())
-    }
-}
-
-/// Where it goes.
+/// Where ciphertext goes.
 struct Sink<'a>(BorrowedFd<'a>);
 
 impl Write for Sink<'_> {

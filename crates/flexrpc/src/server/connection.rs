@@ -11,6 +11,7 @@ use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response};
 use crate::server::onc::records::{self, Message, Records};
+use crate::tls::ServerTls;
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
@@ -107,12 +108,17 @@ impl Connection {
                     }
                 }),
                 Next::Foreign => {
-                    let begun = reader.take_foreign();
-                    if !self.begin_tls(begun.as_ref(), core) {
-                        *records = core.records(begun);
-                        if records.is_none() {
-                            return Parked::Closed;
+                    let understood = match (reader.take_foreign(), &core.options.tls) {
+                        (Some((begun, len)), Some(tls)) if self.begins_tls(&begun) => {
+                            self.begin_tls(tls, begun, len)
                         }
+                        (begun, _) => {
+                            *records = core.records(begun);
+                            records.is_some()
+                        }
+                    };
+                    if !understood {
+                        return Parked::Closed;
                     }
                     Response::Silence
                 }
@@ -142,15 +148,15 @@ impl Connection {
         Origin { peer: self.peer, transport: Transport::Tcp, security: self.fd.security() }
     }
 
-    /// Goes on under TLS, if that is what has begun.
-    fn begin_tls(&self, begun: Option<&(Buffer, usize)>, core: &Core) -> bool {
-        let (Some(tls), Some((buffer, len))) = (&core.options.tls, begun) else { return false };
-        let begun = &buffer.as_ref()[..*len];
-        if self.fd.security() != Security::Plain || begun.first() != Some(&tls::FIRST_BYTE) {
-            return false;
-        }
+    /// Whether the first bytes are TLS's; once, since there is none within it.
+    fn begins_tls(&self, begun: &Buffer) -> bool {
+        self.fd.security() == Security::Plain && begun.as_ref().first() == Some(&tls::FIRST_BYTE)
+    }
+
+    /// Goes on under TLS.
+    fn begin_tls(&self, tls: &ServerTls, begun: Buffer, len: usize) -> bool {
         let security = if tls.certified { Security::Certified } else { Security::Encrypted };
-        let stream = Stream::server(tls, begun);
+        let stream = Stream::server(tls, begun, len);
         stream.map(|stream| self.fd.begin_tls(stream, security)).is_some()
     }
 

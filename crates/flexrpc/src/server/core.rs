@@ -76,7 +76,7 @@ impl Core {
     /// Whether a chain's call may be passed on to this callee.
     pub(crate) fn may_forward_to(&self, next: SocketAddr) -> bool {
         let forwarding = self.forwarding.read().unwrap_or_else(PoisonError::into_inner);
-        forwarding.allows(next, self.options.listen, self.options.key.is_some())
+        forwarding.allows(next, self.options.listen, self.options.knows_callers())
     }
 
     /// For a caller's connection.

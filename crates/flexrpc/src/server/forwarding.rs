@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// [`crate::Refusal::ForwardingDenied`], executed by nobody.
 #[derive(Clone, Default)]
 pub enum Forwarding {
-    /// With a cluster key anywhere, since only its holders call. Without one, only
-    /// to callees on loopback, and only while listening there.
+    /// Anywhere, where only holders of the cluster key or of trusted certificates
+    /// call. Else only to callees on loopback, and only while listening there.
     #[default]
     Guarded,
     /// Anywhere. Without a key, for networks whose every host may be reached by
@@ -36,11 +36,11 @@ impl Forwarding {
     }
 
     /// Whether a server that listens at `listen` may pass a call on to `next`.
-    pub(crate) fn allows(&self, next: SocketAddr, listen: SocketAddr, has_key: bool) -> bool {
+    pub(crate) fn allows(&self, next: SocketAddr, listen: SocketAddr, knows_callers: bool) -> bool {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (next, listen) = (canonical(next), canonical(listen));
         match self {
-            Self::Guarded => has_key || (next.ip().is_loopback() && listen.ip().is_loopback()),
+            Self::Guarded => knows_callers || (next.ip().is_loopback() && listen.ip().is_loopback()),
             Self::Anywhere => true,
             Self::Nowhere => false,
             Self::Only(allowed) => catch_unwind(AssertUnwindSafe(|| allowed(next))).unwrap_or(false),

@@ -140,6 +140,15 @@ impl Default for ServerOptions {
     }
 }
 
+impl ServerOptions {
+    /// Whether all callers hold the cluster's key or show a trusted certificate; but
+    /// for those in plain ONC RPC whom the operator lets in by name.
+    pub(crate) fn knows_callers(&self) -> bool {
+        let certified = self.tls_required && self.tls.as_ref().is_some_and(|tls| tls.certified);
+        certified || self.key.is_some()
+    }
+}
+
 /// A server that isn't listening yet.
 pub struct ServerBuilder {
     core: Core,
@@ -258,8 +267,7 @@ impl ServerBuilder {
                 "TLS is required of callers, but the server has none: set ServerOptions::tls",
             ));
         }
-        let certified = options.tls_required && options.tls.as_ref().is_some_and(|tls| tls.certified);
-        let guarded = certified || options.key.is_some() || options.allow_anonymous;
+        let guarded = options.knows_callers() || options.allow_anonymous;
         if !guarded && !options.listen.ip().is_loopback() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
