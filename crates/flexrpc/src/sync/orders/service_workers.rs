@@ -2,6 +2,7 @@
 
 use super::in_any_order;
 use crate::net::clock;
+use crate::net::wire::Security;
 use crate::proto::auth::Credentials;
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind};
@@ -56,7 +57,11 @@ fn job(number: u64, procedure: Procedure) -> Job {
         head: Head { procedure, ..Head::new(Kind::Call, id) },
         args: Bytes::new(),
         credentials: Credentials::None,
-        origin: Origin { peer: ([127, 0, 0, 1], 1).into(), transport: Transport::Tcp },
+        origin: Origin {
+            peer: ([127, 0, 0, 1], 1).into(),
+            transport: Transport::Tcp,
+            security: Security::Plain,
+        },
         arrived: clock::now(),
     }
 }
