@@ -236,3 +236,17 @@ fn a_chains_call_outlives_the_idle_time_of_connections() {
     let outcomes = client().call_chain(&route, procedure(SLEEP), &args, &MulticastOptions::default());
     assert!(outcomes.iter().all(Outcome::is_value), "{outcomes:?}");
 }
+
+#[test]
+fn what_a_next_callee_answers_takes_bounded_memory() {
+    let next = raw::callee(|_, (head, _, _)| {
+        Some(raw::frame(Head::new(Kind::Outcomes, head.id), &[], &vec![1; 2 << 20]))
+    });
+    let (server, _) = start(ServerOptions { receive_bytes: 1 << 20, ..ServerOptions::default() });
+    let mut raw = Raw::tcp(server.address());
+    let bytes = bytes_of_chain(&mut raw, next, COUNT, b"argument");
+    raw.send(&bytes);
+    let outcomes = outcomes(&mut raw);
+    assert!(outcomes[0].is_value());
+    assert_eq!(outcomes[1], Outcome::Unknown(Doubt::ConnectionLost));
+}

@@ -36,13 +36,14 @@ impl Budget {
     }
 
     /// A share of `bytes`, given back when dropped; `None` if there isn't as much.
-    fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(bytes)).ok()?;
         Some(Share { budget: Arc::clone(self), bytes })
     }
 }
 
-struct Share {
+/// Given back when dropped.
+pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: usize,
 }

@@ -2,7 +2,7 @@
 //! or caller gets the payload as it is. The checksum is computed while the rest
 //! is under way.
 
-use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES};
+use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES, Share};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
@@ -17,6 +17,11 @@ const SLICE_BYTES: usize = 256 << 10;
 /// Up to here a payload is copied out, and its buffer stays: cheaper than a trip
 /// to the pool.
 const COPIED_BYTES: usize = 4 << 10;
+
+/// Up to here the beginning of a message that pauses isn't taken from the budget: a
+/// head comes in two segments now and then, and for all connections that are allowed
+/// by default it is 64 MiB.
+const STASHED_FREE: usize = 4 << 10;
 
 /// A frame that has arrived whole.
 pub(crate) struct Frame {
@@ -98,6 +103,8 @@ pub(crate) struct Reader {
     budget: Option<Arc<Budget>>,
     /// The beginning of a frame whose rest is slow to come.
     stash: Vec<u8>,
+    /// Its part of the budget.
+    stashed: Option<Share>,
     /// Size of the last frame's buffer: the next is likely to be as large, and a
     /// buffer that fits at once spares a copy.
     expected: usize,
@@ -129,6 +136,7 @@ impl Reader {
             limit,
             budget: None,
             stash: Vec::new(),
+            stashed: None,
             expected: FIRST_READ_BYTES,
         }
     }
@@ -193,13 +201,23 @@ impl Reader {
     }
 
     /// Lets the buffer go back to the pool: a connection that waits takes no more
-    /// memory than it has sent.
-    pub(crate) fn release(&mut self) {
+    /// memory than it has sent. `false` if there isn't that much left for those who
+    /// begin messages and pause.
+    pub(crate) fn release(&mut self) -> bool {
         let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
         // A large frame that has begun keeps its buffer: its memory is accounted.
         if let Some(buffer) = self.buffer.take_if(|buffer| !begun || buffer.as_ref().len() <= first) {
+            if self.end > STASHED_FREE
+                && let Some(budget) = &self.budget
+            {
+                self.stashed = budget.take(self.end);
+                if self.stashed.is_none() {
+                    return false;
+                }
+            }
             self.stash = buffer.as_ref()[..self.end].to_vec();
         }
+        true
     }
 
     /// A buffer to receive into, with what has arrived already.
@@ -213,6 +231,7 @@ impl Reader {
             let mut buffer = large.unwrap_or_else(|| Buffer::take(FIRST_READ_BYTES));
             buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
             self.stash = Vec::new();
+            self.stashed = None;
             self.buffer = Some(buffer);
         }
     }

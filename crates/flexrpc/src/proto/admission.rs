@@ -13,7 +13,7 @@ use crate::proto::limits;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -81,6 +81,8 @@ type Sessions = HashMap<SessionId, Session, BuildHasherDefault<RandomIdHasher>>;
 #[derive(Default)]
 struct Shard {
     sessions: Sessions,
+    /// Sessions in which no call was made when this was looked at, the oldest first.
+    unused: VecDeque<SessionId>,
 }
 
 struct Session {
@@ -113,20 +115,34 @@ impl Admission {
         }
     }
 
-    /// Begins a session under an id that the driver drew at random.
+    /// Begins a session under an id that the driver drew at random. At the limit of
+    /// sessions one goes in which no call was made: greetings cost nothing, not even
+    /// a key (they can be replayed), and mustn't keep out who has calls to make.
     ///
     /// # Errors
-    /// [`Refusal::Overloaded`] at the limit of sessions.
+    /// [`Refusal::Overloaded`] if there are calls in all of them.
     pub fn open_session(&self, id: SessionId, now: Micros) -> Result<(), Refusal> {
-        if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.limits.sessions {
+        if self.sessions.fetch_add(1, Ordering::Relaxed) >= self.limits.sessions && !self.make_room(id) {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::Overloaded);
         }
         let session = Session { used_at: now, handles: HashMap::default() };
-        if self.shard(id).sessions.insert(id, session).is_some() {
+        let mut shard = self.shard(id);
+        if shard.sessions.insert(id, session).is_some() {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
         }
+        shard.unused.push_back(id);
         Ok(())
+    }
+
+    fn make_room(&self, for_session: SessionId) -> bool {
+        let first = self.shard_index(for_session);
+        let mut nearest = (0..self.shards.len()).map(|step| &self.shards[(first + step) % self.shards.len()]);
+        let made = nearest.any(|shard| lock(shard).forget_unused());
+        if made {
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+        made
     }
 
     /// Whether a request that has arrived is to be executed: whole, undamaged,
@@ -241,8 +257,7 @@ impl Admission {
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.sessions.retain(|_, session| {
-                let unused = session.handles.is_empty();
-                let most = if unused { limits::SESSION_UNUSED_MS * 1000 } else { Micros::MAX };
+                let most = if session.is_unused() { limits::SESSION_UNUSED_MS * 1000 } else { Micros::MAX };
                 let most = most.min(self.limits.session_idle_us);
                 if now.saturating_sub(session.used_at) > most && !session.is_running() {
                     self.forget(session);
@@ -260,6 +275,8 @@ impl Admission {
                 }
                 true
             });
+            let Shard { sessions, unused } = &mut *shard;
+            unused.retain(|id| sessions.get(id).is_some_and(Session::is_unused));
         }
     }
 
@@ -325,6 +342,18 @@ impl Admission {
 }
 
 impl Shard {
+    /// Removes the oldest session without a call, if there is one. Nothing was
+    /// executed in it, and nothing will be.
+    fn forget_unused(&mut self) -> bool {
+        while let Some(id) = self.unused.pop_front() {
+            if self.sessions.get(&id).is_some_and(Session::is_unused) {
+                self.sessions.remove(&id);
+                return true;
+            }
+        }
+        false
+    }
+
     fn session(&mut self, id: SessionId, now: Micros) -> Option<&mut Session> {
         if planted(Planted::NoIncarnationCheck) || planted(Planted::CacheWithoutSession) {
             let any = if planted(Planted::CacheWithoutSession) { SessionId::NONE } else { id };
@@ -339,6 +368,11 @@ impl Shard {
 }
 
 impl Session {
+    /// Whether no call was ever made in it.
+    fn is_unused(&self) -> bool {
+        self.handles.is_empty()
+    }
+
     fn is_running(&self) -> bool {
         self.handles.values().any(|slot| matches!(slot.state, State::Running))
     }
@@ -513,9 +547,16 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let limits = AdmissionLimits { sessions: 3, handles: 2, ..AdmissionLimits::default() };
         let admission = admission(limits);
-        admission.open_session(SessionId([3; 16]), 0).unwrap();
-        assert_eq!(admission.open_session(SessionId([4; 16]), 0), Err(Refusal::Overloaded));
+        for id in 3..20 {
+            admission.open_session(SessionId([id; 16]), 0).unwrap();
+            assert_eq!(admission.usage().0, 3);
+        }
+        assert_eq!(admission.begin(id(A, 0, 1), 0), Verdict::Refused(Refusal::UnknownSession));
+        admission.open_session(A, 0).unwrap();
         assert_eq!(admission.begin(id(A, 0, 1), 0), Verdict::Execute);
+        admission.open_session(SessionId([3; 16]), 0).unwrap();
+        admission.open_session(SessionId([4; 16]), 0).unwrap();
+        assert!(admission.knows(A), "one with a call stays");
         assert_eq!(admission.begin(id(A, 1, 1), 0), Verdict::Execute);
         assert_eq!(admission.begin(id(A, 2, 1), 0), Verdict::NoRoom);
         assert_eq!(admission.begin(id(A, 1, 2), 0), Verdict::Execute, "a known handle needs no room");

@@ -10,6 +10,11 @@ pub const UDP_DATAGRAM_BYTES: usize = 65_507;
 /// here a claimed length is money spent, so it is bounded: a Kadoop chunk.
 pub const MESSAGE_BYTES: usize = 64 << 20;
 
+/// Of a large message so much must move in the time in which a small one must be
+/// whole: who sends or takes byte by byte would keep memory from others for ever. A
+/// thousandth of a gigabit link, in 30 seconds.
+pub const STALL_BYTES: usize = 4 << 20;
+
 /// Largest extension area of a head: a chain of the longest kind and the longest
 /// AUTH_SYS body fit twice.
 pub const EXTENSION_BYTES: usize = 16 << 10;

@@ -1,6 +1,6 @@
 //! A caller's connection: served by one worker at a time.
 
-use crate::net::buffer::Buffer;
+use crate::net::buffer::{Buffer, Share};
 use crate::net::reader::{Frame, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
@@ -8,6 +8,7 @@ use crate::net::tls::{self, Stream};
 use crate::net::wire::{Security, Wire};
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
+use crate::proto::limits::STALL_BYTES;
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response};
 use crate::server::onc::records::{self, Message, Records};
@@ -23,6 +24,10 @@ use std::time::{Duration, Instant};
 /// all: calls that come more often than this spare an epoll round each.
 pub(crate) const STICK: Duration = Duration::from_millis(4);
 
+/// Calls of one connection that are answered in a row while others want the worker:
+/// a round of epoll for each would cost a caller that sends ahead half its speed.
+const IN_A_ROW: usize = 32;
+
 pub(crate) struct Connection {
     pub(crate) fd: Wire,
     pub(crate) token: u64,
@@ -36,7 +41,9 @@ pub(crate) struct Line {
     /// In place of the reader, once the caller has turned out to speak plain ONC RPC.
     records: Option<Box<Records>>,
     /// An answer that the caller hasn't taken yet, and how much of it it has.
-    outgoing: Option<(Bytes, usize)>,
+    outgoing: Option<Outgoing>,
+    /// Since when the call that is arriving does.
+    arrives_since: Option<Instant>,
     spinner: Spinner,
     /// Whether nothing has been looked for since the last answer left.
     answered: bool,
@@ -46,7 +53,31 @@ pub(crate) struct Line {
     pub(crate) lent: bool,
 }
 
+/// An answer on its way.
+struct Outgoing {
+    frame: Bytes,
+    sent: usize,
+    /// Since when the caller leaves it untaken, and its memory's part of what all
+    /// callers together may.
+    untaken: Option<(Instant, Share)>,
+}
+
 impl Line {
+    /// Whether the message under way takes longer than one that is meant.
+    pub(crate) fn is_overdue(&self, core: &Core) -> bool {
+        let allowed = |bytes: usize| {
+            let times = u32::try_from(1 + bytes / STALL_BYTES).unwrap_or(u32::MAX);
+            core.options.message_stall.saturating_mul(times)
+        };
+        let arriving = self.reader.head().map_or(0, |head| head.payload_len as usize);
+        // A record tells its length last.
+        let arriving = if self.records.is_some() { core.options.payload_bytes } else { arriving };
+        self.arrives_since.is_some_and(|since| since.elapsed() > allowed(arriving))
+            || self.outgoing.as_ref().is_some_and(|Outgoing { frame, untaken, .. }| {
+                untaken.as_ref().is_some_and(|(since, _)| since.elapsed() > allowed(frame.len()))
+            })
+    }
+
     /// Whether a call has begun to arrive, or an answer to leave.
     pub(crate) fn is_mid_message(&self) -> bool {
         self.reader.is_mid_frame()
@@ -78,6 +109,7 @@ impl Connection {
             reader: core.reader(),
             records: None,
             outgoing: None,
+            arrives_since: None,
             spinner: Spinner::new(core.options.spin),
             answered: false,
             active: Instant::now(),
@@ -88,8 +120,9 @@ impl Connection {
 
     /// Serves calls until there are none or others need the worker.
     pub(crate) fn serve(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Parked {
-        loop {
-            match self.flush(line, others) {
+        for calls in 0usize.. {
+            match self.flush(line, core, others) {
+                Flushed::All if calls >= IN_A_ROW && !others.may_stay() => break,
                 Flushed::All => {}
                 Flushed::Waits => return Parked::Writable,
                 Flushed::Broken => return Parked::Closed,
@@ -129,18 +162,23 @@ impl Connection {
                     return Parked::Closed;
                 }
                 Next::Nothing => {
-                    reader.release();
+                    if !reader.release() {
+                        return Parked::Closed;
+                    }
                     records.iter_mut().for_each(|records| records.release());
                     return Parked::Readable;
                 }
                 Next::Closed => return Parked::Closed,
             };
             match response {
-                Response::Send(frame) => line.outgoing = Some((frame, 0)),
+                Response::Send(frame) => line.outgoing = Some(Outgoing { frame, sent: 0, untaken: None }),
                 Response::Silence => {}
                 Response::Hangup => return Parked::Closed,
             }
         }
+        // What it has sent ahead is here already, of which epoll can't tell: so it gets
+        // its next turn when it can be written to, behind those who wait now.
+        Parked::Writable
     }
 
     /// Where its calls come from.
@@ -162,8 +200,8 @@ impl Connection {
 
     /// Sends what is to be sent. A caller that doesn't take its answer holds the
     /// worker only while it isn't needed.
-    fn flush(&self, line: &mut Line, others: &impl MayStay) -> Flushed {
-        while let Some((frame, sent)) = &mut line.outgoing {
+    fn flush(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Flushed {
+        while let Some(Outgoing { frame, sent, untaken, .. }) = &mut line.outgoing {
             match self.fd.try_send(&[&frame[*sent..]]) {
                 Ok(Some(more)) => {
                     *sent += more;
@@ -179,7 +217,12 @@ impl Connection {
                     match patient.then(|| socket::wait(&self.fd, PollFlags::OUT, Some(until))) {
                         Some(Ok(true)) => {}
                         Some(Err(_)) => return Flushed::Broken,
-                        Some(Ok(false)) | None => return Flushed::Waits,
+                        Some(Ok(false)) | None if untaken.is_some() => return Flushed::Waits,
+                        Some(Ok(false)) | None => {
+                            let share = core.sending.take(frame.len() - *sent);
+                            *untaken = share.map(|share| (Instant::now(), share));
+                            return if untaken.is_some() { Flushed::Waits } else { Flushed::Broken };
+                        }
                     }
                 }
                 Err(_) => return Flushed::Broken,
@@ -202,11 +245,17 @@ impl Connection {
                 Err(ReadError::Frame) => return Next::Foreign,
                 Err(ReadError::Closed) => return Next::Closed,
             };
+            if !matches!(read, Read::More | Read::Nothing) {
+                line.arrives_since = None;
+            }
             match read {
                 Read::Frame(frame) if is_chain(&frame.head) => return Next::Chain(Some(Box::new(frame))),
                 Read::Frame(frame) => return Next::Frame(Box::new(frame)),
                 Read::More if reader.head().is_some_and(is_chain) => return Next::Chain(None),
-                Read::More => line.active = Instant::now(),
+                Read::More => {
+                    line.active = Instant::now();
+                    line.arrives_since.get_or_insert(line.active);
+                }
                 Read::Nothing => return Next::Nothing,
             }
         }

@@ -33,6 +33,8 @@ pub(crate) struct Core {
     /// Calls that haven't begun don't begin any more.
     pub(crate) draining: AtomicBool,
     pub(crate) receiving: Arc<Budget>,
+    /// For answers that callers don't take.
+    pub(crate) sending: Arc<Budget>,
     /// Of plain ONC RPC over UDP.
     pub(crate) duplicates: Duplicates,
     forwarding: RwLock<Forwarding>,
@@ -60,6 +62,7 @@ impl Core {
     pub(crate) fn new(options: ServerOptions) -> Self {
         Self {
             receiving: Budget::new(options.receive_bytes),
+            sending: Budget::new(options.send_bytes),
             admission: Admission::new(options.admission),
             forwarding: RwLock::new(options.forwarding.clone()),
             duplicates: Duplicates::new(options.onc.duplicates),

@@ -5,7 +5,7 @@ use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::net::wire::Wire;
 use crate::proto::status::Refusal;
-use crate::server::ServerOptions;
+use crate::server::core::Core;
 use rustix::event::PollFlags;
 use std::io;
 use std::net::SocketAddr;
@@ -36,15 +36,15 @@ pub(crate) enum Push {
 }
 
 impl Downstream {
-    pub(crate) fn connect(callee: SocketAddr, options: &ServerOptions) -> Result<Self, Refusal> {
+    pub(crate) fn connect(callee: SocketAddr, core: &Core) -> Result<Self, Refusal> {
         let fd = Wire::new(socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?);
-        if let Some(tls) = &options.forwarding_tls {
+        if let Some(tls) = &core.options.forwarding_tls {
             fd.call_by_tls(tls, callee.ip())?;
         }
         Ok(Self {
             fd,
-            reader: Reader::new(options.payload_bytes),
-            spinner: Spinner::new(options.spin),
+            reader: core.reader(),
+            spinner: Spinner::new(core.options.spin),
             connected: false,
             pooled: false,
             watched: false,
@@ -55,7 +55,8 @@ impl Downstream {
 
     /// Answered, it goes to the pool; an idle one keeps no memory.
     pub(crate) fn rest(mut self) -> Self {
-        self.reader.release();
+        // It was quiet: nothing lies in it.
+        let _ = self.reader.release();
         Self { pooled: true, watched: false, sent: 0, answered: false, ..self }
     }
 

@@ -82,12 +82,16 @@ pub struct ServerOptions {
     /// Bytes of memory for calls larger than 128 KiB at a time, from their arrival
     /// to the end of their execution; beyond it they are refused.
     pub receive_bytes: usize,
+    /// Bytes of answers, at a time, that callers have asked for and don't take; who
+    /// leaves more is cut off, and can ask again while the results are kept.
+    pub send_bytes: usize,
     /// Connections at a time; each costs a descriptor and some hundred bytes.
     pub connections: usize,
     /// A connection on which nothing moves for so long is closed; the caller's
     /// next call opens another.
     pub connection_idle: Duration,
-    /// The same within a message: who began one has it ready.
+    /// The same within a message: who began one has it ready. In each such time
+    /// [`limits::STALL_BYTES`] of a large one must come, or of an answer be taken.
     pub message_stall: Duration,
     /// Sessions and the response cache.
     pub admission: AdmissionLimits,
@@ -123,6 +127,7 @@ impl Default for ServerOptions {
             payload_bytes: limits::MESSAGE_BYTES,
             // Sixteen of the largest.
             receive_bytes: 16 * limits::MESSAGE_BYTES,
+            send_bytes: 16 * limits::MESSAGE_BYTES,
             connections: 16_384,
             connection_idle: Duration::from_secs(600),
             message_stall: Duration::from_secs(30),

@@ -3,7 +3,7 @@
 //! a worker or the forwarder, calls [`Passing::advance`] whenever a socket or a
 //! timer has something.
 
-use crate::net::buffer::Buffer;
+use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
 use crate::net::pool::Pool;
 use crate::net::reader::{Frame, Read, Reader};
@@ -70,6 +70,8 @@ pub(crate) struct Passing {
     payload: Option<Bytes>,
     resends: u32,
     answer: Option<(Bytes, usize)>,
+    /// Its memory's part of what all callers together may leave untaken.
+    untaken: Option<Share>,
 }
 
 /// What became of an advance.
@@ -121,6 +123,7 @@ impl Passing {
             payload: None,
             resends: 0,
             answer: None,
+            untaken: None,
         };
         match extension.map_err(|_| Refusal::Malformed).and_then(|extension| passing.plan(extension, core)) {
             Ok(()) => {}
@@ -206,7 +209,7 @@ impl Passing {
             self.relay.timed_out();
         }
         self.conclude(core);
-        match self.flush() {
+        match self.flush(core) {
             Advanced::Waits if ends || self.stalls_at(core).is_some_and(|at| now >= at) => Advanced::Closed,
             Advanced::Waits if more => Advanced::More,
             advanced => advanced,
@@ -381,7 +384,7 @@ impl Passing {
         let Some((next, _)) = &self.next else { return Err(Refusal::Unreachable) };
         let check_out = || lock(idle).check_out((next.callee, Transport::Tcp));
         let pooled = std::iter::from_fn(check_out).find(Downstream::is_quiet);
-        let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, &core.options), Ok);
+        let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, core), Ok);
         self.downstream = Some(downstream?);
         Ok(())
     }
@@ -493,13 +496,18 @@ impl Passing {
         self.answer = Some((answer, 0));
     }
 
-    fn flush(&mut self) -> Advanced {
+    fn flush(&mut self, core: &Core) -> Advanced {
         let Some((answer, sent)) = &mut self.answer else { return Advanced::Waits };
         while *sent < answer.len() {
             match self.upstream.fd.try_send(&[&answer[*sent..]]) {
                 Ok(Some(more)) => {
                     *sent += more;
                     self.moved = clock::now();
+                }
+                Ok(None) if self.untaken.is_none() => {
+                    // What a caller doesn't take costs memory, and that is bounded.
+                    self.untaken = core.sending.take(answer.len() - *sent);
+                    return if self.untaken.is_some() { Advanced::Waits } else { Advanced::Closed };
                 }
                 Ok(None) => return Advanced::Waits,
                 // The answer is kept: the caller can ask for it.

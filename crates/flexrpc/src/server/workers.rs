@@ -272,7 +272,8 @@ impl Workers {
                 }
                 let idle = line.active.elapsed();
                 let begun = line.is_mid_message() || connection.fd.is_handshaking();
-                idle > options.connection_idle || (begun && idle > options.message_stall)
+                let stalled = begun && idle > options.message_stall;
+                idle > options.connection_idle || stalled || line.is_overdue(&self.core)
             })
         };
         // Shutting down wakes whoever waits for it by epoll, who then closes it.

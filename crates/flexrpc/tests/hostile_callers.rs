@@ -1,0 +1,163 @@
+//! No caller takes from others what it has no right to: workers, memory, sessions.
+
+mod common;
+#[path = "common/raw.rs"]
+mod raw;
+
+use common::{COUNT, ECHO, Service, procedure};
+use raw::Raw;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use strait_flexrpc::proto::frame::Kind;
+use strait_flexrpc::{
+    AdmissionLimits, CallId, Client, ClientOptions, Server, ServerOptions, SessionId, Transport, WorkerLimits,
+};
+
+fn start(options: ServerOptions) -> (Server, Arc<Service>) {
+    let service = Arc::new(Service::default());
+    (common::start(options, &service), service)
+}
+
+fn id(session: SessionId, handle: u32, transaction: u64) -> CallId {
+    CallId { session, handle, transaction }
+}
+
+/// Whether a call by a proper caller is answered within two seconds.
+fn is_served(server: &Server) -> bool {
+    let (timeout, connect_timeout) = (Some(Duration::from_secs(2)), Duration::from_secs(2));
+    let client = Client::new(ClientOptions { timeout, connect_timeout, ..ClientOptions::default() });
+    client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok()
+}
+
+#[test]
+fn a_caller_that_never_pauses_leaves_others_their_turn() {
+    let workers = WorkerLimits { least: 1, most: 1, dormant: Duration::from_secs(10) };
+    let (server, service) = start(ServerOptions { workers, ..ServerOptions::default() });
+    let session = Raw::udp(server.address()).session();
+    let stream = TcpStream::connect(server.address()).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (mut calls, mut answers) = (&stream, &stream);
+        let over = &over;
+        scope.spawn(move || {
+            // Many in one write, the next written before they are answered.
+            for round in 0u64.. {
+                let calls_of_round = (1..=1_000).map(|n| id(session, 0, round * 1_000 + n));
+                let bytes: Vec<u8> =
+                    calls_of_round.flat_map(|id| raw::call(id, procedure(COUNT), b"x")).collect();
+                if over.load(Ordering::SeqCst) || calls.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+        });
+        scope.spawn(move || while answers.read(&mut [0; 65_536]).is_ok_and(|len| len > 0) {});
+        common::eventually("it keeps the worker busy", || service.executed() > 5_000);
+        let served = (0..3).all(|_| is_served(&server));
+        over.store(true, Ordering::SeqCst);
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(served, "others are served meanwhile");
+    });
+}
+
+#[test]
+fn greetings_without_calls_keep_nobody_out_and_take_nobodys_session() {
+    let admission = AdmissionLimits { sessions: 4, ..AdmissionLimits::default() };
+    let (server, service) = start(ServerOptions { admission, ..ServerOptions::default() });
+    let mut raw = Raw::udp(server.address());
+    let session = raw.session();
+    assert_eq!(raw.ask(&raw::call(id(session, 0, 1), procedure(COUNT), b"x")).unwrap().0.kind, Kind::Value);
+    for _ in 0..100 {
+        assert_eq!(raw.ask(&raw::hello()).unwrap().0.kind, Kind::Welcome);
+    }
+    assert!(is_served(&server));
+    assert_eq!(raw.ask(&raw::call(id(session, 0, 1), procedure(COUNT), b"x")).unwrap().0.kind, Kind::Value);
+    assert_eq!(service.executed(), 1, "the session that was in use is known");
+}
+
+#[test]
+fn sessions_with_calls_in_them_are_bounded() {
+    let admission = AdmissionLimits { sessions: 3, ..AdmissionLimits::default() };
+    let (server, service) = start(ServerOptions { admission, ..ServerOptions::default() });
+    let mut raw = Raw::udp(server.address());
+    let used: Vec<_> = (0..3)
+        .map(|_| {
+            let session = raw.session();
+            raw.ask(&raw::call(id(session, 0, 1), procedure(COUNT), b"x")).unwrap();
+            session
+        })
+        .collect();
+    assert_eq!(raw.ask(&raw::hello()).unwrap().0.status, 8, "a fourth");
+    for session in used {
+        let again = raw.ask(&raw::call(id(session, 0, 1), procedure(COUNT), b"x")).unwrap();
+        assert_eq!(again.0.kind, Kind::Value, "still known");
+    }
+    assert_eq!(service.executed(), 3);
+}
+
+#[test]
+fn answers_that_nobody_takes_take_bounded_memory() {
+    const ANSWER: usize = 24 << 20;
+    let (server, _) = start(ServerOptions { send_bytes: ANSWER * 3 / 2, ..ServerOptions::default() });
+    let session = Raw::udp(server.address()).session();
+    let args = vec![1; ANSWER];
+    let mut greedy: Vec<Raw> = (0..4)
+        .map(|handle| {
+            let mut raw = Raw::tcp(server.address());
+            raw.send(&raw::call(id(session, handle, u64::from(handle) + 1), procedure(ECHO), &args));
+            raw
+        })
+        .collect();
+    common::eventually("who asks for too much is cut off", || server.connection_count() == 1);
+    assert!(is_served(&server));
+    let answers = greedy.iter_mut().filter_map(Raw::receive).filter(|answer| answer.2.len() == ANSWER);
+    assert_eq!(answers.count(), 1, "the one that was within the bound gets its own");
+}
+
+#[test]
+fn who_sends_or_takes_drop_by_drop_is_cut_off() {
+    let message_stall = Duration::from_millis(300);
+    let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
+    let session = Raw::udp(server.address()).session();
+    // Never still for as long as is allowed.
+    let call = raw::call(id(session, 0, 1), procedure(COUNT), &[1; 1 << 20]);
+    let mut raw = Raw::tcp(server.address());
+    raw.send(&call[..200_000]);
+    let mut drops = call[200_000..].chunks(1);
+    common::eventually("it is cut off", || {
+        std::thread::sleep(Duration::from_millis(10));
+        drops.next().is_some_and(|drop| raw.try_send(drop)) && server.connection_count() == 0
+    });
+    assert_eq!(service.executed(), 0);
+    let args = vec![1; 16 << 20];
+    let Raw::Tcp(mut taker, _) = Raw::tcp(server.address()) else { unreachable!() };
+    taker.write_all(&raw::call(id(session, 0, 2), procedure(ECHO), &args)).unwrap();
+    common::eventually("it is cut off", || {
+        std::thread::sleep(Duration::from_millis(10));
+        let _ = taker.read(&mut [0; 1000]);
+        server.connection_count() == 0
+    });
+}
+
+#[test]
+fn beginnings_of_messages_take_bounded_memory() {
+    let (server, service) = start(ServerOptions { receive_bytes: 300_000, ..ServerOptions::default() });
+    let session = Raw::udp(server.address()).session();
+    let call = raw::call(id(session, 0, 1), procedure(COUNT), &[1; 120_000]);
+    let pausing: Vec<Raw> = (0..10)
+        .map(|_| {
+            let mut raw = Raw::tcp(server.address());
+            raw.send(&call[..100_000]);
+            raw
+        })
+        .collect();
+    common::eventually("all but three are cut off", || server.connection_count() == 3);
+    assert!(is_served(&server));
+    drop(pausing);
+    common::eventually("they give their room back", || {
+        Raw::tcp(server.address()).ask(&call).is_some_and(|answer| answer.0.kind == Kind::Value)
+    });
+    assert_eq!(service.executed(), 1);
+}
