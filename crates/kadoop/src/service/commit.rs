@@ -13,15 +13,15 @@ use crate::{
 use std::{
     io,
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, Thread},
 };
 
 /// The log's end, shared by all who change the namenode's state.
 pub(crate) struct Commit<D: Disk> {
     queue: Mutex<Queue>,
-    changed: Condvar,
     /// The last record on disk: for those who needn't wait.
     durable: AtomicU64,
     /// Records in the log since the last checkpoint began.
@@ -35,6 +35,9 @@ struct Queue {
     queued: u64,
     /// Somebody is writing to the log.
     led: bool,
+    /// Who waits for which record. Each is woken by itself: a condition variable would
+    /// have all of them queue up for the lock.
+    sleepers: Vec<(u64, Thread)>,
     /// What is on disk isn't known any more; nothing is answered.
     failed: bool,
 }
@@ -43,10 +46,10 @@ impl<D: Disk> Commit<D> {
     /// For a log that ends with record `sequence`, `replayed` of them after the
     /// checkpoint.
     pub(crate) fn new(journal: Journal<D>, sequence: u64, replayed: u64) -> Self {
-        let queue = Queue { waiting: Vec::new(), queued: sequence, led: false, failed: false };
+        let queue =
+            Queue { waiting: Vec::new(), queued: sequence, led: false, sleepers: Vec::new(), failed: false };
         Self {
             queue: Mutex::new(queue),
-            changed: Condvar::new(),
             durable: AtomicU64::new(sequence),
             written: AtomicU64::new(replayed),
             journal: Mutex::new(journal),
@@ -67,36 +70,51 @@ impl<D: Disk> Commit<D> {
     /// # Errors
     /// OutcomeUnknown: the log failed, now or before; the state is ahead of the disk.
     pub(crate) fn wait(&self, sequence: u64) -> Result<()> {
-        if self.durable.load(Ordering::Acquire) >= sequence {
-            return Ok(());
-        }
-        let mut queue = self.queue();
         loop {
-            if queue.failed {
-                return Err(Error::OutcomeUnknown);
-            }
             if self.durable.load(Ordering::Acquire) >= sequence {
                 return Ok(());
             }
+            let mut queue = self.queue();
+            if queue.failed {
+                return Err(Error::OutcomeUnknown);
+            }
             if queue.led {
-                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue.sleepers.push((sequence, thread::current()));
+                drop(queue);
+                // Woken for another reason, it comes back and sleeps again.
+                thread::park();
                 continue;
             }
-            queue.led = true;
-            let (batch, last) = (std::mem::take(&mut queue.waiting), queue.queued);
-            drop(queue);
-            let written = self.write(&batch);
-            queue = self.queue();
-            queue.led = false;
-            match written {
-                Ok(()) => self.durable.store(last, Ordering::Release),
-                Err(error) => {
-                    tracing::error!(%error, "the log failed: nothing is answered any more");
-                    queue.failed = true;
-                }
+            // A leader may have ended between the two looks.
+            if self.durable.load(Ordering::Acquire) < sequence {
+                queue.led = true;
+                let (batch, last) = (std::mem::take(&mut queue.waiting), queue.queued);
+                drop(queue);
+                let written = self.write(&batch);
+                self.wake(written, last);
             }
-            self.changed.notify_all();
         }
+    }
+
+    /// The leader is done: wakes those whose records are on disk, and one to lead next.
+    fn wake(&self, written: io::Result<()>, last: u64) {
+        let mut queue = self.queue();
+        queue.led = false;
+        match written {
+            Ok(()) => self.durable.store(last, Ordering::Release),
+            Err(error) => {
+                tracing::error!(%error, "the log failed: nothing is answered any more");
+                queue.failed = true;
+            }
+        }
+        let failed = queue.failed;
+        let (done, mut left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut queue.sleepers).into_iter().partition(|(of, _)| failed || *of <= last);
+        let next = left.pop();
+        queue.sleepers = left;
+        drop(queue);
+        // The disk mustn't wait.
+        next.into_iter().chain(done).for_each(|(_, thread)| thread.unpark());
     }
 
     fn write(&self, batch: &[Transaction]) -> io::Result<()> {
@@ -125,8 +143,9 @@ impl<D: Disk> Commit<D> {
         // Whoever leads has the journal until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = journal.roll() {
-            self.queue().failed = true;
-            self.changed.notify_all();
+            let mut queue = self.queue();
+            queue.failed = true;
+            queue.sleepers.drain(..).for_each(|(_, thread)| thread.unpark());
             return Err(error);
         }
         self.written.store(0, Ordering::Relaxed);

@@ -25,7 +25,7 @@ use strait_flexrpc::ClusterKey;
 
 /// Bytes of a key, and of what is derived from one: HMAC-SHA256's own size.
 pub const KEY_BYTES: usize = 32;
-/// How long a token is good for. Long enough that clocks that run apart within the
+/// How long a token is good for, by default. Long enough that clocks that run apart within the
 /// time of a heartbeat don't matter; short enough that a right taken away soon is.
 pub const TOKEN_MS: Millis = 10 * 60 * 1000;
 
@@ -81,8 +81,8 @@ impl Key {
         ClientKey(self.derive("clients"))
     }
 
-    /// Between datanodes and the namenode.
-    pub(crate) fn between_nodes(&self) -> Option<ClusterKey> {
+    /// What FlexRPC takes between datanodes and the namenode.
+    pub fn between_nodes(&self) -> Option<ClusterKey> {
         ClusterKey::new(&self.derive("datanodes"))
     }
 
@@ -120,7 +120,8 @@ impl ClientKey {
         save(path, CLIENT_PREFIX, &self.0)
     }
 
-    pub(crate) fn to_namenode(&self) -> Option<ClusterKey> {
+    /// What FlexRPC takes between clients and the namenode.
+    pub fn to_namenode(&self) -> Option<ClusterKey> {
         ClusterKey::new(&self.0)
     }
 }

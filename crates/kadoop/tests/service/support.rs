@@ -21,7 +21,11 @@ pub fn config() -> Config {
 }
 
 pub fn namenode_options(directory: &Path) -> NamenodeOptions {
-    NamenodeOptions { config: config(), ..NamenodeOptions::new(directory, key()) }
+    namenode_options_with(directory, key())
+}
+
+fn namenode_options_with(directory: &Path, key: Key) -> NamenodeOptions {
+    NamenodeOptions { config: config(), ..NamenodeOptions::new(directory, key) }
 }
 
 pub fn namenode(directory: &Path) -> NamenodeServer {
@@ -48,31 +52,61 @@ pub fn user(name: &str) -> Caller {
 pub struct Cluster {
     pub directory: TempDir,
     pub namenode: NamenodeServer,
+    key: Key,
     datanodes: Vec<DatanodeServer>,
 }
 
 impl Cluster {
     pub fn start(datanodes: usize) -> Self {
+        Self::start_with_key(datanodes, key())
+    }
+
+    pub fn start_with_key(datanodes: usize, key: Key) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let namenode = namenode(&directory.path().join("namenode"));
-        let mut cluster = Self { directory, namenode, datanodes: Vec::new() };
+        let options = namenode_options_with(&directory.path().join("namenode"), key.clone());
+        let namenode = NamenodeServer::start(options).unwrap();
+        let mut cluster = Self { directory, namenode, key, datanodes: Vec::new() };
         for number in 0..datanodes {
             let datanode = DatanodeServer::start(cluster.datanode_options(number)).unwrap();
             cluster.datanodes.push(datanode);
         }
-        cluster.await_datanodes();
+        if datanodes > 0 {
+            cluster.await_datanodes();
+        }
         cluster
+    }
+
+    pub fn add(&mut self, options: DatanodeOptions) {
+        self.datanodes.push(DatanodeServer::start(options).unwrap());
+    }
+
+    pub fn datanode_addresses(&self) -> Vec<SocketAddr> {
+        self.datanodes.iter().map(DatanodeServer::address).collect()
+    }
+
+    pub fn usable_directories(&self) -> usize {
+        self.datanodes.iter().map(DatanodeServer::directories).sum()
+    }
+
+    /// Ends all, and keeps what was on disk.
+    pub fn into_directory(self) -> TempDir {
+        self.directory
+    }
+
+    fn client(&self) -> Client {
+        let address = self.namenode.address().to_string();
+        Client::connect(ClientOptions::new(address, self.key.for_clients())).unwrap()
     }
 
     pub fn datanode_options(&self, number: usize) -> DatanodeOptions {
         let directories = vec![self.directory.path().join(format!("datanode-{number}"))];
         let namenode = self.namenode.address().to_string();
-        DatanodeOptions { config: config(), ..DatanodeOptions::new(directories, namenode, key()) }
+        DatanodeOptions { config: config(), ..DatanodeOptions::new(directories, namenode, self.key.clone()) }
     }
 
     /// Until all datanodes can be written to, and safe mode is over.
     pub fn await_datanodes(&self) {
-        let client = client(&self.namenode);
+        let client = self.client();
         let count = self.datanodes.len();
         assert!(wait_until(DEADLINE, || {
             let status = client.status().unwrap();
@@ -99,9 +133,12 @@ impl Cluster {
 
     /// Ends all, and starts them on the same directories.
     pub fn restart(&mut self) {
+        self.restart_with(namenode_options(&self.directory.path().join("namenode")));
+    }
+
+    pub fn restart_with(&mut self, options: NamenodeOptions) {
         let count = self.datanodes.len();
         self.datanodes.clear();
-        let options = namenode_options(&self.directory.path().join("namenode"));
         let placeholder = tempfile::tempdir().unwrap();
         self.namenode = namenode(placeholder.path());
         self.namenode = NamenodeServer::start(options).unwrap();

@@ -15,7 +15,7 @@ use crate::{
         },
         failure::refuse,
         home::random,
-        keys::{Right, TOKEN_MS},
+        keys::Right,
     },
     wire,
 };
@@ -198,7 +198,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 
 impl Shared {
     fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right) -> Vec<u8> {
-        self.tokens.token(chunk, stamp, right, Self::token_time() + TOKEN_MS)
+        self.tokens.token(chunk, stamp, right, Self::token_time() + self.token_ms)
     }
 
     /// A token for the chunk, and where its pipeline is.

@@ -8,7 +8,7 @@ use super::{
     clock::{Clock, wall},
     commit::Commit,
     home::{Home, random},
-    keys::{Key, TokenKey},
+    keys::{Key, TOKEN_MS, TokenKey},
     stop::{Stop, Threads},
 };
 use crate::{
@@ -58,6 +58,8 @@ pub struct NamenodeOptions {
     /// A checkpoint is made after so many records: starting replays that many at most,
     /// a million in some seconds.
     pub checkpoint_records: u64,
+    /// How long a chunk's token is good for; clients get another when they need it.
+    pub token_ms: Millis,
 }
 
 impl NamenodeOptions {
@@ -71,6 +73,7 @@ impl NamenodeOptions {
             key,
             config: Config::default(),
             checkpoint_records: 1_000_000,
+            token_ms: TOKEN_MS,
         }
     }
 }
@@ -94,6 +97,7 @@ struct Shared {
     config: Config,
     cluster: u64,
     tokens: TokenKey,
+    token_ms: Millis,
     clock: Clock,
     /// Where datanodes join.
     datanodes_call: RwLock<Option<SocketAddr>>,
@@ -135,6 +139,7 @@ impl NamenodeServer {
             config,
             cluster,
             tokens: options.key.for_tokens(),
+            token_ms: options.token_ms,
             clock,
             datanodes_call: RwLock::new(None),
         });
