@@ -2,6 +2,7 @@
 
 mod data;
 mod hostile;
+mod killed;
 mod names;
 mod processes;
 mod support;

@@ -27,6 +27,10 @@ use std::{
     time::Instant,
 };
 
+/// The namenode isn't asked for unknown datanodes more often than this, whatever callers
+/// name.
+const ASK_MS: Millis = 100;
+
 /// A datanode's state and what it knows of its cluster.
 pub(super) struct Shared {
     core: RwLock<Datanode<RealDisk>>,
@@ -44,6 +48,8 @@ pub(super) struct Shared {
     ended: AtomicBool,
     pub config: Config,
     clock: Clock,
+    /// When the namenode was last asked for datanodes that aren't known.
+    asked_ms: AtomicU64,
     /// What the namenode's clock is ahead of this host's.
     ahead_ms: AtomicU64,
 }
@@ -87,6 +93,7 @@ impl Shared {
             ended: AtomicBool::new(false),
             config: options.config.clone(),
             clock: Clock::start(),
+            asked_ms: AtomicU64::new(0),
             ahead_ms: AtomicU64::new(0),
         }
     }
@@ -211,7 +218,14 @@ impl Shared {
     /// Whether a datanode of the cluster serves there.
     pub(super) fn is_member(&self, address: SocketAddr) -> bool {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-        members.addresses.contains(&canonical(address))
+        let known = members.addresses.contains(&canonical(address));
+        let now = self.clock.now();
+        if !known && now >= self.asked_ms.load(Ordering::Relaxed) + ASK_MS {
+            // Perhaps it has joined since the last heartbeat: the next one tells.
+            self.asked_ms.store(now, Ordering::Relaxed);
+            self.beating.nudge();
+        }
+        known
     }
 
     pub(super) fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
