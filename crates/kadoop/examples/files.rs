@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     std::thread::sleep(std::time::Duration::from_secs(1));
     let me = Caller { user: "kadoop".into(), groups: Vec::new() };
-    let piece = Bytes::from((0..PIECE as u64).map(|at| (at * 37 >> 3) as u8).collect::<Vec<u8>>());
+    let piece =
+        Bytes::from((0..PIECE as u64).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect::<Vec<u8>>());
     let mut cpu = Cpu(0.0);
     cpu.lap();
     for replication in [1, 3] {

@@ -118,7 +118,7 @@ fn a_report_beyond_the_limits_is_refused_before_it_costs_memory() {
     let mut bytes = strait_xdr::to_vec(&beat(1)).unwrap();
     // The number of changes is the last word, and of a report there is none before it.
     let end = bytes.len() - 4;
-    bytes[end..].copy_from_slice(&(wire::KD_CHANGES as u32 + 1).to_be_bytes());
+    bytes[end..].copy_from_slice(&(wire::KD_CHANGES + 1).to_be_bytes());
     let procedure = Procedure::new(KadoopClusterV1Client::PROGRAM, KadoopClusterV1Client::VERSION, 1);
     let Err(CallError::Fault(fault)) = handle.call(procedure, &[&bytes]) else { panic!("it was taken") };
     assert_eq!(fault.kind, FaultKind::GarbageArguments);

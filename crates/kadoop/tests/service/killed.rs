@@ -72,8 +72,10 @@ fn write(client: &Client, of: usize, stop: &AtomicBool) -> Vec<Acknowledged> {
             }
             length += part.len();
         }
-        // Not closed, it is recovered; what was synced stays either way.
-        if length == bytes.len() && writer.close().is_err() {}
+        if length == bytes.len() {
+            // If that fails, it is recovered; what was synced stays either way.
+            let _ = writer.close();
+        }
         acknowledged.push(Acknowledged { path, length });
     }
     acknowledged
