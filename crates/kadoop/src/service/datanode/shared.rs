@@ -31,6 +31,9 @@ use std::{
 /// name.
 const ASK_MS: Millis = 100;
 
+/// From here on it takes the disk longer to write a replica than to begin and end a sync.
+const LARGE_BYTES: u32 = 1 << 20;
+
 /// A datanode's state and what it knows of its cluster.
 pub(super) struct Shared {
     core: RwLock<Datanode<RealDisk>>,
@@ -138,9 +141,13 @@ impl Shared {
         self.waiting.wait(caller, until)
     }
 
-    /// Puts what is written of a replica on disk, while others go on.
+    /// Puts what is written of a large replica on disk, while others go on: what the core
+    /// syncs afterwards, with everybody waiting, is little then.
     pub(super) fn sync_ahead(&self, chunk: ChunkId) -> Result<()> {
-        let files = self.read().unsynced(chunk);
+        let core = self.read();
+        let large = core.replica(chunk).is_some_and(|replica| replica.length >= LARGE_BYTES);
+        let files = if large { core.unsynced(chunk) } else { Vec::new() };
+        drop(core);
         if files.iter().all(|file| file.sync_data().is_ok()) {
             return Ok(());
         }

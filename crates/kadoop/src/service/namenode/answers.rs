@@ -19,9 +19,11 @@ use crate::{
     },
     wire,
 };
+use rustc_hash::FxHasher;
 use std::{
     collections::BTreeSet,
-    net::SocketAddr,
+    hash::{Hash as _, Hasher as _},
+    net::{IpAddr, SocketAddr},
     sync::{Arc, PoisonError},
 };
 use strait_flexrpc::{Request, stub::ServiceError};
@@ -130,7 +132,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_locate(
         &self,
-        _: &Request,
+        call: &Request,
         caller: wire::KdCaller<'static>,
         path: Text<'static>,
         offset: u64,
@@ -139,7 +141,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         let locate = || -> Result<wire::KdLocated<'static>> {
             let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
             let located = self.0.ask(|namenode| namenode.locate(&caller, path, offset, length))?;
-            Ok(self.0.located(&located))
+            Ok(self.0.located(&located, call.peer.ip()))
         };
         locate().map_err(refuse)
     }
@@ -215,10 +217,16 @@ impl Shared {
         Ok(Reach { addresses, token, source: source.unwrap_or_default() })
     }
 
-    fn located(&self, located: &Located) -> wire::KdLocated<'static> {
+    /// Replicas come in the order in which they are to be asked: those on the reader's own
+    /// host first, the others so that readers spread over them.
+    fn located(&self, located: &Located, reader: IpAddr) -> wire::KdLocated<'static> {
         let mut named = BTreeSet::new();
+        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let chunks = located.chunks.iter().map(|chunk| {
             named.extend(chunk.nodes.iter().copied());
+            let far = |node: NodeId| hosts.get(node).is_none_or(|host| host.address.ip() != reader);
+            let mut nodes: Vec<NodeId> = chunk.nodes.clone();
+            nodes.sort_by_key(|node| (far(*node), spread(chunk.chunk, *node, reader)));
             wire::KdLocatedChunk {
                 offset: chunk.offset,
                 skip: chunk.skip,
@@ -226,16 +234,22 @@ impl Shared {
                 growing: chunk.growing,
                 chunk: chunk.chunk.0,
                 stamp: chunk.stamp.0,
-                nodes: chunk.nodes.iter().map(|node| node.0).collect(),
+                nodes: nodes.into_iter().map(|node| node.0).collect(),
                 token: Opaque::from(self.token(chunk.chunk, chunk.stamp, Right::Read)),
             }
         });
         let chunks = chunks.collect();
-        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let hosts = named.into_iter().filter_map(|node| hosts.get(node).map(host_to_wire)).collect();
         let Located { made, length, open, .. } = *located;
         wire::KdLocated { made, chunks, hosts, length, open }
     }
+}
+
+/// The same for one reader of a chunk, another for others.
+fn spread(chunk: ChunkId, node: NodeId, reader: IpAddr) -> u64 {
+    let mut hasher = FxHasher::default();
+    (chunk, node, reader).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl wire::KadoopClusterV1Service for Heartbeats {
