@@ -10,7 +10,7 @@
 //! believed about the user that it acts as; it can neither join as a datanode nor make
 //! a token. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
 //! datanodes carry a token instead, and checksums: a tag over every byte at every
-//! member costs more than all the rest of a write (see `docs/kadoop-protocol.md`), and
+//! member costs more than all the rest of a write (measured: ARCHITECTURE.md), and
 //! protects against nothing but somebody who can alter packets in the cluster's own
 //! network.
 
