@@ -1,5 +1,21 @@
 //! What comes from outside can't crash the server, fill its memory, or have
 //! anything executed that a proper caller didn't ask for.
+//!
+//! | what comes | the claim |
+//! | --- | --- |
+//! | truncations of a valid message | [`truncated_calls_are_not_executed`], [`no_part_of_any_message_and_no_damage_to_one_has_anything_executed`] |
+//! | flipped bits of one | [`no_flipped_bit_has_anything_executed`], the same |
+//! | either, from a callee | [`a_damaged_or_cut_answer_is_never_taken_for_the_value`], [`a_callee_that_answers_nonsense_leaves_doubt_and_no_harm`] |
+//! | hostile lengths | [`claimed_sizes_cost_nothing_and_are_refused`], [`memory_for_large_calls_is_bounded`] |
+//! | other protocols, versions, flags, kinds | [`foreign_protocols_and_versions_are_closed_at_once`], [`unknown_flags_kinds_and_extensions_are_refused`] |
+//! | a wrong program, version, procedure | [`what_isnt_served_is_refused_by_its_reason`] |
+//! | replayed and forged call ids | [`forged_and_replayed_identifiers_are_refused`] |
+//! | a wrong key, or none | [`with_a_key_nothing_untagged_mistagged_or_altered_is_executed`] |
+//! | chains that loop, or are too long | [`hostile_chains_are_refused_and_their_callees_untouched`] |
+//! | a payload beyond a datagram | [`what_a_datagram_cant_carry_is_an_error_that_says_so`] |
+//! | hunger for memory, workers, sessions | `hostile_callers.rs`, [`memory_for_sessions_and_results_is_bounded`] |
+//! | callees that don't stop talking | `hostile_callees.rs` |
+//! | chains that lead astray, or nowhere | `chain_limits.rs` |
 
 mod common;
 #[path = "common/raw.rs"]
@@ -13,8 +29,8 @@ use strait_flexrpc::proto::chain::{Chain, Hop};
 use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, VERSION, flags};
 use strait_flexrpc::{
-    AdmissionLimits, CallError, CallId, Client, ClientOptions, ClusterKey, Outcome, ServerOptions, SessionId,
-    Transport,
+    AdmissionLimits, AuthSys, CallError, CallId, Client, ClientOptions, ClusterKey, Credentials, Outcome,
+    Procedure, Refusal, Reply, Request, ServerOptions, SessionId, Transport, limits,
 };
 
 fn id(session: SessionId, transaction: u64) -> CallId {
@@ -286,4 +302,132 @@ fn memory_for_large_calls_is_bounded() {
         Raw::tcp(server.address()).ask(&call(3)).is_some_and(|answer| answer.0.kind == Kind::Value)
     });
     is_well(&server, &service, 2);
+}
+
+/// A message with its tag, as a key holder sends it.
+fn tagged(head: Head, extension: &[u8], args: &[u8], key: &ClusterKey) -> Vec<u8> {
+    let mut bytes = raw::frame(Head { flags: head.flags | flags::AUTHENTIC, ..head }, extension, args);
+    let tag = key.of_session(head.id.session).tag(&[&bytes]);
+    bytes.extend_from_slice(&tag);
+    bytes
+}
+
+#[test]
+fn no_part_of_any_message_and_no_damage_to_one_has_anything_executed() {
+    let key = ClusterKey::new(&[5; 32]).unwrap();
+    for key in [None, Some(key)] {
+        let options = ServerOptions { key: key.clone(), ..ServerOptions::default() };
+        let (service, next_service) = (Arc::new(Service::default()), Arc::new(Service::default()));
+        let server = common::start(options.clone(), &service);
+        let next = common::start(options, &next_service);
+        let message = |head: Head, extension: &Extension, args: &[u8]| match &key {
+            None => raw::frame(head, &extension.encode(), args),
+            Some(key) => tagged(head, &extension.encode(), args, key),
+        };
+        let nonce = Extension { nonce: Some([1; 16]), ..Extension::default() };
+        let hello = message(Head::new(Kind::Hello, CallId::default()), &nonce, &[]);
+        let session = |server: &strait_flexrpc::Server| {
+            Raw::udp(server.address()).ask(&hello).expect("a welcome").0.id.session
+        };
+        let (here, there) = (session(&server), session(&next));
+        let sys = AuthSys { machine: "host".into(), ..AuthSys::default() };
+        let credentials = Credentials::Sys(sys);
+        let call = Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id(here, 1)) };
+        let chain = Chain { hops: vec![Hop { callee: next.address(), id: id(there, 1) }] };
+        let chain = Extension { chain: Some(chain), credentials, ..Extension::default() };
+        let messages = [
+            hello.clone(),
+            message(call, &Extension { chain: None, ..chain.clone() }, b"argument"),
+            message(Head { flags: flags::CHAIN, ..call }, &chain, b"argument"),
+            message(Head::new(Kind::Revoke, id(here, 1 << 40)), &Extension::default(), &[]),
+        ];
+        for bytes in &messages {
+            for len in 0..bytes.len() {
+                Raw::tcp(server.address()).send(&bytes[..len]);
+            }
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                Raw::tcp(server.address()).send(&damaged);
+            }
+        }
+        common::eventually("the server is done with them", || server.connection_count() == 0);
+        assert_eq!((service.executed(), next_service.executed()), (0, 0));
+        // Whole and undamaged it is executed, at both.
+        let (answer, _, _) = Raw::tcp(server.address()).ask(&messages[2]).unwrap();
+        assert_eq!(answer.kind, Kind::Outcomes);
+        assert_eq!((service.executed(), next_service.executed()), (1, 1));
+    }
+}
+
+#[test]
+fn a_damaged_or_cut_answer_is_never_taken_for_the_value() {
+    let value = |id| raw::frame(Head::new(Kind::Value, id), &[], b"the value");
+    let bits = value(CallId::default()).len() * 8;
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let callee = raw::callee(move |_, (head, _, _)| {
+        let case = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % (bits + bits / 8);
+        let mut bytes = value(head.id);
+        match case.checked_sub(bits) {
+            None => bytes[case / 8] ^= 1 << (case % 8),
+            Some(len) => bytes.truncate(len),
+        }
+        Some(bytes)
+    });
+    let retry = strait_flexrpc::RetryPolicy { reconnects: 0, damaged: 0, ..Default::default() };
+    let timeout = Some(std::time::Duration::from_millis(20));
+    let client = Client::new(ClientOptions { retry, timeout, ..ClientOptions::default() });
+    for case in 0..bits + bits / 8 {
+        let outcome = client.call(callee, Transport::Tcp, procedure(ECHO), &[b"x"]);
+        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{case}: {outcome:?}");
+    }
+}
+
+#[test]
+fn what_isnt_served_is_refused_by_its_reason() {
+    let (server, service) = common::server();
+    let mut raw = Raw::udp(server.address());
+    let session = raw.session();
+    let known = procedure(COUNT);
+    let wrong = [
+        (Procedure { program: 1, ..known }, Refusal::ProgramUnavailable),
+        (Procedure { version: 7, ..known }, Refusal::VersionMismatch { lowest: 1, highest: 1 }),
+        (Procedure { number: 99, ..known }, Refusal::ProcedureUnavailable),
+    ];
+    for (transaction, (procedure, refusal)) in (1..).zip(wrong) {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let outcome = client().call(server.address(), transport, procedure, &[b"x"]);
+            assert_eq!(outcome, Err(CallError::NotExecuted(refusal)), "{transport:?}");
+        }
+        let (answer, _, _) = raw.ask(&raw::call(id(session, transaction), procedure, b"x")).unwrap();
+        assert_eq!(answer.kind, Kind::Refused);
+    }
+    is_well(&server, &service, 0);
+}
+
+#[test]
+fn what_a_datagram_cant_carry_is_an_error_that_says_so() {
+    let service = Arc::new(Service::default());
+    let server = common::start(ServerOptions::default(), &service);
+    const LARGE: Procedure = Procedure::new(7, 1, 1);
+    let registered = server.register(LARGE.program, LARGE.version, |_: &Request, reply: &mut Reply| {
+        reply.put(&[1; limits::udp_payload_bytes(false) + 1]);
+        Ok(())
+    });
+    registered.unwrap();
+    let limit = limits::udp_payload_bytes(false);
+    let call = |bytes: usize, number| {
+        let args = vec![1; bytes];
+        client().call(server.address(), Transport::Udp, procedure(number), &[&args])
+    };
+    assert!(call(limit, COUNT).is_ok());
+    let too_large = call(limit + 1, COUNT);
+    assert_eq!(too_large, Err(CallError::NotExecuted(Refusal::TooLarge)));
+    assert!(too_large.unwrap_err().to_string().contains("use TCP"));
+    assert_eq!(service.executed(), 1);
+    // Executed, but the result doesn't fit.
+    match client().call(server.address(), Transport::Udp, LARGE, &[]) {
+        Err(CallError::Fault(fault)) => assert!(fault.message.contains("use TCP"), "{fault}"),
+        other => panic!("{other:?}"),
+    }
 }
