@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run test test-heavy bench lint fmt gen docs fuzz clean
+.PHONY: run test test-heavy memcheck bench lint fmt gen docs fuzz clean
 
 # Builds, starts a gateway over ./strait-data, proves it with a round trip from
 # Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -12,6 +12,10 @@ test:
 # What takes too long for every change: a million calls, a million schedules.
 test-heavy:
 	@scripts/test-heavy.sh
+
+# What is `unsafe`, under valgrind.
+memcheck:
+	@scripts/memcheck.sh
 
 # SUITE=NAME picks one suite; results land in bench/results.
 bench:

@@ -6,6 +6,7 @@
 #   test    run + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
 #   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
+#   memcheck  build + valgrind and what network namespaces take
 #   bench   test + SunRPC's library and rpcgen
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
@@ -132,6 +133,14 @@ setup_fuzz() {
     setup_build
 }
 
+setup_memcheck() {
+    need valgrind have valgrind
+    need iproute2 test -x /sbin/ip
+    need iproute2 have tc
+    install_packages
+    setup_build
+}
+
 setup_bench() {
     setup_test
 }
@@ -149,7 +158,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | test | lint | fuzz | bench) "setup_$group" ;;
-    *) die "no group $group; there are build, run, test, lint, fuzz, bench" ;;
+    build | run | test | lint | fuzz | memcheck | bench) "setup_$group" ;;
+    *) die "no group $group; there are build, run, test, lint, fuzz, memcheck, bench" ;;
     esac
 done

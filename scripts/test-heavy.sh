@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for every change, some 20 minutes on four cores: FlexRPC's
-# million real calls under faults, its million simulated schedules.
-# CALLS=N and SEEDS=N change how many.
+# million real calls under faults, its million simulated schedules, a million thread
+# orders; and `make memcheck`. CALLS=N, SEEDS=N and ORDERS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build
@@ -17,3 +17,8 @@ flexrpc() {
 
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_SIM_SEEDS=${SEEDS:-1000000} step flexrpc --lib sim
+# Of each of some twelve claims, by two ways of choosing.
+export SHUTTLE_ORDERS=${ORDERS:-50000}
+RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
+    step flexrpc --lib sync::orders
+step scripts/memcheck.sh
