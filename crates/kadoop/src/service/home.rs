@@ -17,7 +17,14 @@ const FORMAT: &str = "1";
 #[derive(Debug)]
 pub(crate) struct Home {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Closing alone leaves it to a child that was forked and hasn't executed yet.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl Home {
@@ -30,7 +37,7 @@ impl Home {
         let lock =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Self { path: path.to_owned(), lock }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 format!("{} is in use by another process", path.display()),
