@@ -35,19 +35,22 @@ pub(super) fn senseless(error: DecodeError) -> Error {
     Error::new(ErrorKind::Internal, format!("the gateway's answer makes no sense: {error}")).caused_by(error)
 }
 
+/// A reply that can be read, and can't be meant.
+pub(super) fn nonsense(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("the gateway's answer makes no sense: {what}"))
+}
+
 /// A field that a reply can't do without.
 pub(super) fn present<T>(value: Option<T>, name: &'static str) -> Result<T> {
     match value {
         Some(value) => Ok(value),
-        None => fail(ErrorKind::Internal, format!("the gateway's answer makes no sense: {name} is missing")),
+        None => Err(nonsense(&format!("{name} is missing"))),
     }
 }
 
 /// A size or offset, which Thrift can only carry signed.
 pub(super) fn unsigned(value: Option<i64>, name: &'static str) -> Result<u64> {
-    u64::try_from(present(value, name)?).or_else(|_| {
-        fail(ErrorKind::Internal, format!("the gateway's answer makes no sense: negative {name}"))
-    })
+    u64::try_from(present(value, name)?).map_err(|_| nonsense(&format!("negative {name}")))
 }
 
 /// A size or offset on its way out.

@@ -315,7 +315,11 @@ impl Listing {
             }
         };
         self.cursor = reply.cursor;
-        Ok(reply.entries.unwrap_or_default())
+        let entries = reply.entries.unwrap_or_default();
+        if entries.is_empty() && self.cursor.is_some() {
+            return Err(convert::nonsense("an empty page that isn't the last").at(what.operation, what.path));
+        }
+        Ok(entries)
     }
 }
 
