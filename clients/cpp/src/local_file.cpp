@@ -21,6 +21,9 @@ LocalFile::LocalFile(const std::string& path, int flags)
 LocalFile LocalFile::open(const std::string& path) {
     return {path, O_RDONLY};
 }
+LocalFile LocalFile::open_to_write(const std::string& path) {
+    return {path, O_WRONLY};
+}
 LocalFile LocalFile::create(const std::string& path) {
     return {path, O_WRONLY | O_CREAT | O_EXCL};
 }
@@ -72,6 +75,10 @@ void LocalFile::close() {
 void LocalFile::fail(const char* what) const {
     throw std::filesystem::filesystem_error(what, path_,
                                             std::error_code(errno, std::generic_category()));
+}
+
+bool is_special(const std::string& path) {
+    return std::filesystem::is_other(path);
 }
 
 void rename_local(const std::string& from, const std::string& to) {

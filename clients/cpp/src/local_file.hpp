@@ -10,6 +10,8 @@ namespace strait::detail {
 class LocalFile {
 public:
     static LocalFile open(const std::string& path);
+    /// What is there already, to be written as it stands: a device, a pipe.
+    static LocalFile open_to_write(const std::string& path);
     /// A new file.
     static LocalFile create(const std::string& path);
     LocalFile(LocalFile&& other) noexcept;
@@ -28,6 +30,8 @@ private:
     int descriptor_;
 };
 
+/// Whether something is there that a file can't take the place of.
+bool is_special(const std::string& path);
 void rename_local(const std::string& from, const std::string& to);
 void remove_local(const std::string& path) noexcept;
 

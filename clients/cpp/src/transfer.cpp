@@ -101,14 +101,22 @@ void rename_over(Client& client, const std::string& temporary, std::string_view 
 std::int64_t get(Client& client, std::string_view remote, const std::string& local,
                  const Progress& progress) {
     Reader reader = client.open_reader(remote);
-    const std::string temporary = temporary_beside(local, ".strait-get-");
-    LocalFile file = LocalFile::create(temporary);
-    try {
+    const auto copy_to = [&](LocalFile& file) {
         const auto copied =
             copy([&](char* into, std::size_t size) { return reader.read(into, size); },
                  [&](const char* data, std::size_t size) { file.write(data, size); },
                  reader.length(), progress);
         file.close();
+        return copied;
+    };
+    if (is_special(local)) {
+        LocalFile file = LocalFile::open_to_write(local);
+        return copy_to(file);
+    }
+    const std::string temporary = temporary_beside(local, ".strait-get-");
+    LocalFile file = LocalFile::create(temporary);
+    try {
+        const auto copied = copy_to(file);
         rename_local(temporary, local);
         return copied;
     } catch (...) {

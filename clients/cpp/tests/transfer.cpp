@@ -1,6 +1,10 @@
 /// get and put: all or nothing, with progress.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -106,6 +110,22 @@ TEST_CASE("a failed copy leaves nothing, and what was there") {
     CHECK_THROWS_AS(client.get("/missing", scratch / "none"), strait::NotFound);
     CHECK_THROWS_AS(client.put(scratch / "none", remote), std::filesystem::filesystem_error);
     CHECK(local_entries(scratch) == 1);
+}
+
+TEST_CASE("get writes to a pipe or a device without taking its place") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    const std::string remote = unique_path(), pipe = scratch / "pipe";
+    make_local(scratch / "from", "through");
+    client.put(scratch / "from", remote);
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(client.get(remote, pipe) == 7);
+    CHECK(std::filesystem::is_fifo(pipe));
+    std::string got(8, '\0');
+    CHECK(::read(reader, got.data(), got.size()) == 7);
+    CHECK(got.substr(0, 7) == "through");
+    ::close(reader);
 }
 
 TEST_CASE("copies go on over broken connections") {
