@@ -1,5 +1,5 @@
 //! Latency of single calls beside a bare blocking ping-pong of the same bytes,
-//! in turns: `cargo run --release -p strait-flexrpc --example pingpong -- [tcp|udp] [BYTES…]`.
+//! in turns: `cargo run --release -p strait-flexrpc --example pingpong -- [tcp|udp|tls] [BYTES…]`.
 //! Prints the median of the rounds' p50 ratios for three placements: both ends on
 //! one CPU, on two, and where the scheduler puts them.
 
@@ -7,7 +7,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Instant;
-use strait_flexrpc::{Client, Handle, Procedure, Reply, Request, Server, ServerOptions, Transport};
+use strait_flexrpc::{
+    Client, ClientOptions, ClientTls, Handle, Identity, Procedure, Reply, Request, Server, ServerOptions,
+    ServerTls, Transport, Trust,
+};
+use strait_testkit::Authority;
 
 const ROUNDS: usize = 15;
 const HEAD: usize = 68;
@@ -69,8 +73,25 @@ fn bare(transport: Transport, bytes: usize) -> Box<dyn FnMut()> {
     })
 }
 
-fn ours(server: &Server, transport: Transport, bytes: usize) -> (Handle, impl FnMut(&mut Handle)) {
-    let handle = Client::default().handle(server.address(), transport).unwrap();
+/// A certificate, and a client's trust in it.
+fn certified() -> (ServerTls, ClientTls) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new().expect("an authority");
+    let identity = authority.issue(dir.path()).expect("a certificate");
+    let trust = Trust::Authorities(authority.write(dir.path()).expect("its file"));
+    let identity = Identity { certificate: identity.certificate, key: identity.key };
+    let server = ServerTls::load(&identity, None).expect("the server's part");
+    (server, ClientTls::load(&trust, None).expect("the client's part"))
+}
+
+fn ours(
+    server: &Server,
+    transport: Transport,
+    tls: Option<ClientTls>,
+    bytes: usize,
+) -> (Handle, impl FnMut(&mut Handle)) {
+    let client = Client::new(ClientOptions { tls, ..ClientOptions::default() });
+    let handle = client.handle(server.address(), transport).unwrap();
     let args = vec![7u8; bytes];
     (handle, move |handle: &mut Handle| {
         handle.call(Procedure::new(1, 1, 1), &[&args]).unwrap();
@@ -79,10 +100,9 @@ fn ours(server: &Server, transport: Transport, bytes: usize) -> (Handle, impl Fn
 
 fn main() {
     let mut args = std::env::args().skip(1).peekable();
-    let transport = match args.next_if(|arg| arg == "udp" || arg == "tcp").as_deref() {
-        Some("udp") => Transport::Udp,
-        _ => Transport::Tcp,
-    };
+    let transport = args.next_if(|arg| ["tcp", "udp", "tls"].contains(&arg.as_str()));
+    let tls = transport.as_deref().filter(|name| *name == "tls").map(|_| certified()).unzip();
+    let transport = if transport.as_deref() == Some("udp") { Transport::Udp } else { Transport::Tcp };
     let mut sizes: Vec<usize> = args.map(|arg| arg.parse().expect("bytes")).collect();
     if sizes.is_empty() {
         sizes = vec![0, 1024, 4096, 16 << 10, 60_000];
@@ -97,13 +117,13 @@ fn main() {
         print!("{bytes:>9}");
         for placement in [(Some(1), Some(1)), (Some(1), Some(2)), (None, None)] {
             pin(placement.0);
-            let server = Server::builder(ServerOptions::default())
+            let server = Server::builder(ServerOptions { tls: tls.0.clone(), ..ServerOptions::default() })
                 .register(1, 1, |_: &Request, _: &mut Reply| Ok(()))
                 .start()
                 .unwrap();
             let mut bare = bare(transport, bytes);
             pin(placement.1);
-            let (mut handle, mut call) = ours(&server, transport, bytes);
+            let (mut handle, mut call) = ours(&server, transport, tls.1.clone(), bytes);
             let mut rounds: Vec<(f64, f64)> = Vec::new();
             for round in 0..=ROUNDS {
                 let a = p50(|| call(&mut handle), calls);
