@@ -56,6 +56,9 @@ pub(crate) struct Records {
     budget: Arc<Budget>,
     /// Most bytes of the buffer that can be of use: a record, and a mark.
     most: usize,
+    /// Bytes of the last record: the next is likely to be as large, and a buffer
+    /// that fits at once spares copies.
+    expected: usize,
 }
 
 /// What reading once brought.
@@ -79,6 +82,7 @@ impl Records {
             stash: Vec::new(),
             budget,
             most: limit.saturating_add(MARK_BYTES),
+            expected: 0,
         }
     }
 
@@ -139,6 +143,7 @@ impl Records {
             return Ok(Read::More);
         };
         let len = self.assembly.len();
+        self.expected = len + MARK_BYTES;
         self.keep_surplus(&buffer, len);
         self.assembly.begin_next();
         Ok(record(Message { buffer, len }))
@@ -147,7 +152,10 @@ impl Records {
     /// A buffer to receive into, with what has arrived already.
     fn resume(&mut self) -> Buffer {
         self.buffer.take().unwrap_or_else(|| {
-            let mut buffer = Buffer::take(FIRST_READ_BYTES);
+            let large = (self.expected > FIRST_READ_BYTES)
+                .then(|| Buffer::take_from(&self.budget, self.expected))
+                .flatten();
+            let mut buffer = large.unwrap_or_else(|| Buffer::take(FIRST_READ_BYTES));
             buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
             self.stash = Vec::new();
             buffer
