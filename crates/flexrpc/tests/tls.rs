@@ -228,6 +228,28 @@ fn off_loopback_callers_with_certificates_are_guard_enough() {
     assert_eq!(start(none), Err(ErrorKind::InvalidInput));
 }
 
+#[test]
+fn certificates_are_renewed_while_a_server_runs() {
+    let (old, new) = (Certified::new(), Certified::new());
+    let onward = Some(old.trusting_as(&old.identity));
+    let tls = ServerOptions { forwarding_tls: onward, ..required(old.server_of(&old)) };
+    let (server, _) = serve(tls.clone());
+    let (before, after) = (by(old.trusting_as(&old.identity)), by(new.trusting_as(&new.identity)));
+    assert_eq!(echo(&before, server.address(), b"1").unwrap(), "1");
+    assert_eq!(refused(echo(&after, server.address(), b"2")), Refusal::Untrusted);
+    server.set_tls(new.server_of(&new), Some(new.trusting_as(&new.identity))).unwrap();
+    assert_eq!(echo(&before, server.address(), b"3").unwrap(), "3", "what is open stays");
+    assert_eq!(echo(&after, server.address(), b"4").unwrap(), "4");
+    let weaker = server.set_tls(new.server(), None).map_err(|error| error.kind());
+    assert_eq!(weaker, Err(ErrorKind::InvalidInput));
+    // The next callee has new certificates, too.
+    let (next, _) = serve(ServerOptions { tls: Some(new.server_of(&new)), ..tls });
+    let callees = [server.address(), next.address()];
+    let args = [Bytes::from_static(b"5")];
+    let outcomes = after.call_chain(&callees, procedure(ECHO), &args, &MulticastOptions::default());
+    assert_eq!(outcomes, vec![Outcome::Value(args[0].clone()); 2]);
+}
+
 /// Callees in whose chain each hop is under TLS.
 fn callees(certified: &Certified, count: usize) -> Vec<(Server, Arc<Service>)> {
     let options = ServerOptions {

@@ -21,7 +21,7 @@ const COPIED_BYTES: usize = 4 << 10;
 /// Up to here the beginning of a message that pauses isn't taken from the budget: a
 /// head comes in two segments now and then, and for all connections that are allowed
 /// by default it is 64 MiB.
-const STASHED_FREE: usize = 4 << 10;
+pub(crate) const STASHED_FREE: usize = 4 << 10;
 
 /// A frame that has arrived whole.
 pub(crate) struct Frame {

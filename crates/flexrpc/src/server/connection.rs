@@ -141,9 +141,9 @@ impl Connection {
                     }
                 }),
                 Next::Foreign => {
-                    let understood = match (reader.take_foreign(), &core.options.tls) {
+                    let understood = match (reader.take_foreign(), core.tls()) {
                         (Some((begun, len)), Some(tls)) if self.begins_tls(&begun) => {
-                            self.begin_tls(tls, begun, len)
+                            self.begin_tls(&tls, begun, len)
                         }
                         (begun, _) => {
                             *records = core.records(begun);
@@ -162,11 +162,11 @@ impl Connection {
                     return Parked::Closed;
                 }
                 Next::Nothing => {
-                    if !reader.release() {
-                        return Parked::Closed;
-                    }
-                    records.iter_mut().for_each(|records| records.release());
-                    return Parked::Readable;
+                    let released = match records {
+                        None => reader.release(),
+                        Some(records) => records.release(),
+                    };
+                    return if released { Parked::Readable } else { Parked::Closed };
                 }
                 Next::Closed => return Parked::Closed,
             };
@@ -262,13 +262,19 @@ impl Connection {
     }
 
     fn next_record(&self, line: &mut Line, others: &impl MayStay) -> Next {
-        let Line { records: Some(records), spinner, answered, active, .. } = line else {
+        let Line { records: Some(records), spinner, answered, active, arrives_since, .. } = line else {
             return Next::Closed;
         };
         loop {
             match records.read(|room| self.recv(room, spinner, answered, others)) {
-                Ok(records::Read::Record(message)) => return Next::Record(message),
-                Ok(records::Read::More) => *active = Instant::now(),
+                Ok(records::Read::Record(message)) => {
+                    *arrives_since = None;
+                    return Next::Record(message);
+                }
+                Ok(records::Read::More) => {
+                    *active = Instant::now();
+                    arrives_since.get_or_insert(*active);
+                }
                 Ok(records::Read::Nothing) => return Next::Nothing,
                 Err(_) => return Next::Closed,
             }

@@ -19,6 +19,7 @@ use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
 use crate::server::registry::Registry;
 use crate::server::service::{Ended, Reply, Request, ServiceError};
+use crate::tls::{ClientTls, ServerTls};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     /// Of plain ONC RPC over UDP.
     pub(crate) duplicates: Duplicates,
     forwarding: RwLock<Forwarding>,
+    /// For callers, and for the callees that chains are passed on to.
+    tls: RwLock<(Option<ServerTls>, Option<ClientTls>)>,
 }
 
 /// What goes back.
@@ -65,6 +68,7 @@ impl Core {
             sending: Budget::new(options.send_bytes),
             admission: Admission::new(options.admission),
             forwarding: RwLock::new(options.forwarding.clone()),
+            tls: RwLock::new((options.tls.clone(), options.forwarding_tls.clone())),
             duplicates: Duplicates::new(options.onc.duplicates),
             options,
             registry: Registry::default(),
@@ -74,6 +78,20 @@ impl Core {
 
     pub(crate) fn set_forwarding(&self, forwarding: Forwarding) {
         *self.forwarding.write().unwrap_or_else(PoisonError::into_inner) = forwarding;
+    }
+
+    pub(crate) fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = (Some(callers), forwarding);
+    }
+
+    /// For a caller who comes with TLS.
+    pub(crate) fn tls(&self) -> Option<ServerTls> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// For a chain's next callee.
+    pub(crate) fn forwarding_tls(&self) -> Option<ClientTls> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
     /// Whether a chain's call may be passed on to this callee.

@@ -38,8 +38,8 @@ pub(crate) enum Push {
 impl Downstream {
     pub(crate) fn connect(callee: SocketAddr, core: &Core) -> Result<Self, Refusal> {
         let fd = Wire::new(socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?);
-        if let Some(tls) = &core.options.forwarding_tls {
-            fd.call_by_tls(tls, callee.ip())?;
+        if let Some(tls) = core.forwarding_tls() {
+            fd.call_by_tls(&tls, callee.ip())?;
         }
         Ok(Self {
             fd,

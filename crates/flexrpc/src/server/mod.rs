@@ -99,7 +99,8 @@ pub struct ServerOptions {
     pub chain_callees: usize,
     /// To whom calls of chains are passed on.
     pub forwarding: Forwarding,
-    /// TLS for callers who come with it: by TCP, on the same port.
+    /// TLS for callers who come with it: by TCP, on the same port. [`Server::set_tls`]
+    /// renews it.
     pub tls: Option<ServerTls>,
     /// Refuse callers without TLS; so nobody is served over UDP.
     pub tls_required: bool,
@@ -203,6 +204,23 @@ impl Server {
     /// from now on.
     pub fn set_forwarding(&self, forwarding: Forwarding) {
         self.workers.core.set_forwarding(forwarding);
+    }
+
+    /// Replaces [`ServerOptions::tls`] and [`ServerOptions::forwarding_tls`], as where
+    /// certificates are renewed; for connections that begin from now on.
+    ///
+    /// # Errors
+    /// So far callers had to show certificates, and now they wouldn't.
+    pub fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> io::Result<()> {
+        let core = &self.workers.core;
+        if !callers.certified && core.options.tls.as_ref().is_some_and(|tls| tls.certified) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "callers of this server show certificates: name the authorities that they come from",
+            ));
+        }
+        core.set_tls(callers, forwarding);
+        Ok(())
     }
 
     /// Service workers at present.

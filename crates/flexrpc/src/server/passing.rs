@@ -147,7 +147,7 @@ impl Passing {
             return Err(Refusal::TlsRequired);
         }
         // What came encrypted doesn't leave in the clear.
-        if security != Security::Plain && core.options.forwarding_tls.is_none() {
+        if security != Security::Plain && core.forwarding_tls().is_none() {
             return Err(Refusal::ForwardingDenied);
         }
         if core.draining.load(std::sync::atomic::Ordering::Acquire) && core.admission.is_new(self.head.id) {

@@ -1,7 +1,8 @@
 //! Records of plain ONC RPC as they arrive on a connection, each in one buffer,
 //! which grows with what has arrived, not with what is claimed.
 
-use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES};
+use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES, Share};
+use crate::net::reader::STASHED_FREE;
 use crate::proto::onc::message::CALL_HEAD_BYTES;
 use crate::proto::onc::record::{Assembly, MARK_BYTES};
 use bytes::Bytes;
@@ -50,8 +51,10 @@ pub(crate) struct Records {
     buffer: Option<Buffer>,
     /// Bytes of the buffer that are of use.
     end: usize,
-    /// The beginning of a record whose rest is slow to come.
+    /// The beginning of a record whose rest is slow to come, and its part of the
+    /// budget.
     stash: Vec<u8>,
+    stashed: Option<Share>,
     /// What records beyond the first read take their memory from.
     budget: Arc<Budget>,
     /// Most bytes of the buffer that can be of use: a record, and a mark.
@@ -80,6 +83,7 @@ impl Records {
             buffer: Some(buffer),
             end,
             stash: Vec::new(),
+            stashed: None,
             budget,
             most: limit.saturating_add(MARK_BYTES),
             expected: 0,
@@ -99,13 +103,21 @@ impl Records {
     }
 
     /// Lets the buffer go back to the pool: a connection that waits takes no more
-    /// memory than it has sent.
-    pub(crate) fn release(&mut self) {
+    /// memory than it has sent. `false` if there isn't that much left for those who
+    /// begin messages and pause.
+    pub(crate) fn release(&mut self) -> bool {
         let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
         // A large record that has begun keeps its buffer: its memory is accounted.
         if let Some(buffer) = self.buffer.take_if(|buffer| !begun || buffer.as_ref().len() <= first) {
+            if self.end > STASHED_FREE {
+                self.stashed = self.budget.take(self.end);
+                if self.stashed.is_none() {
+                    return false;
+                }
+            }
             self.stash = buffer.as_ref()[..self.end].to_vec();
         }
+        true
     }
 
     /// Receives once by `recv`, which returns the number of bytes, and `None` if
@@ -158,6 +170,7 @@ impl Records {
             let mut buffer = large.unwrap_or_else(|| Buffer::take(FIRST_READ_BYTES));
             buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
             self.stash = Vec::new();
+            self.stashed = None;
             buffer
         })
     }
@@ -218,7 +231,7 @@ mod tests {
                     assert_eq!(last, found.last().unwrap()[found.last().unwrap().len() - 3..]);
                     records.give_back(spare);
                 }
-                Read::More => records.release(),
+                Read::More => assert!(records.release()),
                 Read::Nothing => return Ok(found),
             }
         }
@@ -246,6 +259,20 @@ mod tests {
         assert!(Buffer::take_from(&budget, (1 << 22) - (1 << 18)).is_none());
         drop(records);
         assert!(Buffer::take_from(&budget, 1 << 22).is_some());
+    }
+
+    #[test]
+    fn what_pauses_in_mid_record_counts_against_the_budget() {
+        let begun = [&mark(120_000)[..], &[7; 100_000]].concat();
+        for (budget, room) in [(1 << 20, true), (50_000, false)] {
+            let mut records = records(1 << 20, budget);
+            let read = records.read(|into| {
+                into[..begun.len()].copy_from_slice(&begun);
+                Ok(Some(begun.len()))
+            });
+            assert!(matches!(read, Ok(Read::More)));
+            assert_eq!(records.release(), room, "of {budget} bytes");
+        }
     }
 
     #[test]
