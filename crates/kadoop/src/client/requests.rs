@@ -22,9 +22,10 @@ impl Requests {
         self.client
     }
 
-    /// A new request's number; none while too many are under way.
+    /// A new request's number; none while the oldest under way is so old that the namenode
+    /// would have to keep too many answers: it forgets none above that one.
     pub fn begin(&mut self) -> Option<u64> {
-        if self.open.len() >= MAX_REQUESTS_IN_FLIGHT {
+        if self.open.first().is_some_and(|oldest| self.last + 1 >= oldest + MAX_REQUESTS_IN_FLIGHT as u64) {
             return None;
         }
         self.last += 1;
@@ -62,5 +63,10 @@ mod tests {
     fn no_more_requests_are_under_way_than_the_namenode_keeps_answers_of() {
         let mut requests = Requests::new(ClientId(1));
         assert_eq!((0..100).filter_map(|_| requests.begin()).count(), MAX_REQUESTS_IN_FLIGHT);
+        // Answered ones are kept, too, as long as an older one isn't.
+        (2..=MAX_REQUESTS_IN_FLIGHT as u64).for_each(|number| requests.end(number));
+        assert_eq!(requests.begin(), None);
+        requests.end(1);
+        assert!(requests.begin().is_some());
     }
 }

@@ -101,10 +101,12 @@ impl<D: Disk> Commit<D> {
         let mut queue = self.queue();
         queue.led = false;
         match written {
+            Ok(()) if queue.failed => {}
             Ok(()) => self.durable.store(last, Ordering::Release),
             Err(error) => {
                 tracing::error!(%error, "the log failed: nothing is answered any more");
                 queue.failed = true;
+                self.durable.store(0, Ordering::Release);
             }
         }
         let failed = queue.failed;
@@ -122,6 +124,15 @@ impl<D: Disk> Commit<D> {
         batch.iter().for_each(|transaction| journal.push(transaction.encode()));
         self.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
         journal.commit()
+    }
+
+    /// Nothing that changes is answered from now on: the state can't be relied on.
+    pub(crate) fn fail(&self) {
+        let mut queue = self.queue();
+        queue.failed = true;
+        // Nobody gets by without looking.
+        self.durable.store(0, Ordering::Release);
+        queue.sleepers.drain(..).for_each(|(_, thread)| thread.unpark());
     }
 
     /// Whether the log has failed.
@@ -143,9 +154,7 @@ impl<D: Disk> Commit<D> {
         // Whoever leads has the journal until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = journal.roll() {
-            let mut queue = self.queue();
-            queue.failed = true;
-            queue.sleepers.drain(..).for_each(|(_, thread)| thread.unpark());
+            self.fail();
             return Err(error);
         }
         self.written.store(0, Ordering::Relaxed);

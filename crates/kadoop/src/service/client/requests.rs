@@ -1,21 +1,13 @@
 //! The numbers of one client's mutations, which all its threads share.
 
-use crate::{ClientId, config::MAX_REQUESTS_IN_FLIGHT, messages::RequestId};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-};
+use crate::{ClientId, client::Requests as Numbers, messages::RequestId};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Hands out numbers, no more at a time than the namenode keeps answers for.
 pub(super) struct Requests {
     client: ClientId,
-    state: Mutex<State>,
+    numbers: Mutex<Numbers>,
     ended: Condvar,
-}
-
-struct State {
-    last: u64,
-    open: BTreeSet<u64>,
 }
 
 /// One mutation, through all its repetitions.
@@ -26,34 +18,27 @@ pub(super) struct Begun {
 
 impl Requests {
     pub(super) fn new(client: ClientId) -> Self {
-        let state = Mutex::new(State { last: 0, open: BTreeSet::new() });
-        Self { client, state, ended: Condvar::new() }
+        Self { client, numbers: Mutex::new(Numbers::new(client)), ended: Condvar::new() }
     }
 
     pub(super) fn client(&self) -> ClientId {
         self.client
     }
 
-    /// Waits while the oldest one under way is so old that the namenode would have to
-    /// keep too many answers.
+    /// Waits while too many are under way.
     pub(super) fn begin(self: &Arc<Self>) -> Begun {
-        let mut state = self.state();
-        while state
-            .open
-            .first()
-            .is_some_and(|oldest| state.last + 1 >= oldest + MAX_REQUESTS_IN_FLIGHT as u64)
-        {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.numbers();
+        loop {
+            if let Some(number) = numbers.begin() {
+                drop(numbers);
+                return Begun { requests: Arc::clone(self), number };
+            }
+            numbers = self.ended.wait(numbers).unwrap_or_else(PoisonError::into_inner);
         }
-        state.last += 1;
-        let number = state.last;
-        state.open.insert(number);
-        drop(state);
-        Begun { requests: Arc::clone(self), number }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,14 +50,13 @@ impl Begun {
 
     /// What goes with an attempt.
     pub(super) fn id(&self) -> RequestId {
-        let oldest = self.requests.state().open.first().copied().unwrap_or(self.number);
-        RequestId { client: self.requests.client, number: self.number, done_below: oldest }
+        self.requests.numbers().id(self.number)
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.requests.state().open.remove(&self.number);
+        self.requests.numbers().end(self.number);
         self.requests.ended.notify_all();
     }
 }
@@ -80,15 +64,7 @@ impl Drop for Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn answers_are_given_up_below_the_oldest_mutation_under_way() {
-        let requests = Arc::new(Requests::new(ClientId(1)));
-        let (one, two) = (requests.begin(), requests.begin());
-        assert_eq!(two.id(), RequestId { client: ClientId(1), number: 2, done_below: 1 });
-        drop(one);
-        assert_eq!(two.id().done_below, 2);
-    }
+    use crate::config::MAX_REQUESTS_IN_FLIGHT;
 
     #[test]
     fn a_mutation_waits_while_the_namenode_would_have_to_keep_too_many_answers() {

@@ -36,6 +36,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Checkpoints are made each hour at least, so that a quiet namenode starts as fast as
 /// a busy one.
 const CHECKPOINT_MS: Millis = 3_600_000;
+/// Segments of the log that a start leaves without a checkpoint.
+const MAX_SEGMENTS: usize = 8;
 /// Largest call or answer for clients: a listing of 1,000 longest names, and the chunks
 /// of a file of 4 TiB.
 const CLIENT_PAYLOAD_BYTES: usize = 16 << 20;
@@ -292,10 +294,13 @@ impl Shared {
 
     fn checkpoints(&self, disk: &RealDisk, records: u64, stop: &Stop) {
         let mut last = self.clock.now();
+        // Each start leaves a segment behind, preallocated, however little is in it.
+        let mut many =
+            crate::disk::Disk::list(disk).is_ok_and(|names| log::segments(&names).len() > MAX_SEGMENTS);
         while !stop.sleep(LOOK) {
             let written = self.commit.records();
             let due = self.clock.now().saturating_sub(last) >= CHECKPOINT_MS && written > 0;
-            if written < records && !due {
+            if written < records && !due && !std::mem::take(&mut many) {
                 continue;
             }
             last = self.clock.now();
@@ -312,7 +317,11 @@ impl Shared {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Namenode> {
-        self.namenode.write().unwrap_or_else(PoisonError::into_inner)
+        self.namenode.write().unwrap_or_else(|poisoned| {
+            // Somebody panicked half-way through a change: only a new start knows the state.
+            self.commit.fail();
+            poisoned.into_inner()
+        })
     }
 
     /// By which tokens are good.
