@@ -182,3 +182,35 @@ def test_errors_name_the_path_that_was_asked_for(fake, client, tmp_path, monkeyp
         client.get("/x", tmp_path / "no" / "x")
     assert missing.value.filename == str(tmp_path / "no" / "x")
     assert not isinstance(missing.value, strait.StraitError)
+
+
+class Reluctant(io.RawIOBase):
+    """Takes some of what it is given, as a socket or a full disk does."""
+
+    def __init__(self):
+        super().__init__()
+        self.taken = bytearray()
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.taken += data[:1000]
+        return min(1000, len(data))
+
+
+def test_get_writes_all_to_a_file_that_takes_some(fake, client):
+    fake.files["/f"] = bytearray(range(256)) * 100
+    target = Reluctant()
+    client.get("/f", target)
+    assert target.taken == fake.files["/f"]
+
+
+def test_put_doesnt_take_a_pause_for_the_end(fake, client):
+    class Pausing(io.RawIOBase):
+        def read(self, size=-1):
+            return None  # nothing yet: it doesn't block
+
+    with pytest.raises(BlockingIOError):
+        client.put(Pausing(), "/new")
+    assert "/new" not in fake.files

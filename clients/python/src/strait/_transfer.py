@@ -1,6 +1,8 @@
 """Whole files: one side read while the other is written."""
 
 import contextlib
+import errno
+import io
 import itertools
 import os
 import queue
@@ -48,7 +50,7 @@ def get(
             buffer = next(buffers)
             return buffer[: reader.readinto(buffer)]
 
-        return _copy(read, target.write, reader.length, progress)
+        return _copy(read, lambda data: _write_all(target, data), reader.length, progress)
 
 
 def put(
@@ -78,7 +80,9 @@ def put(
             try:
                 with client.open(temporary, "xb", buffering=0) as writer:
                     chunk_bytes = writer.chunk_bytes
-                    copied = _copy(lambda: source.read(chunk_bytes), writer.write, total, progress)
+                    copied = _copy(
+                        lambda: _read_some(source, chunk_bytes), writer.write, total, progress
+                    )
             except errors.OutcomeUnknown as error:
                 # Whatever came of it, nothing of it is to be seen under the target's name.
                 raise errors.Unavailable(error.strerror or "", target) from error
@@ -96,6 +100,25 @@ def put(
             _name(error, temporary, target)
             raise
     return copied
+
+
+def _write_all(target: BinaryIO, data: bytes | memoryview) -> None:
+    """Raw files take as much as they like at a time: pipes, sockets, full disks."""
+    left = memoryview(data)
+    while left:
+        taken = target.write(left)
+        if taken is None:  # by a raw file that doesn't block, or one that doesn't count
+            if isinstance(target, io.RawIOBase):
+                raise BlockingIOError(errno.EAGAIN, "the file to write to takes nothing now")
+            return
+        left = left[taken:]
+
+
+def _read_some(source: BinaryIO, size: int) -> bytes:
+    data = source.read(size)
+    if data is None:
+        raise BlockingIOError(errno.EAGAIN, "the file to read from has nothing now")
+    return data
 
 
 def _within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target: str) -> str:
