@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) const FIRST_READ_BYTES: usize = (128 << 10) + SLACK;
 
 /// Beyond powers of two: head, extension and tag of a payload that is one.
-const SLACK: usize = 4 << 10;
+pub(crate) const SLACK: usize = 4 << 10;
 
 /// Idle buffers that are kept, in bytes: some hundred concurrent small calls, or
 /// the largest message.

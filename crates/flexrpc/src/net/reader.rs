@@ -2,7 +2,7 @@
 //! or caller gets the payload as it is. The checksum is computed while the rest
 //! is under way.
 
-use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES, Share};
+use crate::net::buffer::{self, Budget, Buffer, FIRST_READ_BYTES, Share};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
@@ -251,7 +251,8 @@ impl Reader {
         self.resume();
         let Some(buffer) = &mut self.buffer else { return Ok(Read::Nothing) };
         let room = &mut buffer.as_mut()[self.end..];
-        let most = room.len().min(SLICE_BYTES.max(FIRST_READ_BYTES));
+        // A payload of a slice's size shouldn't take a receive for its head's length.
+        let most = if room.len() <= SLICE_BYTES + buffer::SLACK { room.len() } else { SLICE_BYTES };
         match recv(&mut room[..most]) {
             Ok(None) => return Ok(Read::Nothing),
             Ok(Some(0)) | Err(_) => return Err(ReadError::Closed),

@@ -46,7 +46,7 @@ pub(crate) struct Line {
     arrives_since: Option<Instant>,
     spinner: Spinner,
     /// Whether nothing has been looked for since the last answer left.
-    answered: bool,
+    pub(crate) answered: bool,
     /// When something last arrived or left.
     pub(crate) active: Instant,
     /// The forwarder has it, and looks after its idleness.

@@ -528,6 +528,7 @@ impl Passing {
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         line.reader = self.reader;
         line.active = std::time::Instant::now();
+        line.answered = true;
         line.lent = false;
         drop(line);
         self.upstream
