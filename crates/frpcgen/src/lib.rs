@@ -11,7 +11,8 @@
 //! own, as there isn't a C compiler wherever Rust is built; the symbols
 //! `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL` are known, and for
 //! Rust `RPC_HDR` is the one defined, since the header is what holds the types.
-//! Lines that begin with `%` go into C output only.
+//! Lines that begin with `%` go into C output only; a type that only a C header
+//! defines is therefore an error, and wants a definition in the source.
 //!
 //! In a build script, with `include!(concat!(env!("OUT_DIR"), "/foo.rs"))` in a
 //! module of its own:

@@ -190,17 +190,7 @@ impl<'m> Decoder<'m> {
     /// As [`Decoder::opaque_array`].
     pub fn opaque_exact(&mut self, length: u32) -> Decoded<Opaque<'m>> {
         let length = length as usize; // usize has 32 bits at least wherever std has sockets
-        if length > self.remaining() {
-            return Err(self.error(Problem::Truncated));
-        }
-        let bytes = match &mut self.rest {
-            Rest::Borrowed(rest) => {
-                let (bytes, after) = rest.split_at(length);
-                *rest = after;
-                Opaque::Borrowed(bytes)
-            }
-            Rest::Shared(rest) => Opaque::Shared(rest.split_to(length)),
-        };
+        let bytes = self.take_bytes(length)?;
         self.padding(length)?;
         Ok(bytes)
     }
@@ -317,7 +307,21 @@ impl<'m> Decoder<'m> {
         N::try_from(value).map_err(|_| self.error(Problem::OutOfRange(value.into() as u32)))
     }
 
-    fn length(&mut self, limit: u32) -> Decoded<u32> {
+    pub(crate) fn take_bytes(&mut self, length: usize) -> Decoded<Opaque<'m>> {
+        if length > self.remaining() {
+            return Err(self.error(Problem::Truncated));
+        }
+        Ok(match &mut self.rest {
+            Rest::Borrowed(rest) => {
+                let (bytes, after) = rest.split_at(length);
+                *rest = after;
+                Opaque::Borrowed(bytes)
+            }
+            Rest::Shared(rest) => Opaque::Shared(rest.split_to(length)),
+        })
+    }
+
+    pub(crate) fn length(&mut self, limit: u32) -> Decoded<u32> {
         let length = self.u32()?;
         if length > limit {
             return Err(self.error(Problem::TooLong { length, limit }));

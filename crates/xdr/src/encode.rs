@@ -238,7 +238,11 @@ impl<'v> Encoder<'v> {
         items.iter().try_for_each(|item| encode(self, item))
     }
 
-    fn length(&mut self, length: usize, limit: u32) -> Result<(), EncodeError> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    pub(crate) fn length(&mut self, length: usize, limit: u32) -> Result<(), EncodeError> {
         let sent = u32::try_from(length).ok().filter(|sent| *sent <= limit);
         self.u32(sent.ok_or(EncodeError::TooLong { length, limit })?);
         Ok(())
@@ -268,7 +272,7 @@ pub(crate) fn padding(length: usize) -> usize {
     length.wrapping_neg() % UNIT_BYTES
 }
 
-fn check_exact(length: usize, expected: u32) -> Result<(), EncodeError> {
+pub(crate) fn check_exact(length: usize, expected: u32) -> Result<(), EncodeError> {
     if u32::try_from(length) == Ok(expected) {
         Ok(())
     } else {

@@ -20,12 +20,14 @@
 mod decode;
 mod encode;
 mod error;
+mod numbers;
 mod opaque;
 mod text;
 
 pub use decode::{Decode, Decoder, from_bytes, from_shared};
 pub use encode::{Encode, Encoded, Encoder, to_vec};
 pub use error::{DecodeError, EncodeError, Problem};
+pub use numbers::Number;
 pub use opaque::Opaque;
 pub use text::Text;
 

@@ -224,3 +224,41 @@ proptest! {
         prop_assert_eq!(read, Ok(((a, b, c, d), (e, f, g, h))));
     }
 }
+
+#[test]
+fn arrays_of_numbers_are_the_same_at_once_and_one_by_one() {
+    for count in [0, 1, 7, 1000] {
+        let numbers: Vec<i64> = (0..count).map(|number| number << 33 ^ -number).collect();
+        let mut one_by_one = Encoder::default();
+        one_by_one
+            .list(&numbers, UNLIMITED, |to, number| {
+                to.i64(*number);
+                Ok(())
+            })
+            .unwrap();
+        let bytes = one_by_one.finish().to_vec();
+        let mut at_once = Encoder::default();
+        at_once.numbers(&numbers, UNLIMITED).unwrap();
+        assert_eq!(at_once.finish().to_vec(), bytes);
+        for decoder in [Decoder::new(&bytes), Decoder::shared(bytes.clone().into())] {
+            assert_eq!(decoder.whole(|from| from.numbers::<i64>(UNLIMITED)), Ok(numbers.clone()));
+        }
+        for len in 0..bytes.len() {
+            assert!(Decoder::new(&bytes[..len]).numbers::<i64>(UNLIMITED).is_err(), "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_claimed_number_of_numbers_takes_no_memory_and_limits_hold() {
+    let claim = u32::MAX.to_be_bytes();
+    assert!(Decoder::new(&claim).numbers::<u64>(UNLIMITED).is_err());
+    assert!(Decoder::new(&[0; 8]).numbers_exact::<u32>(3).is_err());
+    let mut to = Encoder::default();
+    assert!(to.numbers(&[1u32, 2, 3], 2).is_err());
+    assert!(to.numbers_exact(&[1f64, 2.0], 3).is_err());
+    let mut to = Encoder::default();
+    to.numbers(&[1.5f32], 1).unwrap();
+    assert_eq!(to.finish().to_vec(), [0, 0, 0, 1, 0x3f, 0xc0, 0, 0]);
+    assert!(Decoder::new(&[0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]).numbers::<u32>(1).is_err());
+}

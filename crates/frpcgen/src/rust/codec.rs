@@ -110,6 +110,12 @@ fn encoding(shapes: &Shapes<'_>, kind: &Type, source: Source<'_>) -> (String, bo
         Held::LongBytes(length) => format!("to.opaque_exact({reference}, {length})"),
         Held::Opaque(limit) => format!("to.opaque({reference}, {})", number(limit)),
         Held::Text(limit) => format!("to.text({reference}, {})", number(limit)),
+        Held::LongArray(item, length) if is_number(shapes, item) => {
+            format!("to.numbers_exact({reference}, {length})")
+        }
+        Held::List(item, limit) if is_number(shapes, item) => {
+            format!("to.numbers({reference}, {})", number(limit))
+        }
         Held::Array(item, length) | Held::LongArray(item, length) => {
             format!("to.array({reference}, {length}, {})", each(item))
         }
@@ -135,6 +141,8 @@ pub fn decode(shapes: &Shapes<'_>, kind: &Type) -> String {
         Held::Opaque(limit) => format!("from.opaque({})", number(limit)),
         Held::Text(limit) => format!("from.text({})", number(limit)),
         Held::Array(item, _) => format!("from.array({})", decoder(shapes, item)),
+        Held::LongArray(item, length) if is_number(shapes, item) => format!("from.numbers_exact({length})"),
+        Held::List(item, limit) if is_number(shapes, item) => format!("from.numbers({})", number(limit)),
         Held::LongArray(item, length) => {
             format!("from.items({length}, {}, {})", shapes.wire(item), decoder(shapes, item))
         }
@@ -147,6 +155,13 @@ pub fn decode(shapes: &Shapes<'_>, kind: &Type) -> String {
         }
         Held::Chain(item) => format!("from.chain({})", decoder(shapes, item)),
     }
+}
+
+/// Whether the runtime has its arrays at once.
+fn is_number(shapes: &Shapes<'_>, item: &Type) -> bool {
+    use Primitive::{F32, F64, I32, I64, U32, U64};
+    let held = shapes.held(shapes.model.resolve(item));
+    matches!(held, Held::Primitive(F32 | F64 | I32 | I64 | U32 | U64))
 }
 
 /// A function that decodes.
