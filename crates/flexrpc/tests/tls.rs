@@ -7,6 +7,8 @@ mod proxy;
 
 use bytes::Bytes;
 use common::{COUNT, ECHO, PROGRAM, Service, procedure};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use strait_flexrpc::proto::onc::message::{Answer, AuthStatus, Call, Denial};
 use strait_flexrpc::proto::onc::record::mark;
 use strait_flexrpc::{
     CallError, Client, ClientOptions, ClientTls, Credentials, Identity, MulticastOptions, Outcome, Refusal,
-    Reply, Request, Server, ServerOptions, ServerTls, Transport, Trust,
+    Reply, Request, Server, ServerOptions, ServerTls, Transport, Trust, WorkerLimits,
 };
 use strait_testkit::Authority;
 use tempfile::TempDir;
@@ -90,6 +92,74 @@ fn calls_of_every_size_are_answered_on_one_pooled_connection() {
         assert!(echo(&client, server.address(), &data[..len]).unwrap() == data[..len], "{len} bytes");
     }
     assert_eq!((server.connection_count(), client.pooled_handles()), (1, 1));
+}
+
+/// A connection under TLS, spoken by hand.
+fn by_hand(
+    certified: &Certified,
+    server: SocketAddr,
+) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&certified.authority).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connection =
+        rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    rustls::StreamOwned::new(connection, stream)
+}
+
+#[test]
+fn calls_that_come_in_one_record_are_all_answered_whoever_else_wants_the_worker() {
+    const CALLS: u32 = 100;
+    let certified = Certified::new();
+    for most in [1, 4] {
+        let workers = WorkerLimits { least: 1, most, dormant: Duration::from_secs(10) };
+        let (server, service) = serve(ServerOptions { workers, ..required(certified.server()) });
+        // Plain ONC RPC under TLS: calls without a session.
+        let calls: Vec<u8> = (0..CALLS)
+            .flat_map(|xid| {
+                let credentials = Credentials::None;
+                let head = Call { xid, procedure: procedure(COUNT), credentials }.encode();
+                [&mark(head.len() + 4), &head[..], &xid.to_be_bytes()].concat()
+            })
+            .collect();
+        assert!(calls.len() < 16 << 10, "one record");
+        let mut streams = [(); 3].map(|()| by_hand(&certified, server.address()));
+        streams.iter_mut().for_each(|stream| stream.write_all(&calls).unwrap());
+        for stream in &mut streams {
+            for xid in 0..CALLS {
+                let mut answer = [0; 32];
+                stream.read_exact(&mut answer).unwrap();
+                assert_eq!(answer[4..8], xid.to_be_bytes());
+                assert_eq!(answer[28..], xid.to_be_bytes());
+            }
+        }
+        assert_eq!(service.executed(), 3 * CALLS as usize);
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_taken_for_long_is_there_whole_in_the_end() {
+    let certified = Certified::new();
+    let (server, _) = serve(required(certified.server()));
+    let args = vec![7; 8 << 20];
+    let head = Call { xid: 1, procedure: procedure(ECHO), credentials: Credentials::None }.encode();
+    let mut stream = by_hand(&certified, server.address());
+    stream.write_all(&[&mark(head.len() + args.len()), &head[..], &args].concat()).unwrap();
+    // Meanwhile others are served: nobody waits with it.
+    let client = by(certified.trusting());
+    for _ in 0..50 {
+        assert_eq!(echo(&client, server.address(), b"well").unwrap(), "well");
+    }
+    let mut answer = vec![0; 28 + args.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert!(answer[28..] == args);
 }
 
 #[test]
