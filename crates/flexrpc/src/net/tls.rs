@@ -43,7 +43,7 @@ impl Stream {
     /// The callee's end, of which `len` bytes have arrived already.
     pub(crate) fn server(tls: &ServerTls, begun: Buffer, len: usize) -> Option<Self> {
         let connection = ServerConnection::new(tls.config.clone()).ok()?;
-        Some(Self { arrived: Some((begun, 0..len)), ..Self::new(connection.into()) })
+        Some(Self { arrived: (len > 0).then_some((begun, 0..len)), ..Self::new(connection.into()) })
     }
 
     fn new(mut connection: Connection) -> Self {
@@ -233,5 +233,94 @@ impl Write for Sink<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::{Identity, Trust};
+    use rustix::net::sockopt;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+    use strait_testkit::Authority;
+
+    /// How long something may take to arrive before it never will.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// Both ends of a connection whose socket buffers are small, after the handshake.
+    fn pair() -> ((Stream, TcpStream), (Stream, TcpStream)) {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        let issued = authority.issue(dir.path()).unwrap();
+        let identity = Identity { certificate: issued.certificate, key: issued.key };
+        let trust = Trust::Authorities(authority.write(dir.path()).unwrap());
+        let (callee, caller) =
+            (ServerTls::load(&identity, None).unwrap(), ClientTls::load(&trust, None).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = listener.accept().unwrap().0;
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        sockopt::set_socket_send_buffer_size(&near, 16 << 10).unwrap();
+        sockopt::set_socket_recv_buffer_size(&far, 16 << 10).unwrap();
+        let name = "localhost".try_into().unwrap();
+        let mut client = Stream::client(&caller, name).unwrap();
+        let mut server = Stream::server(&callee, Buffer::take(0), 0).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            client.shake_hands(near.as_fd()).unwrap();
+            server.shake_hands(far.as_fd()).unwrap();
+        }
+        ((client, near), (server, far))
+    }
+
+    /// Takes what arrives until it is `least` bytes, and then what is there.
+    fn drain(end: &mut (Stream, TcpStream), into: &mut Vec<u8>, least: usize) {
+        let mut room = vec![0; 1 << 20];
+        loop {
+            let receive = if into.len() < least { Stream::recv } else { Stream::try_recv };
+            match receive(&mut end.0, end.1.as_fd(), &mut room).unwrap() {
+                Some(len) => into.extend_from_slice(&room[..len]),
+                None => return,
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_reported_as_sent_reaches_the_peer_and_the_last_byte_only_then() {
+        let (mut near, mut far) = pair();
+        let data: Vec<u8> = (0..3_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
+        let (mut sent, mut arrived, mut refused) = (0, Vec::new(), 0);
+        while sent < data.len() {
+            match near.0.try_send(near.1.as_fd(), &[&data[sent..sent], &data[sent..]]).unwrap() {
+                Some(more) => sent += more,
+                None => {
+                    refused += 1;
+                    // Without another move of the sender's.
+                    drain(&mut far, &mut arrived, sent);
+                    assert!(arrived.len() >= sent, "{sent} reported, {} arrived", arrived.len());
+                    assert!(arrived.len() < data.len(), "the last byte isn't reported yet");
+                }
+            }
+        }
+        drain(&mut far, &mut arrived, data.len());
+        assert!(arrived == data);
+        assert!(refused > 3, "the socket had room for nearly all: nothing was proved");
+    }
+
+    #[test]
+    fn what_lies_in_a_stream_is_told_where_the_socket_is_silent() {
+        let (mut near, mut far) = pair();
+        assert!(!far.0.has_more() && far.0.is_quiet(far.1.as_fd()));
+        assert_eq!(near.0.try_send(near.1.as_fd(), &[b"two ", b"words"]).unwrap(), Some(9));
+        let mut word = [0; 4];
+        assert_eq!(far.0.recv(far.1.as_fd(), &mut word).unwrap(), Some(4));
+        assert!(far.0.has_more() && !far.0.is_quiet(far.1.as_fd()));
+        assert_eq!(far.0.try_recv(far.1.as_fd(), &mut [0; 9]).unwrap(), Some(5));
+        assert!(!far.0.has_more() && far.0.is_quiet(far.1.as_fd()));
+        drop(near);
+        while far.0.is_quiet(far.1.as_fd()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(far.0.failure(), None, "to close is no failure of TLS");
     }
 }

@@ -289,13 +289,15 @@ impl Connection {
         answered: &mut bool,
         others: &impl MayStay,
     ) -> std::io::Result<Option<usize>> {
+        // Once: what TLS has taken in but not given out is only found by trying.
+        let may_stay = others.may_stay();
         // Straight after an answer, nothing can be there yet: a system call spared.
-        if !(std::mem::take(answered) && others.may_stay())
+        if !(std::mem::take(answered) && may_stay)
             && let Some(received) = self.fd.try_recv(room)?
         {
             return Ok(Some(received));
         }
-        if !others.may_stay() {
+        if !may_stay {
             return Ok(None);
         }
         if let Some(received) = spinner.spin(|| self.fd.try_recv(room).transpose()) {
