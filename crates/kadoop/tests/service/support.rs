@@ -17,7 +17,9 @@ pub fn key() -> Key {
 }
 
 pub fn config() -> Config {
-    Config { safe_mode_extra_ms: 0, segment_bytes: 1 << 20, ..Config::default() }
+    // What a test would wait for: nobody comes back later than that here.
+    let recovery_patience_ms = 5_000;
+    Config { safe_mode_extra_ms: 0, segment_bytes: 1 << 20, recovery_patience_ms, ..Config::default() }
 }
 
 pub fn namenode_options(directory: &Path) -> NamenodeOptions {
