@@ -171,7 +171,8 @@ impl Shared {
     /// Once a second: scrubs, looks after the directories.
     pub(super) fn tick(&self) {
         if self.suspicious.swap(false, Ordering::Relaxed) {
-            for index in self.directories().failing() {
+            let failing = self.directories().failing();
+            for index in failing {
                 self.change(|core| core.lose_directory(index));
             }
             self.beating.nudge();
