@@ -100,7 +100,18 @@ fn the_rule_may_change_while_the_server_runs() {
     assert_eq!(call(&route)[0], denied);
     first.set_forwarding(Forwarding::Anywhere);
     assert!(call(&route).iter().all(Outcome::is_value), "another rule");
-    assert_eq!(service.executed(), 2);
+    // Even by what decides.
+    let first = Arc::new(first);
+    let itself = Arc::downgrade(&first);
+    first.set_forwarding(Forwarding::only(move |_| {
+        itself.upgrade().is_some_and(|server| {
+            server.set_forwarding(Forwarding::Nowhere);
+            true
+        })
+    }));
+    assert!(call(&route).iter().all(Outcome::is_value), "once");
+    assert_eq!(call(&route)[0], denied);
+    assert_eq!(service.executed(), 3);
 }
 
 #[test]

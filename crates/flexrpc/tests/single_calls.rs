@@ -233,3 +233,40 @@ fn a_shutdown_lets_running_calls_end() {
     let outcome = client().call(address, Transport::Tcp, procedure(ECHO), &[]);
     assert_eq!(outcome, Err(CallError::NotExecuted(Refusal::Unreachable)));
 }
+
+#[test]
+fn the_longest_times_there_are_mean_for_ever_and_nothing_breaks() {
+    let ever = Duration::MAX;
+    let options = ServerOptions {
+        workers: WorkerLimits { least: 1, most: 4, dormant: ever },
+        connection_idle: ever,
+        message_stall: ever,
+        chain_wait: ever,
+        drain: ever,
+        ..ServerOptions::default()
+    };
+    let service = Arc::new(Service::default());
+    let (server, next) = (common::start(options.clone(), &service), common::start(options, &service));
+    let client = Client::new(ClientOptions {
+        timeout: Some(ever),
+        connect_timeout: ever,
+        calling_dormant: ever,
+        ..ClientOptions::default()
+    });
+    for transport in BOTH {
+        assert_eq!(client.call(server.address(), transport, procedure(ECHO), &[b"x"]).unwrap(), "x");
+        let callees = [server.address(), next.address()];
+        let outcomes = client.call_parallel(&callees, transport, procedure(ECHO), &[], &Default::default());
+        assert!(outcomes.iter().all(strait_flexrpc::Outcome::is_value), "{outcomes:?}");
+    }
+    let callees = [server.address(), next.address()];
+    for size in [0, 1 << 20] {
+        let args = [vec![1; size].into()];
+        let outcomes = client.call_chain(&callees, procedure(COUNT), &args, &Default::default());
+        assert!(outcomes.iter().all(strait_flexrpc::Outcome::is_value), "{outcomes:?}");
+    }
+    // All threads are still there.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap(), "x");
+    assert!(server.shutdown() && next.shutdown());
+}

@@ -96,7 +96,8 @@ impl Core {
 
     /// Whether a chain's call may be passed on to this callee.
     pub(crate) fn may_forward_to(&self, next: SocketAddr) -> bool {
-        let forwarding = self.forwarding.read().unwrap_or_else(PoisonError::into_inner);
+        // Not under the lock: what decides may replace the rule.
+        let forwarding = self.forwarding.read().unwrap_or_else(PoisonError::into_inner).clone();
         forwarding.allows(next, self.options.listen, self.options.knows_callers())
     }
 
