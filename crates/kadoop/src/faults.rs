@@ -51,6 +51,8 @@ faults! {
     DeletionNotCounted,
     /// An append's new chunk replaces the old one at once.
     ReplacedEarly,
+    /// What an append has replaced goes before the new chunk has its replicas.
+    KeptDroppedEarly,
     /// A truncated chunk is handed out at its full length.
     TruncationForgotten,
     /// Datanodes write under any stamp.

@@ -293,7 +293,10 @@ impl<D: Disk> Replica<D> {
             if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() }
         })();
         if let Err(error) = done {
-            self.state = if sealed { ReplicaState::Sealed } else { ReplicaState::Returned };
+            if !sealed {
+                // What was cut off may be gone.
+                (self.state, self.sums) = (ReplicaState::Returned, sums);
+            }
             return Err(disk(error));
         }
         // What is left behind is removed at the next start, if not now.

@@ -111,6 +111,10 @@ impl State {
             }
             Record::Truncated { inode, length, time_ms } => self.truncate(*inode, *length, *time_ms, events),
             Record::AttributesSet { inode, attributes } => self.set_attributes(*inode, attributes, events),
+            Record::KeptDropped { chunk } => {
+                self.drop_kept(*chunk, events);
+                Ok(())
+            }
         }
     }
 
@@ -147,7 +151,10 @@ impl State {
         push(chunks, id);
         let pipeline = pipeline.to_vec();
         file.chunks.push(OpenChunk { chunk: id, pipeline, claimed: false, continues, recovery: None });
-        self.chunks.insert(id, Chunk { inode: file.inode, stamp, length: 0, used: 0, ended: false });
+        self.chunks.insert(
+            id,
+            Chunk { inode: file.inode, stamp, length: 0, used: 0, ended: false, replaced: false },
+        );
         Ok(())
     }
 
@@ -165,7 +172,7 @@ impl State {
         let inode = open.inode;
         let chunk = self.chunks.get_mut(&id).ok_or("no such chunk")?;
         let shorter = was.claimed && length < chunk.length;
-        *chunk = Chunk { inode, stamp, length, used: length, ended: true };
+        *chunk = Chunk { inode, stamp, length, used: length, ended: true, replaced: false };
         events.push(Event::Ended(id));
         if shorter {
             self.cut_chunks(inode, id, true, events)?;
@@ -175,10 +182,27 @@ impl State {
                 return Err("not a file");
             };
             *chunks = chunks.iter().copied().filter(|chunk| *chunk != old).collect();
+            self.chunks.get_mut(&old).ok_or("no such chunk")?.replaced = true;
+            // With what that has replaced itself.
+            let mut kept = self.kept.remove(&old).unwrap_or_default();
+            kept.push(old);
+            self.kept.insert(id, kept);
+        }
+        Ok(())
+    }
+
+    /// No file has the chunk any more, nor what it has replaced.
+    fn remove_chunk(&mut self, chunk: ChunkId, events: &mut Vec<Event>) {
+        self.drop_kept(chunk, events);
+        self.chunks.remove(&chunk);
+        events.push(Event::Gone(chunk));
+    }
+
+    fn drop_kept(&mut self, chunk: ChunkId, events: &mut Vec<Event>) {
+        for old in self.kept.remove(&chunk).unwrap_or_default() {
             self.chunks.remove(&old);
             events.push(Event::Gone(old));
         }
-        Ok(())
     }
 
     /// Takes the chunks from `first` on (or those behind it) out of a file.
@@ -194,10 +218,7 @@ impl State {
             chunks.iter().position(|chunk| *chunk == first).ok_or("no such chunk")? + usize::from(behind);
         let gone = chunks[at..].to_vec();
         *chunks = chunks[..at].into();
-        for chunk in &gone {
-            self.chunks.remove(chunk);
-            events.push(Event::Gone(*chunk));
-        }
+        gone.iter().for_each(|chunk| self.remove_chunk(*chunk, events));
         if let Some(file) = self.open_inodes.get(&inode).and_then(|file| self.open.get_mut(file)) {
             file.chunks.retain(|open| !gone.contains(&open.chunk));
         }
@@ -258,10 +279,7 @@ impl State {
             match inode.body {
                 Body::Directory(entries) => rest.extend(entries.into_values()),
                 Body::File { chunks, .. } => {
-                    for chunk in chunks {
-                        self.chunks.remove(&chunk);
-                        events.push(Event::Gone(chunk));
-                    }
+                    chunks.into_iter().for_each(|chunk| self.remove_chunk(chunk, events));
                     if let Some(file) = self.open_inodes.remove(&number) {
                         self.open.remove(&file);
                     }

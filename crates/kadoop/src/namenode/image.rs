@@ -28,6 +28,7 @@ enum Item {
     File(InodeNo, Attributes, u32, u16, u64, Vec<ChunkId>),
     Chunk(ChunkId, Chunk),
     Open(FileId, OpenFile),
+    Kept(ChunkId, Vec<ChunkId>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -119,6 +120,7 @@ fn write(state: &State, item: &mut dyn FnMut(&Item)) {
     }
     state.chunks.iter().for_each(|(id, chunk)| item(&Item::Chunk(*id, *chunk)));
     state.open.iter().for_each(|(file, open)| item(&Item::Open(*file, open.clone())));
+    state.kept.iter().for_each(|(chunk, old)| item(&Item::Kept(*chunk, old.clone())));
 }
 
 fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
@@ -170,6 +172,7 @@ impl State {
                 self.put(number, attributes, Body::File { chunks, chunk_bytes, replication, made })?;
             }
             Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
+            Item::Kept(chunk, old) => drop(self.kept.insert(chunk, old)),
             Item::Open(file, open) => {
                 self.open_inodes.insert(open.inode, file);
                 self.open.insert(file, open);

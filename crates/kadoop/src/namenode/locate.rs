@@ -34,17 +34,34 @@ impl Namenode {
             };
             let bytes =
                 if self.config.faults.has(Fault::TruncationForgotten) { logged.length - skip } else { bytes };
-            chunks.push(LocatedChunk {
-                offset: at,
-                skip,
-                length: bytes,
-                growing,
-                chunk: id,
-                stamp: logged.stamp,
-                nodes,
-            });
+            let (offset, length, stamp) = (at, bytes, logged.stamp);
+            let this = LocatedChunk { offset, skip, length, growing, chunk: id, stamp, nodes };
+            if this.nodes.is_empty() && open.is_none() {
+                chunks.extend(self.fall_back(this));
+            } else {
+                chunks.push(this);
+            }
         }
         let made = self.state.inode(inode)?.made();
         Ok(Located { made, chunks, length: file_length, open: file.is_some() })
+    }
+
+    /// Nobody has the chunk: what it has replaced may still be there, with fewer bytes.
+    fn fall_back(&self, this: LocatedChunk) -> Vec<LocatedChunk> {
+        let kept = self.state.kept.get(&this.chunk).into_iter().flatten();
+        let kept =
+            kept.filter_map(|old| Some((*old, self.state.chunks.get(old)?, self.cluster.live_good(*old))));
+        let longest = kept.filter(|(.., nodes)| !nodes.is_empty()).max_by_key(|(_, logged, _)| logged.used);
+        let Some((chunk, logged, nodes)) = longest else { return vec![this] };
+        let length = logged.used.min(this.length);
+        let (stamp, nodes) = (logged.stamp, nodes.to_vec());
+        let old = LocatedChunk { chunk, stamp, nodes, length, ..this.clone() };
+        let rest = LocatedChunk {
+            offset: this.offset + u64::from(length),
+            skip: this.skip + length,
+            length: this.length - length,
+            ..this
+        };
+        if rest.length == 0 { vec![old] } else { vec![old, rest] }
     }
 }

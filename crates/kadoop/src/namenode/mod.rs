@@ -216,6 +216,7 @@ impl Namenode {
         }
         self.watch_leases(now);
         self.drive_recoveries(now);
+        self.drop_kept();
         self.remove_superfluous(now);
         self.order_copies(now);
     }

@@ -89,4 +89,6 @@ pub enum Record {
     Truncated { inode: InodeNo, length: u64, time_ms: Millis },
     /// Attributes were set.
     AttributesSet { inode: InodeNo, attributes: Attributes },
+    /// What the chunk has replaced isn't kept any more.
+    KeptDropped { chunk: ChunkId },
 }

@@ -3,6 +3,7 @@
 use super::{
     Namenode,
     cluster::{Copying, Odd},
+    record::Record,
     state::Chunk,
 };
 use crate::{
@@ -30,10 +31,11 @@ impl Namenode {
             }
             return;
         };
-        if !logged.ended || cluster.in_safe_mode() {
+        // Of one that was replaced no copies are made, nor is it deleted by its replicas' number.
+        if !logged.ended || logged.replaced || cluster.in_safe_mode() {
             return;
         }
-        let live = cluster.live_good(chunk).len();
+        let live = self.cluster.live_good(chunk).len();
         let target = self.target(chunk);
         if live < target && live > 0 {
             let priority = if live == 1 {
@@ -48,6 +50,21 @@ impl Namenode {
             self.cluster.superfluous.insert(chunk);
         }
         self.review_odd(chunk, live);
+    }
+
+    /// Drops chunks that were replaced, once their successors are no worse off.
+    pub(super) fn drop_kept(&mut self) {
+        let careless = self.config.faults.has(Fault::KeptDroppedEarly);
+        let replicated = |(chunk, kept): (&ChunkId, &Vec<ChunkId>)| {
+            let before = kept.iter().map(|old| self.cluster.live_good(*old).len()).max().unwrap_or(0);
+            let wanted = before.clamp(1, self.target(*chunk).max(1));
+            (careless || self.cluster.live_good(*chunk).len() >= wanted).then_some(*chunk)
+        };
+        let chunks: Vec<ChunkId> =
+            self.state.kept.iter().filter_map(replicated).take(MAX_CHUNKS_A_TICK).collect();
+        for chunk in chunks {
+            self.commit(None, vec![Record::KeptDropped { chunk }]);
+        }
     }
 
     /// How many replicas the file wants.

@@ -20,6 +20,9 @@ pub struct State {
     pub names: Names,
     pub chunks: FxHashMap<ChunkId, Chunk>,
     pub open: BTreeMap<FileId, OpenFile>,
+    /// Chunks that were continued and replaced, by the one that replaced them: kept until
+    /// that has its replicas.
+    pub kept: BTreeMap<ChunkId, Vec<ChunkId>>,
     /// The same files by inode.
     pub open_inodes: FxHashMap<InodeNo, FileId>,
     pub clients: Clients,
@@ -54,6 +57,8 @@ pub struct Chunk {
     pub used: u32,
     /// Whether the end is logged.
     pub ended: bool,
+    /// Another has taken its place in the file, and has too few replicas yet.
+    pub replaced: bool,
 }
 
 /// A file that is being written.
@@ -111,6 +116,7 @@ impl State {
             names: Names::default(),
             chunks: FxHashMap::default(),
             open: BTreeMap::new(),
+            kept: BTreeMap::new(),
             open_inodes: FxHashMap::default(),
             clients: Clients::default(),
             nodes: BTreeMap::new(),

@@ -47,6 +47,7 @@ impl Namenode {
             {
                 let length = old.length;
                 records.push(Record::ChunkEnded { file, chunk, stamp, length });
+                records.push(Record::KeptDropped { chunk });
             }
         }
         let durable = self.all_durable(file, ends)?;

@@ -262,3 +262,127 @@ fn a_lost_directory_ends_the_incarnation_and_its_replicas() {
     assert_eq!(datanode.replica(CHUNK), None);
     assert_eq!(datanode.heartbeat().session, 0);
 }
+
+/// It was looked for under its old name, for ever.
+#[test]
+fn a_replica_whose_seal_failed_after_its_renaming_can_be_sealed_again() {
+    for operations in 0..12 {
+        let disk = SimDisk::default();
+        let mut datanode = start(&disk, 1, None);
+        write(&mut datanode, 1, 0, 30);
+        disk.fail_after(operations);
+        let failed = datanode.seal(CHUNK, STAMP, 30).is_err();
+        disk.fail_after(u64::MAX);
+        let again = datanode.seal(CHUNK, Stamp(9), 30);
+        assert_eq!(again, Ok(()), "after {operations} operations, failed: {failed}");
+        assert_eq!(read(&datanode, Stamp(9), 0, 30).unwrap(), bytes(0, 30));
+    }
+}
+
+#[test]
+fn a_copy_is_checked_and_seen_only_when_it_is_whole() {
+    let mut from = start(&SimDisk::default(), 1, None);
+    write(&mut from, 1, 0, 30);
+    from.seal(CHUNK, STAMP, 30).unwrap();
+    let source = |nodes: &[u32]| {
+        let nodes = nodes.iter().copied().map(NodeId).collect();
+        strait_kadoop::messages::Source { chunk: CHUNK, stamp: STAMP, length: 30, nodes }
+    };
+    for (nodes, copied) in [(&[7][..], false), (&[7, 8][..], true)] {
+        let mut to = start(&SimDisk::default(), 2, None);
+        order(&mut to, vec![Order::Copy(source(nodes))]);
+        while let Some(fetch) = to.next_fetch() {
+            assert_eq!(to.replica(CHUNK), None);
+            let mut piece = from.read(&fetch.read).unwrap();
+            // Datanode 7's bytes are damaged.
+            if fetch.from == NodeId(7) {
+                piece.bytes = vec![0; piece.bytes.len()].into();
+            }
+            to.on_fetched(fetch.id, Ok(piece));
+        }
+        assert_eq!(to.replica(CHUNK).map(|replica| replica.length), copied.then_some(30));
+    }
+}
+
+#[test]
+fn a_datanode_copies_from_two_others_at_a_time() {
+    let mut to = start(&SimDisk::default(), 2, None);
+    let orders = (1..=5).map(|chunk| {
+        let (chunk, stamp, nodes) = (ChunkId(chunk), Stamp(chunk), vec![NodeId(7)]);
+        Order::Copy(strait_kadoop::messages::Source { chunk, stamp, length: 30, nodes })
+    });
+    order(&mut to, orders.collect());
+    let fetches: Vec<_> = std::iter::from_fn(|| to.next_fetch()).collect();
+    assert_eq!(fetches.len(), 2);
+    to.on_fetched(fetches[0].id, Err(Error::Unavailable));
+    assert_eq!(to.next_fetch().map(|fetch| fetch.read.chunk), Some(ChunkId(3)));
+}
+
+#[test]
+fn a_continued_chunk_begins_with_the_old_bytes_whether_they_are_here_or_not() {
+    let mut from = start(&SimDisk::default(), 1, None);
+    write(&mut from, 1, 0, 30);
+    from.seal(CHUNK, STAMP, 30).unwrap();
+    let begin = strait_kadoop::messages::Continue {
+        chunk: ChunkId(6),
+        stamp: Stamp(8),
+        pipeline: vec![Member { node: NODE, incarnation: Incarnation(1) }],
+        source: strait_kadoop::messages::Source {
+            chunk: CHUNK,
+            stamp: STAMP,
+            length: 30,
+            nodes: vec![NodeId(7)],
+        },
+    };
+    let mut other = start(&SimDisk::default(), 1, None);
+    other.begin(4, &begin);
+    while let Some(fetch) = other.next_fetch() {
+        let piece = from.read(&fetch.read);
+        other.on_fetched(fetch.id, piece);
+    }
+    from.begin(4, &begin);
+    for datanode in [&mut from, &mut other] {
+        assert_eq!(datanode.settled(), [(4, Ok(()))]);
+        assert_eq!(datanode.replica(ChunkId(6)).map(|replica| replica.length), Some(30));
+    }
+}
+
+#[test]
+fn the_scrub_finds_damage_in_its_time_and_tells_it_with_every_report() {
+    let disk = SimDisk::default();
+    let mut datanode = start(&disk, 1, None);
+    write(&mut datanode, 1, 0, 30);
+    datanode.seal(CHUNK, STAMP, 30).unwrap();
+    order(&mut datanode, Vec::new());
+    disk.damage("0000000000000005_0000000000000007.data", 20);
+    let corrupt = [strait_kadoop::messages::Change::Corrupt { chunk: CHUNK, stamp: STAMP }];
+    let (mut now, scrub_ms) = (0, Config::default().scrub_ms);
+    while !datanode.has_news() {
+        now += 1_000;
+        datanode.tick(now);
+        assert!(now <= 2 * scrub_ms, "not within its time");
+    }
+    assert_eq!(datanode.heartbeat().changes, corrupt);
+    order(&mut datanode, Vec::new());
+    datanode.tick(now + Config::default().report_ms);
+    let beat = datanode.heartbeat();
+    assert!(beat.full.is_some());
+    assert_eq!(beat.changes, corrupt);
+}
+
+/// It was sealed at its old length, with checksums of bytes that were cut off.
+#[test]
+fn a_replica_whose_seal_failed_after_it_was_cut_has_no_more_than_that() {
+    for operations in 0..12 {
+        let disk = SimDisk::default();
+        let mut datanode = start(&disk, 1, None);
+        write(&mut datanode, 1, 0, 30);
+        disk.fail_after(operations);
+        let failed = datanode.seal(CHUNK, STAMP, 20).is_err();
+        disk.fail_after(u64::MAX);
+        let length = datanode.replica(CHUNK).unwrap().length;
+        assert!(!failed || length == 20);
+        datanode.seal(CHUNK, Stamp(9), length).unwrap();
+        assert_eq!(read(&datanode, Stamp(9), 0, 30).unwrap(), bytes(0, length));
+    }
+}

@@ -20,6 +20,8 @@ struct Node {
     number: u64,
     id: NodeId,
     replicas: BTreeMap<ChunkId, ReplicaReport>,
+    /// Its copies don't succeed.
+    copies_fail: bool,
 }
 
 struct Cluster {
@@ -43,6 +45,7 @@ impl Cluster {
             number: 0,
             id: NodeId(0),
             replicas: BTreeMap::new(),
+            copies_fail: false,
         };
         let nodes = (1..=nodes).map(node).collect();
         let mut cluster = Self { namenode, nodes, now: 0, client, number: 0 };
@@ -159,6 +162,7 @@ impl Node {
                 self.replicas.remove(chunk);
                 Some(Change::Gone { chunk: *chunk, stamp: *stamp })
             }
+            Order::Copy(_) if self.copies_fail => None,
             Order::Copy(source) => {
                 let (chunk, stamp, length) = (source.chunk, source.stamp, source.length);
                 let report = ReplicaReport { chunk, stamp, length, state: ReplicaState::Sealed };
@@ -414,4 +418,54 @@ fn a_truncated_file_shows_no_more_than_its_length() {
         let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 100).unwrap();
         assert_eq!((located.length, located.chunks[0].length), (4, shown));
     }
+}
+
+/// Two of three members restarted with less than the third has sealed, and there is one more
+/// datanode only.
+#[test]
+fn a_returned_replica_that_is_too_short_gives_way_to_a_copy() {
+    let mut cluster = Cluster::new(3, None);
+    let file = cluster.create(3);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Sealed);
+    cluster.hold(&new, 1, 4, ReplicaState::Returned);
+    cluster.hold(&new, 2, 4, ReplicaState::Returned);
+    let ends = vec![End { chunk: new.chunk, length: 10, durable: vec![new.pipeline[0].node] }];
+    assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+    cluster.pass(60_000, &[]);
+    assert_eq!(cluster.sealed(), 3);
+}
+
+/// An append ends on one of two datanodes, and that one is lost before there is a copy.
+fn lost_after_append(fault: Option<Fault>) -> Vec<(u32, usize)> {
+    let (mut cluster, _) = closed(2, fault);
+    let Ok(Answer::Opened { file, .. }) = cluster.ask(Mutation::Append { path: "/f".into() }) else {
+        panic!("the append isn't granted");
+    };
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 15, ReplicaState::Sealed);
+    let ends = vec![End { chunk: new.chunk, length: 15, durable: vec![new.pipeline[0].node] }];
+    assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+    let lost = cluster.index(new.pipeline[0].node);
+    cluster.nodes.iter_mut().for_each(|node| node.copies_fail = true);
+    cluster.pass(30_000, &[lost]);
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 100).unwrap();
+    located.chunks.iter().map(|chunk| (chunk.length, chunk.nodes.len())).collect()
+}
+
+#[test]
+fn what_an_append_has_replaced_is_kept_until_the_new_chunk_has_its_replicas() {
+    assert_eq!(lost_after_append(None), [(10, 1), (5, 0)]);
+    assert_eq!(lost_after_append(Some(Fault::KeptDroppedEarly)), [(15, 0)]);
+    // Where nothing is lost, the old one goes.
+    let (mut cluster, _) = closed(2, None);
+    let Ok(Answer::Opened { file, .. }) = cluster.ask(Mutation::Append { path: "/f".into() }) else {
+        panic!("the append isn't granted");
+    };
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 15, ReplicaState::Sealed);
+    let ends = vec![End { chunk: new.chunk, length: 15, durable: vec![new.pipeline[0].node] }];
+    cluster.ask(Mutation::Complete { file, ends }).unwrap();
+    cluster.pass(60_000, &[]);
+    assert_eq!(cluster.sealed(), 2, "two of the new, none of the old");
 }

@@ -51,6 +51,9 @@ pub struct Reader {
     /// The namenode isn't asked again before.
     locate_at: Millis,
     slots: BTreeMap<u64, Slot>,
+    /// Of an open chunk, what some member told to be acknowledged: the others may not have
+    /// heard of it yet, and what was there once must not vanish for this reader.
+    seen: (ChunkId, u32),
     /// Where a sequential reader goes on, and how much it has read so.
     position: u64,
     run: u64,
@@ -72,6 +75,7 @@ impl Reader {
             locating: false,
             locate_at: 0,
             slots: BTreeMap::new(),
+            seen: (ChunkId(0), 0),
             position: 0,
             run: 0,
             shunned: BTreeMap::new(),
@@ -264,7 +268,9 @@ impl Reader {
         let at = chunk.skip.saturating_add(u32::try_from(offset - chunk.offset).unwrap_or(u32::MAX));
         let known = chunk.skip.saturating_add(chunk.length);
         let length = if beyond { slot.length } else { slot.length.min(known.saturating_sub(at)) };
-        let read = Read { chunk: chunk.chunk, stamp: chunk.stamp, offset: at, length, acknowledged: known };
+        let seen = if self.seen.0 == chunk.chunk { self.seen.1 } else { 0 };
+        let acknowledged = known.max(seen);
+        let read = Read { chunk: chunk.chunk, stamp: chunk.stamp, offset: at, length, acknowledged };
         let untried = |node: &&NodeId| !slot.tried.iter().any(|(tried, _)| tried == *node);
         let shunned = |node: &&NodeId| self.shunned.get(node).is_some_and(|until| *until > now);
         // The namenode names the nearest first.

@@ -44,6 +44,12 @@ impl Reader {
         let Some(Pending::Read { slot: at, from, read, growing, version }) = self.calls.remove(&id) else {
             return;
         };
+        if let Ok(Checked { visible, .. }) = &answer
+            && growing
+        {
+            let before = if self.seen.0 == read.chunk { self.seen.1 } else { 0 };
+            self.seen = (read.chunk, before.max(*visible));
+        }
         let Some(slot) = self.slots.get_mut(&at) else { return };
         match answer {
             Ok(Checked { bytes, .. }) if !bytes.is_empty() => {

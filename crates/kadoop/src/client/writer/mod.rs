@@ -32,6 +32,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// the disks without end.
 const MAX_UNSEALED: usize = 4;
 
+/// How often the pause before another pipeline doubles: 3.2 s are the longest.
+const MOST_DOUBLINGS: u32 = 4;
+
 /// What a writer is asked to bring about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
@@ -120,6 +123,8 @@ pub struct Writer {
     failed: Option<Error>,
     /// Datanodes that were lost, and until when they are avoided.
     avoid: BTreeMap<NodeId, Millis>,
+    /// Pipelines that broke since anything was acknowledged.
+    broken: u32,
     /// When something last went forward.
     progress: Millis,
     calls: BTreeMap<CallId, Pending>,
@@ -147,6 +152,7 @@ impl Writer {
             closed: false,
             failed: None,
             avoid: BTreeMap::new(),
+            broken: 0,
             progress: now,
             calls: BTreeMap::new(),
             last_call: 0,
@@ -217,7 +223,7 @@ impl Writer {
     pub fn wake_at(&self) -> Option<Millis> {
         let again = self.ask.as_ref().and_then(|ask| ask.again_at);
         let seals = self.ended.iter().filter(|ended| !ended.is_durable() && ended.calls == 0);
-        let waiting = (self.goal.is_some() && self.ask.is_none()).then_some(self.ask_at);
+        let waiting = (self.busy() && self.ask.is_none() && self.ask_at > 0).then_some(self.ask_at);
         let give_up = self.busy().then_some(self.progress + self.config.give_up_ms);
         let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
         if self.failed.is_some() { None } else { times.min() }
@@ -230,7 +236,8 @@ impl Writer {
 
     fn busy(&self) -> bool {
         let unsealed = self.ended.iter().any(|ended| !ended.is_durable());
-        self.goal.is_some() || self.ask.is_some() || unsealed || !self.calls.is_empty()
+        let waiting = self.open.is_none() && self.staged.is_full();
+        self.goal.is_some() || self.ask.is_some() || unsealed || waiting || !self.calls.is_empty()
     }
 
     /// Does whatever the state asks for.
@@ -344,6 +351,12 @@ impl Writer {
             if lost.is_empty() {
                 lost = open.suspects;
             }
+            // One may break by chance; where all do, the namenode is spared.
+            self.broken += 1;
+            if self.broken > 1 {
+                let pause = self.config.retry_ms << (self.broken - 2).min(MOST_DOUBLINGS);
+                self.ask_at = self.ask_at.max(now + pause);
+            }
             self.avoid.extend(lost.into_iter().map(|node| (node, now + self.config.dead_ms)));
             if !faults.has(Fault::UnacknowledgedDropped) {
                 self.staged.put_back(open.sent.into_iter());
@@ -395,7 +408,10 @@ impl Writer {
             }
             return;
         }
-        if now >= self.ask_at
+        if now >= self.ask_at {
+            self.ask_at = 0;
+        }
+        if self.ask_at == 0
             && let Some(mutation) = self.wanted(now)
         {
             self.last_call += 1;

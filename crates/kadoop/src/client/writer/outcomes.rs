@@ -20,7 +20,7 @@ impl Writer {
         let all = everywhere && outcomes.iter().all(|outcome| *outcome == Outcome::Value);
         if all || hasty && outcomes.contains(&Outcome::Value) {
             if open.acknowledge(end) {
-                self.progress = now;
+                (self.progress, self.broken) = (now, 0);
             }
         } else {
             open.break_up(outcomes);

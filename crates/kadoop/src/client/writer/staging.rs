@@ -23,6 +23,11 @@ impl Staging {
         self.bytes
     }
 
+    /// Whether there is a whole write.
+    pub fn is_full(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
     pub fn push(&mut self, mut bytes: Bytes) {
         self.bytes += bytes.len();
         while !bytes.is_empty() {

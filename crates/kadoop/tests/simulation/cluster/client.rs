@@ -352,6 +352,7 @@ impl World {
                 if let Some(file) = self.model.files.get_mut(path) {
                     file.bytes.truncate(*length as usize);
                     (file.least, file.flushed) = (*length, 0);
+                    file.seen = file.seen.min(*length);
                 }
             }
             _ => {}

@@ -13,7 +13,6 @@ mod writing;
 
 use crate::namespace::someone;
 use client::Task;
-use network::NAMENODE;
 use std::collections::BTreeSet;
 use strait_kadoop::{faults::Fault, messages::ReplicaState};
 use world::{Event, HOSTS, NODES, World};
@@ -82,7 +81,7 @@ fn check(world: &World) -> Result<(), String> {
     let mut known = BTreeSet::new();
     for (path, file) in &world.model.files {
         let status = namenode.view(&user).stat(path).map_err(|error| format!("{path}: {error}"))?;
-        let (least, sent) = (world.promised(path), file.bytes.len() as u64);
+        let (least, sent) = (world.lasting(path), file.bytes.len() as u64);
         if status.open
             || status.length < least
             || status.length > sent
@@ -97,7 +96,7 @@ fn check(world: &World) -> Result<(), String> {
         for chunk in &located.chunks {
             known.insert(chunk.chunk);
             let from = chunk.offset as usize;
-            let expected = &file.bytes[from..from + chunk.length as usize];
+            let expected = file.bytes.get(from..from + chunk.length as usize).unwrap_or(&[0; 1]);
             let sound = world.sound(chunk.chunk);
             for node in &sound {
                 let replica = world.nodes[*node].running.as_ref().and_then(|node| node.replica(chunk.chunk));
@@ -132,12 +131,14 @@ fn check(world: &World) -> Result<(), String> {
             }
         }
     }
-    let _ = NAMENODE;
     Ok(())
 }
 
-/// Seeds in a run of the tests; `KADOOP_SIM_SEEDS` sets another number.
-const SEEDS: u64 = 300;
+/// Seeds in a run of the tests; `KADOOP_SIM_SEEDS` sets another number, `KADOOP_SIM_FIRST`
+/// the first, `KADOOP_SIM_SEED` a single one, and `KADOOP_SIM_TRACE` tells all that happens.
+const SEEDS: u64 = 400;
+/// Within which every fault is noticed.
+const ENOUGH_SEEDS: u64 = 100_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
@@ -145,38 +146,91 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn a_whole_cluster_keeps_every_promise() {
-    let seeds = match number("KADOOP_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = number("KADOOP_SIM_FIRST").unwrap_or(0);
-            first..first + number("KADOOP_SIM_SEEDS").unwrap_or(SEEDS)
-        }
+    let first = number("KADOOP_SIM_SEED").or(number("KADOOP_SIM_FIRST")).unwrap_or(0);
+    let many = number("KADOOP_SIM_SEEDS");
+    let seeds = if number("KADOOP_SIM_SEED").is_some() { 1 } else { many.unwrap_or(SEEDS) };
+    // Other tests run beside the few seeds of every day.
+    let threads = match many {
+        Some(_) => std::thread::available_parallelism().map_or(1, usize::from),
+        None => 1,
     };
-    for seed in seeds {
-        run(seed, None).unwrap_or_else(|error| panic!("KADOOP_SIM_SEED={seed}: {error}"));
+    let failing = |from: u64| {
+        (from..first + seeds).step_by(threads).find_map(|seed| Some((seed, run(seed, None).err()?)))
+    };
+    let failed: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads as u64).map(|at| scope.spawn(move || failing(first + at))).collect();
+        parts.into_iter().filter_map(|part| part.join().expect("a run panicked")).collect()
+    });
+    if let Some((seed, error)) = failed.into_iter().min() {
+        panic!("KADOOP_SIM_SEED={seed}: {error}");
     }
 }
 
-/// Where the search for a fault begins: the seed that noticed it first, when this was
-/// written.
-const NOTICED: &[(Fault, u64)] = &[];
+/// Planted faults with the seed that noticed each first: the search begins there. The
+/// others are noticed too seldom here for every day (`ReturnedBelieved` and
+/// `DeletionNotCounted` within 4,000 seeds) and by tests of their own besides.
+const NOTICED: &[(Fault, u64)] = &[
+    (Fault::LogNotSynced, 0),
+    (Fault::SegmentNameNotSynced, 2),
+    (Fault::TornFrameRead, 17),
+    (Fault::CheckpointNotSynced, 2),
+    (Fault::LogDroppedEarly, 238),
+    (Fault::RetryExecuted, 1),
+    (Fault::RetryNotReplayed, 7),
+    (Fault::AbsenceBelieved, 124),
+    (Fault::SilenceBelieved, 285),
+    (Fault::StampReused, 355),
+    (Fault::LeaseNotChecked, 149),
+    (Fault::CompleteNotDurable, 31),
+    (Fault::StaleReplicaCounted, 21),
+    (Fault::LastReplicaDeleted, 17),
+    (Fault::ReplacedEarly, 0),
+    (Fault::TruncationForgotten, 0),
+    (Fault::StaleStampAccepted, 36),
+    (Fault::DataNotSynced, 1),
+    (Fault::SumsNotSynced, 14),
+    (Fault::NameNotSynced, 12),
+    (Fault::SealNotSynced, 1),
+    (Fault::SealNameNotSynced, 3),
+    (Fault::SumsInPlace, 50),
+    (Fault::ReturnedReopened, 58),
+    (Fault::EarlyWriteAnswered, 390),
+    (Fault::UnpublishedShown, 133),
+    (Fault::FirstAnswerEnough, 36),
+    (Fault::UnacknowledgedDropped, 1),
+    (Fault::SealedAtPublished, 0),
+    (Fault::FlushedBeforeEnd, 8),
+    (Fault::SyncForgetsEarlier, 3),
+    (Fault::SumsNotChecked, 29),
+    (Fault::AbsenceRead, 21),
+    (Fault::ReplacementRead, 30),
+    (Fault::CopyNotVerified, 34),
+    (Fault::CopyCutShort, 0),
+];
 
 /// The first seed from `first` on that notices the fault.
 fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {
     (first..first + seeds).find_map(|seed| Some((seed, run(seed, Some(fault)).err()?)))
 }
 
-/// Which of them this notices, and at which seed: `KADOOP_SIM_SEEDS=N cargo test --release
-/// -p strait-kadoop --test simulation -- --ignored --nocapture every_fault`.
+#[test]
+fn planted_faults_are_noticed_in_the_whole_cluster() {
+    for (fault, first) in NOTICED {
+        assert!(notice(*fault, *first, ENOUGH_SEEDS).is_some(), "{fault:?} goes unnoticed");
+    }
+}
+
+/// Writes the table above: `KADOOP_SIM_SEEDS=N cargo test --release -p strait-kadoop --test
+/// simulation -- --ignored --nocapture every_fault`.
 #[test]
 #[ignore = "searches for minutes"]
 fn every_fault_from_the_first_seed_on() {
-    let seeds = number("KADOOP_SIM_SEEDS").unwrap_or(2_000);
+    let seeds = number("KADOOP_SIM_SEEDS").unwrap_or(ENOUGH_SEEDS);
     let wanted = std::env::var("KADOOP_SIM_FAULT").unwrap_or_default();
     for fault in Fault::ALL.iter().filter(|fault| format!("{fault:?}").contains(&wanted)) {
         match notice(*fault, 0, seeds) {
-            Some((seed, why)) => eprintln!("(Fault::{fault:?}, {seed}), // {why:.150}"),
-            None => eprintln!("// {fault:?} isn't noticed within {seeds} seeds"),
+            Some((seed, why)) => eprintln!("    (Fault::{fault:?}, {seed}), // {why:.150}"),
+            None => eprintln!("    // {fault:?} isn't noticed within {seeds} seeds."),
         }
     }
 }

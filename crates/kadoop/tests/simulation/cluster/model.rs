@@ -2,9 +2,10 @@
 //! was given for.
 
 use super::world::{NODES, World};
+use crate::namespace::someone;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use strait_kadoop::{Member, Millis};
+use strait_kadoop::{Member, Millis, messages::Read};
 
 #[derive(Clone)]
 pub struct File {
@@ -17,6 +18,9 @@ pub struct File {
     /// How much was flushed, and the pipelines in whose memory it is.
     pub flushed: u64,
     pub pipelines: Vec<Vec<Member>>,
+    /// How much of it any reader has seen, and all pipelines of the writer that wrote it.
+    pub seen: u64,
+    pub written_by: Vec<Vec<Member>>,
     /// Closed by its writer: not a byte more or less.
     pub closed: bool,
     pub replication: u16,
@@ -60,6 +64,8 @@ impl Model {
             least: 0,
             flushed: 0,
             pipelines: Vec::new(),
+            seen: 0,
+            written_by: Vec::new(),
             closed: false,
             replication,
         };
@@ -90,16 +96,43 @@ impl World {
     /// pipelines a member still runs.
     pub fn promised(&self, path: &str) -> u64 {
         let Some(file) = self.model.files.get(path) else { return 0 };
+        let flushed = if self.unbroken(&file.pipelines) { file.flushed } else { 0 };
+        file.least.max(flushed)
+    }
+
+    /// The same, once the file has no writer: what anybody has read can't vanish either.
+    pub fn lasting(&self, path: &str) -> u64 {
+        let Some(file) = self.model.files.get(path) else { return 0 };
+        let seen = if self.unbroken(&file.written_by) { file.seen } else { 0 };
+        self.promised(path).max(seen)
+    }
+
+    /// Of each pipeline a member still runs.
+    fn unbroken(&self, pipelines: &[Vec<Member>]) -> bool {
         let runs = |member: &Member| {
             self.nodes.iter().any(|node| node.running.is_some() && node.incarnation == member.incarnation)
         };
-        let kept = file.pipelines.iter().all(|pipeline| pipeline.iter().any(runs));
-        if kept { file.least.max(file.flushed) } else { file.least }
+        pipelines.iter().all(|pipeline| pipeline.iter().any(runs))
+    }
+
+    /// How long the file is for whoever opens it now, if that can be told.
+    pub fn visible(&self, path: &str) -> Option<u64> {
+        let (namenode, _) = self.namenode.as_ref()?;
+        let located = namenode.locate(&someone("kadoop"), path, 0, u64::MAX).ok()?;
+        let Some(last) = located.chunks.last().filter(|last| last.growing) else {
+            return Some(located.length);
+        };
+        let (chunk, stamp, acknowledged) = (last.chunk, last.stamp, last.skip + last.length);
+        let read = Read { chunk, stamp, offset: 0, length: 1, acknowledged };
+        let nodes =
+            last.nodes.iter().filter_map(|node| self.nodes[*self.numbers.get(node)?].running.as_ref());
+        let visible = nodes.filter_map(|node| node.read(&read).ok()).map(|piece| piece.visible).max()?;
+        Some(last.offset + u64::from(visible.saturating_sub(last.skip)))
     }
 
     /// A writer was told the file's length as it opened it.
     pub fn opened_at(&mut self, path: &str, length: u64) {
-        let promised = self.promised(path);
+        let promised = self.lasting(path);
         let Some(file) = self.model.files.get(path) else {
             return self.fail(format!("{path} was opened, but isn't there"));
         };
@@ -116,7 +149,9 @@ impl World {
         if let Some(file) = self.model.files.get_mut(path) {
             file.bytes.truncate(length as usize);
             (file.least, file.flushed, file.closed) = (length, 0, false);
+            file.seen = file.seen.min(length);
             file.pipelines.clear();
+            file.written_by.clear();
         }
     }
 

@@ -69,7 +69,16 @@ impl World {
                     reading.asked = None;
                     let at = reading.at;
                     reading.at += bytes.len() as u64;
+                    let end = at + bytes.len() as u64;
                     reading.pieces.push((at, bytes));
+                    let (path, touches, unsure) = (reading.path.clone(), reading.touches, reading.unsure);
+                    if !unsure
+                        && self.model.touches(&path) == touches
+                        && !self.is_unsure(&path)
+                        && let Some(file) = self.model.files.get_mut(&path)
+                    {
+                        file.seen = file.seen.max(end);
+                    }
                     let pause = if self.random.one_in(10) { 3_000 } else { 20 };
                     self.soon(host, pause);
                 }

@@ -8,12 +8,12 @@ use crate::{disk::SimDisk, namespace::someone};
 use std::collections::BTreeSet;
 use strait_kadoop::{
     ChunkId,
-    messages::{Read, ReplicaReport, ReplicaState},
+    messages::{Mutation, Read, ReplicaReport, ReplicaState, RequestId},
     namenode::save,
 };
 
 /// Kinds of trouble; a run has some of them.
-const KINDS: u64 = 13;
+const KINDS: u64 = 14;
 
 impl World {
     pub fn trouble(&mut self) {
@@ -57,6 +57,7 @@ impl World {
                 let full = self.random.one_in(2);
                 self.nodes[node - 1].disks.iter().for_each(|disk| disk.set_full(full));
             }
+            13 => self.steal(),
             10 => self.rot(),
             11 => self.lose_directory(node),
             _ if self.random.one_in(3) => self.crash(NODES + 1 + (node % (HOSTS - NODES - 1))),
@@ -82,6 +83,20 @@ impl World {
     fn fail_disk(&mut self, node: Host, soon: u64) {
         let directory = self.random.below(DIRECTORIES as u64) as usize;
         self.nodes[node - 1].disks[directory].fail_after(soon);
+    }
+
+    /// Somebody else asks for a file whose writer is alive.
+    fn steal(&mut self) {
+        let (user, now) = (someone("kadoop"), self.clock(NAMENODE));
+        let files: Vec<String> = self.model.files.keys().cloned().collect();
+        if files.is_empty() {
+            return;
+        }
+        let path = files[self.random.below(files.len() as u64) as usize].clone();
+        self.ask(|namenode| {
+            let request = RequestId { client: namenode.join_client(now), number: 1, done_below: 1 };
+            let _ = namenode.mutate(&user, request, &Mutation::RecoverLease { path }, now, 0);
+        });
     }
 
     fn checkpoint(&mut self) {

@@ -110,6 +110,12 @@ impl World {
                     if !writing.pipelines.contains(&write.pipeline) {
                         writing.pipelines.push(write.pipeline.clone());
                     }
+                    let writing_path = writing.path.clone();
+                    if let Some(file) = self.model.files.get_mut(&writing_path)
+                        && !file.written_by.contains(&write.pipeline)
+                    {
+                        file.written_by.push(write.pipeline.clone());
+                    }
                     let hops = write.pipeline.iter().flat_map(|member| self.host_of(member.node)).collect();
                     self.call(host, hops, &Request::Write(write), within, Then::Write(id));
                     continue;
@@ -149,6 +155,11 @@ impl World {
                     file.least = length;
                 }
                 file.closed = goal == Goal::Close;
+            }
+            let promised = self.promised(&path);
+            if let Some(visible) = self.visible(&path).filter(|visible| *visible < promised) {
+                return self
+                    .fail(format!("{path}: {visible} bytes are visible of {promised} after {goal:?}"));
             }
             if goal == Goal::Close {
                 self.end_requests(host);

@@ -1,0 +1,274 @@
+//! The writer's and the reader's core, asked by hand.
+
+use bytes::Bytes;
+use strait_kadoop::{
+    ChunkId, Config, Error, FileId, Incarnation, Member, NodeId, Stamp,
+    client::{Checked, Goal, Issue, ReadCall, Reader, WriteCall, Writer},
+    faults::{Fault, Faults},
+    messages::{Answer, Located, LocatedChunk, Mutation, NewChunk, Outcome, Piece},
+};
+
+fn config(fault: Option<Fault>) -> Config {
+    let faults = fault.map_or(Faults::NONE, Faults::planted);
+    Config { unit_bytes: 16, write_bytes: 32, hold_bytes: 96, stage_bytes: 96, faults, ..Config::default() }
+}
+
+fn writer(fault: Option<Fault>) -> Writer {
+    Writer::new(config(fault), FileId(1), 1_000, 0, 0)
+}
+
+fn calls(writer: &mut Writer) -> Vec<Issue<WriteCall>> {
+    std::iter::from_fn(|| writer.next_call()).collect()
+}
+
+fn new_chunk(chunk: u64) -> NewChunk {
+    let member = |node| Member { node: NodeId(node), incarnation: Incarnation(u64::from(node)) };
+    NewChunk {
+        chunk: ChunkId(chunk),
+        stamp: Stamp(chunk),
+        pipeline: vec![member(1), member(2)],
+        continues: None,
+    }
+}
+
+/// Grants the chunk that is asked for; what was told about those before.
+fn grant(writer: &mut Writer, chunk: u64, now: u64) -> Mutation {
+    let issue = calls(writer).pop().expect("the namenode is asked");
+    let WriteCall::Namenode(mutation) = issue.call else { panic!("{:?}", issue.call) };
+    let next = Some(new_chunk(chunk));
+    writer.on_answer(issue.id, Ok(Answer::Chunk { next, durable: false }), now);
+    mutation
+}
+
+/// A writer with 32 bytes under way to chunk 1.
+fn writing(fault: Option<Fault>) -> (Writer, Issue<WriteCall>) {
+    let mut writer = writer(fault);
+    writer.append(&mut Bytes::from_static(&[7; 32]), 0).unwrap();
+    grant(&mut writer, 1, 0);
+    let write = calls(&mut writer).pop().unwrap();
+    (writer, write)
+}
+
+fn answer_all(writer: &mut Writer, outcome: Outcome, now: u64) -> usize {
+    let calls = calls(writer);
+    let members = calls.iter().filter(|issue| !matches!(issue.call, WriteCall::Namenode(_)));
+    members.map(|issue| writer.on_member(issue.id, outcome, now)).count()
+}
+
+#[test]
+fn what_wasnt_acknowledged_everywhere_goes_into_the_next_chunk() {
+    for (fault, resent) in [(None, true), (Some(Fault::UnacknowledgedDropped), false)] {
+        let (mut writer, write) = writing(fault);
+        writer.on_write(write.id, &[Outcome::Value, Outcome::Unknown], 10);
+        assert_eq!(answer_all(&mut writer, Outcome::Value, 20), 2, "both are asked whether they are there");
+        writer.begin(Goal::Flush, 30).unwrap();
+        let mutation = grant(&mut writer, 2, 30);
+        let Mutation::AddChunk { ends, next: asked, avoid, .. } = mutation else { panic!() };
+        assert_eq!((ends[0].length, asked), (0, resent));
+        if resent {
+            assert_eq!(avoid, [NodeId(2)], "the one that didn't answer");
+            let WriteCall::Write(again) = calls(&mut writer).pop().unwrap().call else { panic!() };
+            assert_eq!((again.chunk, again.offset, &again.bytes[..]), (ChunkId(2), 0, &[7; 32][..]));
+        }
+    }
+}
+
+#[test]
+fn a_broken_chunks_end_is_logged_before_a_flush_returns() {
+    for (fault, early) in [(None, false), (Some(Fault::FlushedBeforeEnd), true)] {
+        let (mut writer, write) = writing(fault);
+        writer.on_write(write.id, &[Outcome::Value; 2], 10);
+        writer.begin(Goal::Flush, 10).unwrap();
+        // Telling them fails; they are there all the same.
+        assert_eq!(answer_all(&mut writer, Outcome::Unknown, 20), 2);
+        assert_eq!(answer_all(&mut writer, Outcome::Value, 30), 2);
+        assert_eq!(writer.outcome().is_some(), early);
+        if early {
+            continue;
+        }
+        // Nor is the namenode told before a member has sealed it.
+        let seals = calls(&mut writer);
+        assert!(seals.iter().all(|issue| matches!(issue.call, WriteCall::Seal { length: 32, .. })));
+        writer.on_member(seals[0].id, Outcome::Value, 40);
+        let Mutation::AddChunk { ends, .. } = grant_end(&mut writer, 40) else { panic!() };
+        assert_eq!((ends[0].length, ends[0].durable.len()), (32, 1));
+        assert_eq!(writer.outcome(), Some(Ok(())));
+    }
+}
+
+fn grant_end(writer: &mut Writer, now: u64) -> Mutation {
+    let issue = calls(writer).pop().expect("the namenode is told");
+    let WriteCall::Namenode(mutation) = issue.call else { panic!("{:?}", issue.call) };
+    writer.on_answer(issue.id, Ok(Answer::Chunk { next: None, durable: true }), now);
+    mutation
+}
+
+#[test]
+fn an_unanswered_request_is_repeated_as_the_same_one() {
+    let mut writer = writer(None);
+    writer.begin(Goal::Close, 0).unwrap();
+    let first = calls(&mut writer).pop().unwrap();
+    writer.on_answer(first.id, Err(Error::Unavailable), 100);
+    assert!(calls(&mut writer).is_empty(), "not at once");
+    let wake = writer.wake_at().unwrap();
+    writer.tick(wake);
+    assert_eq!(calls(&mut writer).pop().unwrap().id, first.id);
+}
+
+#[test]
+fn a_seal_that_meets_a_higher_stamp_means_that_the_lease_is_lost() {
+    let (mut writer, write) = writing(None);
+    writer.on_write(write.id, &[Outcome::Value; 2], 10);
+    writer.begin(Goal::Close, 10).unwrap();
+    answer_all(&mut writer, Outcome::Error(Error::StaleStamp), 20);
+    assert_eq!(writer.outcome(), Some(Err(Error::LeaseLost)));
+    assert_eq!(writer.begin(Goal::Sync, 30), Err(Error::LeaseLost));
+}
+
+/// It once asked for pipelines as fast as they broke.
+#[test]
+fn where_every_pipeline_breaks_the_namenode_is_asked_ever_more_slowly() {
+    let (mut writer, mut write) = writing(None);
+    let (mut now, mut asked) = (0, Vec::new());
+    for chunk in 2..8 {
+        writer.on_write(write.id, &[Outcome::Error(Error::Disk); 2], now);
+        answer_all(&mut writer, Outcome::Value, now);
+        while calls_peek(&mut writer, chunk, now).is_none() {
+            let wake = writer.wake_at().unwrap();
+            assert!(wake > now, "woken for nothing at {now}");
+            now = wake;
+            writer.tick(now);
+        }
+        asked.push(now);
+        write = calls(&mut writer).pop().unwrap();
+    }
+    let pauses: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(pauses, [200, 400, 800, 1_600, 3_200]);
+}
+
+fn calls_peek(writer: &mut Writer, chunk: u64, now: u64) -> Option<()> {
+    let issue = calls(writer).pop()?;
+    let WriteCall::Namenode(_) = issue.call else { panic!("{:?}", issue.call) };
+    let next = Some(new_chunk(chunk));
+    writer.on_answer(issue.id, Ok(Answer::Chunk { next, durable: false }), now);
+    Some(())
+}
+
+#[test]
+fn a_writer_that_gets_nowhere_gives_up() {
+    let (mut writer, write) = writing(None);
+    writer.begin(Goal::Sync, 0).unwrap();
+    writer.on_write(write.id, &[Outcome::Value; 2], 0);
+    while writer.error().is_none() {
+        let now = writer.wake_at().unwrap();
+        answer_all(&mut writer, Outcome::Unknown, now);
+        writer.tick(now);
+        assert!(now < 120_000, "not within two minutes");
+    }
+    assert_eq!(writer.outcome(), Some(Err(Error::Unavailable)));
+}
+
+fn located(length: u32, growing: bool) -> Located {
+    let (offset, skip, chunk, stamp) = (0, 0, ChunkId(1), Stamp(1));
+    let nodes = vec![NodeId(1), NodeId(2)];
+    let chunks = vec![LocatedChunk { offset, skip, length, growing, chunk, stamp, nodes }];
+    Located { made: 5, chunks, length: length.into(), open: growing }
+}
+
+/// A reader that has asked for bytes at `offset` and was told `located`.
+fn reading(offset: u64, located: Located, fault: Option<Fault>) -> Reader {
+    let mut reader = Reader::new(config(fault));
+    assert_eq!(reader.read(offset, 32, 0), Ok(None));
+    let issue = reader.next_call().unwrap();
+    assert!(matches!(issue.call, ReadCall::Locate { .. }));
+    reader.on_located(issue.id, Ok(located), 0);
+    reader
+}
+
+fn next_read(reader: &mut Reader) -> (Issue<ReadCall>, NodeId, strait_kadoop::messages::Read) {
+    let issue = reader.next_call().expect("a replica is asked");
+    let ReadCall::Read { from, read } = issue.call else { panic!("{:?}", issue.call) };
+    (issue, from, read)
+}
+
+#[test]
+fn a_damaged_replica_is_reported_and_the_next_one_read() {
+    for (fault, noticed) in [(None, true), (Some(Fault::SumsNotChecked), false)] {
+        let mut reader = reading(0, located(20, false), fault);
+        let (issue, first, read) = next_read(&mut reader);
+        let sums = vec![crc32c::crc32c(&[1; 16]), crc32c::crc32c(&[1; 4])];
+        let bad = Piece { bytes: vec![9; 20].into(), sums: sums.clone(), visible: 20 };
+        reader.on_read(issue.id, Checked::of(&read, bad, &config(fault)), 1);
+        assert_eq!(reader.read(0, 32, 1).unwrap().is_none(), noticed);
+        if !noticed {
+            continue;
+        }
+        let suspect = ReadCall::Suspect { node: first, chunk: ChunkId(1), stamp: Stamp(1) };
+        assert_eq!(reader.next_call().unwrap().call, suspect);
+        let (issue, second, read) = next_read(&mut reader);
+        assert_ne!(second, first);
+        let good = Piece { bytes: vec![1; 20].into(), sums, visible: 20 };
+        reader.on_read(issue.id, Checked::of(&read, good, &config(fault)), 2);
+        assert_eq!(reader.read(0, 32, 2), Ok(Some(vec![1; 20].into())));
+    }
+}
+
+/// It once waited for calls that nobody was to make.
+#[test]
+fn an_end_that_is_known_is_told_at_once() {
+    let mut reader = reading(20, located(20, false), None);
+    assert_eq!(reader.read(20, 32, 0), Ok(Some(Bytes::new())));
+    assert_eq!(reader.read(25, 32, 0), Ok(Some(Bytes::new())));
+}
+
+/// What was synced once seemed not to be there, while all its datanodes restarted.
+#[test]
+fn an_open_chunk_ends_only_where_every_member_says_that_it_never_saw_it() {
+    for (answers, fault, end) in [
+        ([Error::NoReplica, Error::NoReplica], None, true),
+        ([Error::NoReplica, Error::NotOpen], None, false),
+        ([Error::NotOpen, Error::NotOpen], None, false),
+        ([Error::NoReplica, Error::Unavailable], None, false),
+        ([Error::NoReplica, Error::Unavailable], Some(Fault::AbsenceRead), true),
+    ] {
+        let mut reader = reading(0, located(0, true), fault);
+        for error in answers {
+            let (issue, ..) = next_read(&mut reader);
+            reader.on_read(issue.id, Err(error), 1);
+        }
+        assert_eq!(reader.read(0, 32, 1).unwrap().is_some(), end, "{answers:?}");
+    }
+}
+
+#[test]
+fn another_file_of_the_same_name_isnt_read_on() {
+    for (fault, error) in [(None, Err(Error::NotFound)), (Some(Fault::ReplacementRead), Ok(None))] {
+        let mut reader = reading(0, located(20, false), fault);
+        for _ in 0..2 {
+            let (issue, ..) = next_read(&mut reader);
+            reader.on_read(issue.id, Err(Error::NoReplica), 1);
+        }
+        reader.tick(reader.wake_at().unwrap());
+        let issue = reader.next_call().unwrap();
+        reader.on_located(issue.id, Ok(Located { made: 6, ..located(20, false) }), 300);
+        assert_eq!(reader.read(0, 32, 300), error);
+    }
+}
+
+#[test]
+fn a_sequential_reader_finds_what_comes_next_under_way() {
+    let mut reader = reading(0, located(1_000, false), None);
+    let mut at = 0;
+    for _ in 0..4 {
+        let (issue, _, read) = next_read(&mut reader);
+        let bytes: Bytes = vec![3; read.length as usize].into();
+        let sums = bytes.chunks(16).map(crc32c::crc32c).collect();
+        let piece = Piece { bytes, sums, visible: 1_000 };
+        reader.on_read(issue.id, Checked::of(&read, piece, &config(None)), 1);
+        at += reader.read(at, 32, 1).unwrap().map_or(0, |bytes| bytes.len() as u64);
+        if at < 64 {
+            assert_eq!(reader.read(at, 32, 1), Ok(None));
+        }
+    }
+    assert!(std::iter::from_fn(|| reader.next_call()).count() >= 2, "several are under way");
+}
