@@ -13,10 +13,26 @@ namespace strait {
 
 using namespace detail;
 
+namespace {
+
+// Larger files there are nowhere, and sums of offsets and sizes below it don't overflow.
+constexpr std::int64_t max_position = std::int64_t{1} << 62;
+
+std::int64_t checked_position(std::int64_t position, std::string_view path) {
+    if (position < 0 || position > max_position) {
+        raise(ErrorKind::Internal, "the gateway says the file ends at " + std::to_string(position),
+              path);
+    }
+    return position;
+}
+
+} // namespace
+
 Writer::Impl::Impl(std::shared_ptr<Session> session, std::string_view path,
                    const wire::OpenWriterReply& opened)
     : session_(std::move(session)), path_(path), handle_(opened.handle),
-      incarnation_(session_->incarnation()), process_(getpid()), sent_(opened.position) {}
+      incarnation_(session_->incarnation()), process_(getpid()),
+      sent_(checked_position(opened.position, path)) {}
 
 Writer::Impl::~Impl() {
     try {

@@ -2,6 +2,7 @@
 /// error, and nothing else.
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <ostream>
 #include <string>
 
@@ -56,6 +57,16 @@ TEST_CASE("a file's length is believed only as its bytes come") {
     fake.claimed_length = std::int64_t{1} << 62;
     strait::Client client(fake.address());
     CHECK(client.open_reader("/f").read_all() == "all there is");
+}
+
+TEST_CASE("a new file begins where a file can") {
+    FakeGateway fake("");
+    strait::Client client(fake.address());
+    for (const std::int64_t claimed :
+         {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+        fake.claimed_length = claimed;
+        CHECK_THROWS_AS(client.create("/new"), strait::Internal);
+    }
 }
 
 TEST_CASE("a file longer than is believed is read whole") {

@@ -24,7 +24,7 @@ public:
 
     /// Most bytes of a reply to readRange.
     std::atomic<std::int32_t> most_bytes{1 << 30};
-    /// Of the file, where it isn't its true one; -1: it is.
+    /// Of the file, where it isn't its true one; -1: it is. Also where a new file begins.
     std::atomic<std::int64_t> claimed_length{-1};
     /// Handles given so far are unknown from now on.
     void forget_handles() { first_valid_ = opened_ + 1; }
