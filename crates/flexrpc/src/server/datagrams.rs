@@ -247,7 +247,12 @@ impl Datagrams {
             Ok((_, len, Some(peer))) => Some(Waited::Received(len, SocketAddr::try_from(peer).ok()?)),
             _ => None,
         };
-        if let Some(received) = spinner.spin(|| attempt(RecvFlags::DONTWAIT)) {
+        // Two that spin for one datagram only take the CPU from its sender.
+        let spun = match self.waiting.load(Ordering::Acquire) {
+            0 | 1 => spinner.spin(|| attempt(RecvFlags::DONTWAIT)),
+            _ => attempt(RecvFlags::DONTWAIT),
+        };
+        if let Some(received) = spun {
             return received;
         }
         // One that waits is enough.
