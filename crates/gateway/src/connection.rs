@@ -151,9 +151,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             let may_receive =
                 self.pending.is_none() && !self.output.ends && in_flight < self.shared.limits.reads_in_flight;
             tokio::select! {
+                // What starts reads comes before what sends: a socket that takes
+                // all at once would have the next reads wait for all answers.
                 biased;
-                sent = self.output.send(), if self.output.busy() => sent?,
-                Some(answer) = self.running.next(), if !self.running.is_empty() => self.output.push(answer),
                 received = self.input.receive(&self.account), if may_receive => match received? {
                     Received::Request(request) => {
                         self.pending = Some(request);
@@ -166,6 +166,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     }
                     Received::End => self.output.ends = true,
                 },
+                Some(answer) = self.running.next(), if !self.running.is_empty() => self.output.push(answer),
+                sent = self.output.send(), if self.output.busy() => sent?,
                 _ = ticks.tick() => watch.check(&self, may_receive)?,
                 _ = shutdown.changed(), if !closing => closing = true,
             }

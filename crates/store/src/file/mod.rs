@@ -32,6 +32,7 @@
 //! Attributes are durable only when the host says so.
 
 mod attributes;
+mod buffers;
 mod directories;
 #[cfg(test)]
 mod durability;

@@ -1,8 +1,8 @@
 //! Reading a file: from the page cache at once, from the disk on the blocking
 //! pool.
 
-use super::blocking;
 use super::root::from_errno;
+use super::{blocking, buffers};
 use crate::{ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -51,7 +51,7 @@ impl FileReader for Reader {
         let file = self.file.clone();
         blocking(move || read_on(&file, offset, length, read))
             .await
-            .map(Bytes::from)
+            .map(buffers::into_bytes)
             .map_err(|error| error.at("read", &self.path))
     }
 
@@ -95,7 +95,11 @@ fn read_on(file: &File, offset: u64, length: usize, mut read: Vec<u8>) -> Result
     // A client may ask for 4 MiB of a file of five bytes.
     let size = rustix::fs::fstat(file).map_err(from_errno)?.st_size.cast_unsigned();
     let there = usize::try_from(size.saturating_sub(offset)).unwrap_or(length).min(length);
-    read.reserve_exact(there.saturating_sub(read.len()));
+    if read.is_empty() && there == buffers::BUFFER_BYTES {
+        read = buffers::take();
+    } else {
+        read.reserve_exact(there.saturating_sub(read.len()));
+    }
     while read.len() < there {
         let next = offset + read.len() as u64;
         match rustix::io::pread(file, spare_capacity(&mut read), next) {

@@ -1,0 +1,78 @@
+//! Buffers for reads of a chunk, used again.
+//!
+//! A read of 1 MiB from the page cache into memory that was used a moment ago
+//! finds it in the processor's caches, and so does the send that follows: bare
+//! sockets move 4.4 GB/s that way and 3.0 from memory that isn't there. An
+//! allocator is late in handing out what another thread has freed, so the file
+//! store keeps a few by itself.
+
+use bytes::Bytes;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a buffer holds: what our clients ask for at a time. Other lengths would
+/// waste some of it, unseen by whoever counts the bytes of answers.
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
+/// Kept for the next reads: what one client has in flight, and no more memory
+/// than can be spared for good.
+const KEPT_BUFFERS: usize = 8;
+
+/// Last in, first out: what was used last is in the caches.
+static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// An empty buffer of [`BUFFER_BYTES`].
+pub(super) fn take() -> Vec<u8> {
+    let kept = lock().pop();
+    kept.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+}
+
+/// The bytes of a buffer; its memory is kept when the last of them is dropped.
+pub(super) fn into_bytes(filled: Vec<u8>) -> Bytes {
+    if filled.capacity() == BUFFER_BYTES { Bytes::from_owner(Kept(filled)) } else { Bytes::from(filled) }
+}
+
+fn lock() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Kept(Vec<u8>);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut kept = lock();
+        if kept.len() < KEPT_BUFFERS {
+            let mut buffer = std::mem::take(&mut self.0);
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_empty_when_it_comes_again_and_few_are_kept() {
+        let all: Vec<Bytes> = (0..2 * KEPT_BUFFERS)
+            .map(|n| {
+                let mut buffer = take();
+                assert!(buffer.is_empty() && buffer.capacity() == BUFFER_BYTES);
+                buffer.extend_from_slice(&n.to_le_bytes());
+                into_bytes(buffer)
+            })
+            .collect();
+        let second = all[1].slice(..);
+        assert_eq!(second, 1usize.to_le_bytes()[..]);
+        drop(all);
+        assert_eq!(second, 1usize.to_le_bytes()[..], "what is still in use isn't handed out");
+        drop(second);
+        assert!(lock().len() <= KEPT_BUFFERS);
+        assert!(take().is_empty());
+    }
+}
