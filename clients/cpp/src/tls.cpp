@@ -20,6 +20,10 @@ template <class T, void (*Free)(T*)>
 struct Freeing {
     void operator()(T* object) const { Free(object); }
 };
+
+// Several records of 16 KiB by one system call; by default there are two for each.
+constexpr std::size_t read_buffer_bytes = std::size_t{128} << 10;
+
 using Context = std::unique_ptr<SSL_CTX, Freeing<SSL_CTX, SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL, Freeing<SSL, SSL_free>>;
 
@@ -112,6 +116,8 @@ public:
         : Socket(descriptor), context_(context_of(*endpoint.options.tls)),
           session_(SSL_new(context_.get())) {
         SSL_set_mode(session_.get(), SSL_MODE_AUTO_RETRY);
+        SSL_set_read_ahead(session_.get(), 1);
+        SSL_set_default_read_buffer_len(session_.get(), read_buffer_bytes);
         BIO* bio = bio_for(descriptor);
         SSL_set_bio(session_.get(), bio, bio);
         expect_name(endpoint.host);
