@@ -9,8 +9,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::task::JoinHandle;
 
 /// Makes `file` this writer's alone until it is closed, in every process of
@@ -23,6 +23,11 @@ pub(super) fn lock(file: &File) -> Result<()> {
     }
 }
 
+/// After so many bytes what was appended is sent to the disk beside the appends
+/// that follow, so that there is little left for the close: a file of 1 GiB that
+/// came at 1 Gbit/s made its client wait 0.6 s there.
+const SYNC_EVERY_BYTES: u64 = 64 << 20;
+
 /// The one writer of a file. What it has appended is in the page cache, so
 /// visible to every reader; nothing is buffered here.
 pub(super) struct Writer {
@@ -31,19 +36,25 @@ pub(super) struct Writer {
     /// The call before, where its future was dropped: the next one waits for
     /// it, so that bytes never change places.
     in_flight: Option<JoinHandle<Result<()>>>,
+    /// A sync beside appends, and where the next one is due.
+    syncing: Option<JoinHandle<()>>,
+    sync_at: u64,
 }
 
 struct Target {
     file: File,
     position: AtomicU64,
+    /// What a sync beside appends failed with: the kernel tells it once.
+    sync_failure: OnceLock<Errno>,
 }
 
 impl Writer {
     /// A writer at `position`, the end of the locked `file`, whose name is on
     /// stable storage.
     pub(super) fn new(file: File, path: StorePath, position: u64) -> Self {
-        let target = Target { file, position: position.into() };
-        Self { target: Arc::new(target), path, in_flight: None }
+        let target = Target { file, position: position.into(), sync_failure: OnceLock::new() };
+        let sync_at = position + SYNC_EVERY_BYTES;
+        Self { target: Arc::new(target), path, in_flight: None, syncing: None, sync_at }
     }
 
     /// Runs `work` on the blocking pool, after what was begun before.
@@ -56,6 +67,29 @@ impl Writer {
         let target = self.target.clone();
         self.in_flight = Some(tokio::spawn(blocking(move || work(&target))));
         self.settle().await.map_err(|error| error.at(operation, &self.path))
+    }
+
+    fn sync_beside_appends(&mut self) {
+        let position = self.position();
+        let idle = self.syncing.as_ref().is_none_or(JoinHandle::is_finished);
+        if position >= self.sync_at && idle {
+            let target = self.target.clone();
+            // A failure is kept for the next sync or close.
+            self.syncing = Some(tokio::task::spawn_blocking(move || drop(target.sync())));
+            self.sync_at = position + SYNC_EVERY_BYTES;
+        }
+    }
+
+    /// Runs a sync after the one that may be under way: that one may be told of a
+    /// failure in place of this.
+    async fn sync_as(&mut self, operation: &'static str) -> Result<()> {
+        self.settle().await?;
+        if let Some(syncing) = &mut self.syncing {
+            // It can't panic, and is cut off only with the process.
+            let _ = syncing.await;
+            self.syncing = None;
+        }
+        self.run(operation, Target::sync).await
     }
 
     async fn settle(&mut self) -> Result<()> {
@@ -73,7 +107,9 @@ impl FileWriter for Writer {
             return fail(ErrorKind::InvalidArgument, "an append is at most 4 MiB")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
-        self.run("append", move |target| target.append(&data)).await
+        self.run("append", move |target| target.append(&data)).await?;
+        self.sync_beside_appends();
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<()> {
@@ -81,11 +117,11 @@ impl FileWriter for Writer {
     }
 
     async fn sync(&mut self) -> Result<()> {
-        self.run("sync", Target::sync).await
+        self.sync_as("sync").await
     }
 
     async fn close(mut self: Box<Self>) -> Result<()> {
-        self.run("close", Target::sync).await
+        self.sync_as("close").await
     }
 
     fn position(&self) -> u64 {
@@ -127,6 +163,26 @@ impl Target {
     }
 
     fn sync(&self) -> Result<()> {
-        rustix::fs::fdatasync(&self.file).map_err(from_errno)
+        let outcome = rustix::fs::fdatasync(&self.file);
+        let failed = match outcome {
+            Ok(()) => self.sync_failure.get().copied(),
+            Err(errno) => Some(*self.sync_failure.get_or_init(|| errno)),
+        };
+        failed.map_or(Ok(()), |errno| Err(from_errno(errno)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_that_failed_fails_those_after_it() {
+        let file = tempfile::tempfile().unwrap();
+        let target = Target { file, position: 0.into(), sync_failure: OnceLock::new() };
+        target.sync().unwrap();
+        target.sync_failure.set(Errno::IO).unwrap();
+        target.sync().unwrap_err();
+        target.sync().unwrap_err();
     }
 }
