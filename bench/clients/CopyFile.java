@@ -8,6 +8,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -43,7 +44,7 @@ final class CopyFile {
             StraitClient client, String action, String remote, String local, int blocking)
             throws IOException {
         if (action.equals("put")) {
-            client.put(Path.of(local), remote);
+            client.put(Path.of(local), remote, StandardCopyOption.REPLACE_EXISTING);
         } else if (local.equals("-")) {
             readToMemory(client, remote, blocking);
         } else if (blocking != 0) {
@@ -51,7 +52,7 @@ final class CopyFile {
                 readBlocking(client, remote, blocking, out);
             }
         } else {
-            client.get(remote, Path.of(local));
+            client.get(remote, Path.of(local), StandardCopyOption.REPLACE_EXISTING);
         }
     }
 

@@ -74,13 +74,13 @@ void get_blocking(strait::Client& client, const Arguments& arguments) {
 
 void copy(strait::Client& client, const Arguments& arguments) {
     if (arguments.action == "put") {
-        client.put(arguments.local, arguments.remote);
+        client.put(arguments.local, arguments.remote, {}, true);
     } else if (arguments.local == "-") {
         read_to_memory(client, arguments);
     } else if (arguments.blocking != 0) {
         get_blocking(client, arguments);
     } else {
-        client.get(arguments.remote, arguments.local);
+        client.get(arguments.remote, arguments.local, {}, true);
     }
 }
 

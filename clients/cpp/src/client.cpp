@@ -165,8 +165,9 @@ void Client::truncate(std::string_view path, std::int64_t length) {
 // -- Whole files
 
 std::int64_t Client::get(std::string_view remote, const std::string& local,
-                         const Progress& progress) {
-    return detail::get(*this, remote, local, progress);
+                         const Progress& progress, bool overwrite) {
+    Reader reader(std::make_unique<Reader::Impl>(session_, remote, max_window));
+    return detail::get(reader, local, progress, overwrite);
 }
 
 std::int64_t Client::put(const std::string& local, std::string_view remote,

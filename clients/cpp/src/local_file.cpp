@@ -27,7 +27,6 @@ LocalFile LocalFile::open_to_write(const std::string& path) {
 LocalFile LocalFile::create(const std::string& path) {
     return {path, O_WRONLY | O_CREAT | O_EXCL};
 }
-
 LocalFile::LocalFile(LocalFile&& other) noexcept
     : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
@@ -79,6 +78,24 @@ void LocalFile::fail(const char* what) const {
 
 bool is_special(const std::string& path) {
     return std::filesystem::is_other(path);
+}
+
+bool exists_local(const std::string& path) {
+    return std::filesystem::exists(std::filesystem::symlink_status(path));
+}
+
+bool rename_local_to_free(const std::string& from, const std::string& to) {
+    // A rename replaces, a link doesn't.
+    if (::link(from.c_str(), to.c_str()) == 0) {
+        ::unlink(from.c_str());
+        return true;
+    }
+    // On a file system without links what is left is another look.
+    if (errno == EEXIST || exists_local(to)) {
+        return false;
+    }
+    rename_local(from, to);
+    return true;
 }
 
 void rename_local(const std::string& from, const std::string& to) {

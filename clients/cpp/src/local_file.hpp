@@ -32,7 +32,11 @@ private:
 
 /// Whether something is there that a file can't take the place of.
 bool is_special(const std::string& path);
+/// Without following links: one that leads nowhere has its name.
+bool exists_local(const std::string& path);
 void rename_local(const std::string& from, const std::string& to);
+/// Renames if nothing has the name yet; whether that was so.
+bool rename_local_to_free(const std::string& from, const std::string& to);
 void remove_local(const std::string& path) noexcept;
 
 } // namespace strait::detail

@@ -21,8 +21,8 @@ constexpr std::size_t believed_bytes = 64 << 20;
 
 } // namespace
 
-Reader::Impl::Impl(std::shared_ptr<Session> session, std::string_view path)
-    : session_(std::move(session)), path_(path), process_(getpid()) {
+Reader::Impl::Impl(std::shared_ptr<Session> session, std::string_view path, std::size_t window)
+    : session_(std::move(session)), path_(path), window_(window), process_(getpid()) {
     open();
 }
 
@@ -136,7 +136,7 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
     std::size_t count = 0;
     try {
         if (!ahead_) {
-            const std::size_t window = std::max<std::size_t>(1, size / chunk());
+            const std::size_t window = std::max(window_, size / chunk());
             ahead_.emplace(session_->borrow(), handle_, position_, length_, chunk(), window, path_);
         }
         count = ahead_->read(into, size);

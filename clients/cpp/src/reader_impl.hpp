@@ -17,7 +17,9 @@ namespace strait {
 
 class Reader::Impl {
 public:
-    Impl(std::shared_ptr<detail::Session> session, std::string_view path);
+    /// `window` requests in flight from the first sequential read on: as many as may be
+    /// where all of the file is wanted.
+    Impl(std::shared_ptr<detail::Session> session, std::string_view path, std::size_t window = 1);
     ~Impl();
 
     std::size_t read_some(char* into, std::size_t size);
@@ -40,6 +42,7 @@ private:
 
     const std::shared_ptr<detail::Session> session_;
     const std::string path_;
+    const std::size_t window_;
     const pid_t process_;
     std::mutex opening_;
     std::atomic<std::int64_t> handle_{0}, length_{0};

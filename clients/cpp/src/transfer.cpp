@@ -1,6 +1,7 @@
 #include "transfer.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <vector>
@@ -96,28 +97,68 @@ void rename_over(Client& client, const std::string& temporary, std::string_view 
     client.rename(temporary, remote);
 }
 
+/// The target itself, or where it is a directory, the path in it that the local file gets.
+std::string within(Client& client, const std::string& local, std::string_view target) {
+    try {
+        if (!client.stat(target).is_directory()) {
+            return std::string(target);
+        }
+    } catch (const NotFound&) {
+        return std::string(target);
+    }
+    while (!target.empty() && target.back() == '/') {
+        target.remove_suffix(1);
+    }
+    return std::string(target) + "/" + std::filesystem::path(local).filename().string();
+}
+
+void check_free(Client& client, const std::string& target, bool overwrite) {
+    try {
+        const FileInfo there = client.stat(target);
+        if (!overwrite) {
+            raise(ErrorKind::AlreadyExists, "the path is taken", target);
+        }
+        if (there.is_directory()) {
+            raise(ErrorKind::IsADirectory, "a file was to be put here", target);
+        }
+    } catch (const NotFound&) {
+        // As it should be.
+    }
+}
+
+std::int64_t receive(Reader& reader, LocalFile& file, const Progress& progress) {
+    const auto copied =
+        copy([&](char* into, std::size_t size) { return reader.read(into, size); },
+             [&](const char* data, std::size_t size) { file.write(data, size); }, reader.length(),
+             progress);
+    file.close();
+    return copied;
+}
+
+void appear(const std::string& temporary, const std::string& local, bool overwrite) {
+    if (overwrite) {
+        rename_local(temporary, local);
+    } else if (!rename_local_to_free(temporary, local)) {
+        raise(ErrorKind::AlreadyExists, "the file is there already", local);
+    }
+}
+
 } // namespace
 
-std::int64_t get(Client& client, std::string_view remote, const std::string& local,
-                 const Progress& progress) {
-    Reader reader = client.open_reader(remote);
-    const auto copy_to = [&](LocalFile& file) {
-        const auto copied =
-            copy([&](char* into, std::size_t size) { return reader.read(into, size); },
-                 [&](const char* data, std::size_t size) { file.write(data, size); },
-                 reader.length(), progress);
-        file.close();
-        return copied;
-    };
+std::int64_t get(Reader& reader, const std::string& local, const Progress& progress,
+                 bool overwrite) {
     if (is_special(local)) {
         LocalFile file = LocalFile::open_to_write(local);
-        return copy_to(file);
+        return receive(reader, file, progress);
+    }
+    if (!overwrite && exists_local(local)) {
+        raise(ErrorKind::AlreadyExists, "the file is there already", local);
     }
     const std::string temporary = temporary_beside(local, ".strait-get-");
     LocalFile file = LocalFile::create(temporary);
     try {
-        const auto copied = copy_to(file);
-        rename_local(temporary, local);
+        const auto copied = receive(reader, file, progress);
+        appear(temporary, local, overwrite);
         return copied;
     } catch (...) {
         remove_local(temporary);
@@ -128,17 +169,9 @@ std::int64_t get(Client& client, std::string_view remote, const std::string& loc
 std::int64_t put(Client& client, const std::string& local, std::string_view remote,
                  const Progress& progress, bool overwrite) {
     LocalFile file = LocalFile::open(local);
-    try {
-        if (client.stat(remote).is_directory()) {
-            raise(ErrorKind::IsADirectory, "a file was to be put here", remote);
-        }
-        if (!overwrite) {
-            raise(ErrorKind::AlreadyExists, "the path is taken", remote);
-        }
-    } catch (const NotFound&) {
-        // As it should be.
-    }
-    const std::string temporary = temporary_beside(remote, ".strait-put-");
+    const std::string target = within(client, local, remote);
+    check_free(client, target, overwrite);
+    const std::string temporary = temporary_beside(target, ".strait-put-");
     bool written = false;
     try {
         Writer writer = client.create(temporary);
@@ -149,20 +182,20 @@ std::int64_t put(Client& client, const std::string& local, std::string_view remo
         writer.close();
         written = true;
         if (overwrite) {
-            rename_over(client, temporary, remote);
+            rename_over(client, temporary, target);
         } else {
-            client.rename(temporary, remote);
+            client.rename(temporary, target);
         }
         return copied;
     } catch (const Error& error) {
         remove_quietly(client, temporary);
         if (!written && error.kind() == ErrorKind::OutcomeUnknown) {
             // Whatever came of it, nothing of it is to be seen under the target's name.
-            raise(ErrorKind::Unavailable, error.message(), remote);
+            raise(ErrorKind::Unavailable, error.message(), target);
         }
         if (error.path() == temporary && error.kind() != ErrorKind::Internal) {
             // Nobody knows that name.
-            raise(error.kind(), error.message(), remote, error.retry_safe());
+            raise(error.kind(), error.message(), target, error.retry_safe());
         }
         throw;
     } catch (...) {

@@ -9,8 +9,8 @@
 
 namespace strait::detail {
 
-std::int64_t get(Client& client, std::string_view remote, const std::string& local,
-                 const Progress& progress);
+std::int64_t get(Reader& reader, const std::string& local, const Progress& progress,
+                 bool overwrite);
 std::int64_t put(Client& client, const std::string& local, std::string_view remote,
                  const Progress& progress, bool overwrite);
 

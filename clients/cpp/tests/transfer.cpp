@@ -47,10 +47,10 @@ std::ptrdiff_t local_entries(const Scratch& scratch) {
 } // namespace
 
 TEST_CASE("what was put is what one gets, with progress to the end") {
-    const Scratch scratch;
     strait::Client client(shared_gateway());
     for (const std::size_t size : {std::size_t{0}, std::size_t{1}, data().size()}) {
         CAPTURE(size);
+        const Scratch scratch;
         const std::string remote = unique_path() + "/deep/file", content = data().substr(0, size);
         make_local(scratch / "from", content);
         std::vector<std::pair<std::int64_t, std::int64_t>> seen;
@@ -70,19 +70,53 @@ TEST_CASE("what was put is what one gets, with progress to the end") {
     }
 }
 
-TEST_CASE("put replaces a file, unless that is forbidden, and never a directory") {
+TEST_CASE("put goes into a directory, and replaces a file only if told to, a directory never") {
     const Scratch scratch;
     strait::Client client(shared_gateway());
     const std::string directory = unique_path(), remote = directory + "/file";
     make_local(scratch / "one", "one");
     make_local(scratch / "two", "two");
     client.put(scratch / "one", remote);
-    CHECK_THROWS_AS(client.put(scratch / "two", remote, {}, false), strait::AlreadyExists);
+    CHECK_THROWS_AS(client.put(scratch / "two", remote), strait::AlreadyExists);
     CHECK(client.open_reader(remote).read_all() == "one");
-    client.put(scratch / "two", remote);
+    client.put(scratch / "two", remote, {}, true);
     CHECK(client.open_reader(remote).read_all() == "two");
-    CHECK_THROWS_AS(client.put(scratch / "two", directory), strait::IsADirectory);
-    CHECK(entries(client, directory) == 1);
+    client.put(scratch / "one", directory);
+    CHECK(client.open_reader(directory + "/one").read_all() == "one");
+    CHECK_THROWS_AS(client.put(scratch / "one", directory + "/"), strait::AlreadyExists);
+    client.mkdirs(directory + "/two");
+    CHECK_THROWS_AS(client.put(scratch / "two", directory, {}, true), strait::IsADirectory);
+    CHECK(entries(client, directory) == 3);
+}
+
+TEST_CASE("get replaces a file only if told to, and a device never") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    const std::string remote = unique_path();
+    make_local(scratch / "file", "new");
+    client.put(scratch / "file", remote);
+    make_local(scratch / "file", "old");
+    CHECK_THROWS_AS(client.get(remote, scratch / "file"), strait::AlreadyExists);
+    CHECK(local_content(scratch / "file") == "old");
+    std::filesystem::create_symlink("nowhere", scratch / "link");
+    CHECK_THROWS_AS(client.get(remote, scratch / "link"), strait::AlreadyExists);
+    client.get(remote, scratch / "file", {}, true);
+    CHECK(local_content(scratch / "file") == "new");
+    CHECK(client.get(remote, "/dev/null") == 3);
+    CHECK(std::filesystem::is_character_file("/dev/null"));
+    CHECK(local_entries(scratch) == 2);
+}
+
+TEST_CASE("get doesn't replace what appeared meanwhile") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    const std::string remote = unique_path();
+    make_local(scratch / "file", "theirs");
+    client.put(scratch / "file", remote);
+    const auto appear = [&](std::int64_t, std::int64_t) { make_local(scratch / "to", "mine"); };
+    CHECK_THROWS_AS(client.get(remote, scratch / "to", appear), strait::AlreadyExists);
+    CHECK(local_content(scratch / "to") == "mine");
+    CHECK(local_entries(scratch) == 2);
 }
 
 TEST_CASE("a failed copy leaves nothing, and what was there") {
@@ -98,12 +132,12 @@ TEST_CASE("a failed copy leaves nothing, and what was there") {
         }
     };
     make_local(scratch / "file", "kept");
-    CHECK_THROWS_AS(client.get(remote, scratch / "file", stop), Enough);
+    CHECK_THROWS_AS(client.get(remote, scratch / "file", stop, true), Enough);
     CHECK(local_content(scratch / "file") == "kept");
     CHECK(local_entries(scratch) == 1);
 
     make_local(scratch / "file", pattern(5'000'000, 9));
-    CHECK_THROWS_AS(client.put(scratch / "file", remote, stop), Enough);
+    CHECK_THROWS_AS(client.put(scratch / "file", remote, stop, true), Enough);
     CHECK((client.open_reader(remote).read_all() == data()));
     CHECK(entries(client, directory) == 1);
 

@@ -6,6 +6,7 @@ The format and its rules are in clients/conformance/README.md.
 import itertools
 import json
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,12 @@ class Run:
 
     def _truncate(self, path, length) -> None:
         self._client.truncate(path, length)
+
+    def _put(self, path, name, bytes, replace=False) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            local = Path(scratch, name)
+            local.write_bytes(self._bytes(bytes))
+            self._client.put(local, path, overwrite=replace)
 
     def _locate(self, path, expect=None, offset=0, length=None) -> None:
         blocks = self._client.locate(path, offset, length)

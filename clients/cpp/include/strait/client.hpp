@@ -122,13 +122,16 @@ public:
     // -- Whole files
 
     /// Copies a remote file to a local one, which appears only when all is there;
-    /// returns its bytes.
+    /// returns its bytes. A file that is there already is `AlreadyExists`, or
+    /// replaced if `overwrite`; a device or a pipe takes the bytes as it stands.
     std::int64_t get(std::string_view remote, const std::string& local,
-                     const Progress& progress = {});
-    /// Copies a local file to a remote one, which appears, or is replaced, only
-    /// when all is there and on stable storage; returns its bytes.
+                     const Progress& progress = {}, bool overwrite = false);
+    /// Copies a local file to a remote one, or into a remote directory under its own
+    /// name; it appears only when all is there and on stable storage. Returns its
+    /// bytes. A file that is there already is `AlreadyExists`, or replaced if
+    /// `overwrite`.
     std::int64_t put(const std::string& local, std::string_view remote,
-                     const Progress& progress = {}, bool overwrite = true);
+                     const Progress& progress = {}, bool overwrite = false);
 
 private:
     friend struct Internals; // of the tests

@@ -1,9 +1,11 @@
 #include "run.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 
 #include "session.hpp"
+#include "support/gateway.hpp"
 
 namespace conformance {
 namespace {
@@ -50,6 +52,7 @@ const std::map<std::string, std::set<std::string>> known_keys = {
     {"remove", {"path", "recursive"}},
     {"set_attributes", {"path", "permission", "replication", "modified_ms", "accessed_ms"}},
     {"truncate", {"path", "length"}},
+    {"put", {"path", "name", "bytes", "replace"}},
     {"locate", {"path", "offset", "length", "expect"}},
     {"checksum", {"path", "other", "expect"}},
     {"status", {}},
@@ -139,6 +142,8 @@ void Run::perform(const std::string& op, const Json& step) {
         set_attributes(step);
     } else if (op == "truncate") {
         client_.truncate(at(step, "path"), step.at("length"));
+    } else if (op == "put") {
+        put(step);
     } else if (op == "request") {
         request(step);
     } else {
@@ -205,6 +210,13 @@ void Run::write(const Json& step) {
         file.writer->write(std::string_view(data).substr(from, piece));
     }
     file.writer->close();
+}
+
+void Run::put(const Json& step) {
+    const testing::Scratch scratch;
+    const std::string local = scratch / step.at("name").get<std::string>();
+    std::ofstream(local, std::ios::binary) << bytes(step.at("bytes"));
+    client_.put(local, at(step, "path"), {}, step.value("replace", false));
 }
 
 void Run::stat(const Json& step) {

@@ -47,6 +47,7 @@ private:
     void perform(const std::string& op, const Json& step);
     void look(const std::string& op, const Json& step);
     void write(const Json& step);
+    void put(const Json& step);
     void read(const Json& step);
     void list(const Json& step);
     void stat(const Json& step);

@@ -53,6 +53,7 @@ class RemoteReader(io.RawIOBase):
         self._position = 0
         self._sequential_from = -1  # a read at this position continues the one before
         self._ahead: ReadAhead | None = None
+        self._first_window = 1
         self._handle = self._length = 0
         self._open()
 
@@ -60,6 +61,11 @@ class RemoteReader(io.RawIOBase):
     def length(self) -> int:
         """Bytes of the file when it was opened."""
         return self._length
+
+    def expect_all(self) -> None:
+        """The whole file is going to be read: as much as may be is in flight from the start."""
+        self._first_window = WINDOW
+        self._sequential_from = self._position
 
     def _open(self) -> None:
         reply = self._session.call("openFile", OpenFileRequest(path=self.name))
@@ -120,7 +126,12 @@ class RemoteReader(io.RawIOBase):
             if self._ahead is None and self._position < self._length:
                 chunk = min(CHUNK_BYTES, self._session.max_chunk_bytes)
                 self._ahead = ReadAhead(
-                    self._session.borrow(), self._handle, self._position, self._length, chunk
+                    self._session.borrow(),
+                    self._handle,
+                    self._position,
+                    self._length,
+                    chunk,
+                    self._first_window,
                 )
             count = self._ahead.read_into(view) if self._ahead else 0
         except (ConnectionLostError, errors.StraitError):
@@ -224,7 +235,13 @@ class ReadAhead:
     """
 
     def __init__(
-        self, connection: Connection, handle: int, position: int, length: int, chunk_bytes: int
+        self,
+        connection: Connection,
+        handle: int,
+        position: int,
+        length: int,
+        chunk_bytes: int,
+        window: int,
     ) -> None:
         self.connection = connection
         self._handle = handle
@@ -232,7 +249,7 @@ class ReadAhead:
         self._length = length
         self._chunk_bytes = chunk_bytes
         # One more after each chunk: who reads little doesn't pay for much.
-        self._window = 1
+        self._window = window
         self._chunks: deque[_Chunk] = deque()  # by offset
         self._replies: deque[tuple[_Chunk, int]] = deque()  # bytes asked for, by request
         self._ended = False

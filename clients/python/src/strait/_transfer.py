@@ -36,6 +36,7 @@ def get(
     """See `Client.get`."""
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(client.open(source, "rb", buffering=0))
+        reader.expect_all()
         target = (
             stack.enter_context(_appearing(Path(local), overwrite=overwrite))
             if isinstance(local, str | os.PathLike)
@@ -125,7 +126,7 @@ def _within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target
     """The target itself, or where it is a directory, the path in it that a local file gets."""
     if not isinstance(local, str | os.PathLike) or not client.isdir(target):
         return target
-    return f"{target.rstrip('/')}/{Path(local).resolve().name}"
+    return f"{target.rstrip('/')}/{Path(os.path.abspath(local)).name}"
 
 
 def _name(error: BaseException, temporary: str, asked_for: str) -> None:

@@ -16,6 +16,7 @@ import fs.strait.client.internal.SetAttributesRequest;
 import fs.strait.client.internal.TruncateFileRequest;
 import java.io.IOException;
 import java.io.InputStream;
+import java.nio.file.CopyOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.nio.file.OpenOption;
@@ -389,25 +390,29 @@ public final class StraitClient implements AutoCloseable {
      * Copies a remote file to a local one, which appears only when all is there.
      *
      * @param source remote path
-     * @param target local path; what is there is replaced
+     * @param target local path; a device or a pipe takes the bytes as it stands
+     * @param options {@link java.nio.file.StandardCopyOption#REPLACE_EXISTING} or none
      * @return bytes
-     * @throws IOException of either side
+     * @throws IOException of either side; {@link java.nio.file.FileAlreadyExistsException} if the
+     *     target is there and isn't to be replaced
      */
-    public long get(String source, Path target) throws IOException {
-        return get(source, target, Progress.NONE);
+    public long get(String source, Path target, CopyOption... options) throws IOException {
+        return get(source, target, Progress.NONE, options);
     }
 
     /**
      * Copies a remote file to a local one and tells how far it is.
      *
      * @param source remote path
-     * @param target local path; what is there is replaced
+     * @param target local path
      * @param progress told after each piece
+     * @param options as for {@link #get(String, Path, CopyOption...)}
      * @return bytes
-     * @throws IOException of either side
+     * @throws IOException as for {@link #get(String, Path, CopyOption...)}
      */
-    public long get(String source, Path target, Progress progress) throws IOException {
-        return new Transfer(this, session, progress).get(Address.checked(source), target);
+    public long get(String source, Path target, Progress progress, CopyOption... options)
+            throws IOException {
+        return new Transfer(this, session, progress, options).get(Address.checked(source), target);
     }
 
     /**
@@ -415,12 +420,14 @@ public final class StraitClient implements AutoCloseable {
      * and on stable storage; a failed put leaves nothing.
      *
      * @param source local path
-     * @param target remote path
+     * @param target remote path; in a directory the file gets its own name
+     * @param options {@link java.nio.file.StandardCopyOption#REPLACE_EXISTING} or none
      * @return bytes
-     * @throws IOException of either side
+     * @throws IOException of either side; {@link java.nio.file.FileAlreadyExistsException} if the
+     *     target is there and isn't to be replaced
      */
-    public long put(Path source, String target) throws IOException {
-        return put(source, target, Progress.NONE);
+    public long put(Path source, String target, CopyOption... options) throws IOException {
+        return put(source, target, Progress.NONE, options);
     }
 
     /**
@@ -429,10 +436,12 @@ public final class StraitClient implements AutoCloseable {
      * @param source local path
      * @param target remote path
      * @param progress told after each piece
+     * @param options as for {@link #put(Path, String, CopyOption...)}
      * @return bytes
-     * @throws IOException of either side
+     * @throws IOException as for {@link #put(Path, String, CopyOption...)}
      */
-    public long put(Path source, String target, Progress progress) throws IOException {
-        return new Transfer(this, session, progress).put(source, Address.checked(target));
+    public long put(Path source, String target, Progress progress, CopyOption... options)
+            throws IOException {
+        return new Transfer(this, session, progress, options).put(source, Address.checked(target));
     }
 }

@@ -4,7 +4,10 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.WritableByteChannel;
+import java.nio.file.CopyOption;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -16,14 +19,22 @@ final class Transfer {
     private final StraitClient client;
     private final Session session;
     private final Progress progress;
+    private final boolean replace;
 
-    Transfer(StraitClient client, Session session, Progress progress) {
+    /** With {@link StandardCopyOption#REPLACE_EXISTING} or nothing as options. */
+    Transfer(StraitClient client, Session session, Progress progress, CopyOption... options) {
         this.client = client;
         this.session = session;
         this.progress = progress;
+        for (CopyOption option : options) {
+            if (option != StandardCopyOption.REPLACE_EXISTING) {
+                throw new UnsupportedOperationException(option + " isn't supported");
+            }
+        }
+        this.replace = options.length > 0;
     }
 
-    /** See {@link StraitClient#get(String, Path, Progress)}. */
+    /** See {@link StraitClient#get(String, Path, Progress, CopyOption...)}. */
     long get(String source, Path target) throws IOException {
         if (Files.exists(target) && !Files.isRegularFile(target)) {
             // A device or a pipe takes the bytes, but nothing takes its place.
@@ -31,6 +42,9 @@ final class Transfer {
                     Files.newByteChannel(target, StandardOpenOption.WRITE)) {
                 return get(source, out);
             }
+        }
+        if (!replace && Files.exists(target, LinkOption.NOFOLLOW_LINKS)) {
+            throw taken(target);
         }
         Path temporary = target.resolveSibling(temporaryName("get"));
         try {
@@ -40,15 +54,35 @@ final class Transfer {
                             temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
                 copied = get(source, out);
             }
+            appear(temporary, target);
+            return copied;
+        } finally {
+            Files.deleteIfExists(temporary);
+        }
+    }
+
+    private void appear(Path temporary, Path target) throws IOException {
+        if (replace) {
             Files.move(
                     temporary,
                     target,
                     StandardCopyOption.ATOMIC_MOVE,
                     StandardCopyOption.REPLACE_EXISTING);
-            return copied;
-        } finally {
-            Files.deleteIfExists(temporary);
+            return;
         }
+        try {
+            // A move may replace, a link doesn't.
+            Files.createLink(target, temporary);
+        } catch (FileAlreadyExistsException taken) {
+            throw taken(target);
+        } catch (IOException | UnsupportedOperationException noLinks) {
+            Files.move(temporary, target);
+        }
+    }
+
+    private static IOException taken(Path target) {
+        return Failures.of(
+                ErrorKind.ALREADY_EXISTS, "the file is there already", target.toString());
     }
 
     private long get(String source, WritableByteChannel target) throws IOException {
@@ -79,10 +113,28 @@ final class Transfer {
         session.buffers().giveBack(buffer);
     }
 
-    /** See {@link StraitClient#put(Path, String, Progress)}. */
+    /** See {@link StraitClient#put(Path, String, Progress, CopyOption...)}. */
     long put(Path source, String target) throws IOException {
         try (ReadableByteChannel in = Files.newByteChannel(source)) {
-            return put(in, Files.size(source), target);
+            return put(in, Files.size(source), within(source, target));
+        }
+    }
+
+    /** The target, or where it is a directory, the path in it that the local file gets. */
+    private String within(Path source, String target) throws IOException {
+        FileInfo there = statIfThere(target);
+        if (there == null || !there.isDirectory()) {
+            return target;
+        }
+        String directory = target.endsWith("/") ? target : target + "/";
+        return directory + source.toAbsolutePath().normalize().getFileName();
+    }
+
+    private FileInfo statIfThere(String path) throws IOException {
+        try {
+            return client.stat(path);
+        } catch (NoSuchFileException free) {
+            return null;
         }
     }
 
@@ -114,11 +166,12 @@ final class Transfer {
     }
 
     private void checkTarget(String target) throws IOException {
-        FileInfo there;
-        try {
-            there = client.stat(target);
-        } catch (NoSuchFileException free) {
+        FileInfo there = statIfThere(target);
+        if (there == null) {
             return;
+        }
+        if (!replace) {
+            throw Failures.of(ErrorKind.ALREADY_EXISTS, "the path is taken", target);
         }
         if (there.isDirectory()) {
             throw Failures.of(ErrorKind.IS_A_DIRECTORY, "a file was to be put here", target);
@@ -151,7 +204,9 @@ final class Transfer {
     }
 
     private void appear(String temporary, String target) throws IOException {
-        if (client.store().capabilities().contains("rename_replace")) {
+        if (!replace) {
+            client.rename(temporary, target);
+        } else if (client.store().capabilities().contains("rename_replace")) {
             client.replace(temporary, target);
         } else {
             try {

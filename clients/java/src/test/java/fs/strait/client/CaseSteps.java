@@ -8,7 +8,11 @@ import com.google.gson.JsonObject;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.ByteBuffer;
+import java.nio.file.CopyOption;
+import java.nio.file.Files;
 import java.nio.file.OpenOption;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -52,6 +56,7 @@ final class CaseSteps {
             case "set_attributes" -> setAttributes(step);
             case "truncate" ->
                     client.truncate(step.takeText("path"), step.takeNumber("length"));
+            case "put" -> put(step);
             case "locate" -> locate(step);
             case "checksum" -> checksum(step);
             case "status" -> status();
@@ -226,6 +231,21 @@ final class CaseSteps {
             client.removeAll(path);
         } else {
             client.remove(path);
+        }
+    }
+
+    private void put(CaseRun.Step step) throws IOException {
+        Path scratch = Files.createTempDirectory("strait-case");
+        Path local = Files.write(scratch.resolve(step.takeText("name")), takeBytes(step));
+        CopyOption[] options =
+                step.takeBoolean("replace")
+                        ? new CopyOption[] {StandardCopyOption.REPLACE_EXISTING}
+                        : new CopyOption[0];
+        try {
+            client.put(local, step.takeText("path"), options);
+        } finally {
+            Files.delete(local);
+            Files.delete(scratch);
         }
     }
 

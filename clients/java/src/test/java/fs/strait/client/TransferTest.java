@@ -6,9 +6,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -47,8 +50,10 @@ class TransferTest {
     }
 
     @Test
-    void getReplacesALocalFileAndTellsHowFarItIs() throws IOException {
+    void getReplacesALocalFileIfToldToAndTellsHowFarItIs() throws IOException {
         Path target = Files.writeString(directory.resolve("t"), "old");
+        assertThrows(FileAlreadyExistsException.class, () -> client.get("/f", target));
+        assertEquals("old", Files.readString(target));
         List<Long> told = new ArrayList<>();
         long copied =
                 client.get(
@@ -57,7 +62,8 @@ class TransferTest {
                         (done, total) -> {
                             assertEquals(DATA.length, total);
                             told.add(done);
-                        });
+                        },
+                        StandardCopyOption.REPLACE_EXISTING);
         assertEquals(DATA.length, copied);
         assertArrayEquals(DATA, Files.readAllBytes(target));
         assertEquals(7, told.size());
@@ -68,13 +74,31 @@ class TransferTest {
     @Test
     void aFailedGetLeavesWhatWasThere() throws IOException {
         Path target = Files.writeString(directory.resolve("t"), "old");
-        assertThrows(NoSuchFileException.class, () -> client.get("/missing", target));
+        assertThrows(NoSuchFileException.class, () -> client.get("/missing", directory.resolve("new")));
         Progress failing =
                 (done, total) -> {
                     throw new IllegalStateException("enough");
                 };
-        assertThrows(IllegalStateException.class, () -> client.get("/f", target, failing));
+        assertThrows(
+                IllegalStateException.class,
+                () -> client.get("/f", target, failing, StandardCopyOption.REPLACE_EXISTING));
         assertEquals("old", Files.readString(target));
+        assertEquals(List.of(target), local());
+    }
+
+    @Test
+    void getDoesNotReplaceWhatAppearedMeanwhile() throws IOException {
+        Path target = directory.resolve("t");
+        Progress appear =
+                (done, total) -> {
+                    try {
+                        Files.writeString(target, "mine");
+                    } catch (IOException failure) {
+                        throw new UncheckedIOException(failure);
+                    }
+                };
+        assertThrows(FileAlreadyExistsException.class, () -> client.get("/f", target, appear));
+        assertEquals("mine", Files.readString(target));
         assertEquals(List.of(target), local());
     }
 
@@ -96,10 +120,12 @@ class TransferTest {
     }
 
     @Test
-    void putReplacesARemoteFile() throws IOException {
+    void putReplacesARemoteFileIfToldTo() throws IOException {
         Path source = Files.write(directory.resolve("s"), Bytes.pattern(1, 0, 3_000_001));
+        assertThrows(FileAlreadyExistsException.class, () -> client.put(source, "/f"));
+        assertArrayEquals(DATA, gateway.files.get("/f"));
         gateway.cutAfter.add("appendData");
-        assertEquals(3_000_001, client.put(source, "/f"));
+        assertEquals(3_000_001, client.put(source, "/f", StandardCopyOption.REPLACE_EXISTING));
         assertArrayEquals(Files.readAllBytes(source), gateway.files.get("/f"));
         assertEquals(Set.of("/f"), gateway.files.keySet());
     }
@@ -134,7 +160,9 @@ class TransferTest {
         gateway.files.put("/f", new byte[] {1});
         gateway.raises.put("appendData", FakeGateway.failure(ErrorKind.NO_SPACE, null));
         StraitException error =
-                assertThrows(StraitException.class, () -> client.put(source, "/f"));
+                assertThrows(
+                        StraitException.class,
+                        () -> client.put(source, "/f", StandardCopyOption.REPLACE_EXISTING));
         assertEquals(ErrorKind.NO_SPACE, error.kind());
         assertThrows(
                 NoSuchFileException.class, () -> client.put(directory.resolve("none"), "/f"));
