@@ -261,3 +261,23 @@ fn what_a_next_callee_answers_takes_bounded_memory() {
     assert!(outcomes[0].is_value());
     assert_eq!(outcomes[1], Outcome::Unknown(Doubt::ConnectionLost));
 }
+
+#[test]
+fn a_call_that_was_sent_ahead_behind_a_chains_call_is_answered_too() {
+    // With one worker the forwarder sees to the chain.
+    let workers = strait_flexrpc::WorkerLimits { least: 1, most: 1, dormant: Duration::from_secs(10) };
+    for options in [ServerOptions::default(), ServerOptions { workers, ..ServerOptions::default() }] {
+        let (server, service) = start(options);
+        let (next, _) = start(ServerOptions::default());
+        let mut raw = Raw::tcp(server.address());
+        let mut bytes = bytes_of_chain(&mut raw, next.address(), COUNT, b"chain");
+        let id = Head::decode(&bytes).unwrap().unwrap().id;
+        let behind = CallId { transaction: 2, ..id };
+        bytes.extend_from_slice(&raw::call(behind, procedure(COUNT), b"behind"));
+        raw.send(&bytes);
+        assert_eq!(outcomes(&mut raw).len(), 2);
+        let (head, _, payload) = raw.receive().expect("an answer to the second");
+        assert_eq!((head.id, &payload[..]), (behind, &b"behind"[..]));
+        assert_eq!(service.executed(), 2);
+    }
+}

@@ -26,7 +26,7 @@ pub(crate) const STICK: Duration = Duration::from_millis(4);
 
 /// Calls of one connection that are answered in a row while others want the worker:
 /// a round of epoll for each would cost a caller that sends ahead half its speed.
-const IN_A_ROW: usize = 32;
+pub(crate) const IN_A_ROW: usize = 32;
 
 pub(crate) struct Connection {
     pub(crate) fd: Wire,

@@ -145,7 +145,7 @@ impl Forwarder {
         }
         match advanced {
             Advanced::Closed => self.workers.forget(passing.upstream.token),
-            _ => self.workers.rearm(&passing.release(&chains.idle), EventFlags::IN),
+            _ => self.workers.resume(&passing.release(&chains.idle)),
         }
     }
 

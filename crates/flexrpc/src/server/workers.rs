@@ -10,7 +10,7 @@
 use crate::net::socket;
 use crate::server::carrying::{Carried, carry};
 use crate::server::chains::{Adopted, Chains};
-use crate::server::connection::{Connection, MayStay, Parked};
+use crate::server::connection::{Connection, IN_A_ROW, MayStay, Parked};
 use crate::server::core::Core;
 use crate::server::threads::Threads;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -182,7 +182,7 @@ impl Workers {
     }
 
     fn serve(&self, connection: &Arc<Connection>) {
-        loop {
+        for chains in 1usize.. {
             let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
             let parked = connection.serve(&mut line, &self.core, self);
             // After this another worker may have it.
@@ -192,12 +192,23 @@ impl Workers {
                 Parked::Writable => return self.rearm(connection, EventFlags::OUT),
                 Parked::Closed => return self.forget(connection.token),
                 Parked::Chain(frame) => match carry(connection, frame, &self.core, &self.chains, self) {
-                    Carried::Over => {}
+                    Carried::Over if chains < IN_A_ROW || self.may_stay() => {}
+                    Carried::Over => return self.resume(connection),
                     Carried::Closed => return self.forget(connection.token),
                     Carried::Left => return,
                 },
             }
         }
+    }
+
+    /// Watches the connection for its next call, which may be here already: of what
+    /// was sent ahead epoll can't tell, but that there is room to write.
+    pub(crate) fn resume(&self, connection: &Connection) {
+        let ahead = {
+            let line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
+            line.is_mid_message()
+        };
+        self.rearm(connection, if ahead { EventFlags::OUT } else { EventFlags::IN });
     }
 
     /// Watches the connection again.
