@@ -16,9 +16,12 @@
 //!    given time as often as the caller likes.
 //! 3. Call `tick` when `wake_at` says so.
 //! 4. While a client has files open, renew its leases (each second is plenty).
+//! 5. A writer that gave up leaves its file leased to the client, which is alive: ask for
+//!    its recovery ([`Mutation::RecoverLease`]), or nobody can have it.
 //!
 //! [`Outcome::Unknown`]: crate::messages::Outcome::Unknown
 //! [`Error::Unavailable`]: crate::Error::Unavailable
+//! [`Mutation::RecoverLease`]: crate::messages::Mutation::RecoverLease
 //! [`RequestId`]: crate::messages::RequestId
 
 mod check;
