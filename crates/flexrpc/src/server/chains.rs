@@ -72,9 +72,9 @@ impl Chains {
     }
 
     /// An id for a call, and its place in the count of those with workers.
-    pub(crate) fn carry(&self) -> (u64, Carried<'_>) {
+    pub(crate) fn carry(&self) -> (u64, Counted<'_>) {
         self.carried.fetch_add(1, Ordering::AcqRel);
-        (self.next_id.fetch_add(1, Ordering::Relaxed), Carried(self))
+        (self.next_id.fetch_add(1, Ordering::Relaxed), Counted(self))
     }
 
     pub(crate) fn adopt(&self, adopted: Adopted) {
@@ -100,9 +100,9 @@ impl Chains {
 }
 
 /// A call with a worker, until dropped.
-pub(crate) struct Carried<'a>(&'a Chains);
+pub(crate) struct Counted<'a>(&'a Chains);
 
-impl Drop for Carried<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.carried.fetch_sub(1, Ordering::AcqRel);
         if self.0.are_closed() {
