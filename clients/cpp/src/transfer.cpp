@@ -127,10 +127,9 @@ void check_free(Client& client, const std::string& target, bool overwrite) {
 }
 
 std::int64_t receive(Reader& reader, LocalFile& file, const Progress& progress) {
-    const auto copied =
-        copy([&](char* into, std::size_t size) { return reader.read(into, size); },
-             [&](const char* data, std::size_t size) { file.write(data, size); }, reader.length(),
-             progress);
+    const auto copied = copy([&](char* into, std::size_t size) { return reader.read(into, size); },
+                             [&](const char* data, std::size_t size) { file.write(data, size); },
+                             reader.length(), progress);
     file.close();
     return copied;
 }
