@@ -93,6 +93,8 @@ impl Namenode {
             if let Some(node) = self.cluster.nodes.get_mut(&id) {
                 node.reported = true;
             }
+            // At once: a cluster that is all here isn't held back until time goes by.
+            self.watch_safe_mode(now);
         }
         for change in &beat.changes {
             self.take_change(id, *change, now);

@@ -50,37 +50,12 @@ impl Home {
         &self.path
     }
 
-    /// The numbers that were kept under `names`, in that order; none if none were.
+    /// As [`kept`], of this directory.
     ///
     /// # Errors
-    /// The file holds something else, or was written by a newer version.
+    /// As there.
     pub(crate) fn read<const N: usize>(&self, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
-        let mut text = String::new();
-        match File::open(self.path.join(IDENTITY)) {
-            Ok(mut file) => file.read_to_string(&mut text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let value = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim)
-        };
-        let invalid = |why: &str| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("{}: {why}", self.path.join(IDENTITY).display()),
-            )
-        };
-        match value("format") {
-            Some(FORMAT) => {}
-            Some(_) => return Err(invalid("written by another version of this program")),
-            None => return Err(invalid("isn't what this program writes")),
-        }
-        let mut numbers = [0; N];
-        for (number, name) in numbers.iter_mut().zip(names) {
-            let digits = value(name).ok_or_else(|| invalid("isn't of this kind of process"))?;
-            *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("isn't a number"))?;
-        }
-        Ok(Some(numbers))
+        kept(&self.path, names)
     }
 
     /// Keeps numbers under their names: whole or not at all.
@@ -99,6 +74,35 @@ impl Home {
         fs::rename(&temporary, self.path.join(IDENTITY))?;
         File::open(&self.path)?.sync_all()
     }
+}
+
+/// The numbers that a process keeps in its directory under `names`, in that order; none if none.
+///
+/// # Errors
+/// The file holds something else, or was written by a newer version.
+pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
+    let mut text = String::new();
+    match File::open(path.join(IDENTITY)) {
+        Ok(mut file) => file.read_to_string(&mut text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let value =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim);
+    let invalid = |why: &str| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.join(IDENTITY).display()))
+    };
+    match value("format") {
+        Some(FORMAT) => {}
+        Some(_) => return Err(invalid("written by another version of this program")),
+        None => return Err(invalid("isn't what this program writes")),
+    }
+    let mut numbers = [0; N];
+    for (number, name) in numbers.iter_mut().zip(names) {
+        let digits = value(name).ok_or_else(|| invalid("isn't of this kind of process"))?;
+        *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("isn't a number"))?;
+    }
+    Ok(Some(numbers))
 }
 
 /// A random number that isn't 0.

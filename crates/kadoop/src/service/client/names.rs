@@ -2,6 +2,7 @@
 
 use super::Client;
 use crate::{
+    NodeId,
     error::Error,
     messages::{Attributes, Caller, LocatedChunk, Mutation, Page, Status, Summary},
     service::{
@@ -85,7 +86,8 @@ impl Client {
         Ok(summary_from_wire(&summary))
     }
 
-    /// Where the bytes of a range of a file are: chunk by chunk, cut to the range.
+    /// Where the bytes of a range of a file are: the whole chunks that it touches, in
+    /// order, with what is known of their lengths.
     ///
     /// # Errors
     /// As [`Client::stat`]; IsADirectory.
@@ -100,15 +102,18 @@ impl Client {
         let found = self.link.ask(|to| to.nn_locate(&caller, &path.into(), offset, length))?;
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
         let hosts = hosts?;
-        let end = offset.saturating_add(length);
-        let part = |chunk: LocatedChunk| {
-            let begin = chunk.offset.max(offset);
-            let end = (chunk.offset + u64::from(chunk.length)).min(end);
-            let has = |host: &&Host| chunk.nodes.contains(&host.node);
-            let hosts = hosts.iter().filter(has).cloned().collect();
-            (end > begin).then(|| Location { offset: begin, length: end - begin, hosts })
+        let location = |chunk: LocatedChunk| {
+            let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
+            let hosts = chunk.nodes.iter().filter_map(host).collect();
+            Location { offset: chunk.offset, length: chunk.length.into(), hosts }
         };
-        Ok(located_from_wire(&found).chunks.into_iter().filter_map(part).collect())
+        let touched = |found: &Location| {
+            found.length > 0
+                && length > 0
+                && found.offset < offset.saturating_add(length)
+                && found.offset + found.length > offset
+        };
+        Ok(located_from_wire(&found).chunks.into_iter().map(location).filter(touched).collect())
     }
 
     /// Makes a directory, and those above it that are missing. One that is there is fine.
