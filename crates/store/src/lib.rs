@@ -4,7 +4,7 @@
 //! ```text
 //!   gateway, command, tools ── FileSystem (required trait) ── FileSystemExt (convenience)
 //!                                   │
-//!            file   memory   hdfs   strait (another gateway)   …
+//!            file   memory   kadoop   hdfs   strait (another gateway)   …
 //! ```
 //!
 //! [`FileSystem`] says what every store can be asked; [`Capabilities`] says as
@@ -28,6 +28,8 @@ mod ext;
 mod file;
 #[cfg(feature = "hdfs")]
 mod hdfs;
+#[cfg(feature = "kadoop")]
+pub mod kadoop;
 mod memory;
 mod path;
 #[cfg(feature = "strait")]

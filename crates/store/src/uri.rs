@@ -26,6 +26,9 @@ pub enum Scheme {
     /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`.
     #[cfg(feature = "hdfs")]
     Hdfs,
+    /// Kadoop, by its namenode: `kadoop://namenode:9091/`.
+    #[cfg(feature = "kadoop")]
+    Kadoop,
     /// Another gateway: `strait://host:port/`.
     #[cfg(feature = "strait")]
     Strait,
@@ -38,6 +41,8 @@ impl Scheme {
         ("memory", Self::Memory),
         #[cfg(feature = "hdfs")]
         ("hdfs", Self::Hdfs),
+        #[cfg(feature = "kadoop")]
+        ("kadoop", Self::Kadoop),
         #[cfg(feature = "strait")]
         ("strait", Self::Strait),
     ];
@@ -55,6 +60,9 @@ impl fmt::Display for Scheme {
 pub struct OpenOptions {
     /// Make a `file:` store's directory where it is missing.
     pub create: bool,
+    /// How to come into a Kadoop cluster.
+    #[cfg(feature = "kadoop")]
+    pub kadoop: crate::kadoop::Options,
     /// How to log in at a gateway.
     #[cfg(feature = "strait")]
     pub strait: crate::strait::Options,
@@ -98,6 +106,10 @@ impl StoreUri {
             Scheme::File if !["", "localhost"].contains(&authority) => {
                 refuse(format!("{text}: a file: URI has no host; write file:///{authority}{}", uri.path))
             }
+            #[cfg(feature = "kadoop")]
+            Scheme::Kadoop if authority.is_empty() => {
+                refuse(format!("{text}: which namenode? write kadoop://HOST:PORT{}", uri.path))
+            }
             #[cfg(feature = "strait")]
             Scheme::Strait if authority.is_empty() => {
                 refuse(format!("{text}: which gateway? write strait://HOST:PORT{}", uri.path))
@@ -132,9 +144,14 @@ impl StoreUri {
     /// names none.
     #[cfg(feature = "strait")]
     pub fn gateway(&self) -> String {
+        self.address(strait_wire::DEFAULT_PORT)
+    }
+
+    #[cfg(any(feature = "kadoop", feature = "strait"))]
+    fn address(&self, default_port: u16) -> String {
         match self.port() {
             Some(port) if !port.is_empty() => self.authority.clone(),
-            _ => format!("{}:{}", self.authority.trim_end_matches(':'), strait_wire::DEFAULT_PORT),
+            _ => format!("{}:{default_port}", self.authority.trim_end_matches(':')),
         }
     }
 
@@ -176,6 +193,11 @@ impl StoreUri {
                 Scheme::Memory => Arc::new(MemoryStore::new("root")),
                 #[cfg(feature = "hdfs")]
                 Scheme::Hdfs => Arc::new(crate::HdfsStore::connect(&self.store()).await?),
+                #[cfg(feature = "kadoop")]
+                Scheme::Kadoop => {
+                    let namenode = self.address(crate::kadoop::DEFAULT_PORT);
+                    Arc::new(crate::kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)
+                }
                 #[cfg(feature = "strait")]
                 Scheme::Strait => {
                     let options = options.strait.clone();

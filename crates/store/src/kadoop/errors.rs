@@ -1,0 +1,57 @@
+//! Kadoop's refusals, as kinds.
+
+use crate::error::{Error, ErrorKind};
+use strait_kadoop::Error as Kadoop;
+use strait_kadoop::service::Failure;
+
+/// The error that a failed call says.
+pub(super) fn from_kadoop(failure: Failure) -> Error {
+    let error = Error::new(kind_of(failure.error), failure.to_string());
+    let error = match failure.error {
+        // Trying again can't win a lost lease back.
+        Kadoop::LeaseLost => error.with_retry_safe(false),
+        _ => error,
+    };
+    error.caused_by(failure)
+}
+
+fn kind_of(error: Kadoop) -> ErrorKind {
+    match error {
+        Kadoop::NotFound => ErrorKind::NotFound,
+        Kadoop::AlreadyExists => ErrorKind::AlreadyExists,
+        Kadoop::NotADirectory => ErrorKind::NotADirectory,
+        Kadoop::IsADirectory => ErrorKind::IsADirectory,
+        Kadoop::NotEmpty => ErrorKind::NotEmpty,
+        Kadoop::PermissionDenied => ErrorKind::PermissionDenied,
+        Kadoop::Invalid(_) => ErrorKind::InvalidArgument,
+        Kadoop::Busy | Kadoop::LeaseLost | Kadoop::Limit(_) => ErrorKind::Busy,
+        Kadoop::NoDatanodes | Kadoop::NoReplica | Kadoop::Unavailable => ErrorKind::Unavailable,
+        Kadoop::Unauthenticated | Kadoop::TokenExpired => ErrorKind::Unauthenticated,
+        Kadoop::Corrupt => ErrorKind::Corrupt,
+        Kadoop::NoSpace => ErrorKind::NoSpace,
+        // The namenode can't tell any more what it did for the client.
+        Kadoop::UnknownClient | Kadoop::OutcomeUnknown => ErrorKind::OutcomeUnknown,
+        // What only namenode and datanodes say to each other, a failed disk, a defect.
+        Kadoop::NotRegistered
+        | Kadoop::ForeignData
+        | Kadoop::StaleStamp
+        | Kadoop::WrongIncarnation
+        | Kadoop::NotOpen
+        | Kadoop::BeyondEnd
+        | Kadoop::Disk
+        | Kadoop::Internal(_) => ErrorKind::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_keeps_kadoops_words_and_a_lost_lease_isnt_tried_again() {
+        let error = from_kadoop(Failure::new(Kadoop::LeaseLost, "by recovery"));
+        assert_eq!((error.kind(), error.retry_safe()), (ErrorKind::Busy, false));
+        assert_eq!(error.message(), "the lease is lost: by recovery");
+        assert!(from_kadoop(Kadoop::Busy.into()).retry_safe());
+    }
+}

@@ -1,0 +1,108 @@
+//! Opening files, and reading them.
+
+use super::Shared;
+use super::errors::from_kadoop;
+use super::names::checked_permission;
+use super::writer::KadoopWriter;
+use crate::crc::Crc32c;
+use crate::error::{Error, ErrorKind, Result, fail};
+use crate::path::StorePath;
+use crate::types::{Checksum, CreateOptions};
+use crate::{FileReader, MAX_CHUNK_BYTES};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::sync::Arc;
+use strait_kadoop::messages::Caller;
+use strait_kadoop::service::{self, Reader};
+
+/// Permission of a new file where none is asked for, HDFS's own default (0666 less the
+/// umask 022).
+const DEFAULT_FILE_PERMISSION: u16 = 0o644;
+/// What a checksum reads at a time: one of the library's calls.
+const CHECKSUM_BYTES: usize = 1 << 20;
+
+impl Shared {
+    pub(super) fn open(self: &Arc<Self>, caller: &Caller, path: &StorePath) -> Result<KadoopReader> {
+        let reader = self.client.open(caller, path.as_str()).map_err(from_kadoop)?;
+        Ok(KadoopReader { reader: Arc::new(reader), shared: Arc::clone(self), path: path.clone() })
+    }
+
+    pub(super) fn create(
+        self: &Arc<Self>,
+        caller: &Caller,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<KadoopWriter> {
+        let defaults = service::CreateOptions::default();
+        let chunk_bytes = match options.block_size {
+            None => defaults.chunk_bytes,
+            Some(bytes) => u32::try_from(bytes).or_else(|_| {
+                fail(ErrorKind::InvalidArgument, format!("blocks of {bytes} bytes; 2 GiB is the most"))
+            })?,
+        };
+        let options = service::CreateOptions {
+            overwrite: options.overwrite,
+            mode: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
+            replication: options.replication.unwrap_or(self.replication),
+            chunk_bytes,
+        };
+        let created = self.client.create(caller, path.as_str(), &options).map_err(|failure| {
+            match failure.error {
+                // The trait's word for a name that is taken, whatever has it.
+                strait_kadoop::Error::IsADirectory => {
+                    Error::new(ErrorKind::AlreadyExists, "a directory has that name").caused_by(failure)
+                }
+                _ => from_kadoop(failure),
+            }
+        });
+        Ok(KadoopWriter::new(created?, Arc::clone(self), path.clone()))
+    }
+
+    pub(super) fn append(self: &Arc<Self>, caller: &Caller, path: &StorePath) -> Result<KadoopWriter> {
+        let opened = self.client.append(caller, path.as_str()).map_err(from_kadoop)?;
+        Ok(KadoopWriter::new(opened, Arc::clone(self), path.clone()))
+    }
+
+    /// Kadoop keeps checksums by chunk and unit, which don't compare between files that
+    /// were written in different steps: the whole file is read.
+    pub(super) fn checksum(&self, caller: &Caller, path: &StorePath) -> Result<Checksum> {
+        let mut reader = self.client.open(caller, path.as_str()).map_err(from_kadoop)?;
+        let mut crc = Crc32c::new();
+        loop {
+            let bytes = reader.read(CHECKSUM_BYTES).map_err(from_kadoop)?;
+            if bytes.is_empty() {
+                return Ok(crc.finish());
+            }
+            crc.update(&bytes);
+        }
+    }
+}
+
+/// An open file. The library reads ahead for who reads on where the last read ended.
+pub(super) struct KadoopReader {
+    reader: Arc<Reader>,
+    shared: Arc<Shared>,
+    path: StorePath,
+}
+
+#[async_trait]
+impl FileReader for KadoopReader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let read = async {
+            if length > MAX_CHUNK_BYTES {
+                return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most");
+            }
+            // Nothing is that far.
+            if length == 0 || offset.checked_add(length as u64).is_none() {
+                return Ok(Bytes::new());
+            }
+            let reader = Arc::clone(&self.reader);
+            self.shared.calls.run(move || reader.read_at(offset, length).map_err(from_kadoop)).await
+        };
+        read.await.map_err(|error| error.at("read", &self.path))
+    }
+
+    fn length(&self) -> u64 {
+        self.reader.length()
+    }
+}

@@ -1,0 +1,263 @@
+//! Kadoop, the cluster file system that Strait brings along.
+//!
+//! ```text
+//!   KadoopStore ─ shared ─ names, files      the operations
+//!                   │        writer ─ closings  the one writer, and what it leaves behind
+//!                   ├─ callers                principals as Kadoop's callers
+//!                   └─ calls ─ the client library, on tokio's blocking pool
+//! ```
+//!
+//! The library blocks, and does all that lasts: repeats calls, replaces lost datanodes,
+//! reads ahead. What is here is its translation into the trait, and a bound on how many
+//! of its calls there are at a time.
+
+mod callers;
+mod calls;
+mod closings;
+mod errors;
+mod files;
+mod names;
+mod writer;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::path::StorePath;
+use crate::types::{BlockLocation, Capabilities, Checksum, CreateOptions, FileStatus};
+use crate::types::{Principal, SetAttributes, StoreStatus};
+use crate::{FileReader, FileSystem, FileWriter};
+use async_trait::async_trait;
+use callers::Callers;
+use calls::Calls;
+use closings::Closings;
+use errors::from_kadoop;
+use futures::stream::BoxStream;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_kadoop::service::ClientKey;
+use strait_kadoop::{Client, ClientOptions};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Where a namenode is whose URI names no port: beside the gateway's 9090.
+pub const DEFAULT_PORT: u16 = 9091;
+
+/// How long connecting to a namenode may take. Nobody there is said at once; the
+/// library itself goes on trying for as long as a restart takes.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Within which an abandoned file is writable again. Usually at once, since its writer
+/// is closed; if its datanodes are lost, too, after the library has given up on them
+/// (45 s) and recovery has waited for them (60 s). The same for a process that died: the
+/// lease's soft limit (60 s), and recovery.
+const RECOVERY_LIMIT_MS: u32 = 120_000;
+
+/// How to come into a cluster.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file that holds the clients' key, or the cluster's. There is no way in without.
+    pub key_file: Option<PathBuf>,
+    /// Replicas of a file that is created without saying how many.
+    pub replication: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // As HDFS: survives two losses.
+        Self { key_file: None, replication: 3 }
+    }
+}
+
+/// A store over one Kadoop cluster.
+#[derive(Clone)]
+pub struct KadoopStore {
+    shared: Arc<Shared>,
+}
+
+/// What all operations need.
+struct Shared {
+    client: Client,
+    calls: Calls,
+    callers: Callers,
+    closings: Closings,
+    replication: u16,
+    one_disk: bool,
+}
+
+impl KadoopStore {
+    /// Joins the cluster of the namenode at `HOST:PORT`.
+    ///
+    /// # Errors
+    /// Unauthenticated without a key, or with one that isn't the cluster's; Unavailable
+    /// where no namenode answers.
+    pub async fn connect(namenode: &str, options: &Options) -> Result<Self> {
+        let named = |error: Error| error.at("connect to", format!("kadoop://{namenode}"));
+        let key = key(options.key_file.as_deref()).map_err(named)?;
+        reach(namenode).await.map_err(named)?;
+        let calls = Calls::new();
+        let joining = ClientOptions::new(namenode, key);
+        let client = calls.run(move || Client::connect(joining).map_err(from_kadoop)).await.map_err(named)?;
+        Ok(Self::over(client, options.replication, false))
+    }
+
+    /// Over a client that has joined. `replication` is that of files that are created
+    /// without saying; `one_disk` says that all datanodes are on the same one, so that its
+    /// capacity counts once.
+    pub fn over(client: Client, replication: u16, one_disk: bool) -> Self {
+        let shared = Shared {
+            client,
+            calls: Calls::new(),
+            callers: Callers::default(),
+            closings: Closings::default(),
+            replication,
+            one_disk,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Waits until no file is left open by a writer that was dropped.
+    pub async fn settled(&self) {
+        self.shared.closings.none().await;
+    }
+
+    /// Calls the library for somebody, and says of a failure what was asked for.
+    async fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        path: &StorePath,
+        who: &Principal,
+        work: impl FnOnce(&Arc<Shared>, &strait_kadoop::messages::Caller) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (shared, who) = (Arc::clone(&self.shared), who.clone());
+        let called = self.shared.calls.run(move || work(&shared, &shared.callers.of(&who)));
+        called.await.map_err(|error| error.at(operation, path))
+    }
+}
+
+/// The clients' key from its file, which only its owner may read.
+fn key(file: Option<&Path>) -> Result<ClientKey> {
+    use std::os::unix::fs::MetadataExt;
+    let Some(file) = file else {
+        let why = "it lets nobody in without its key; name the file with --kadoop-key";
+        return Err(Error::new(ErrorKind::Unauthenticated, why));
+    };
+    let unreadable = |error: std::io::Error| {
+        let why = format!("the key's file {}: {error}", file.display());
+        Error::new(ErrorKind::Unauthenticated, why).caused_by(error)
+    };
+    if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
+        let shown = file.display();
+        let why = format!("the key's file {shown}: others may read it; run `chmod 600 {shown}`");
+        return Err(Error::new(ErrorKind::Unauthenticated, why));
+    }
+    ClientKey::load(file).map_err(unreadable)
+}
+
+/// Whether anybody listens there.
+async fn reach(namenode: &str) -> Result<()> {
+    let away = |why: String| Error::new(ErrorKind::Unavailable, format!("no namenode answers: {why}"));
+    match timeout(CONNECT_PATIENCE, TcpStream::connect(namenode)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(away(error.to_string()).caused_by(error)),
+        Err(_) => Err(away(format!("nothing within {} s", CONNECT_PATIENCE.as_secs()))),
+    }
+}
+
+#[async_trait]
+impl FileSystem for KadoopStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            append: true,
+            truncate: true,
+            rename_replace: true,
+            permissions: true,
+            ownership: true,
+            times: true,
+            replication: true,
+            block_locations: true,
+            checksum: true,
+            status: true,
+            visible_while_written: true,
+            exclusive_writer: true,
+            per_user: true,
+            recovery_ms: RECOVERY_LIMIT_MS,
+        }
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        let at = path.clone();
+        self.call("stat", path, who, move |shared, caller| shared.stat(caller, &at)).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        names::entries(self.clone(), who.clone(), path.clone())
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let at = path.clone();
+        let reader = self.call("open", path, who, move |shared, caller| shared.open(caller, &at)).await?;
+        Ok(Box::new(reader))
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let (at, options) = (path.clone(), options.clone());
+        let create = move |shared: &Arc<Shared>, caller: &_| shared.create(caller, &at, &options);
+        Ok(Box::new(self.call("create", path, who, create).await?))
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let at = path.clone();
+        let writer = self.call("append", path, who, move |shared, caller| shared.append(caller, &at)).await?;
+        Ok(Box::new(writer))
+    }
+
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        let at = path.clone();
+        self.call("truncate", path, who, move |shared, caller| shared.truncate(caller, &at, length)).await
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        let (at, to) = (from.clone(), to.clone());
+        self.call("rename", from, who, move |shared, caller| shared.rename(caller, &at, &to, replace)).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        let at = path.clone();
+        self.call("remove", path, who, move |shared, caller| shared.remove(caller, &at, recursive)).await
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        let at = path.clone();
+        self.call("mkdirs", path, who, move |shared, caller| shared.mkdirs(caller, &at, permission)).await
+    }
+
+    async fn set_attributes(&self, who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        let (at, set) = (path.clone(), set.clone());
+        let change = move |shared: &Arc<Shared>, caller: &_| shared.set_attributes(caller, &at, &set);
+        self.call("set attributes of", path, who, change).await
+    }
+
+    async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        let at = path.clone();
+        self.call("locate", path, who, move |shared, caller| shared.block_locations(caller, &at, range)).await
+    }
+
+    async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let at = path.clone();
+        self.call("checksum", path, who, move |shared, caller| shared.checksum(caller, &at)).await
+    }
+
+    async fn status(&self, who: &Principal) -> Result<StoreStatus> {
+        self.call("status", &StorePath::root(), who, |shared, _| shared.status()).await
+    }
+}

@@ -1,0 +1,127 @@
+//! The one writer of a file.
+
+use super::Shared;
+use super::errors::from_kadoop;
+use crate::error::{ErrorKind, Result, fail};
+use crate::path::StorePath;
+use crate::{Error, FileWriter, MAX_CHUNK_BYTES};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::sync::Arc;
+use strait_kadoop::service::{Failure, Writer};
+use tokio::runtime::Handle;
+
+/// Writes through the library.
+pub(super) struct KadoopWriter {
+    /// None while an operation has it, and if its caller didn't wait for that.
+    open: Option<Open>,
+    shared: Arc<Shared>,
+    path: StorePath,
+    position: u64,
+}
+
+/// The library's writer. Wherever it is dropped, the file is closed in the background:
+/// its lease would be renewed for as long as this process lives.
+struct Open {
+    /// None once it is closed.
+    writer: Option<Writer>,
+    shared: Arc<Shared>,
+    path: StorePath,
+    runtime: Handle,
+}
+
+impl KadoopWriter {
+    /// Around a file that was just opened. To be called on a tokio runtime.
+    pub(super) fn new(writer: Writer, shared: Arc<Shared>, path: StorePath) -> Self {
+        let position = writer.length();
+        let open = Open {
+            writer: Some(writer),
+            shared: Arc::clone(&shared),
+            path: path.clone(),
+            runtime: Handle::current(),
+        };
+        Self { open: Some(open), shared, path, position }
+    }
+
+    /// Has the library's writer do something.
+    async fn with(
+        &mut self,
+        operation: &'static str,
+        work: impl FnOnce(&mut Writer) -> std::result::Result<(), Failure> + Send + 'static,
+    ) -> Result<()> {
+        let open = self.open.take();
+        let done = self.shared.calls.run(move || {
+            let Some(mut open) = open else { return lost() };
+            let Some(writer) = &mut open.writer else { return lost() };
+            let done = work(writer);
+            Ok((open, done))
+        });
+        let failed = |error: Error| error.at(operation, &self.path);
+        let (open, done) = done.await.map_err(failed)?;
+        self.open = Some(open);
+        done.map_err(|failure| failed(from_kadoop(failure)))
+    }
+}
+
+fn lost<T>() -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed")
+}
+
+#[async_trait]
+impl FileWriter for KadoopWriter {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+                .map_err(|error: Error| error.at("append", &self.path));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let length = data.len() as u64;
+        self.with("append", move |writer| writer.write(data)).await?;
+        self.position += length;
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.with("flush", Writer::flush).await
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.with("sync", Writer::sync).await
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<()> {
+        let open = self.open.take();
+        let closed = self.shared.calls.run(move || {
+            let Some(mut open) = open else { return lost() };
+            open.close().map_err(from_kadoop)
+        });
+        closed.await.map_err(|error| error.at("close", &self.path))
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl Open {
+    fn close(&mut self) -> std::result::Result<(), Failure> {
+        self.writer.take().map_or(Ok(()), |writer| writer.close().map(drop))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Some(writer) = self.writer.take() else { return };
+        let closing = self.shared.closings.begin();
+        let path = self.path.clone();
+        self.runtime.spawn_blocking(move || {
+            // What was flushed is kept with it; bytes that weren't may be, too.
+            if let Err(failure) = writer.close() {
+                tracing::warn!(%path, %failure, "a file that was abandoned is left to recovery");
+            }
+            drop(closing);
+        });
+    }
+}
