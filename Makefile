@@ -1,8 +1,8 @@
 # The commands of daily work; each sets up what it needs by itself.
 .PHONY: run test test-heavy memcheck bench lint fmt gen docs fuzz clean
 
-# Builds, starts a gateway over ./strait-data, proves it with a round trip from
-# Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
+# Builds, starts a gateway over Kadoop in ./strait-data, proves it with a round trip
+# from Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
 run:
 	@scripts/run.sh
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# `make run`: builds, starts a gateway over an embedded store, proves it with a
-# round trip, and serves until Ctrl-C.
+# `make run`: builds, starts a gateway over Kadoop (namenode and datanodes in the
+# same process), proves it with a round trip, and serves until Ctrl-C.
 #
 #   LISTEN  where to listen (127.0.0.1:9090)
-#   DATA    where the store lies (./strait-data)
+#   DATA    where its data lie (./strait-data)
 set -euo pipefail
 
 # On a terminal, Ctrl-C goes to a whole process group. A group of our own keeps
@@ -66,6 +66,7 @@ done
 say "putting $RECORDS MalGen records into $DEMO/malgen.txt"
 "$STRAIT" mkdir -p "$DEMO"
 "$STRAIT" malgen "$RECORDS" | tee "$scratch/malgen.txt" | "$STRAIT" put -f - "$DEMO/malgen.txt"
+"$STRAIT" locate "$DEMO/malgen.txt" | sed 's/^/run: Kadoop has /'
 say "reading them back from Python through Thrift"
 .venv/bin/python scripts/roundtrip.py "$DEMO/malgen.txt" "$scratch/malgen.txt"
 
@@ -75,11 +76,12 @@ cat <<READY
 
 Strait is ready.
   Thrift   $LISTEN (binary and compact, framed and unframed)
-  data     $DATA
+  data     $DATA (Kadoop: a namenode and three datanodes)
 
   $STRAIT ls $DEMO
   $STRAIT cat $DEMO/malgen.txt | head -3
-  $STRAIT put -f README.md $DEMO/
+  $STRAIT put -f --replication 3 README.md $DEMO/
+  $STRAIT fsck $DEMO
   .venv/bin/python -c 'import strait; print(strait.connect("$LISTEN").stat("/demo/malgen.txt"))'
 
 Ctrl-C ends it.

@@ -15,7 +15,7 @@ const SPREAD: CreateOptions =
     CreateOptions { overwrite: false, permission: None, replication: None, block_size: Some(1 << 20) };
 
 fn bytes(length: usize) -> Bytes {
-    (0..length).map(|at| (at * 31 >> 3) as u8).collect()
+    (0..length).map(|at| ((at * 31) >> 3) as u8).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

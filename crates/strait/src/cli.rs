@@ -10,8 +10,9 @@ use tracing::level_filters::LevelFilter;
 
 /// One interface to many distributed file systems.
 ///
-/// URIs choose the store: strait://HOST:PORT/path (a gateway), hdfs://HOST:PORT/path,
-/// file:///path. `strait up` starts a gateway over a directory of this host.
+/// URIs choose the store: strait://HOST:PORT/path (a gateway), kadoop://HOST:PORT/path,
+/// hdfs://HOST:PORT/path, file:///path. `strait up` starts a gateway over a cluster file
+/// system of its own, all in one process.
 #[derive(Debug, Parser)]
 #[command(name = "strait", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Cli {
@@ -26,7 +27,8 @@ pub struct Cli {
 pub struct Global {
     /// Log in at the gateway as this user; the password comes from STRAIT_PASSWORD,
     /// --password-file, or is asked for. The login is kept (in ~/.cache/strait) until it expires.
-    /// On hdfs:// itself: act as this user, which HDFS believes where it has no Kerberos.
+    /// On hdfs:// and kadoop:// itself: act as this user, which HDFS believes where it has no
+    /// Kerberos, and Kadoop from whoever has its key.
     #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
     pub user: Option<String>,
     /// The user was named on the command line, not by the environment.
@@ -50,6 +52,9 @@ pub struct Global {
     /// That certificate's private key (PEM).
     #[arg(long, global = true, env = "STRAIT_CLIENT_KEY", value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
+    /// The key of the Kadoop cluster behind kadoop://HOST:PORT/, or of its clients.
+    #[arg(long, global = true, env = "STRAIT_KADOOP_KEY", value_name = "FILE")]
+    pub kadoop_key: Option<PathBuf>,
     /// Print one JSON object a line, for what was done (put, rm, …) and what went wrong too.
     #[arg(long, global = true)]
     pub json: bool,
@@ -86,10 +91,7 @@ impl Cli {
 
     /// What is logged: a server tells of more than a client by default.
     pub fn log_level(&self) -> LevelFilter {
-        let default = match self.command {
-            Command::Serve(_) | Command::Up(_) => LevelFilter::INFO,
-            _ => LevelFilter::WARN,
-        };
+        let default = if self.command.is_server() { LevelFilter::INFO } else { LevelFilter::WARN };
         self.global.log.unwrap_or(default)
     }
 }
@@ -99,7 +101,7 @@ const CLIENT_FLAGS: [&str; 7] =
     ["user", "password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key"];
 /// The commands that never come into one. `serve` does where a store of its is
 /// another gateway.
-const NO_CLIENTS: [&str; 3] = ["up", "passwd", "malgen"];
+const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
 
 /// Takes flags out of the help of the commands that refuse them.
 fn relevant(mut command: clap::Command) -> clap::Command {
@@ -131,10 +133,16 @@ fn misplaced(flag: &str, command: &str) -> String {
 }
 
 impl Command {
+    /// Whether this serves until it is told to end.
+    pub fn is_server(&self) -> bool {
+        matches!(self, Self::Up(_) | Self::Serve(_) | Self::Namenode(_) | Self::Datanode(_))
+    }
+
     /// Whether this may come into a gateway.
     fn is_client(&self) -> bool {
         match self {
-            Self::Up(_) | Self::Passwd(_) | Self::Malgen(_) => false,
+            Self::Up(_) | Self::Namenode(_) | Self::Datanode(_) => false,
+            Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_) => false,
             Self::Serve(serve) => serve.stores.iter().any(|store| store.contains("strait://")),
             _ => true,
         }
@@ -143,10 +151,14 @@ impl Command {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve a directory of this host: a gateway to try things out on
+    /// Serve a cluster file system in this process: a gateway to begin with
     Up(Up),
     /// Serve stores as a Thrift gateway
     Serve(Serve),
+    /// Run the namenode of a Kadoop cluster
+    Namenode(Namenode),
+    /// Run a datanode of a Kadoop cluster
+    Datanode(Datanode),
     /// List directories
     Ls(Ls),
     /// Tell what a store knows of a path
@@ -178,6 +190,10 @@ pub enum Command {
     Checksum(Operands),
     /// Print a store's capacity and use
     Df(Df),
+    /// Look for files with missing or too few replicas
+    Fsck(Operands),
+    /// Look into the log of a Kadoop namenode
+    KadoopLog(KadoopLog),
     /// Forget the logins that are kept on this host
     Logout(Logout),
     /// Set a user's password in a gateway's password file, or remove the user
@@ -243,6 +259,72 @@ pub struct Up {
     /// Where the data lies; made if missing.
     #[arg(long, value_name = "DIR", default_value = "./strait-data")]
     pub data: PathBuf,
+    /// The cluster's key; made if missing [default: kadoop.key in DIR].
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Namenode {
+    /// Where its log and checkpoints lie; made if missing.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Where to listen for clients.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9091", value_parser = resolve)]
+    pub listen: SocketAddr,
+    /// Where to listen for datanodes, who learn it at --listen [default: the same host, port 9092].
+    #[arg(long, value_name = "ADDR", value_parser = resolve)]
+    pub listen_datanodes: Option<SocketAddr>,
+    /// The cluster's key, which namenode and datanodes share; made if missing.
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Write what clients need of the key into this file, if it isn't there.
+    #[arg(long, value_name = "FILE")]
+    pub key_for_clients: Option<PathBuf>,
+    /// Who may do anything [default: the user that runs this].
+    #[arg(long, value_name = "NAME")]
+    pub superuser: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Datanode {
+    /// Where replicas lie, one directory a disk; made if missing.
+    #[arg(long, value_name = "DIR[,DIR...]", required = true, value_delimiter = ',')]
+    pub data: Vec<PathBuf>,
+    /// The namenode, where clients call it.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub namenode: String,
+    /// Where to listen [default: this host's address on the way to the namenode, port 9093].
+    #[arg(long, value_name = "ADDR", value_parser = resolve)]
+    pub listen: Option<SocketAddr>,
+    /// Where others reach it, if that isn't where it listens.
+    #[arg(long, value_name = "ADDR", value_parser = resolve)]
+    pub advertise: Option<SocketAddr>,
+    /// The cluster's key: the namenode's file, copied.
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Where it stands: replicas are spread over racks.
+    #[arg(long, value_name = "NAME", default_value = "/default-rack")]
+    pub rack: String,
+    /// What this host is called in block locations [default: its host name].
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct KadoopLog {
+    #[command(subcommand)]
+    pub action: KadoopLogAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KadoopLogAction {
+    /// Print every record of the log, one transaction a line
+    Dump {
+        /// The namenode's --data; one that runs isn't disturbed.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

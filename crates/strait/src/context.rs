@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::kadoop;
 use strait_store::strait::{Options, StraitStore, TlsOptions};
 use strait_store::{
     Error, ErrorKind, FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri,
@@ -26,6 +27,7 @@ pub struct Context {
     user_is_explicit: bool,
     password_file: Option<PathBuf>,
     gateway_store: Option<String>,
+    kadoop_key: Option<PathBuf>,
     tls: Option<TlsOptions>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
     /// Sessions that are ours alone, to be ended with us.
@@ -60,6 +62,7 @@ impl Context {
             user_is_explicit: global.user_is_explicit,
             password_file: global.password_file,
             gateway_store: global.gateway_store,
+            kadoop_key: global.kadoop_key,
             opened: RefCell::default(),
             own_sessions: RefCell::default(),
         }
@@ -124,8 +127,13 @@ impl Context {
                 "{uri}: a {}: store acts as whoever runs this; --user is for gateways and hdfs:",
                 uri.scheme()
             ))),
-            _ => Ok(uri.open(&OpenOptions::default()).await?),
+            _ => Ok(uri.open(&OpenOptions { kadoop: self.kadoop(), ..OpenOptions::default() }).await?),
         }
+    }
+
+    /// How to come into a Kadoop cluster.
+    pub fn kadoop(&self) -> kadoop::Options {
+        kadoop::Options { key_file: self.kadoop_key.clone(), ..kadoop::Options::default() }
     }
 
     /// The user that the flags or the environment name.

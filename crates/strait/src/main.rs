@@ -24,7 +24,7 @@ mod progress;
 mod signals;
 mod tokens;
 
-use cli::{Cli, Command};
+use cli::Cli;
 use failure::Failure;
 use messages::Messages;
 use std::process::ExitCode;
@@ -52,9 +52,9 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     // A server uses every core; a client's work is waiting, and threads would
     // only make it start later.
-    let mut builder = match cli.command {
-        Command::Serve(_) | Command::Up(_) => tokio::runtime::Builder::new_multi_thread(),
-        _ => tokio::runtime::Builder::new_current_thread(),
+    let mut builder = match cli.command.is_server() {
+        true => tokio::runtime::Builder::new_multi_thread(),
+        false => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder
         .enable_all()

@@ -50,12 +50,13 @@ fn up_says_what_it_serves_and_to_whom() {
     let first = told.next().unwrap();
     let address = first.rsplit(' ').next().unwrap().to_owned();
     let rest: Vec<String> = told.by_ref().take(4).collect();
-    let user = strait_testkit::current_user();
-    assert!(rest[0].contains("default = file://") && rest[0].ends_with("/strait-data"), "{rest:?}");
-    assert!(rest[1].contains("append"), "{rest:?}");
-    assert!(rest[2].contains("single identity") && rest[2].contains(&user), "{rest:?}");
-    assert!(rest[3].contains("anybody") && rest[3].contains("somebody"), "{rest:?}");
-    strait(dir.path(), &["ls", &format!("strait://{address}/")]).ok();
+    assert!(rest[0].contains("default = kadoop://127.0.0.1:"), "{rest:?}");
+    assert!(rest[1].contains("append") && rest[1].contains("per_user"), "{rest:?}");
+    assert!(rest[2].contains("anybody") && rest[2].contains("somebody"), "{rest:?}");
+    assert!(rest[3].contains("/strait-data") && rest[3].contains("/strait-data/kadoop.key"), "{rest:?}");
+    strait(dir.path(), &["mkdir", &format!("strait://{address}/mine")]).ok();
+    let stat = strait(dir.path(), &["stat", "--format", "%u", &format!("strait://{address}/mine")]);
+    assert_eq!(stat.text(), "somebody\n");
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -8,7 +8,7 @@ use crate::types::{BlockLocation, FileStatus, FileType, Principal, SetAttributes
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::ops::Range;
 use strait_kadoop::messages::{Attributes, Caller, Status};
-use strait_kadoop::service::{Failure, Host};
+use strait_kadoop::service::Host;
 
 /// Permission of a new directory where none is asked for, HDFS's own default (0777 less
 /// the umask 022).
@@ -195,8 +195,5 @@ pub(super) fn checked_permission(permission: u32) -> Result<u16> {
 }
 
 fn checked_time(at_ms: i64) -> Result<u64> {
-    u64::try_from(at_ms).or_else(|_| {
-        let failure = Failure::from(strait_kadoop::Error::Invalid("a time before 1970"));
-        Err(from_kadoop(failure))
-    })
+    u64::try_from(at_ms).map_err(|_| from_kadoop(strait_kadoop::Error::Invalid("a time before 1970").into()))
 }

@@ -3,13 +3,18 @@
 mod attributes;
 mod cat;
 mod create;
+mod datanode;
 mod download;
+mod fsck;
+mod kadoop_log;
+mod keys;
 mod leftovers;
 mod list;
 mod locate;
 mod logout;
 mod malgen;
 mod mode;
+mod namenode;
 mod passwd;
 mod pump;
 mod remove;
@@ -17,6 +22,7 @@ mod rename;
 mod serve;
 mod stat;
 mod stores;
+mod up;
 mod upload;
 
 use crate::cli::{Cli, Command};
@@ -27,8 +33,10 @@ use crate::failure::Failure;
 pub async fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context::new(cli.global);
     let result = match cli.command {
-        Command::Up(up) => return serve::up(&context, up).await,
+        Command::Up(up) => return up::up(up).await,
         Command::Serve(serve) => return serve::serve(&context, serve).await,
+        Command::Namenode(namenode) => return namenode::namenode(namenode).await,
+        Command::Datanode(datanode) => return datanode::datanode(datanode).await,
         Command::Ls(ls) => list::ls(&context, ls).await,
         Command::Stat(stat) => stat::stat(&context, stat).await,
         Command::Cat(operands) => cat::cat(&context, operands).await,
@@ -44,6 +52,8 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Locate(operands) => locate::locate(&context, operands).await,
         Command::Checksum(operands) => locate::checksum(&context, operands).await,
         Command::Df(df) => locate::df(&context, df).await,
+        Command::Fsck(operands) => fsck::fsck(&context, operands).await,
+        Command::KadoopLog(log) => kadoop_log::kadoop_log(&context, log),
         Command::Logout(logout) => logout::logout(&context, logout),
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),

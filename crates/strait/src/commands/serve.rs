@@ -1,7 +1,7 @@
-//! `serve` and `up`: the gateway.
+//! `serve`: the gateway, `up`'s too.
 
 use super::stores::{self, Opened};
-use crate::cli::{Listening, Serve, Up};
+use crate::cli::{Listening, Serve};
 use crate::context::{Context, invoking_user, process_user};
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -12,33 +12,24 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use strait_gateway::{Access, Config, Gateway, Limits, LocalRoot, PasswordFile, Tls, TlsFiles};
-use strait_store::{ErrorKind, FileStore, Principal, StoreUri};
+use strait_store::{ErrorKind, FileStore, Principal};
 
 /// As whom clients act that don't log in, beyond loopback.
 const NOBODY: &str = "nobody";
-
-/// Serves a directory of this host.
-pub async fn up(context: &Context, up: Up) -> Result<(), Failure> {
-    let access = Door::open(&up.listening)?;
-    let data = std::path::absolute(&up.data).map_err(|error| Failure::local(error, "find", &up.data))?;
-    let Some(text) = data.to_str() else { return Err(Failure::usage("--data: not UTF-8")) };
-    let uri = StoreUri::parse(&format!("file://{text}"))?;
-    let store = stores::open_data(context, "default".to_owned(), uri).await?;
-    run(up.listening, access, vec![store]).await
-}
 
 /// Serves the stores that were named.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
     let stores = stores::open_all(context, &serve.stores).await?;
-    run(serve.listening, access, stores).await
+    run(serve.listening, access, stores, String::new()).await
 }
 
-async fn run(listening: Listening, door: Door, stores: Vec<Opened>) -> Result<(), Failure> {
+/// Serves until a signal comes; `more` goes into the start-up block.
+pub async fn run(listening: Listening, door: Door, stores: Vec<Opened>, more: String) -> Result<(), Failure> {
     // From now on a signal means a clean end.
     let mut signals = Signals::catch()?;
     let descriptors = raise_descriptor_limit();
-    let told = door.told(&stores);
+    let told = door.told(&stores) + &more;
     let config = Config {
         stores: stores.into_iter().map(|opened| opened.store).collect(),
         access: door.access,
@@ -100,13 +91,13 @@ fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
 }
 
 /// Who may come in.
-struct Door {
+pub struct Door {
     access: Access,
     loopback: bool,
 }
 
 impl Door {
-    fn open(listening: &Listening) -> Result<Self, Failure> {
+    pub fn open(listening: &Listening) -> Result<Self, Failure> {
         let loopback = listening.listen.ip().is_loopback();
         if !loopback && listening.passwords.is_none() && !listening.allow_anonymous {
             return Err(Failure::usage(format!(

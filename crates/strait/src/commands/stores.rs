@@ -41,7 +41,7 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
         }
         named.push((name, uri));
     }
-    let tried = join_all(named.into_iter().map(|(name, uri)| open(context, name, uri, false))).await;
+    let tried = join_all(named.into_iter().map(|(name, uri)| open(context, name, uri))).await;
     let mut stores = Vec::new();
     let mut refusals = Vec::new();
     for tried in tried {
@@ -62,25 +62,10 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
     Ok(stores)
 }
 
-/// Opens a directory for `up`, which is to be written.
-pub async fn open_data(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
-    let (opened, refusal) = open(context, name, uri.clone(), true).await?;
-    match (refusal, &opened.read_only) {
-        (Some(refusal), _) => Err(refusal),
-        (None, Some(why)) => Err(refused(why.kind(), &uri, why.message())),
-        (None, None) => Ok(opened),
-    }
-}
-
 /// Opens one store and asks it whether it is there; what keeps one away that
 /// may come back is returned beside it.
-async fn open(
-    context: &Context,
-    name: String,
-    uri: StoreUri,
-    create: bool,
-) -> Result<(Opened, Option<Failure>), Failure> {
-    let mut options = OpenOptions { create, ..OpenOptions::default() };
+async fn open(context: &Context, name: String, uri: StoreUri) -> Result<(Opened, Option<Failure>), Failure> {
+    let mut options = OpenOptions { kadoop: context.kadoop(), ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri.gateway());
         ask_now(&mut options.strait)?;

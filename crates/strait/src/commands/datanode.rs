@@ -1,0 +1,71 @@
+//! `datanode`: one of a Kadoop cluster's datanodes, alone in its process.
+
+use super::keys;
+use super::namenode::blocking;
+use crate::cli::Datanode;
+use crate::failure::Failure;
+use crate::signals::Signals;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use strait_kadoop::service::{DatanodeOptions, DatanodeServer};
+use strait_store::ErrorKind;
+
+/// Where a datanode listens, if nothing is said: beside the namenode's 9091 and 9092.
+const PORT: u16 = 9093;
+
+/// Serves until a signal comes.
+pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    let key = keys::load(&flags.key)?;
+    let listen = match flags.listen {
+        Some(listen) => listen,
+        None => SocketAddr::new(towards(&flags.namenode)?, PORT),
+    };
+    // Nobody can call 0.0.0.0.
+    let advertise = match flags.advertise {
+        None if listen.ip().is_unspecified() && listen.port() == 0 => {
+            return Err(Failure::usage(format!("--listen {listen}: give a port, or --advertise ADDR")));
+        }
+        None if listen.ip().is_unspecified() => {
+            Some(SocketAddr::new(towards(&flags.namenode)?, listen.port()))
+        }
+        given => given,
+    };
+    let mut options = DatanodeOptions::new(flags.data.clone(), flags.namenode.clone(), key);
+    options.listen = listen;
+    options.advertise = advertise;
+    options.rack = flags.rack;
+    if let Some(host) = flags.host {
+        options.host = host;
+    }
+    let started = blocking(move || DatanodeServer::start(options)).await?;
+    let data: Vec<String> = flags.data.iter().map(|path| path.display().to_string()).collect();
+    let server =
+        started.map_err(|error| Failure::other(format!("datanode in {}: {error}", data.join(", "))))?;
+    told(&server, &flags.namenode, &data).map_err(Failure::output)?;
+    signals.next().await;
+    tracing::info!("ending");
+    blocking(move || drop(server)).await
+}
+
+/// This host's address on the way to the namenode.
+fn towards(namenode: &str) -> Result<IpAddr, Failure> {
+    let find = || -> io::Result<IpAddr> {
+        let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        let to = namenode.to_socket_addrs()?.next().ok_or_else(none)?;
+        let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+        // Of a datagram socket it only looks up the route.
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(to)?;
+        Ok(socket.local_addr()?.ip())
+    };
+    find().map_err(|error| Failure::at(ErrorKind::Unavailable, "find namenode", namenode, error.to_string()))
+}
+
+fn told(server: &DatanodeServer, namenode: &str, data: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "strait {} is a datanode on {}", env!("CARGO_PKG_VERSION"), server.address())?;
+    writeln!(out, "  namenode   {namenode}")?;
+    writeln!(out, "  data       {}", data.join(", "))?;
+    out.flush()
+}

@@ -1,0 +1,156 @@
+//! `fsck`: which files have lost bytes, or have fewer replicas than they should.
+
+use crate::cli::Operands;
+use crate::context::{Context, Place};
+use crate::failure::{Failure, Tally};
+use crate::output::Output;
+use futures::StreamExt;
+use strait_store::{BlockLocation, ErrorKind, FileStatus, StorePath};
+
+/// Goes through each operand and all beneath it.
+pub async fn fsck(context: &Context, operands: Operands) -> Result<(), Failure> {
+    let mut tally = context.tally();
+    let mut check = Check { out: context.output(), json: context.json, found: Found::default() };
+    for uri in &context.expanded(&operands.uris, &mut tally).await? {
+        let checked = check.operand(context, uri, &mut tally).await;
+        tally.add(checked)?;
+    }
+    let Check { mut out, json, found } = check;
+    found.tell(json, &mut out)?;
+    out.finish()?;
+    tally.finish()?;
+    match found.missing {
+        0 => Ok(()),
+        // Each was told of above.
+        _ => Err(Failure::Told(ErrorKind::Corrupt.row().exit)),
+    }
+}
+
+struct Check {
+    out: Output,
+    json: bool,
+    found: Found,
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Found {
+    directories: u64,
+    files: u64,
+    bytes: u64,
+    blocks: u64,
+    /// Blocks without a good replica, and what blocks don't cover.
+    missing: u64,
+    /// Blocks with fewer replicas than the file wants.
+    too_few: u64,
+}
+
+impl Check {
+    async fn operand(&mut self, context: &Context, uri: &str, tally: &mut Tally) -> Result<(), Failure> {
+        let place = context.place(uri).await?;
+        let status = place.stat().await?;
+        if !status.is_directory() {
+            return self.file(&place, &status).await;
+        }
+        // Depth first; one level's directories are held.
+        let mut waiting = vec![place];
+        while let Some(place) = waiting.pop() {
+            self.found.directories += 1;
+            let listed = self.directory(&place, &mut waiting, tally).await;
+            tally.add(listed)?;
+        }
+        Ok(())
+    }
+
+    async fn directory(
+        &mut self,
+        place: &Place,
+        waiting: &mut Vec<Place>,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        let mut listing = place.fs.list(&place.who, &place.path);
+        while let Some(entry) = listing.next().await {
+            let entry = entry?;
+            if entry.link {
+                continue;
+            }
+            let at = place.at(StorePath::parse(&entry.path)?);
+            if entry.is_directory() {
+                waiting.push(at);
+            } else {
+                tally.add(self.file(&at, &entry).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn file(&mut self, place: &Place, status: &FileStatus) -> Result<(), Failure> {
+        let blocks = place.fs.block_locations(&place.who, &place.path, 0..u64::MAX).await?;
+        self.found.files += 1;
+        self.found.bytes += status.length;
+        let mut covered = 0;
+        for block in &blocks {
+            self.found.blocks += 1;
+            covered += block.length;
+            if block.corrupt || block.hosts.is_empty() {
+                self.found.missing += 1;
+                self.problem(place, block, "missing", status.replication)?;
+            } else if block.hosts.len() < usize::from(status.replication) {
+                self.found.too_few += 1;
+                self.problem(place, block, "too few replicas", status.replication)?;
+            }
+        }
+        if covered < status.length {
+            self.found.missing += 1;
+            let (offset, length) = (covered, status.length - covered);
+            let rest = BlockLocation { offset, length, hosts: vec![], addresses: vec![], corrupt: true };
+            self.problem(place, &rest, "missing", status.replication)?;
+        }
+        Ok(())
+    }
+
+    fn problem(
+        &mut self,
+        place: &Place,
+        block: &BlockLocation,
+        what: &str,
+        wanted: u16,
+    ) -> Result<(), Failure> {
+        let BlockLocation { offset, length, .. } = *block;
+        let path = place.path.as_str();
+        if self.json {
+            return self.out.object([
+                ("path", path.into()),
+                ("problem", what.into()),
+                ("offset", offset.into()),
+                ("length", length.into()),
+                ("replicas", block.hosts.len().into()),
+                ("replication", wanted.into()),
+            ]);
+        }
+        let (path, replicas) = (self.out.name(path).into_owned(), block.hosts.len());
+        self.out.line(format_args!("{path}\t{offset}\t{length}\t{what}: {replicas} of {wanted} replicas"))
+    }
+}
+
+impl Found {
+    fn tell(&self, json: bool, out: &mut Output) -> Result<(), Failure> {
+        let Self { directories, files, bytes, blocks, missing, too_few } = *self;
+        if json {
+            return out.object([
+                ("directories", directories.into()),
+                ("files", files.into()),
+                ("bytes", bytes.into()),
+                ("blocks", blocks.into()),
+                ("missing", missing.into()),
+                ("too_few_replicas", too_few.into()),
+                ("healthy", (missing == 0).into()),
+            ]);
+        }
+        let verdict = if missing == 0 { "healthy" } else { "CORRUPT" };
+        out.line(format_args!(
+            "{verdict}: {files} files in {directories} directories, {bytes} bytes in {blocks} blocks, \
+             {missing} missing, {too_few} with too few replicas"
+        ))
+    }
+}

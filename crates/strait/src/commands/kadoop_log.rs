@@ -1,0 +1,52 @@
+//! `kadoop-log`: what a Kadoop namenode has on disk, for people.
+
+use crate::cli::{KadoopLog, KadoopLogAction};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Output;
+use serde_json::json;
+use std::path::Path;
+use strait_kadoop::log::Tail;
+use strait_kadoop::namenode::Transaction;
+use strait_kadoop::service::dump_log;
+
+/// Does what was asked.
+pub fn kadoop_log(context: &Context, flags: KadoopLog) -> Result<(), Failure> {
+    match flags.action {
+        KadoopLogAction::Dump { directory } => dump(context, &directory),
+    }
+}
+
+fn dump(context: &Context, directory: &Path) -> Result<(), Failure> {
+    let mut out = context.output();
+    let mut told = Ok(());
+    let read = dump_log(directory, |sequence, transaction| {
+        if told.is_ok() {
+            told = line(context.json, &mut out, sequence, transaction);
+        }
+        told.is_ok()
+    });
+    told?;
+    let tail = read.map_err(|error| Failure::other(format!("{}: {error}", directory.display())))?;
+    out.finish()?;
+    if let Tail::Torn { segment, offset } = tail {
+        context.messages().warn(&format!(
+            "{segment} ends at byte {offset} in a write that isn't whole: a crash cut it short, or it is under way"
+        ));
+    }
+    Ok(())
+}
+
+fn line(json: bool, out: &mut Output, sequence: u64, transaction: &Transaction) -> Result<(), Failure> {
+    if json {
+        return out.line(json!({"sequence": sequence, "transaction": transaction}));
+    }
+    let request = match &transaction.request {
+        Some((id, _)) => format!("client {} request {}", id.client.0, id.number),
+        None => "-".to_owned(),
+    };
+    let records: Vec<String> = transaction.records.iter().map(|record| format!("{record:?}")).collect();
+    let line = format!("{sequence}\t{request}\t{}", records.join("; "));
+    let line = out.name(&line).into_owned();
+    out.line(line)
+}

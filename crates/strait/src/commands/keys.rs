@@ -1,0 +1,39 @@
+//! Files that hold a Kadoop cluster's key.
+
+use crate::failure::Failure;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use strait_kadoop::service::Key;
+
+/// The cluster's key from its file.
+///
+/// # Errors
+/// There is none, it holds something else, or others may read it.
+pub fn load(path: &Path) -> Result<Key, Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => Failure::other(error.to_string()),
+        _ => Failure::local(error, "open key", path),
+    };
+    let mode = path.metadata().map_err(failed)?.mode();
+    if mode & 0o077 != 0 {
+        let shown = path.display();
+        return Err(Failure::other(format!("key {shown}: others may read it; run `chmod 600 {shown}`")));
+    }
+    Key::load(path).map_err(failed)
+}
+
+/// The same; a new key where there is no file.
+pub fn load_or_make(path: &Path) -> Result<Key, Failure> {
+    if path.exists() {
+        return load(path);
+    }
+    let failed = |error| Failure::local(error, "write key", path);
+    let key = Key::generate().map_err(failed)?;
+    match key.save(path) {
+        Ok(()) => Ok(key),
+        // Somebody was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(path),
+        Err(error) => Err(failed(error)),
+    }
+}

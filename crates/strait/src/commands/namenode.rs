@@ -1,0 +1,85 @@
+//! `namenode`: a Kadoop cluster's namenode, alone in its process.
+
+use super::keys;
+use crate::cli::Namenode;
+use crate::context::process_user;
+use crate::failure::Failure;
+use crate::signals::Signals;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use strait_kadoop::Config;
+use strait_kadoop::service::{Key, NamenodeOptions, NamenodeServer};
+
+/// Where datanodes join, if nothing is said: beside the clients' 9091.
+const DATANODES_PORT: u16 = 9092;
+/// From one look whether the log has failed to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Serves until a signal comes.
+pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    let key = keys::load_or_make(&flags.key)?;
+    if let Some(file) = &flags.key_for_clients {
+        share(&key, file)?;
+    }
+    let config = Config { superuser: flags.superuser.unwrap_or_else(process_user), ..Config::default() };
+    let options = NamenodeOptions {
+        listen: flags.listen,
+        listen_datanodes: flags
+            .listen_datanodes
+            .unwrap_or_else(|| SocketAddr::new(flags.listen.ip(), DATANODES_PORT)),
+        config,
+        ..NamenodeOptions::new(&flags.data, key)
+    };
+    let server = start(options).await?;
+    told(&server, &flags.data, &flags.key).map_err(Failure::output)?;
+    let ended = tokio::select! {
+        _ = signals.next() => {
+            tracing::info!("ending");
+            Ok(())
+        }
+        failure = failed(&server) => Err(failure),
+    };
+    blocking(move || drop(server)).await?;
+    ended
+}
+
+/// Starts a namenode, or says on one line what keeps it.
+pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> {
+    let data = options.directory.clone();
+    let started = blocking(move || NamenodeServer::start(options)).await?;
+    started.map_err(|error| Failure::local(error, "start the namenode in", &data))
+}
+
+/// Returns when the namenode's log has failed.
+pub async fn failed(server: &NamenodeServer) -> Failure {
+    while !server.has_failed() {
+        tokio::time::sleep(LOOK).await;
+    }
+    Failure::other("the namenode's log failed; nothing is answered any more. See to its disk and start again")
+}
+
+/// What blocks, away from the runtime's own threads.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Failure::other(error.to_string()))
+}
+
+fn share(key: &Key, file: &Path) -> Result<(), Failure> {
+    match key.for_clients().save(file) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Failure::local(error, "write the clients' key", file))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn told(server: &NamenodeServer, data: &Path, key: &Path) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "strait {} is the namenode on {}", env!("CARGO_PKG_VERSION"), server.address())?;
+    writeln!(out, "  datanodes  join on {}", server.datanodes_address())?;
+    writeln!(out, "  data       {}", data.display())?;
+    writeln!(out, "  key        {}", key.display())?;
+    out.flush()
+}

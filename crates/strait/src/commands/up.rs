@@ -1,0 +1,196 @@
+//! `up`: a gateway over a Kadoop cluster of its own, all in this process.
+
+use super::namenode::{self, blocking};
+use super::serve;
+use super::stores::Opened;
+use super::{keys, serve::Door};
+use crate::cli::Up;
+use crate::context::invoking_user;
+use crate::failure::Failure;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strait_gateway::ConfiguredStore;
+use strait_kadoop::service::{DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer};
+use strait_kadoop::{Client, ClientOptions, Config};
+use strait_store::ErrorKind;
+use strait_store::kadoop::KadoopStore;
+
+/// Datanodes in one process: as many as the usual replication, so that one can ask for it.
+const DATANODES: usize = 3;
+/// One disk: further replicas would only cost.
+const REPLICATION: u16 = 1;
+/// Kept in the data directory, if no other place is named.
+const KEY: &str = "kadoop.key";
+const NAMENODE: &str = "namenode";
+const DATANODE: &str = "datanode-";
+/// What a file system's root has by itself.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// A datanode announces itself within milliseconds; with a million replicas it reads their
+/// names first.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// From one look whether all are there to the next.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long files of clients that are cut off may take to be closed at the end.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of the namenode's log. Each start begins a segment, and reads those there are: smaller
+/// than a rack's, which is seldom started.
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// After a crash no writer of before can be alive, but for other processes' that come in by
+/// kadoop://, which renew each second. So what a crash left open is closed soon.
+const LEASE_SOFT_MS: u64 = 5_000;
+const LEASE_HARD_MS: u64 = 10_000;
+
+/// Serves until a signal comes.
+pub async fn up(up: Up) -> Result<(), Failure> {
+    let door = Door::open(&up.listening)?;
+    let cluster = Cluster::start(&up.data, up.key.as_deref()).await?;
+    let store = ConfiguredStore {
+        name: "default".to_owned(),
+        uri: format!("kadoop://{}/", cluster.namenode.address()),
+        fs: Arc::new(cluster.store.clone()),
+    };
+    let opened = Opened { store, away: None, read_only: None };
+    let served = tokio::select! {
+        served = serve::run(up.listening, door, vec![opened], cluster.told()) => served,
+        failure = namenode::failed(&cluster.namenode) => Err(failure),
+    };
+    match served {
+        // A second signal: everything ends with the process, as it would by a crash.
+        Err(Failure::Ended(_)) => std::mem::forget(cluster),
+        _ => cluster.stop().await,
+    }
+    served
+}
+
+/// Namenode, datanodes, and a client of them.
+struct Cluster {
+    data: PathBuf,
+    key: PathBuf,
+    store: KadoopStore,
+    datanodes: Vec<DatanodeServer>,
+    namenode: NamenodeServer,
+}
+
+impl Cluster {
+    async fn start(data: &Path, key: Option<&Path>) -> Result<Self, Failure> {
+        let data = std::path::absolute(data).map_err(|error| Failure::local(error, "find", data))?;
+        let failed = |error: io::Error| Failure::local(error, "use", &data);
+        make_private(&data).map_err(failed)?;
+        refuse_others(&data).map_err(failed)??;
+        let key_file = key.map_or_else(|| data.join(KEY), Path::to_owned);
+        let key = keys::load_or_make(&key_file)?;
+        let config = Config {
+            superuser: invoking_user().user.to_string(),
+            // All datanodes are in this process: there are no others to wait for.
+            safe_mode_extra_ms: 0,
+            lease_soft_ms: LEASE_SOFT_MS,
+            lease_hard_ms: LEASE_HARD_MS,
+            segment_bytes: SEGMENT_BYTES,
+            ..Config::default()
+        };
+        let options = NamenodeOptions {
+            config: config.clone(),
+            ..NamenodeOptions::new(data.join(NAMENODE), key.clone())
+        };
+        let namenode = namenode::start(options).await?;
+        let (address, of) = (namenode.address(), data.clone());
+        let joined = blocking(move || join(&of, address, &key, &config)).await?;
+        let (datanodes, client) = joined?;
+        let store = KadoopStore::over(client, REPLICATION, true);
+        Ok(Self { data, key: key_file, store, datanodes, namenode })
+    }
+
+    /// The start-up block's lines on the cluster.
+    fn told(&self) -> String {
+        let (data, key) = (self.data.display(), self.key.display());
+        format!("  data     {data}, in a namenode and {DATANODES} datanodes; their key is {key}\n")
+    }
+
+    /// Ends it, from the top down. The gateway has ended: what its clients left open is closed.
+    async fn stop(self) {
+        if tokio::time::timeout(CLOSE_PATIENCE, self.store.settled()).await.is_err() {
+            tracing::warn!("files that clients left open are closed at the next start");
+        }
+        let Self { store, datanodes, namenode, .. } = self;
+        let stopped = blocking(move || {
+            drop(store);
+            drop(datanodes);
+            drop(namenode);
+        });
+        if let Err(failure) = stopped.await {
+            tracing::error!(?failure, "the cluster didn't end cleanly");
+        }
+    }
+}
+
+/// Starts the datanodes, and waits until they are there.
+fn join(
+    data: &Path,
+    namenode: SocketAddr,
+    key: &Key,
+    config: &Config,
+) -> Result<(Vec<DatanodeServer>, Client), Failure> {
+    let namenode = namenode.to_string();
+    let mut datanodes = Vec::new();
+    for number in 1..=DATANODES {
+        let directory = data.join(format!("{DATANODE}{number}"));
+        let mut options = DatanodeOptions::new(vec![directory.clone()], namenode.clone(), key.clone());
+        options.config = config.clone();
+        let started = DatanodeServer::start(options);
+        datanodes.push(started.map_err(|error| Failure::local(error, "start a datanode in", &directory))?);
+    }
+    let failed =
+        |why: String| Failure::at(ErrorKind::Unavailable, "start the cluster in", data.display(), why);
+    let client = Client::connect(ClientOptions::new(namenode, key.for_clients()));
+    let client = client.map_err(|failure| failed(failure.to_string()))?;
+    let due = Instant::now() + READY_PATIENCE;
+    loop {
+        let status = client.status().map_err(|failure| failed(failure.to_string()))?;
+        let here: BTreeSet<SocketAddr> =
+            status.nodes.iter().filter(|node| node.alive).map(|node| node.host.address).collect();
+        if datanodes.iter().all(|datanode| here.contains(&datanode.address())) && !status.safe_mode {
+            return Ok((datanodes, client));
+        }
+        if Instant::now() > due {
+            return Err(failed("its datanodes don't report".to_owned()));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Makes a directory that its owner alone may look into: rights within the cluster are the
+/// namenode's to check.
+fn make_private(data: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
+}
+
+/// Refuses a directory that holds anything but a cluster: what lies there was put there by
+/// other means, and is to be served as it is.
+fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
+    for entry in std::fs::read_dir(data)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let ours = [KEY, NAMENODE, LOST_AND_FOUND].contains(&&*name) || name.starts_with(DATANODE);
+        if !ours {
+            let shown = data.display().to_string();
+            return Ok(Err(Failure::at(
+                ErrorKind::InvalidArgument,
+                "use",
+                &shown,
+                format!(
+                    "it holds {name}, which isn't of a Kadoop cluster; to serve the files in it as they are, \
+                     run `strait serve --store file://{shown}`, else name another --data"
+                ),
+            )));
+        }
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,266 @@
+//! Kadoop behind the command: `up`, and the roles of a cluster as processes.
+
+mod support;
+#[path = "support/up.rs"]
+mod up;
+
+use bytes::Bytes;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use strait_store::contract::{self, Fixture};
+use strait_store::strait::{Options, StraitStore};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+use strait_testkit::{Process, eventually, free_port};
+use support::{DEADLINE, ended};
+use up::{Up, role, run};
+
+const OTHER: i32 = 1;
+const UNAUTHENTICATED: i32 = 16;
+const INVALID_ARGUMENT: i32 = 17;
+const CORRUPT: i32 = 23;
+
+fn path(text: &str) -> StorePath {
+    StorePath::parse(text).unwrap()
+}
+
+fn whoever() -> Principal {
+    Principal::new("whoever: the session decides")
+}
+
+async fn through(address: &str) -> Arc<dyn FileSystem> {
+    Arc::new(StraitStore::connect(address, Options::default()).await.unwrap())
+}
+
+/// Runs the suite; the counts go straight to standard error, which the test
+/// harness doesn't capture, so that every log has them.
+async fn assert_contract(subject: &str, address: &str) {
+    let (store, root) = (through(address).await, path("/contract"));
+    store.mkdirs(&whoever(), &root, None).await.unwrap();
+    let report = contract::run(subject, &Fixture::new(store, root, whoever())).await;
+    std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
+    assert!(report.failed.is_empty(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn up_keeps_the_contract() {
+    let up = Up::start();
+    assert_contract("kadoop through the gateway of up", &up.address).await;
+}
+
+#[test]
+fn what_was_put_is_there_after_ctrl_c_and_another_start() {
+    let mut up = Up::start();
+    let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_be_bytes).collect();
+    up.run(["mkdir", &up.uri("/d")], b"").ok();
+    up.run(["put", "-", &up.uri("/d/f")], &content).ok();
+    up.run(["put", "--replication", "3", "-", &up.uri("/d/three")], b"on each datanode").ok();
+    for _ in 0..2 {
+        assert_eq!(up.interrupt(), 0, "{}", up.process.log_tail());
+        up.again();
+        assert!(up.run(["cat", &up.uri("/d/f")], b"").ok().stdout == content, "other bytes");
+        assert_eq!(up.run(["cat", &up.uri("/d/three")], b"").text(), "on each datanode");
+    }
+    let key = up.data().join("kadoop.key");
+    assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn synced_bytes_outlive_a_kill_in_mid_write() {
+    let mut up = Up::start();
+    let content: Vec<u8> = (0..2_000_000_u32).flat_map(u32::to_be_bytes).collect();
+    let synced = Arc::new(AtomicUsize::new(0));
+    let writing = {
+        let (store, content, synced) = (through(&up.address).await, content.clone(), Arc::clone(&synced));
+        tokio::spawn(async move {
+            let mut writer = store.create(&whoever(), &path("/f"), &CreateOptions::default()).await?;
+            let mut written = 0;
+            for piece in content.chunks(50_000) {
+                writer.append(Bytes::copy_from_slice(piece)).await?;
+                written += piece.len();
+                if written % 200_000 == 0 {
+                    writer.sync().await?;
+                    synced.store(written, Ordering::SeqCst);
+                }
+            }
+            std::future::pending::<strait_store::Result<()>>().await
+        })
+    };
+    eventually("half is synced", DEADLINE, || synced.load(Ordering::SeqCst) >= content.len() / 2);
+    up.process.kill();
+    writing.abort();
+    let synced = synced.load(Ordering::SeqCst);
+    up.again();
+    let store = through(&up.address).await;
+    // Its end is known once recovery has closed the file.
+    let mut read = Vec::new();
+    for _ in 0..DEADLINE.as_millis() / 100 {
+        match store.read_all(&whoever(), &path("/f"), content.len()).await {
+            Ok(bytes) if bytes.len() >= synced => {
+                read = bytes;
+                break;
+            }
+            Ok(_) => {}
+            Err(error) => assert!(error.retry_safe(), "{error}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(read.len() >= synced, "{} bytes are left of {synced}", read.len());
+    assert!(read == content[..read.len()], "other bytes");
+    let mut writer = loop {
+        match store.append(&whoever(), &path("/f")).await {
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+            opened => break opened.unwrap(),
+        }
+    };
+    writer.append(Bytes::from_static(b"and on")).await.unwrap();
+    writer.close().await.unwrap();
+    assert_eq!(store.stat(&whoever(), &path("/f")).await.unwrap().length, read.len() as u64 + 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_had_flushed_is_closed_by_ctrl_c() {
+    let mut up = Up::start();
+    let store = through(&up.address).await;
+    let mut writer = store.create(&whoever(), &path("/f"), &CreateOptions::default()).await.unwrap();
+    writer.append(Bytes::from_static(b"flushed")).await.unwrap();
+    writer.flush().await.unwrap();
+    assert_eq!(up.interrupt(), 0, "{}", up.process.log_tail());
+    up.again();
+    assert_eq!(up.run(["cat", &up.uri("/f")], b"").text(), "flushed");
+    // Nobody waits for a lease to end.
+    let store = through(&up.address).await;
+    store.append(&whoever(), &path("/f")).await.unwrap().close().await.unwrap();
+}
+
+#[test]
+fn a_directory_with_plain_files_is_refused_and_told_how_to_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("events.txt"), "of an earlier version").unwrap();
+    let data = dir.path().display().to_string();
+    let refused = run(dir.path(), ["up", "--listen", "127.0.0.1:0", "--data", "."], b"");
+    refused.fails(INVALID_ARGUMENT, &format!("strait serve --store file://{data}"));
+    assert_eq!(dir.path().read_dir().unwrap().count(), 1, "nothing was made in it");
+}
+
+#[test]
+fn nobody_comes_in_without_the_key() {
+    let up = Up::start();
+    let root = format!("{}/", up.kadoop());
+    let key = up.data().join("kadoop.key").display().to_string();
+    up.run(["--kadoop-key", &key, "ls", &root], b"").ok();
+    up.run(["ls", &root], b"").fails(UNAUTHENTICATED, "--kadoop-key");
+    up.run(["--kadoop-key", "missing", "ls", &root], b"").fails(UNAUTHENTICATED, "missing");
+    let foreign = up.dir.path().join("foreign");
+    strait_kadoop::service::Key::generate().unwrap().save(&foreign).unwrap();
+    up.run(["--kadoop-key", "foreign", "ls", &root], b"").fails(UNAUTHENTICATED, "");
+    std::fs::copy(&key, up.dir.path().join("open")).unwrap();
+    std::fs::set_permissions(up.dir.path().join("open"), PermissionsExt::from_mode(0o644)).unwrap();
+    up.run(["--kadoop-key", "open", "ls", &root], b"").fails(UNAUTHENTICATED, "chmod 600");
+    for role in [["namenode", "--data", "n"], ["datanode", "--data", "n"]] {
+        let namenode = ["--namenode", up.kadoop().trim_start_matches("kadoop://")].map(str::to_owned);
+        let more = if role[0] == "datanode" { &namenode[..] } else { &[] };
+        let args = role.iter().map(|&arg| arg.to_owned()).chain(more.iter().cloned());
+        up.run(args.chain(["--key".to_owned(), "open".to_owned()]), b"").fails(OTHER, "chmod 600");
+    }
+}
+
+/// A namenode and datanodes, each a process.
+struct Rack {
+    dir: tempfile::TempDir,
+    namenode: String,
+    processes: Vec<Process>,
+}
+
+impl Rack {
+    fn start(datanodes: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let namenode = format!("127.0.0.1:{}", free_port());
+        let listen = ["namenode", "--data", "nn", "--listen", &namenode, "--listen-datanodes", "127.0.0.1:0"];
+        let keys = ["--key", "cluster.key", "--key-for-clients", "client.key"];
+        let mut processes = vec![role(dir.path(), "namenode", &[&listen[..], &keys].concat(), &namenode)];
+        for number in 0..datanodes {
+            let (address, data) = (format!("127.0.0.1:{}", free_port()), format!("dn{number}a,dn{number}b"));
+            let args = ["datanode", "--data", &data, "--namenode", &namenode, "--listen", &address];
+            let more = ["--key", "cluster.key", "--host", "here"];
+            processes.push(role(dir.path(), "datanode", &[&args[..], &more].concat(), &address));
+        }
+        let rack = Self { dir, namenode, processes };
+        eventually("all datanodes are there", DEADLINE, || {
+            let df = rack.run(["df", &rack.uri("/"), "--json"], b"");
+            // Fewer replicas than asked for would be taken, too.
+            df.code == 0
+                && rack.run(["put", "-f", "--replication", "3", "-", &rack.uri("/probe")], b"x").code == 0
+                && rack.run(["locate", &rack.uri("/probe")], b"").text().matches("here").count() == datanodes
+        });
+        rack
+    }
+
+    fn uri(&self, path: &str) -> String {
+        format!("kadoop://{}{path}", self.namenode)
+    }
+
+    fn run<A: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        input: &[u8],
+    ) -> support::Run {
+        let mut strait = support::command(self.dir.path());
+        strait.env("STRAIT_KADOOP_KEY", "client.key").args(args);
+        support::Run::of(strait, input)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_over_a_cluster_of_processes_keeps_the_contract() {
+    let rack = Rack::start(3);
+    let gateway = format!("127.0.0.1:{}", free_port());
+    let serve = ["--kadoop-key", "client.key", "serve", "--listen", &gateway, "--store"];
+    let _serving = role(rack.dir.path(), "gateway", &[&serve[..], &[&rack.uri("/")]].concat(), &gateway);
+    assert_contract("kadoop of processes through a gateway", &gateway).await;
+}
+
+#[test]
+fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
+    let mut rack = Rack::start(3);
+    for replication in ["1", "3"] {
+        rack.run(
+            ["put", "--replication", replication, "-", &rack.uri(&format!("/f{replication}"))],
+            b"bytes",
+        )
+        .ok();
+    }
+    let healthy = rack.run(["fsck", &rack.uri("/")], b"");
+    assert!(healthy.text().starts_with("healthy: 3 files in 1 directories"), "{}", healthy.text());
+    // The datanodes end; the namenode takes them for dead after 10 s.
+    for process in &mut rack.processes[1..] {
+        process.signal(rustix::process::Signal::TERM);
+        assert_eq!(ended(process), 0);
+    }
+    eventually("they are taken for dead", DEADLINE, || {
+        let fsck = rack.run(["fsck", &rack.uri("/")], b"");
+        let told = String::from_utf8(fsck.stdout).unwrap();
+        fsck.code == CORRUPT
+            && told.contains("/f1\t0\t5\tmissing: 0 of 1")
+            && told.contains("CORRUPT: 3 files")
+    });
+    rack.processes[0].signal(rustix::process::Signal::INT);
+    assert_eq!(ended(&mut rack.processes[0]), 0);
+}
+
+#[test]
+fn the_log_is_dumped_beside_a_namenode_that_runs() {
+    let up = Up::start();
+    up.run(["mkdir", &up.uri("/made")], b"").ok();
+    let dump = up.run(["kadoop-log", "dump", "data/namenode"], b"");
+    assert!(
+        dump.text().lines().any(|line| line.contains("DirectoryMade") && line.contains("made")),
+        "{dump:?}"
+    );
+    let json = up.run(["--json", "kadoop-log", "dump", "data/namenode"], b"");
+    assert!(json.text().lines().all(|line| line.starts_with("{\"sequence\":")), "{json:?}");
+    up.run(["kadoop-log", "dump", "data"], b"").fails(OTHER, "no namenode");
+}

@@ -1,0 +1,80 @@
+//! `strait up` on a directory of its own, and the roles of a cluster as processes.
+
+use crate::support::{DEADLINE, Run, command, ended};
+use rustix::process::Signal;
+use std::ffi::OsStr;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use strait_testkit::{Process, free_port};
+use tempfile::TempDir;
+
+/// One process with gateway, namenode and datanodes; ends with its owner.
+pub struct Up {
+    pub process: Process,
+    /// The gateway's, `127.0.0.1:PORT`.
+    pub address: String,
+    pub dir: TempDir,
+}
+
+impl Up {
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let process = Self::spawn(dir.path(), &address);
+        Self { process, address, dir }
+    }
+
+    fn spawn(dir: &Path, address: &str) -> Process {
+        role(dir, "up", &["up", "--data", "data", "--listen", address], address)
+    }
+
+    /// Another process on the same directory, after the first has ended.
+    pub fn again(&mut self) {
+        self.process = Self::spawn(self.dir.path(), &self.address);
+    }
+
+    /// As Ctrl-C; the exit code.
+    pub fn interrupt(&mut self) -> i32 {
+        self.process.signal(Signal::INT);
+        ended(&mut self.process)
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub fn uri(&self, path: &str) -> String {
+        format!("strait://{}{path}", self.address)
+    }
+
+    /// The embedded namenode's, as the start-up block tells it.
+    pub fn kadoop(&self) -> String {
+        let log = self.process.log_tail();
+        let uri = log
+            .lines()
+            .rev()
+            .find_map(|line| line.split_once("default = "))
+            .unwrap_or_else(|| panic!("{log}"));
+        uri.1.trim_end_matches('/').to_owned()
+    }
+
+    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>, input: &[u8]) -> Run {
+        run(self.dir.path(), args, input)
+    }
+}
+
+/// A command line of `strait` in this directory, run to its end.
+pub fn run<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>, input: &[u8]) -> Run {
+    let mut strait = command(dir);
+    strait.args(args);
+    Run::of(strait, input)
+}
+
+/// A server of this name, once it takes connections.
+pub fn role(dir: &Path, name: &str, args: &[&str], address: &str) -> Process {
+    let mut strait = command(dir);
+    strait.args(args);
+    let mut process = Process::spawn(name, strait, dir).unwrap();
+    process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok()).unwrap();
+    process
+}
