@@ -11,6 +11,7 @@ use strait_kadoop::{
 
 const NODES: usize = 3;
 const PIECE: usize = 1 << 20;
+const READS: usize = 5;
 const SMALL_READS: usize = 5_000;
 const SMALL_FILES: usize = 200;
 
@@ -43,7 +44,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let rate = write(&client, &me, &path, &piece, megabytes, replication)?;
         println!("write x{replication}   {rate:8.0} MB/s, {:.2} CPU s", cpu.lap());
     }
-    println!("read       {:8.0} MB/s, {:.2} CPU s", read(&client, &me, "/file-1")?, cpu.lap());
+    for _ in 0..READS {
+        println!("read       {:8.0} MB/s, {:.2} CPU s", read(&client, &me, "/file-1")?, cpu.lap());
+    }
     println!("pread 4 KB {:8.0} us (p50)", small_reads(&client, &me, "/file-1")?);
     println!("small file {:8.2} ms (p50)", small_files(&client, &me)?);
     Ok(())
