@@ -65,6 +65,8 @@ pub(super) struct Odd {
 #[derive(Debug, Clone)]
 pub(super) struct Copying {
     pub to: NodeId,
+    /// Of the datanode that copies.
+    pub session: u64,
     pub from: NodeId,
     pub until: Millis,
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Namenode,
-    cluster::{Copying, Odd},
+    cluster::{Cluster, Copying, Odd},
     record::Record,
     state::Chunk,
 };
@@ -125,7 +125,12 @@ impl Namenode {
 
     /// Orders copies of chunks that have too few replicas.
     pub(super) fn order_copies(&mut self, now: Millis) {
-        self.cluster.copies.retain(|_, copy| now < copy.until);
+        // An order is lost with the session that it was given in, or with its datanode.
+        let Cluster { copies, nodes, .. } = &mut self.cluster;
+        let lives = |copy: &Copying| {
+            nodes.get(&copy.to).is_some_and(|node| !node.dead && node.session == copy.session)
+        };
+        copies.retain(|_, copy| now < copy.until && lives(copy));
         let needy: Vec<ChunkId> =
             self.cluster.needy.iter().map(|(_, chunk)| *chunk).take(MAX_CHUNKS_A_TICK).collect();
         for chunk in needy {
@@ -156,8 +161,9 @@ impl Namenode {
             return;
         };
         let (stamp, length, nodes) = (logged.stamp, logged.length, live.to_vec());
+        let session = self.cluster.nodes.get(&to).map_or(0, |node| node.session);
         self.cluster.order(to, Order::Copy(Source { chunk, stamp, length, nodes }));
-        self.cluster.copies.insert(chunk, Copying { to, from, until: now + self.config.copy_ms });
+        self.cluster.copies.insert(chunk, Copying { to, session, from, until: now + self.config.copy_ms });
     }
 
     /// Where nothing is left to copy to but datanodes with a bad replica of the same
