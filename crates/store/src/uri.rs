@@ -58,8 +58,6 @@ impl fmt::Display for Scheme {
 /// What opening a store may need beside its URI.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// Make a `file:` store's directory where it is missing.
-    pub create: bool,
     /// How to come into a Kadoop cluster.
     #[cfg(feature = "kadoop")]
     pub kadoop: crate::kadoop::Options,
@@ -186,8 +184,8 @@ impl StoreUri {
         Box::pin(async move {
             let store: Arc<dyn FileSystem> = match self.scheme {
                 Scheme::File => {
-                    let (root, create) = (root.as_str().to_owned(), options.create);
-                    let opened = tokio::task::spawn_blocking(move || FileStore::open(root, create)).await;
+                    let root = root.as_str().to_owned();
+                    let opened = tokio::task::spawn_blocking(move || FileStore::open(root, false)).await;
                     Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??)
                 }
                 Scheme::Memory => Arc::new(MemoryStore::new("root")),

@@ -64,6 +64,7 @@ fn what_was_put_is_there_after_ctrl_c_and_another_start() {
     }
     let key = up.data().join("kadoop.key");
     assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(up.data().metadata().unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,6 +233,10 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
             b"bytes",
         )
         .ok();
+    }
+    for data in ["nn", "dn0a", "dn2b"] {
+        let mode = rack.dir.path().join(data).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{data}");
     }
     let healthy = rack.run(["fsck", &rack.uri("/")], b"");
     assert!(healthy.text().starts_with("healthy: 3 files in 1 directories"), "{}", healthy.text());

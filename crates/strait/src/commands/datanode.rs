@@ -1,7 +1,7 @@
 //! `datanode`: one of a Kadoop cluster's datanodes, alone in its process.
 
 use super::keys;
-use super::namenode::blocking;
+use super::namenode::{blocking, make_private};
 use crate::cli::Datanode;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -37,6 +37,12 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     options.rack = flags.rack;
     if let Some(host) = flags.host {
         options.host = host;
+    }
+    for directory in &flags.data {
+        // One that can't be made is a disk that failed: others may do without it.
+        if let Err(error) = make_private(directory) {
+            tracing::warn!(directory = %directory.display(), %error, "it can't be made");
+        }
     }
     let started = blocking(move || DatanodeServer::start(options)).await?;
     let data: Vec<String> = flags.data.iter().map(|path| path.display().to_string()).collect();

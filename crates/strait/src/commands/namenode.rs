@@ -49,8 +49,11 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
 /// Starts a namenode, or says on one line what keeps it.
 pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> {
     let data = options.directory.clone();
-    let started = blocking(move || NamenodeServer::start(options)).await?;
-    started.map_err(|error| Failure::local(error, "start the namenode in", &data))
+    let started = blocking(move || {
+        make_private(&options.directory)?;
+        NamenodeServer::start(options)
+    });
+    started.await?.map_err(|error| Failure::local(error, "start the namenode in", &data))
 }
 
 /// Returns when the namenode's log has failed.
@@ -59,6 +62,13 @@ pub async fn failed(server: &NamenodeServer) -> Failure {
         tokio::time::sleep(LOOK).await;
     }
     Failure::other("the namenode's log failed; nothing is answered any more. See to its disk and start again")
+}
+
+/// Makes a directory that its owner alone may look into: rights within the cluster are the
+/// namenode's to check.
+pub fn make_private(data: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
 }
 
 /// What blocks, away from the runtime's own threads.

@@ -1,6 +1,6 @@
 //! `up`: a gateway over a Kadoop cluster of its own, all in this process.
 
-use super::namenode::{self, blocking};
+use super::namenode::{self, blocking, make_private};
 use super::serve;
 use super::stores::Opened;
 use super::{keys, serve::Door};
@@ -163,13 +163,6 @@ fn join(
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// Makes a directory that its owner alone may look into: rights within the cluster are the
-/// namenode's to check.
-fn make_private(data: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
 }
 
 /// Refuses a directory that holds anything but a cluster: what lies there was put there by
