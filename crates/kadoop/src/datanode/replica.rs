@@ -268,6 +268,12 @@ impl<D: Disk> Replica<D> {
         if sealed && length != self.sums.length && !config.faults.has(Fault::SealedCut) {
             return Err(Error::NotOpen);
         }
+        // Renamed by a try that failed after it: whole but for its name. To write the table
+        // anew would put at risk what a crash now would leave sealed.
+        let renamed = !sealed && self.file == name(self.chunk, stamp, "data");
+        if renamed && length != self.sums.length {
+            return Err(Error::NotOpen);
+        }
         let least = if sealed { 0 } else { self.published };
         if length > self.sums.length || length < least {
             return Err(Error::BeyondEnd);
@@ -278,6 +284,9 @@ impl<D: Disk> Replica<D> {
         let mut sums = self.sums.clone();
         sums.cut(length, &last, unit);
         let done = (|| {
+            if renamed {
+                return disk_.sync_names();
+            }
             let table = disk_.create(&name(self.chunk, stamp, "table"))?;
             table.write_at(0, &sums.table(unit))?;
             if length != self.sums.length || !sealed {

@@ -386,3 +386,23 @@ fn a_replica_whose_seal_failed_after_it_was_cut_has_no_more_than_that() {
         assert_eq!(read(&datanode, Stamp(9), 0, 30).unwrap(), bytes(0, length));
     }
 }
+
+/// The second try emptied the table that the first had written, and failed as well.
+#[test]
+fn a_seal_that_fails_twice_leaves_what_was_synced() {
+    for seed in 0..20 {
+        for (first, second) in (0..12).flat_map(|first| (0..6).map(move |second| (first, second))) {
+            let disk = SimDisk::default();
+            let mut datanode = start(&disk, 1, None);
+            write(&mut datanode, 1, 0, 30);
+            datanode.sync(CHUNK, STAMP, 30).unwrap();
+            disk.fail_after(first);
+            let _ = datanode.seal(CHUNK, STAMP, 30);
+            disk.fail_after(second);
+            let _ = datanode.seal(CHUNK, STAMP, 30);
+            disk.crash(&mut Random(seed));
+            let length = start(&disk, 2, None).replica(CHUNK).map(|replica| replica.length);
+            assert_eq!(length, Some(30), "seed {seed}, {first} and {second} operations");
+        }
+    }
+}
