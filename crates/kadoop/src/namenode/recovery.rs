@@ -229,7 +229,8 @@ impl Namenode {
             .pipeline
             .iter()
             .all(|member| round.answers.contains_key(&member.node) || !self.usable(member.node, now));
-        if unbroken.is_some() && (there || now.saturating_sub(round.began) >= self.config.heartbeat_ms * 2) {
+        let heard = there || now.saturating_sub(round.began) >= self.config.heartbeat_ms * 2;
+        if unbroken.is_some() && heard {
             return unbroken;
         }
         if unbroken.is_none() && faults.has(Fault::SilenceBelieved) && patient {
@@ -238,7 +239,8 @@ impl Namenode {
         if unbroken.is_none() && answered {
             return Some(others.unwrap_or(0));
         }
-        if unbroken.is_none() && patient { others } else { None }
+        // The longest of those that are there, not of the first to answer.
+        if unbroken.is_none() && patient && heard { others } else { None }
     }
 
     fn sealed_somewhere(&self, chunk: ChunkId, stamp: Stamp, length: u32) -> bool {
