@@ -121,7 +121,12 @@ impl Cluster {
         let Self { store, datanodes, namenode, .. } = self;
         let stopped = blocking(move || {
             drop(store);
-            drop(datanodes);
+            // Side by side: each waits for its own threads.
+            std::thread::scope(|scope| {
+                for datanode in datanodes {
+                    scope.spawn(move || drop(datanode));
+                }
+            });
             drop(namenode);
         });
         if let Err(failure) = stopped.await {
