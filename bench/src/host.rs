@@ -2,9 +2,11 @@
 
 use crate::Result;
 use crate::stages::cpu_seconds;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 use strait_testkit::thrift::Client;
 use strait_testkit::{Host, Process, free_port};
@@ -107,7 +109,6 @@ pub fn setting(name: &str, default: usize) -> Result<usize> {
 
 /// A file of `mib` MiB that doesn't compress to nothing.
 pub fn make_file(path: &Path, mib: usize) -> Result<()> {
-    use std::io::Write;
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut block = vec![0u8; 1 << 20];
@@ -121,4 +122,18 @@ pub fn make_file(path: &Path, mib: usize) -> Result<()> {
         file.write_all(&block)?;
     }
     Ok(file.flush()?)
+}
+
+/// MB/s of a bare stream of some seconds between two hosts.
+pub fn bare_rate(from: &Host, to: &Host) -> Result<f64> {
+    const BYTES: usize = 256 << 20;
+    let listener = to.run(|| TcpListener::bind((to.address(), 0)))?;
+    let mut sender = from.run(|| TcpStream::connect(listener.local_addr()?))?;
+    let mut receiver = listener.accept()?.0;
+    let sending = thread::spawn(move || sender.write_all(&vec![7; BYTES]));
+    let (mut piece, start) = (vec![0; 1 << 20], Instant::now());
+    while receiver.read(&mut piece)? > 0 {}
+    let took = start.elapsed().as_secs_f64();
+    sending.join().map_err(|_| "the sender panicked")??;
+    Ok(BYTES as f64 / 1e6 / took)
 }

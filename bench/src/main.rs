@@ -7,6 +7,7 @@
 
 mod distance;
 mod host;
+mod kadoop;
 mod pairs;
 mod programs;
 mod report;
@@ -41,6 +42,16 @@ const SUITES: &[Suite] = &[
         name: "distance",
         question: "How much of a link of 1 Gbit/s does one client use, 50 ms away?",
         run: suites::distance::run,
+    },
+    Suite {
+        name: "kadoop-bandwidth",
+        question: "How much of a link of 1 Gbit/s do Kadoop's readers and writers use?",
+        run: suites::kadoop_bandwidth::run,
+    },
+    Suite {
+        name: "kadoop-hdfs",
+        question: "How fast is Kadoop beside a real HDFS: bytes, small files, names?",
+        run: suites::kadoop_hdfs::run,
     },
     Suite {
         name: "native-speed",
@@ -95,7 +106,7 @@ fn main() -> ExitCode {
     if let Some(name) = unknown {
         eprintln!("bench: no suite {name:?}; there are:");
         for suite in SUITES {
-            eprintln!("  {:<13} {}", suite.name, suite.question);
+            eprintln!("  {:<16} {}", suite.name, suite.question);
         }
         return ExitCode::from(2);
     }

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::host::seconds;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use strait_testkit::MiniHdfs;
 
 /// The JVM's memory: HDFS's client and ours are happy with that.
 const JVM_MEMORY: &str = "-Xmx512m";
@@ -121,6 +122,17 @@ impl Copying {
         }
         command
     }
+}
+
+/// HDFS's own Java client, ordered about line by line.
+pub fn hdfs_orders(hdfs: &MiniHdfs) -> Result<Command> {
+    let classes = std::env::current_exe()?.with_file_name("").join("../bench/java");
+    std::fs::create_dir_all(&classes)?;
+    compile(&classes, hdfs.classpath(), "bench/peers/java/HdfsOrders.java")?;
+    let classpath = format!("{}:{}", classes.display(), hdfs.classpath());
+    let mut command = Command::new("java");
+    command.args([JVM_MEMORY, "-cp", &classpath, "HdfsOrders", hdfs.uri()]);
+    Ok(command)
 }
 
 fn compile(classes: &Path, classpath: &str, source: &str) -> Result<()> {

@@ -3,6 +3,8 @@
 pub mod cli_start;
 pub mod crowd;
 pub mod distance;
+pub mod kadoop_bandwidth;
+pub mod kadoop_hdfs;
 pub mod native_speed;
 pub mod python_get;
 pub mod rpc_bandwidth;

@@ -2,13 +2,9 @@
 
 use super::contest::Files;
 use crate::Result;
-use crate::host::{Gateway, on, seconds, strait};
+use crate::host::{Gateway, bare_rate, on, seconds, strait};
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Instant;
 use strait_testkit::{Host, LinkRate, MiniHdfs, Network, Options};
 use tempfile::TempDir;
 
@@ -130,18 +126,4 @@ impl Place {
         let bytes = std::fs::metadata(&source)?.len();
         Ok(Files { clients, bytes, source, directory, scratch: self.scratch.path().to_owned() })
     }
-}
-
-/// MB/s of a stream of some seconds.
-fn bare_rate(from: &Host, to: &Host) -> Result<f64> {
-    const BYTES: usize = 256 << 20;
-    let listener = to.run(|| TcpListener::bind((to.address(), 0)))?;
-    let mut sender = from.run(|| TcpStream::connect(listener.local_addr()?))?;
-    let mut receiver = listener.accept()?.0;
-    let sending = thread::spawn(move || sender.write_all(&vec![7; BYTES]));
-    let (mut piece, start) = (vec![0; 1 << 20], Instant::now());
-    while receiver.read(&mut piece)? > 0 {}
-    let took = start.elapsed().as_secs_f64();
-    sending.join().map_err(|_| "the sender panicked")??;
-    Ok(BYTES as f64 / 1e6 / took)
 }

@@ -11,7 +11,7 @@ use crate::process::Process;
 use crate::wait::wait_until;
 use site::Site;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -52,11 +52,22 @@ pub struct Options {
     /// Where it runs: the namenode on the first, datanodes on the others in
     /// turn. None: on this machine, on 127.0.0.1.
     pub hosts: Vec<Host>,
+    /// Where a directory for its data is made. None: among temporary files.
+    pub parent: Option<PathBuf>,
+    /// More of the daemons' JVM flags, which overrule the test kit's own.
+    pub jvm_flags: Vec<&'static str>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { datanodes: 1, replication: 1, properties: Vec::new(), hosts: Vec::new() }
+        Self {
+            datanodes: 1,
+            replication: 1,
+            properties: Vec::new(),
+            hosts: Vec::new(),
+            parent: None,
+            jvm_flags: Vec::new(),
+        }
     }
 }
 
@@ -203,6 +214,7 @@ struct Daemons {
     rpc_port: u16,
     http_port: u16,
     classpath: String,
+    jvm_flags: Vec<&'static str>,
     dir: TempDir,
 }
 
@@ -231,7 +243,8 @@ impl Daemons {
     }
 
     fn start(options: &Options, jars: &str) -> Result<Self> {
-        let dir = TempDir::with_prefix("strait-hdfs-")?;
+        let parent = options.parent.clone().unwrap_or_else(env::temp_dir);
+        let dir = TempDir::with_prefix_in("strait-hdfs-", parent)?;
         let (rpc_port, http_port) = (free_port(), free_port());
         let user = current_user();
         let namenode_site = Site::of(&options.hosts, 0);
@@ -243,8 +256,11 @@ impl Daemons {
         let classpath = format!("{}:{jars}", dir.path().join("conf").display());
 
         format_namenode(&classpath, dir.path())?;
-        let namenode =
-            Process::spawn("namenode", namenode_site.place(daemon(&classpath, NAMENODE)), dir.path())?;
+        let namenode = Process::spawn(
+            "namenode",
+            namenode_site.place(daemon(&classpath, &options.jvm_flags, NAMENODE)),
+            dir.path(),
+        )?;
         let datanode_ports =
             (0..options.datanodes).map(|_| [free_port(), free_port(), free_port()]).collect();
         let mut daemons = Self {
@@ -256,6 +272,7 @@ impl Daemons {
             rpc_port,
             http_port,
             classpath,
+            jvm_flags: options.jvm_flags.clone(),
             dir,
         };
         for index in 0..options.datanodes {
@@ -276,7 +293,7 @@ impl Daemons {
         let site = &self.datanode_sites[index];
         let address = site.address();
         let dir = self.dir.path().join(format!("data-{index}"));
-        let mut command = daemon(&self.classpath, DATANODE);
+        let mut command = daemon(&self.classpath, &self.jvm_flags, DATANODE);
         command
             .arg(format!("-Ddfs.datanode.data.dir=file://{}", dir.display()))
             .arg(format!("-Ddfs.datanode.address={address}:{data}"))
@@ -316,7 +333,7 @@ impl Daemons {
 
     fn start_namenode_again(&mut self) -> Result<()> {
         self.namenode.kill();
-        let command = self.namenode_site.place(daemon(&self.classpath, NAMENODE));
+        let command = self.namenode_site.place(daemon(&self.classpath, &self.jvm_flags, NAMENODE));
         self.namenode = Process::spawn("namenode", command, self.dir.path())?;
         self.wait_until_whole()
     }
@@ -334,14 +351,14 @@ impl Daemons {
     }
 }
 
-fn daemon(classpath: &str, class: &str) -> Command {
+fn daemon(classpath: &str, flags: &[&str], class: &str) -> Command {
     let mut command = classpath::java();
-    command.args(JVM_FLAGS).args(["-cp", classpath, class]);
+    command.args(JVM_FLAGS).args(flags).args(["-cp", classpath, class]);
     command
 }
 
 fn format_namenode(classpath: &str, dir: &Path) -> Result<()> {
-    let mut command = daemon(classpath, NAMENODE);
+    let mut command = daemon(classpath, &[], NAMENODE);
     command.args(["-format", "-force", "-nonInteractive"]);
     let mut format = Process::spawn("format", command, dir)?;
     let mut status = None;

@@ -1,0 +1,204 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.net.URI;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * {@code HdfsOrders URI}: HDFS's own client, which does what each line of its input asks and
+ * answers with a line: the figure of it. One process for all, since a JVM needs a while to get
+ * fast.
+ */
+final class HdfsOrders {
+    private static final int PIECE_BYTES = 1 << 20;
+    private static final int PREAD_BYTES = 4096;
+    private static final int STREAM_BUFFER_BYTES = 4096;
+    private static final byte[] SMALL = {'1', '2', '3', '4', '5'};
+
+    private final FileSystem files;
+
+    private HdfsOrders(FileSystem files) {
+        this.files = files;
+    }
+
+    public static void main(String[] given) throws Exception {
+        try (FileSystem files = FileSystem.get(URI.create(given[0]), new Configuration())) {
+            HdfsOrders orders = new HdfsOrders(files);
+            BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                System.out.println(orders.follow(line.split(" ")));
+            }
+        }
+    }
+
+    private double follow(String[] order) throws Exception {
+        String path = order[1];
+        switch (order[0]) {
+            case "write":
+                return write(path, number(order[2]), (short) number(order[3]), number(order[4]));
+            case "read":
+                return read(path, number(order[2]));
+            case "preads":
+                return preads(path, number(order[2]));
+            case "small-files":
+                return smallFiles(path, number(order[2]));
+            default:
+                return calls(order[0], path, number(order[2]), number(order[3]));
+        }
+    }
+
+    private static int number(String text) {
+        return Integer.parseInt(text);
+    }
+
+    /** MB/s of all threads together. */
+    private double write(String path, int mib, short replication, int threads) throws Exception {
+        for (int thread = 0; thread < threads; thread++) {
+            files.delete(new Path(path + "-" + thread), false);
+        }
+        byte[] piece = new byte[PIECE_BYTES];
+        for (int at = 0; at < piece.length; at++) {
+            piece[at] = (byte) (at * 37 >> 3);
+        }
+        long begin = System.nanoTime();
+        long bytes = inThreads(threads, thread -> {
+            try (FSDataOutputStream out = create(path + "-" + thread, replication)) {
+                for (int count = 0; count < mib; count++) {
+                    out.write(piece);
+                }
+            }
+            return (long) mib * PIECE_BYTES;
+        });
+        return bytes / 1e6 / secondsSince(begin);
+    }
+
+    private FSDataOutputStream create(String path, short replication) throws IOException {
+        return files.create(
+                new Path(path), false, STREAM_BUFFER_BYTES, replication, files.getDefaultBlockSize(new Path(path)));
+    }
+
+    /** MB/s of all threads together. */
+    private double read(String path, int threads) throws Exception {
+        long begin = System.nanoTime();
+        long bytes = inThreads(threads, thread -> {
+            byte[] piece = new byte[PIECE_BYTES];
+            long sum = 0;
+            try (FSDataInputStream in = files.open(new Path(path + "-" + thread))) {
+                for (int count = in.read(piece); count > 0; count = in.read(piece)) {
+                    sum += count;
+                }
+            }
+            return sum;
+        });
+        return bytes / 1e6 / secondsSince(begin);
+    }
+
+    /** Microseconds that half of them take less than. */
+    private double preads(String path, int count) throws IOException {
+        Path file = new Path(path + "-0");
+        long pages = files.getFileStatus(file).getLen() / PREAD_BYTES;
+        SplittableRandom random = new SplittableRandom(1);
+        byte[] page = new byte[PREAD_BYTES];
+        long[] times = new long[count];
+        try (FSDataInputStream in = files.open(file)) {
+            for (int at = 0; at < count; at++) {
+                long begin = System.nanoTime();
+                in.readFully(random.nextLong(pages) * PREAD_BYTES, page);
+                times[at] = System.nanoTime() - begin;
+            }
+        }
+        return median(times) / 1e3;
+    }
+
+    /** Milliseconds that half of them take less than. */
+    private double smallFiles(String directory, int count) throws IOException {
+        long[] times = new long[count];
+        for (int at = 0; at < count; at++) {
+            long begin = System.nanoTime();
+            try (FSDataOutputStream out = create(directory + "/" + at, (short) 1)) {
+                out.write(SMALL);
+            }
+            times[at] = System.nanoTime() - begin;
+        }
+        return median(times) / 1e6;
+    }
+
+    /** Calls a second of all threads together, each in a directory of its own. */
+    private double calls(String operation, String directory, int threads, int milliseconds) throws Exception {
+        long begin = System.nanoTime();
+        long end = begin + milliseconds * 1_000_000L;
+        long done = inThreads(threads, thread -> {
+            String root = directory + "/" + thread;
+            long count = 0;
+            while ((count == 0 || System.nanoTime() < end) && call(operation, root, count)) {
+                count++;
+            }
+            return count;
+        });
+        return done / secondsSince(begin);
+    }
+
+    /** False where what was made before is used up. */
+    private boolean call(String operation, String root, long at) throws IOException {
+        switch (operation) {
+            case "mkdirs":
+                return files.mkdirs(new Path(root + "/directory-" + at));
+            case "stat":
+                return files.getFileStatus(new Path(root + "/directory-0")) != null;
+            case "create":
+                create(root + "/file-" + at, (short) 1).close();
+                return true;
+            case "rename":
+                return files.rename(new Path(root + "/file-" + at), new Path(root + "/moved-" + at));
+            case "delete":
+                return files.delete(new Path(root + "/moved-" + at), false);
+            default:
+                throw new IllegalArgumentException(operation);
+        }
+    }
+
+    private interface Work {
+        long run(int thread) throws Exception;
+    }
+
+    /** The sum of what the threads return. */
+    private static long inThreads(int threads, Work work) throws InterruptedException, ExecutionException {
+        List<Callable<Long>> all = new ArrayList<>();
+        for (int thread = 0; thread < threads; thread++) {
+            int number = thread;
+            all.add(() -> work.run(number));
+        }
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try {
+            long sum = 0;
+            for (Future<Long> part : pool.invokeAll(all)) {
+                sum += part.get();
+            }
+            return sum;
+        } finally {
+            pool.shutdown();
+        }
+    }
+
+    private static double secondsSince(long begin) {
+        return (System.nanoTime() - begin) / 1e9;
+    }
+
+    private static double median(long[] times) {
+        Arrays.sort(times);
+        return times[times.length / 2];
+    }
+}

@@ -1,0 +1,234 @@
+//! Kadoop: namenode, datanodes and client, over sockets like any others, in this process.
+
+use super::{DATANODES, Operation, System, Work, data_directory};
+use crate::Result;
+use crate::pairs::Sample;
+use bytes::Bytes;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+use strait_kadoop::messages::Caller;
+use strait_kadoop::service::{
+    CreateOptions, DatanodeOptions, DatanodeServer, Failure, Key, NamenodeOptions, NamenodeServer, Writer,
+};
+use strait_kadoop::{Client, ClientOptions, Config, Error};
+use strait_testkit::{Host, wait_until};
+use tempfile::TempDir;
+
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const PIECE_BYTES: usize = 1 << 20;
+const PREAD_BYTES: usize = 4_096;
+const SMALL: &str = "12345";
+
+/// What threads of a measurement fail with.
+type Said<T> = std::result::Result<T, String>;
+
+/// A running cluster and a client; ends when dropped, servers last.
+pub struct Cluster {
+    client: Client,
+    caller: Caller,
+    piece: Bytes,
+    /// Where the client is.
+    host: Option<Host>,
+    _datanodes: Vec<DatanodeServer>,
+    _namenode: NamenodeServer,
+    _directory: TempDir,
+}
+
+impl Cluster {
+    /// On loopback; or, of these hosts, the client on the first, the namenode on the second,
+    /// and a datanode on each other one.
+    pub fn start(hosts: &[Host]) -> Result<Self> {
+        let directory = TempDir::with_prefix_in("strait-kadoop-", data_directory())?;
+        let key = Key::generate()?;
+        let config = Config { safe_mode_extra_ms: 0, ..Config::default() };
+        let listen =
+            |host: Option<&Host>| SocketAddr::from((host.map_or(Ipv4Addr::LOCALHOST, Host::address), 0));
+        let namenode_host = hosts.get(1);
+        let options = NamenodeOptions {
+            config,
+            listen: listen(namenode_host),
+            listen_datanodes: listen(namenode_host),
+            ..NamenodeOptions::new(directory.path().join("namenode"), key.clone())
+        };
+        let namenode = at(namenode_host, || NamenodeServer::start(options))?;
+        let address = namenode.address().to_string();
+        let datanode = |number: usize| {
+            let host = hosts.get(2 + number);
+            let directories = vec![directory.path().join(format!("datanode-{number}"))];
+            let options = DatanodeOptions {
+                listen: listen(host),
+                ..DatanodeOptions::new(directories, address.clone(), key.clone())
+            };
+            at(host, || DatanodeServer::start(options))
+        };
+        let datanodes = (0..DATANODES).map(datanode).collect::<io::Result<Vec<_>>>()?;
+        let host = hosts.first().cloned();
+        let client = at(host.as_ref(), || {
+            let client =
+                Client::connect(ClientOptions::new(address.clone(), key.for_clients())).map_err(text)?;
+            let whole =
+                || client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == DATANODES);
+            match wait_until(START_DEADLINE, whole) {
+                true => Ok(client),
+                false => Err(format!("Kadoop isn't whole after {START_DEADLINE:?}")),
+            }
+        })?;
+        let piece = (0..PIECE_BYTES).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect();
+        Ok(Self {
+            client,
+            caller: Caller { user: "kadoop".into(), groups: Vec::new() },
+            piece,
+            host,
+            _datanodes: datanodes,
+            _namenode: namenode,
+            _directory: directory,
+        })
+    }
+
+    fn work(&self, work: &Work, round: usize) -> Said<f64> {
+        match work {
+            Work::Write { path, mib, replication, threads } => self.write(path, *mib, *replication, *threads),
+            Work::Read { path, threads } => self.read(path, *threads),
+            Work::Preads { path, count } => self.preads(&format!("{path}-0"), *count).map_err(text),
+            Work::SmallFiles { directory, count } => {
+                self.small_files(&format!("{directory}-{round}"), *count).map_err(text)
+            }
+            Work::Calls { operation, threads, milliseconds } => {
+                let time = Duration::from_millis(*milliseconds as u64);
+                self.calls(*operation, &format!("/calls-{threads}-{round}"), *threads, time)
+            }
+        }
+    }
+
+    fn write(&self, path: &str, mib: usize, replication: u16, threads: usize) -> Said<f64> {
+        for thread in 0..threads {
+            match self.client.delete(&self.caller, &format!("{path}-{thread}"), false) {
+                Err(failure) if failure.error != Error::NotFound => return Err(text(failure)),
+                _ => {}
+            }
+        }
+        let start = Instant::now();
+        let bytes = in_threads(threads, |thread| {
+            let mut writer = self.create(&format!("{path}-{thread}"), replication)?;
+            for _ in 0..mib {
+                writer.write(self.piece.clone())?;
+            }
+            writer.close()
+        })?;
+        Ok(bytes as f64 / 1e6 / start.elapsed().as_secs_f64())
+    }
+
+    fn create(&self, path: &str, replication: u16) -> std::result::Result<Writer, Failure> {
+        self.client.create(&self.caller, path, &CreateOptions { replication, ..CreateOptions::default() })
+    }
+
+    fn read(&self, path: &str, threads: usize) -> Said<f64> {
+        let start = Instant::now();
+        let bytes = in_threads(threads, |thread| {
+            let mut reader = self.client.open(&self.caller, &format!("{path}-{thread}"))?;
+            let mut sum = 0;
+            loop {
+                match reader.read(PIECE_BYTES)?.len() {
+                    0 => return Ok(sum),
+                    count => sum += count as u64,
+                }
+            }
+        })?;
+        Ok(bytes as f64 / 1e6 / start.elapsed().as_secs_f64())
+    }
+
+    fn preads(&self, path: &str, count: usize) -> std::result::Result<f64, Failure> {
+        let reader = self.client.open(&self.caller, path)?;
+        let pages = reader.length() / PREAD_BYTES as u64;
+        let mut state = 1_u64;
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            // Knuth's generator; its upper half is random enough.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let start = Instant::now();
+            reader.read_at((state >> 32) % pages * PREAD_BYTES as u64, PREAD_BYTES)?;
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok(Sample::new(times).median())
+    }
+
+    fn small_files(&self, directory: &str, count: usize) -> std::result::Result<f64, Failure> {
+        let mut times = Vec::with_capacity(count);
+        for number in 0..count {
+            let start = Instant::now();
+            let mut writer = self.create(&format!("{directory}/{number}"), 1)?;
+            writer.write(SMALL)?;
+            writer.close()?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(Sample::new(times).median())
+    }
+
+    fn calls(&self, operation: Operation, directory: &str, threads: usize, time: Duration) -> Said<f64> {
+        let start = Instant::now();
+        let done = in_threads(threads, |thread| {
+            let root = format!("{directory}/{thread}");
+            let mut done = 0;
+            while (done == 0 || start.elapsed() < time) && self.call(operation, &root, done)? {
+                done += 1;
+            }
+            Ok(done as u64)
+        })?;
+        Ok(done as f64 / start.elapsed().as_secs_f64())
+    }
+
+    /// False where what was made before is used up.
+    fn call(&self, operation: Operation, root: &str, at: usize) -> std::result::Result<bool, Failure> {
+        let (client, caller) = (&self.client, &self.caller);
+        let done = match operation {
+            Operation::Mkdirs => {
+                client.mkdirs(caller, &format!("{root}/directory-{at}"), 0o755).map(|()| true)
+            }
+            Operation::Stat => client.stat(caller, &format!("{root}/directory-0")).map(|_| true),
+            Operation::Create => {
+                self.create(&format!("{root}/file-{at}"), 1).and_then(Writer::close).map(|_| true)
+            }
+            Operation::Rename => {
+                let (from, to) = (format!("{root}/file-{at}"), format!("{root}/moved-{at}"));
+                client.rename(caller, &from, &to, false).map(|()| true)
+            }
+            Operation::Delete => client.delete(caller, &format!("{root}/moved-{at}"), false),
+        };
+        match done {
+            Err(failure) if failure.error == Error::NotFound => Ok(false),
+            done => done,
+        }
+    }
+}
+
+impl System for Cluster {
+    fn measure(&mut self, work: &Work, round: usize) -> Result<f64> {
+        let this = &*self;
+        let figure = at(this.host.as_ref(), || this.work(work, round));
+        Ok(figure.map_err(|said| format!("Kadoop: {work:?}: {said}"))?)
+    }
+}
+
+/// Runs this on a host of a network, or else here. Threads that it starts are there, too.
+fn at<T: Send>(host: Option<&Host>, work: impl FnOnce() -> T + Send) -> T {
+    match host {
+        Some(host) => host.run(work),
+        None => work(),
+    }
+}
+
+/// The sum of what the threads return.
+fn in_threads(threads: usize, work: impl Fn(usize) -> std::result::Result<u64, Failure> + Sync) -> Said<u64> {
+    let work = &work;
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let ends =
+            all.into_iter().map(|thread| thread.join().map_err(|_| "panicked".to_owned())?.map_err(text));
+        ends.collect::<Vec<_>>().into_iter().sum()
+    })
+}
+
+fn text(failure: Failure) -> String {
+    failure.to_string()
+}

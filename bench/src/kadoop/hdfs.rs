@@ -1,0 +1,85 @@
+//! A real HDFS, tuned as fairly as we can, and its own Java client.
+
+use super::{DATANODES, System, Work, data_directory};
+use crate::Result;
+use crate::host::on;
+use crate::programs::hdfs_orders;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use strait_testkit::{Host, MiniHdfs, Options, spawn_bound};
+
+const PROPERTIES: [(&str, &str); 6] = [
+    // As durable as Kadoop: the edit log is synced before an answer, blocks as they are closed.
+    ("dfs.namenode.edits.noeditlogchannelflush", "false"),
+    ("dfs.datanode.synconclose", "true"),
+    // Kadoop's chunks.
+    ("dfs.blocksize", "67108864"),
+    // The default, 400 ms, is waited for by each close that comes before the last block's report.
+    ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "5"),
+    // Opening a file for reading writes no log.
+    ("dfs.namenode.accesstime.precision", "0"),
+    // 16 callers are served at once.
+    ("dfs.namenode.handler.count", "32"),
+];
+/// A server's memory, and the collector that Java picks for servers.
+const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
+
+/// The cluster and its client, ended when dropped.
+pub struct Hdfs {
+    client: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    _cluster: MiniHdfs,
+}
+
+impl Hdfs {
+    /// On loopback; or, of these hosts, the client on the first, the namenode on the second,
+    /// and a datanode on each other one.
+    pub fn start(hosts: &[Host]) -> Result<Self> {
+        let cluster = MiniHdfs::start_own(&Options {
+            datanodes: DATANODES,
+            replication: DATANODES,
+            properties: PROPERTIES.to_vec(),
+            hosts: hosts.get(1..).unwrap_or_default().to_vec(),
+            parent: Some(data_directory()),
+            jvm_flags: JVM_FLAGS.to_vec(),
+        })?;
+        let mut command = hdfs_orders(&cluster)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        on(hosts.first(), &mut command);
+        let mut client = spawn_bound(command)?;
+        let orders = client.stdin.take().ok_or("no pipe to a client")?;
+        let answers = BufReader::new(client.stdout.take().ok_or("no pipe from a client")?);
+        Ok(Self { client, orders, answers, _cluster: cluster })
+    }
+}
+
+impl System for Hdfs {
+    fn measure(&mut self, work: &Work, round: usize) -> Result<f64> {
+        let order = match work {
+            Work::Write { path, mib, replication, threads } => {
+                format!("write {path} {mib} {replication} {threads}")
+            }
+            Work::Read { path, threads } => format!("read {path} {threads}"),
+            Work::Preads { path, count } => format!("preads {path} {count}"),
+            Work::SmallFiles { directory, count } => format!("small-files {directory}-{round} {count}"),
+            Work::Calls { operation, threads, milliseconds } => {
+                format!("{} /calls-{threads}-{round} {threads} {milliseconds}", operation.name())
+            }
+        };
+        writeln!(self.orders, "{order}")?;
+        let mut answer = String::new();
+        match self.answers.read_line(&mut answer)? {
+            0 => Err(format!("HDFS's client failed at {order:?}").into()),
+            _ => Ok(answer.trim().parse()?),
+        }
+    }
+}
+
+impl Drop for Hdfs {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.client.kill();
+        let _ = self.client.wait();
+    }
+}

@@ -1,0 +1,34 @@
+//! Kadoop beside a real HDFS and its Java client, on loopback, three datanodes each: bytes,
+//! small files, names. Logs are synced before an answer, files as they are closed; the data is
+//! in memory, so both pay for the calls and neither for a disk.
+//!
+//! `BENCH_KADOOP_DIR`: where the data is, in place of memory. `BENCH_KADOOP_MIB`: a file's size,
+//! 256 by default. `BENCH_KADOOP_MS`: how long each call about names is repeated, 500 by default.
+//! `BENCH_KADOOP_ROUNDS`: 5 by default.
+
+use crate::Result;
+use crate::host::setting;
+use crate::kadoop::{Cluster, Hdfs, Operation, Work, contest};
+use crate::report::Row;
+
+const PREADS: usize = 2_000;
+const SMALL_FILES: usize = 100;
+const THREADS: [usize; 2] = [1, 16];
+
+pub fn run() -> Result<Vec<Row>> {
+    let mib = setting("BENCH_KADOOP_MIB", 256)?;
+    let milliseconds = setting("BENCH_KADOOP_MS", 500)?;
+    let (single, threefold) = ("/write-1", "/write-3");
+    let mut works = vec![
+        Work::Write { path: single, mib, replication: 1, threads: 1 },
+        Work::Write { path: threefold, mib, replication: 3, threads: 1 },
+        Work::Read { path: single, threads: 1 },
+        Work::Preads { path: single, count: PREADS },
+        Work::SmallFiles { directory: "/small", count: SMALL_FILES },
+    ];
+    for threads in THREADS {
+        works.extend(Operation::ALL.map(|operation| Work::Calls { operation, threads, milliseconds }));
+    }
+    let mut hdfs = Hdfs::start(&[])?;
+    contest(&mut Cluster::start(&[])?, &mut hdfs, &works, None)
+}
