@@ -5,10 +5,13 @@ use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// Rights within a cluster are the namenode's to check: nobody gets by it through the files.
+const OWNER_ALONE: u32 = 0o600;
 
 /// A directory.
 #[derive(Debug, Clone)]
@@ -35,7 +38,8 @@ impl Disk for RealDisk {
     type File = RealFile;
 
     fn create(&self, name: &str) -> io::Result<RealFile> {
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(OWNER_ALONE);
         Ok(RealFile(Arc::new(options.open(self.path(name))?)))
     }
 
@@ -107,5 +111,20 @@ impl DiskFile for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         Ok(fdatasync(&*self.0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_are_their_owners_alone_whatever_the_directory_allows() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        RealDisk::open(directory.path()).unwrap().create("new").unwrap();
+        let mode = fs::metadata(directory.path().join("new")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

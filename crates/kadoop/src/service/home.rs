@@ -4,6 +4,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -33,7 +34,8 @@ impl Home {
     /// # Errors
     /// Another process has it; the operating system's.
     pub(crate) fn take(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+        // Its owner alone may look into it: rights within the cluster are the namenode's to check.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
