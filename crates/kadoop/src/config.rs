@@ -10,6 +10,9 @@ pub const MAX_PATH_DEPTH: usize = 1_000;
 pub const MAX_NAME_BYTES: usize = 255;
 /// Largest chunk, in bytes: lengths within a chunk are 32 bits on disk.
 pub const MAX_CHUNK_BYTES: u32 = 1 << 31;
+/// Most chunks of a file. They are one item of a checkpoint, of 10 bytes each at most, and an
+/// item has to stay below 16 MiB; 64 TiB in chunks of the usual size.
+pub const MAX_FILE_CHUNKS: usize = 1 << 20;
 /// Most replicas of a file (HDFS: `dfs.replication.max`).
 pub const MAX_REPLICATION: u16 = 512;
 /// Most entries in one page of a listing (HDFS: `dfs.ls.limit`).

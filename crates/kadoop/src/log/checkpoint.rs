@@ -18,8 +18,10 @@ const BLOCK_HEADER_BYTES: usize = 16;
 /// A block is written when it has grown to this: large enough for few writes,
 /// small beside everything else.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Largest block: one item more than [`BLOCK_BYTES`], and no item is larger.
+/// Largest block that is read.
 const MAX_BLOCK_BYTES: usize = 16 << 20;
+/// A block takes one item more than [`BLOCK_BYTES`], and its length.
+const MAX_ITEM_BYTES: usize = MAX_BLOCK_BYTES - BLOCK_BYTES - 4;
 /// In a block's number: the last one.
 const LAST: u32 = 1 << 31;
 const TEMPORARY: &str = "checkpoint.tmp";
@@ -52,8 +54,11 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     /// Adds an item.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's; the item is larger than what is read again.
     pub fn item(&mut self, item: &[u8]) -> io::Result<()> {
+        if item.len() > MAX_ITEM_BYTES {
+            return Err(io::Error::other(format!("an item of {} bytes in a checkpoint", item.len())));
+        }
         self.block.extend_from_slice(&(item.len() as u32).to_le_bytes());
         self.block.extend_from_slice(item);
         self.items += 1;
@@ -160,4 +165,28 @@ fn read_block<F: DiskFile>(file: &F, offset: u64, number: u32) -> io::Result<Opt
     let whole = file.read_at(offset + BLOCK_HEADER_BYTES as u64, &mut block)? == length;
     let sound = whole && crc32c::crc32c_append(crc32c::crc32c(&head[..12]), &block) == crc;
     Ok(sound.then_some((block, items, flagged & LAST != 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    #[test]
+    fn no_checkpoint_is_written_that_couldnt_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(directory.path()).unwrap();
+        let mut writer = CheckpointWriter::create(&disk, 1, 9, Faults::NONE).unwrap();
+        assert!(writer.item(&vec![1; MAX_ITEM_BYTES + 1]).is_err());
+        writer.item(&vec![2; BLOCK_BYTES - 5]).unwrap();
+        writer.item(&vec![3; MAX_ITEM_BYTES]).unwrap();
+        writer.finish().unwrap();
+        let mut items = Vec::new();
+        read_checkpoint(&disk, 1, 9, |item| {
+            items.push(item.len());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(items, [BLOCK_BYTES - 5, MAX_ITEM_BYTES]);
+    }
 }

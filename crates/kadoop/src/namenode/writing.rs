@@ -3,6 +3,7 @@
 use super::{Decision, Namenode, record::Record, state::OpenFile};
 use crate::{
     ChunkId, ClientId, FileId, Millis, NodeId,
+    config::MAX_FILE_CHUNKS,
     error::{Error, Result},
     faults::Fault,
     messages::{Answer, End, Mutation, NewChunk, Source},
@@ -33,6 +34,10 @@ impl Namenode {
             open.chunks.iter().any(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
         if unfinished && next.is_some() {
             return Err(Error::Invalid("the chunk before has no end yet"));
+        }
+        let chunks = self.state.inode(open.inode)?.chunks().map_or(0, <[ChunkId]>::len);
+        if next.is_some() && chunks >= MAX_FILE_CHUNKS {
+            return Err(Error::Invalid("the file has as many chunks as a file may: make them larger"));
         }
         let next = match next {
             Some(avoid) => Some(self.new_chunk(file, ends, avoid, now)?),
@@ -193,5 +198,42 @@ impl Namenode {
             sealed.extend(members.map(|member| (end.chunk, *member)));
         }
         sealed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Config,
+        messages::{Caller, RequestId},
+        namenode::{State, inodes::Body},
+    };
+
+    #[test]
+    fn a_file_gets_no_more_chunks_than_a_checkpoint_can_hold() {
+        let config = Config::default();
+        let caller = Caller { user: config.superuser.as_str().into(), groups: Vec::new() };
+        let state = State::new(&config);
+        let mut namenode = Namenode::new(config, state, 0, 1);
+        let client = namenode.join_client(0);
+        let mut mutate = |number, mutation: &Mutation, prepare: &dyn Fn(&mut Namenode)| {
+            prepare(&mut namenode);
+            namenode.mutate(&caller, RequestId { client, number, done_below: 0 }, mutation, 0, 0)
+        };
+        let path = "/file".to_owned();
+        let create = Mutation::Create { path, overwrite: false, mode: 0o644, replication: 1, chunk_bytes: 1 };
+        let Ok(Answer::Opened { file, .. }) = mutate(1, &create, &|_| ()) else { panic!("no file") };
+        let add = Mutation::AddChunk { file, ends: Vec::new(), next: true, avoid: Vec::new() };
+        let grow_to = |count: usize| {
+            move |namenode: &mut Namenode| {
+                let inode = namenode.state.open[&file].inode;
+                let Some(inode) = namenode.state.inodes.get_mut(inode) else { panic!("no inode") };
+                let Body::File { chunks, .. } = &mut inode.body else { panic!("not a file") };
+                *chunks = vec![ChunkId(0); count].into_boxed_slice();
+            }
+        };
+        assert_eq!(mutate(2, &add, &grow_to(MAX_FILE_CHUNKS - 1)), Err(Error::NoDatanodes));
+        assert!(matches!(mutate(2, &add, &grow_to(MAX_FILE_CHUNKS)), Err(Error::Invalid(_))));
     }
 }
