@@ -93,6 +93,15 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
+    /// Gives back what was preallocated and isn't used: for a clean end, after which nobody
+    /// should read it. To be called with nothing waiting.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn trim(&mut self) -> io::Result<()> {
+        self.file.set_length(self.offset)
+    }
+
     /// Ends the segment, so that a checkpoint can be made of all before it. To be
     /// called with nothing waiting.
     ///

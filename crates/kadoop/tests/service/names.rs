@@ -143,3 +143,18 @@ fn a_checkpoint_is_written_beside_the_service_and_a_start_takes_it_up() {
     let summary = crate::support::client(&again).summary(&superuser(), "/").unwrap();
     assert_eq!(summary.directories, made + 1);
 }
+
+#[test]
+fn after_a_clean_end_a_start_reads_what_was_logged_and_no_blank_space() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let namenode = crate::support::namenode(directory.path());
+        let client = crate::support::client(&namenode);
+        client.mkdirs(&superuser(), &format!("/{round}"), 0o755).unwrap();
+        assert_eq!(client.summary(&superuser(), "/").unwrap().directories, round + 2);
+    }
+    let entries = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
+    let log = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("log-"));
+    let bytes: u64 = log.map(|entry| entry.metadata().unwrap().len()).sum();
+    assert!(bytes < 64 << 10, "{bytes} bytes of log");
+}
