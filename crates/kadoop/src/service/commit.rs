@@ -42,6 +42,15 @@ struct Queue {
     failed: bool,
 }
 
+/// Whoever leads, if that ends in a panic: nobody waits for it for ever.
+struct Leading<'a, D: Disk>(&'a Commit<D>);
+
+impl<D: Disk> Drop for Leading<'_, D> {
+    fn drop(&mut self) {
+        self.0.fail();
+    }
+}
+
 impl<D: Disk> Commit<D> {
     /// For a log that ends with record `sequence`, `replayed` of them after the
     /// checkpoint.
@@ -90,7 +99,9 @@ impl<D: Disk> Commit<D> {
                 queue.led = true;
                 let (batch, last) = (std::mem::take(&mut queue.waiting), queue.queued);
                 drop(queue);
+                let leading = Leading(self);
                 let written = self.write(&batch);
+                std::mem::forget(leading);
                 self.wake(written, last);
             }
         }
@@ -123,7 +134,12 @@ impl<D: Disk> Commit<D> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         batch.iter().for_each(|transaction| journal.push(transaction.encode()));
         self.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        journal.commit()
+        let written = journal.commit();
+        if written.is_err() {
+            // Before anybody else gets the journal.
+            self.fail();
+        }
+        written
     }
 
     /// Nothing that changes is answered from now on: the state can't be relied on.
@@ -153,6 +169,10 @@ impl<D: Disk> Commit<D> {
     pub(crate) fn roll(&self, disk: &D) -> io::Result<u64> {
         // Whoever leads has the journal until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_failed() {
+            // What would be read back now needn't be on disk.
+            return Err(io::Error::other("the log has failed"));
+        }
         if let Err(error) = journal.roll() {
             self.fail();
             return Err(error);
@@ -162,7 +182,136 @@ impl<D: Disk> Commit<D> {
         newest.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// Leaves no more on disk than a start has to read: nothing comes any more.
+    pub(crate) fn end(&self) {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.has_failed()
+            && !journal.has_waiting()
+            && let Err(error) = journal.trim()
+        {
+            tracing::warn!(%error, "the log's segment keeps what it was given beforehand");
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ClientId, Config,
+        disk::{DiskFile, RealDisk, RealFile},
+        namenode::Record,
+    };
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::Arc,
+    };
+
+    /// What comes before a sync.
+    type Mood = Arc<Mutex<fn() -> io::Result<()>>>;
+
+    /// Syncs as it is told to.
+    #[derive(Clone)]
+    struct Moody(RealDisk, Mood);
+
+    #[derive(Clone)]
+    struct MoodyFile(RealFile, Mood);
+
+    impl Disk for Moody {
+        type File = MoodyFile;
+
+        fn create(&self, name: &str) -> io::Result<MoodyFile> {
+            Ok(MoodyFile(self.0.create(name)?, Arc::clone(&self.1)))
+        }
+
+        fn open(&self, name: &str) -> io::Result<MoodyFile> {
+            Ok(MoodyFile(self.0.open(name)?, Arc::clone(&self.1)))
+        }
+
+        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.0.remove(name)
+        }
+
+        fn list(&self) -> io::Result<Vec<String>> {
+            self.0.list()
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            self.0.sync_names()
+        }
+    }
+
+    impl DiskFile for MoodyFile {
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.write_at(offset, bytes)
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read_at(offset, buffer)
+        }
+
+        fn length(&self) -> io::Result<u64> {
+            self.0.length()
+        }
+
+        fn set_length(&self, length: u64) -> io::Result<()> {
+            self.0.set_length(length)
+        }
+
+        fn preallocate(&self, length: u64) -> io::Result<()> {
+            self.0.preallocate(length)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            let mood = *self.1.lock().unwrap_or_else(PoisonError::into_inner);
+            mood()?;
+            self.0.sync_data()
+        }
+    }
+
+    fn push_one(commit: &Commit<Moody>) {
+        let records = vec![Record::ClientJoined { client: ClientId(1) }];
+        commit.push(&mut vec![Transaction { request: None, records }]);
+    }
+
+    fn with_log(test: impl FnOnce(&Moody, &Commit<Moody>)) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Moody(RealDisk::open(directory.path()).unwrap(), Arc::new(Mutex::new(|| Ok(()))));
+        let journal = Journal::start(disk.clone(), 1, 1, 1 << 16, Config::default().faults).unwrap();
+        test(&disk, &Commit::new(journal, 0, 0));
+    }
+
+    #[test]
+    fn a_log_that_failed_isnt_checkpointed_since_what_is_read_back_needs_not_be_on_disk() {
+        with_log(|disk, commit| {
+            push_one(commit);
+            commit.wait(1).unwrap();
+            *disk.1.lock().unwrap() = || Err(io::ErrorKind::Other.into());
+            push_one(commit);
+            assert_eq!(commit.wait(2), Err(Error::OutcomeUnknown));
+            *disk.1.lock().unwrap() = || Ok(());
+            assert!(commit.roll(disk).is_err());
+            assert_eq!(log::segments(&disk.list().unwrap()), [1]);
+            assert_eq!(commit.wait(1), Err(Error::OutcomeUnknown), "nothing is answered any more");
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_a_leader_that_panicked() {
+        with_log(|disk, commit| {
+            *disk.1.lock().unwrap() = || panic!("a defect");
+            push_one(commit);
+            assert!(catch_unwind(AssertUnwindSafe(|| commit.wait(1))).is_err());
+            assert!(commit.has_failed());
+            assert_eq!(commit.wait(1), Err(Error::OutcomeUnknown));
+        });
     }
 }

@@ -194,6 +194,7 @@ impl Drop for NamenodeServer {
         self.clients.take();
         self.datanodes.take();
         self.threads.join();
+        self.shared.commit.end();
     }
 }
 
@@ -313,7 +314,10 @@ impl Shared {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Namenode> {
-        self.namenode.read().unwrap_or_else(PoisonError::into_inner)
+        self.namenode.read().unwrap_or_else(|poisoned| {
+            self.commit.fail();
+            poisoned.into_inner()
+        })
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Namenode> {
