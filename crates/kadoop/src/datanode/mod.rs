@@ -368,6 +368,11 @@ fn remove_files<D: Disk>(directory: &D, chunk: ChunkId, stamp: Stamp) {
     }
 }
 
+/// Whether a file's name is one of a replica's.
+pub(crate) fn is_replica(file: &str) -> bool {
+    parse_name(file).is_some()
+}
+
 /// Takes up a directory's replicas. Of two of one chunk the one with the higher stamp
 /// is kept; what a crash left of a seal is removed.
 fn scan<D: Disk>(

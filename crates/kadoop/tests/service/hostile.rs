@@ -316,6 +316,20 @@ fn a_failed_directory_is_taken_out_and_the_datanode_goes_on() {
 }
 
 #[test]
+fn a_datanode_whose_last_directory_failed_says_so_and_writers_go_elsewhere() {
+    let cluster = Cluster::start(2);
+    assert!(!cluster.has_failed(1));
+    fs::remove_dir_all(cluster.directory.path().join("datanode-1")).unwrap();
+    let mut number = 0;
+    assert!(wait_until(DEADLINE, || {
+        number += 1;
+        write_file(&cluster, &format!("/file-{number}"), 1);
+        cluster.has_failed(1)
+    }));
+    assert!(!cluster.has_failed(0));
+}
+
+#[test]
 fn a_missing_segment_of_the_log_refuses_to_start_and_says_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = namenode_options(directory.path());

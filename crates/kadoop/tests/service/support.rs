@@ -90,6 +90,10 @@ impl Cluster {
         self.datanodes.iter().map(DatanodeServer::directories).sum()
     }
 
+    pub fn has_failed(&self, datanode: usize) -> bool {
+        self.datanodes[datanode].has_failed()
+    }
+
     /// Ends all, and keeps what was on disk.
     pub fn into_directory(self) -> TempDir {
         self.directory

@@ -7,11 +7,14 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 use strait_kadoop::service::{DatanodeOptions, DatanodeServer};
 use strait_store::ErrorKind;
 
 /// Where a datanode listens, if nothing is said: beside the namenode's 9091 and 9092.
 const PORT: u16 = 9093;
+/// From one look whether it has failed to the next.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
 pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
@@ -49,9 +52,25 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     let server =
         started.map_err(|error| Failure::other(format!("datanode in {}: {error}", data.join(", "))))?;
     told(&server, &flags.namenode, &data).map_err(Failure::output)?;
-    signals.next().await;
-    tracing::info!("ending");
-    blocking(move || drop(server)).await
+    let ended = tokio::select! {
+        _ = signals.next() => {
+            tracing::info!("ending; a second signal ends at once");
+            Ok(())
+        }
+        failure = failed(&server) => Err(failure),
+    };
+    signals.unless(blocking(move || drop(server))).await?;
+    ended
+}
+
+/// Returns when the datanode is of no use any more.
+pub async fn failed(server: &DatanodeServer) -> Failure {
+    while !server.has_failed() {
+        tokio::time::sleep(LOOK).await;
+    }
+    Failure::other(
+        "the datanode failed: no data directory of it works, or a defect showed; see what was logged",
+    )
 }
 
 /// This host's address on the way to the namenode.

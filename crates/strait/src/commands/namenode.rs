@@ -37,12 +37,12 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     told(&server, &flags.data, &flags.key).map_err(Failure::output)?;
     let ended = tokio::select! {
         _ = signals.next() => {
-            tracing::info!("ending");
+            tracing::info!("ending; a second signal ends at once");
             Ok(())
         }
         failure = failed(&server) => Err(failure),
     };
-    blocking(move || drop(server)).await?;
+    signals.unless(blocking(move || drop(server))).await?;
     ended
 }
 

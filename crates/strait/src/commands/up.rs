@@ -1,5 +1,6 @@
 //! `up`: a gateway over a Kadoop cluster of its own, all in this process.
 
+use super::datanode;
 use super::namenode::{self, blocking, make_private};
 use super::serve;
 use super::stores::Opened;
@@ -57,9 +58,11 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         fs: Arc::new(cluster.store.clone()),
     };
     let opened = Opened { store, away: None, read_only: None };
+    let watched = cluster.datanodes.iter().map(|datanode| Box::pin(datanode::failed(datanode)));
     let served = tokio::select! {
         served = serve::run(up.listening, door, vec![opened], cluster.told()) => served,
         failure = namenode::failed(&cluster.namenode) => Err(failure),
+        (failure, ..) = futures::future::select_all(watched) => Err(failure),
     };
     match served {
         // A second signal: everything ends with the process, as it would by a crash.

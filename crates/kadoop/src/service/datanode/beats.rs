@@ -117,6 +117,10 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
     let mut pause = Duration::ZERO;
     while !shared.sleep(pause) {
         std::thread::sleep(GATHER);
+        if shared.has_failed() {
+            tracing::error!("this datanode is of no use any more, and leaves its cluster");
+            return;
+        }
         let beat = shared.change(crate::datanode::Datanode::heartbeat);
         let answer = if beat.changes.len() > MAX_CHANGES {
             Err(Error::Limit("changes in one heartbeat"))

@@ -2,6 +2,7 @@
 
 use crate::{
     Identity,
+    datanode::is_replica,
     disk::{Disk, DiskFile, RealDisk},
     service::home::{Home, random},
 };
@@ -59,18 +60,29 @@ impl Directories {
         if all.is_empty() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no data directory can be used"));
         }
-        let mut known: Option<[u64; 2]> = None;
+        let mut known: Option<(u64, u64)> = None;
         for directory in &all {
-            let Some(numbers) = directory.home.read([IDENTITY, CLUSTER])? else { continue };
-            if known.is_some_and(|known| known != numbers) {
-                let why = format!("{} is another datanode's", directory.home.path().display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            let path = directory.home.path().display();
+            let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            let Some([identity, cluster]) = directory.home.read([IDENTITY, CLUSTER])? else {
+                if directory.disk.list()?.iter().any(|name| is_replica(name)) {
+                    // Of whichever cluster: another would have them deleted.
+                    return wrong(format!(
+                        "{path} has chunks, but its file `identity` is missing: put it back"
+                    ));
+                }
+                continue;
+            };
+            let (of, joined) = known.unwrap_or((identity, 0));
+            // 0 where a crash came between the directories when the datanode joined.
+            if of != identity || joined != 0 && cluster != 0 && joined != cluster {
+                return wrong(format!("{path} is another datanode's"));
             }
-            known = Some(numbers);
+            known = Some((identity, joined.max(cluster)));
         }
-        let [identity, cluster] = match known {
+        let (identity, cluster) = match known {
             Some(numbers) => numbers,
-            None => [random()?, 0],
+            None => (random()?, 0),
         };
         let taken = Self { all, reserve_bytes, identity: Identity(identity), cluster };
         taken.write()?;
@@ -158,4 +170,39 @@ fn probe(disk: &RealDisk) -> io::Result<()> {
     file.write_at(0, b"probe")?;
     file.sync_data()?;
     disk.remove(PROBE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(paths: &[PathBuf]) -> io::Result<(Directories, Identity)> {
+        Directories::take(paths, 0)
+    }
+
+    #[test]
+    fn a_crash_between_two_directories_of_a_datanode_that_joins_isnt_in_its_way() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["first", "second"].map(|name| root.path().join(name));
+        let (directories, identity) = take(&paths).unwrap();
+        directories.all[1].home.write(&[(IDENTITY, identity.0), (CLUSTER, 7)]).unwrap();
+        drop(directories);
+        let (again, same) = take(&paths).unwrap();
+        assert_eq!((again.cluster(), same), (7, identity));
+        drop(again);
+        assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
+    }
+
+    #[test]
+    fn chunks_that_nobody_says_whose_they_are_arent_taken_into_a_cluster() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = [root.path().join("only")];
+        drop(take(&paths).unwrap());
+        std::fs::write(paths[0].join("0000000000000001_0000000000000001.data"), "bytes").unwrap();
+        drop(take(&paths).unwrap());
+        std::fs::remove_file(paths[0].join("identity")).unwrap();
+        let error = take(&paths).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("put it back"), "{error}");
+    }
 }

@@ -20,8 +20,6 @@ use strait_flexrpc::{self as flexrpc, Transport};
 
 /// Fetches at a time: two copies of two reads each, and beginnings of chunks beside.
 const THREADS: usize = 4;
-/// How long an idle thread takes to see that it is time to end.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Where fetches are put, and where they are taken from. The core bounds how many are
 /// under way.
@@ -45,16 +43,11 @@ pub(super) fn threads(
         let (shared, asked, client) = (Arc::downgrade(shared), Arc::clone(&asked), client.clone());
         Box::new(move || {
             loop {
-                let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+                let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok(fetch) = next else { return };
                 let Some(shared) = shared.upgrade().filter(|shared| !shared.has_ended()) else { return };
-                match next {
-                    Ok(fetch) => {
-                        let answer = fetch_from(&shared, &client, &fetch);
-                        shared.change(|core| core.on_fetched(fetch.id, answer));
-                    }
-                    Err(mpsc::RecvTimeoutError::Timeout) => {}
-                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
-                }
+                let answer = fetch_from(&shared, &client, &fetch);
+                shared.change(|core| core.on_fetched(fetch.id, answer));
             }
         })
     };

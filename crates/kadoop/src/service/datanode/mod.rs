@@ -153,6 +153,12 @@ impl DatanodeServer {
         self.shared.directories().usable()
     }
 
+    /// Whether it is of no use any more: no data directory works, or a defect showed (a panic in
+    /// the midst of a change). It has left its cluster then, and the process should end.
+    pub fn has_failed(&self) -> bool {
+        self.shared.has_failed()
+    }
+
     /// Ends it, as dropping does.
     pub fn shutdown(self) {}
 }
@@ -163,5 +169,28 @@ impl Drop for DatanodeServer {
         self.shared.end();
         self.server.take();
         self.threads.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn nothing_is_answered_from_what_a_panic_left_half_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = DatanodeOptions::new(
+            vec![directory.path().join("data")],
+            "127.0.0.1:1",
+            Key::new([7; crate::service::KEY_BYTES]),
+        );
+        let server = DatanodeServer::start(options).unwrap();
+        assert!(!server.has_failed());
+        let change = || server.shared.change(|_| panic!("a defect"));
+        assert!(catch_unwind(AssertUnwindSafe(change)).is_err());
+        assert!(server.has_failed());
+        assert!(catch_unwind(AssertUnwindSafe(|| server.shared.change(|_| ()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(server.shared.read()))).is_err());
     }
 }

@@ -45,7 +45,8 @@ pub(super) struct Shared {
     tokens: TokenKey,
     members: RwLock<Members>,
     waiting: Waiting,
-    fetches: mpsc::Sender<Fetch>,
+    /// None once the datanode ends, which wakes those who wait for fetches.
+    fetches: Mutex<Option<mpsc::Sender<Fetch>>>,
     beating: Stop,
     others: Mutex<Vec<Stop>>,
     ended: AtomicBool,
@@ -90,7 +91,7 @@ impl Shared {
             tokens: options.key.for_tokens(),
             members: RwLock::default(),
             waiting: Waiting::default(),
-            fetches,
+            fetches: Mutex::new(Some(fetches)),
             beating,
             others: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -102,14 +103,26 @@ impl Shared {
     }
 
     /// Looks at the core.
+    ///
+    /// # Panics
+    /// As [`Shared::change`].
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Datanode<RealDisk>> {
-        self.core.read().unwrap_or_else(PoisonError::into_inner)
+        self.core.read().unwrap_or_else(|_| half_changed())
+    }
+
+    /// Whether it is of no use any more, and the process should end: it panicked in mid-change,
+    /// or no data directory works.
+    pub(super) fn has_failed(&self) -> bool {
+        self.core.is_poisoned() || self.directories().usable() == 0
     }
 
     /// Changes the core, and sees to what follows: callers that were waiting, fetches to
     /// make, news for the namenode.
+    ///
+    /// # Panics
+    /// If a change panicked before.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Datanode<RealDisk>) -> T) -> T {
-        let mut core = self.core.write().unwrap_or_else(PoisonError::into_inner);
+        let mut core = self.core.write().unwrap_or_else(|_| half_changed());
         let known = core.has_news();
         let value = change(&mut core);
         let settled = core.settled();
@@ -120,9 +133,13 @@ impl Shared {
         let news = core.has_news() && !known;
         drop(core);
         self.waiting.settle(settled);
-        for fetch in fetches {
-            // The other end goes only with the datanode.
-            let _ = self.fetches.send(fetch);
+        if !fetches.is_empty()
+            && let Some(queue) = &*self.fetches()
+        {
+            for fetch in fetches {
+                // The other end goes only with the datanode.
+                let _ = queue.send(fetch);
+            }
         }
         if news {
             self.beating.nudge();
@@ -203,7 +220,12 @@ impl Shared {
     /// Nothing more will come.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
+        self.fetches().take();
         self.others.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Stop::stop);
+    }
+
+    fn fetches(&self) -> MutexGuard<'_, Option<mpsc::Sender<Fetch>>> {
+        self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -259,6 +281,12 @@ impl Shared {
     pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Vec<u8> {
         self.tokens.token(chunk, stamp, Right::Read, self.time() + crate::service::keys::TOKEN_MS)
     }
+}
+
+/// Nobody is answered from what a panic left half changed, and the namenode hears no more of it:
+/// only a new start knows what is on disk.
+fn half_changed() -> ! {
+    panic!("this datanode panicked in the midst of a change before")
 }
 
 /// An IPv4 address as such, also if it came mapped.
