@@ -1,7 +1,11 @@
 //! Files' bytes, written and read over sockets.
 
-use crate::support::{Cluster, DEADLINE, client, pattern, superuser};
-use strait_kadoop::{Error, service::CreateOptions};
+use crate::support::{Cluster, DEADLINE, client, namenode_options, pattern, superuser};
+use std::time::{Duration, Instant};
+use strait_kadoop::{
+    Error,
+    service::{CreateOptions, NamenodeServer},
+};
 use strait_testkit::wait_until;
 
 fn replicated(replication: u16) -> CreateOptions {
@@ -131,4 +135,21 @@ fn a_datanode_that_ends_is_replaced_under_the_writer_and_under_the_reader() {
     }));
     cluster.stop(next);
     assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
+}
+
+#[test]
+fn a_writer_keeps_its_file_when_the_client_that_it_came_from_is_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = namenode_options(directory.path());
+    (options.config.lease_soft_ms, options.config.lease_hard_ms) = (2_000, 3_000);
+    let namenode = NamenodeServer::start(options).unwrap();
+    let mut writer = client(&namenode).create(&superuser(), "/file", &replicated(1)).unwrap();
+    let other = client(&namenode);
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        let error = other.append(&superuser(), "/file").unwrap_err().error;
+        assert_eq!(error, Error::Busy);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    writer.flush().unwrap();
 }

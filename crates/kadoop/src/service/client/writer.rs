@@ -44,6 +44,8 @@ const LOOK_MS: Millis = 1_000;
 /// [`Writer::close`], it leaves the file to recovery: what was flushed stays.
 pub struct Writer {
     driver: Arc<Driver>,
+    /// Renews the lease for as long as the file is open, whatever becomes of the client.
+    _client: Client,
 }
 
 /// What the application's thread and those that make the calls share.
@@ -94,7 +96,7 @@ impl Writer {
             link,
         });
         driver.link.writers().push(Arc::downgrade(&driver));
-        Self { driver }
+        Self { driver, _client: client.clone() }
     }
 
     /// Takes bytes to be written at the end. Returns as soon as they are held, in order;
