@@ -22,6 +22,9 @@ pub enum Event {
 /// A record that doesn't fit the state: the log is damaged, or this program is.
 type Applied<T = ()> = Result<T, &'static str>;
 
+/// No namenode counts that far: a record that says so isn't one of ours.
+const NUMBERS_END: &str = "it uses the last number there is";
+
 impl State {
     /// Applies a transaction, the next one. After an error the state is of no use.
     ///
@@ -41,13 +44,13 @@ impl State {
     fn apply_record(&mut self, record: &Record, events: &mut Vec<Event>) -> Applied {
         match record {
             Record::ClientJoined { client } => {
-                self.next.client.0 = client.0 + 1;
+                self.next.client.0 = client.0.checked_add(1).ok_or(NUMBERS_END)?;
                 let answered = Answered { seen: self.next.sequence, ..Answered::default() };
                 self.clients.add(*client, answered, MAX_CLIENTS);
                 Ok(())
             }
             Record::NodeJoined { node, identity, rack } => {
-                self.next.node.0 = node.0 + 1;
+                self.next.node.0 = node.0.checked_add(1).ok_or(NUMBERS_END)?;
                 self.nodes.insert(*node, NodeRecord { identity: *identity, rack: rack.clone() });
                 self.identities.insert(*identity, *node);
                 Ok(())
@@ -61,7 +64,7 @@ impl State {
                 self.make(at, *inode, by, Body::File { chunks, chunk_bytes, replication, made })
             }
             Record::Opened { file, inode, client } => {
-                self.next.file.0 = file.0 + 1;
+                self.next.file.0 = file.0.checked_add(1).ok_or(NUMBERS_END)?;
                 let (client, since) = (Some(*client), self.next.chunk);
                 self.open.insert(*file, OpenFile { inode: *inode, client, chunks: Vec::new(), since });
                 self.open_inodes.insert(*inode, *file);
@@ -88,7 +91,7 @@ impl State {
                 Ok(())
             }
             Record::StampTaken { file, chunk, stamp } => {
-                self.next.stamp.0 = self.next.stamp.0.max(stamp.0 + 1);
+                self.next.stamp.0 = self.next.stamp.0.max(stamp.0.checked_add(1).ok_or(NUMBERS_END)?);
                 self.open_chunk_mut(*file, *chunk)?.recovery = Some(*stamp);
                 Ok(())
             }
@@ -142,8 +145,8 @@ impl State {
         pipeline: &[crate::Member],
         continues: bool,
     ) -> Applied {
-        self.next.chunk.0 = id.0 + 1;
-        self.next.stamp.0 = self.next.stamp.0.max(stamp.0 + 1);
+        self.next.chunk.0 = id.0.checked_add(1).ok_or(NUMBERS_END)?;
+        self.next.stamp.0 = self.next.stamp.0.max(stamp.0.checked_add(1).ok_or(NUMBERS_END)?);
         let file = self.open.get_mut(&file).ok_or("no such open file")?;
         let inode = self.inodes.get_mut(file.inode).ok_or("no such inode")?;
         let Body::File { chunks, .. } = &mut inode.body else { return Err("not a file") };
