@@ -31,7 +31,7 @@ impl State {
     /// # Errors
     /// What doesn't fit.
     pub fn apply(&mut self, transaction: &Transaction, events: &mut Vec<Event>) -> Applied {
-        self.next.sequence += 1;
+        self.next.sequence = self.next.sequence.checked_add(1).ok_or(NUMBERS_END)?;
         for record in &transaction.records {
             self.apply_record(record, events)?;
         }

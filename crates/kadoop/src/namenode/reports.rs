@@ -219,7 +219,7 @@ impl Namenode {
                 self.cluster.ended = self.cluster.ended.saturating_sub(1);
                 self.cluster.copies.remove(&chunk);
                 for node in self.cluster.good.remove(&chunk).unwrap_or_default() {
-                    let stamp = Stamp(self.state.next.stamp.0 - 1);
+                    let stamp = Stamp(self.state.next.stamp.0.saturating_sub(1));
                     self.delete(node, chunk, stamp);
                 }
                 self.review(chunk);

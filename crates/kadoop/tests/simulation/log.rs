@@ -2,9 +2,11 @@
 
 use crate::{disk::SimDisk, random::Random};
 use strait_kadoop::{
+    ChunkId, ClientId, Config, FileId, Identity, InodeNo, NodeId, Stamp,
     disk::{Disk, DiskFile},
     faults::Faults,
     log::{Journal, LogError, Tail, read_log, segments},
+    namenode::{Record, Transaction, load},
 };
 
 const CLUSTER: u64 = 7;
@@ -114,6 +116,36 @@ fn a_segment_of_another_cluster_or_a_newer_version_is_refused() {
     file.write_at(0, &header).unwrap();
     let newer = read(&disk, 0).unwrap_err();
     assert!(newer.to_string().contains("newer version"), "{newer}");
+}
+
+#[test]
+fn a_record_that_uses_the_last_number_there_is_is_refused() {
+    let (file, chunk, stamp) = (FileId(1), ChunkId(1), Stamp(u64::MAX));
+    let forged = [
+        Record::ClientJoined { client: ClientId(u64::MAX) },
+        Record::NodeJoined { node: NodeId(u32::MAX), identity: Identity([7; 16]), rack: "/r".into() },
+        Record::Opened { file: FileId(u64::MAX), inode: InodeNo(0), client: ClientId(1) },
+        Record::ChunkAdded {
+            file,
+            chunk: ChunkId(u64::MAX),
+            stamp: Stamp(1),
+            pipeline: Vec::new(),
+            continues: false,
+        },
+        Record::ChunkAdded { file, chunk, stamp, pipeline: Vec::new(), continues: false },
+        Record::StampTaken { file, chunk, stamp },
+    ];
+    for record in forged {
+        let disk = SimDisk::default();
+        let mut journal = journal(&disk, 1);
+        journal.push(Transaction { request: None, records: vec![record.clone()] }.encode());
+        journal.commit().unwrap();
+        let refused = load(&disk, CLUSTER, &Config::default());
+        assert!(
+            matches!(refused, Err(LogError::Record { sequence: 1, why: "it uses the last number there is" })),
+            "{record:?}",
+        );
+    }
 }
 
 #[test]
