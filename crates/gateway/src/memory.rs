@@ -2,9 +2,12 @@
 //!
 //! All connections draw on one budget, and each has a small reserve of its
 //! own. A large request waits for the budget, in the order of asking, before
-//! its bytes are received; a read or a page of a listing never waits: if the
+//! its bytes are received; a read or a page of a listing doesn't: if the
 //! budget is out, the answer is cut to the reserve, which they may be (only an
-//! empty read means the end of the file). While somebody waits, those who hold
+//! empty read means the end of the file). For its answers a connection takes no
+//! more than it leaves free to others ("dynamic thresholds", Choudhury and Hahne,
+//! 1998): N that read as fast as they can have an N+1st part each, and their
+//! requests wait for their own answers to leave. While somebody waits, those who hold
 //! a part of the budget must move it (see `connection`). So clients that ask
 //! and don't take their answers, or send what they claimed drop by drop, can
 //! slow others, not stop them, and memory stays bounded whatever they do.
@@ -47,6 +50,8 @@ impl Drop for Waiting {
 pub struct Account {
     budget: Budget,
     reserve_taken: Arc<AtomicBool>,
+    /// Units of the budget that its answers hold.
+    held: Arc<AtomicUsize>,
 }
 
 /// Memory held until dropped.
@@ -56,7 +61,8 @@ pub struct Permit {
 }
 
 enum Source {
-    Budget(OwnedSemaphorePermit),
+    /// Its units, counted in its account's too if they are for an answer.
+    Budget(OwnedSemaphorePermit, Option<Arc<AtomicUsize>>),
     Reserve(Arc<AtomicBool>),
 }
 
@@ -80,7 +86,7 @@ impl Budget {
         async move {
             let _waiting = Waiting::new(waiting);
             match semaphore.acquire_many_owned(units).await {
-                Ok(permit) => Permit { bytes, source: Source::Budget(permit) },
+                Ok(permit) => Permit { bytes, source: Source::Budget(permit, None) },
                 // The semaphore is never closed.
                 Err(_) => Permit { bytes: 0, source: Source::Reserve(Arc::default()) },
             }
@@ -94,7 +100,7 @@ impl Budget {
 
     /// A new connection's account.
     pub fn account(&self) -> Account {
-        Account { budget: self.clone(), reserve_taken: Arc::default() }
+        Account { budget: self.clone(), reserve_taken: Arc::default(), held: Arc::default() }
     }
 }
 
@@ -109,16 +115,25 @@ impl Account {
         self.budget.reserve_bytes
     }
 
-    /// At most `bytes` at once: all from the budget, or what the reserve has;
-    /// none if that is in use too.
+    /// Memory for an answer of at most `bytes`, at once: all from the budget, or what
+    /// the reserve has. None if the reserve is in use, or if answers of this connection
+    /// hold as much as is free: there is more when they have left.
     pub fn now(&self, bytes: usize) -> Option<Permit> {
         if bytes <= self.budget.reserve_bytes
             && let Some(permit) = self.reserve(bytes)
         {
             return Some(permit);
         }
-        match self.budget.units.clone().try_acquire_many_owned(units(bytes)) {
-            Ok(permit) => Some(Permit { bytes, source: Source::Budget(permit) }),
+        let (asked, held) = (units(bytes), self.held.load(Ordering::Acquire));
+        if held > 0 && held + asked as usize > self.budget.units.available_permits() {
+            return None;
+        }
+        match self.budget.units.clone().try_acquire_many_owned(asked) {
+            Ok(permit) => {
+                self.held.fetch_add(permit.num_permits(), Ordering::AcqRel);
+                Some(Permit { bytes, source: Source::Budget(permit, Some(self.held.clone())) })
+            }
+            Err(_) if held > 0 => None,
             Err(_) => self.reserve(self.budget.reserve_bytes),
         }
     }
@@ -137,35 +152,45 @@ impl Permit {
 
     /// Whether others may be waiting for it.
     pub fn is_shared(&self) -> bool {
-        matches!(self.source, Source::Budget(_))
+        matches!(self.source, Source::Budget(..))
     }
 
     /// Takes `bytes` more, if they are to be had at once: whoever waited while
     /// holding some could wait for others who do the same.
     pub fn grow(&mut self, bytes: usize) -> bool {
-        let Source::Budget(permit) = &mut self.source else { return false };
-        let more = permit.semaphore().clone().try_acquire_many_owned(units(bytes));
-        let grown = more.map(|more| permit.merge(more)).is_ok();
-        if grown {
-            self.bytes += bytes;
+        let Source::Budget(permit, held) = &mut self.source else { return false };
+        let Ok(more) = permit.semaphore().clone().try_acquire_many_owned(units(bytes)) else {
+            return false;
+        };
+        if let Some(held) = held {
+            held.fetch_add(more.num_permits(), Ordering::AcqRel);
         }
-        grown
+        permit.merge(more);
+        self.bytes += bytes;
+        true
     }
 
     /// Gives back what is above `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
-        if let Source::Budget(permit) = &mut self.source {
+        if let Source::Budget(permit, held) = &mut self.source {
             let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
             drop(permit.split(surplus));
+            if let Some(held) = held {
+                held.fetch_sub(surplus, Ordering::AcqRel);
+            }
         }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Source::Reserve(taken) = &self.source {
-            taken.store(false, Ordering::Release);
+        match &self.source {
+            Source::Reserve(taken) => taken.store(false, Ordering::Release),
+            Source::Budget(permit, Some(held)) => {
+                held.fetch_sub(permit.num_permits(), Ordering::AcqRel);
+            }
+            Source::Budget(_, None) => {}
         }
     }
 }
@@ -192,10 +217,40 @@ mod tests {
     #[test]
     fn shrinking_gives_the_rest_back() {
         let budget = Budget::new(100 << 10, 1 << 10);
-        let account = budget.account();
+        let (account, other) = (budget.account(), budget.account());
         let mut permit = account.now(100 << 10).unwrap();
         permit.shrink(5 << 10);
-        assert_eq!(account.now(95 << 10).unwrap().bytes(), 95 << 10);
+        assert_eq!(other.now(95 << 10).unwrap().bytes(), 95 << 10);
         assert_eq!(permit.bytes(), 5 << 10);
+    }
+
+    #[test]
+    fn readers_who_ask_for_more_than_there_is_come_to_equal_parts() {
+        let (budget, answer) = (Budget::new(64 << 20, 64 << 10), 1 << 20);
+        let accounts: Vec<Account> = (0..20).map(|_| budget.account()).collect();
+        let mut held: Vec<Vec<Permit>> = accounts.iter().map(|_| Vec::new()).collect();
+        // The first few have it all to themselves for a while.
+        for account in 0..4 {
+            held[account].extend(std::iter::from_fn(|| accounts[account].now(answer)));
+        }
+        for _ in 0..200 {
+            for (account, held) in accounts.iter().zip(&mut held) {
+                // One of its answers leaves, and it asks for as many as it may.
+                held.pop();
+                held.extend(std::iter::from_fn(|| account.now(answer)).take(8));
+            }
+        }
+        for held in &held {
+            assert!((2..=4).contains(&held.len()), "{} answers", held.len());
+            assert!(held.iter().all(|permit| permit.bytes() == answer), "none is cut");
+        }
+    }
+
+    #[test]
+    fn one_reader_alone_may_take_half() {
+        let budget = Budget::new(64 << 20, 64 << 10);
+        let account = budget.account();
+        let taken: Vec<Permit> = std::iter::from_fn(|| account.now(1 << 20)).collect();
+        assert_eq!(taken.len(), 32);
     }
 }
