@@ -6,7 +6,7 @@
 //! can't be seen from outside are unit tests where the threads are: the call
 //! request queue's counters in `client/workers.rs`, the pool in `net/pool.rs`,
 //! outcomes in `client/gather.rs`, the lifetime of cache entries in
-//! `proto/admission.rs`, what a relay may pass on in `proto/relay.rs`.
+//! `proto/admission`, what a relay may pass on in `proto/relay.rs`.
 
 mod common;
 #[path = "common/raw.rs"]

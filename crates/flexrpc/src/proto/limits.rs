@@ -31,7 +31,7 @@ pub const CHAIN_CALLEES_MAX: usize = 255;
 /// client to one callee.
 pub const HANDLES_PER_SESSION: u32 = 65_536;
 
-/// Handles over all sessions that a server remembers, 100 bytes each.
+/// Handles over all sessions that a server remembers, some 150 bytes each.
 pub const HANDLES: usize = 1 << 20;
 
 /// Bytes of an error's message that go on the wire: a line for people.

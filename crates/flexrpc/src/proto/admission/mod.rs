@@ -1,0 +1,438 @@
+//! Whether a request is executed: sessions, and the response cache of section
+//! IV.D behind them.
+//!
+//! A request is executed when its session is known, and its transaction id is
+//! higher than any that its handle has had. Else it is a duplicate: still
+//! running, answered from the cache, or refused. Nothing that could tell a
+//! duplicate is forgotten while its session lives; when a session goes, all its
+//! calls are refused. So whatever is evicted, nothing is executed twice.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use self::table::{Requests, Session, Sessions, Shard, Slot, State, place};
+use crate::proto::Micros;
+use crate::proto::ids::{CallId, SessionId};
+use crate::proto::limits;
+use crate::proto::planted::{Planted, planted};
+use crate::proto::status::{Doubt, Refusal};
+use bytes::Bytes;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
+
+/// Bounds of what is remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionLimits {
+    /// Sessions at a time.
+    pub sessions: usize,
+    /// Handles over all sessions.
+    pub handles: usize,
+    /// Bytes of kept results over all sessions.
+    pub result_bytes: usize,
+    /// How long a result is kept.
+    pub result_us: Micros,
+    /// How long an unused session is kept.
+    pub session_idle_us: Micros,
+}
+
+impl Default for AdmissionLimits {
+    fn default() -> Self {
+        Self {
+            sessions: limits::SESSIONS,
+            handles: limits::HANDLES,
+            result_bytes: limits::CACHED_RESULT_BYTES,
+            result_us: limits::CACHED_RESULT_MS * 1000,
+            session_idle_us: limits::SESSION_IDLE_MS * 1000,
+        }
+    }
+}
+
+/// What to do with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Execute it, then [`Admission::complete`] it.
+    Execute,
+    /// A duplicate of one that is still executing. Over UDP it is ignored (the
+    /// first will be answered); over TCP the first's connection may be gone, so
+    /// the caller is told to ask again.
+    Running,
+    /// A duplicate of one that has been answered: this frame again.
+    Answered(Bytes),
+    /// Not executed.
+    Refused(Refusal),
+    /// Executed, but the answer is gone.
+    Doubtful(Doubt),
+    /// There is no room to remember the request, so it isn't executed, but nor
+    /// can the refusal be remembered: a duplicate may find room. Not answered
+    /// where the network duplicates.
+    NoRoom,
+}
+
+/// Sessions and recent results. What a call touches is its handle's own: calls that
+/// are served side by side, one client's as well, share no cache line that either
+/// writes to.
+pub struct Admission {
+    sessions: Box<[Shard<Sessions>]>,
+    /// By session and handle.
+    requests: Box<[Shard<Requests>]>,
+    limits: AdmissionLimits,
+    session_count: AtomicUsize,
+    handles: AtomicUsize,
+    /// Without the shards' drift.
+    result_bytes: AtomicUsize,
+}
+
+/// Of the time that an unused session is kept, the part by which its use may be noted
+/// too early.
+const NOTE: Micros = 1024;
+
+/// Results of each shard by which it is judged which are old.
+const SAMPLE: usize = 64;
+
+/// Of the room for results, the part by which all shards' drift may be off.
+const DRIFT: usize = 16;
+
+impl Admission {
+    /// Knows no session yet.
+    pub fn new(limits: AdmissionLimits) -> Self {
+        Self {
+            sessions: (0..limits::CACHE_SHARDS).map(|_| Shard::default()).collect(),
+            requests: (0..limits::CACHE_SHARDS).map(|_| Shard::default()).collect(),
+            limits,
+            session_count: AtomicUsize::new(0),
+            handles: AtomicUsize::new(0),
+            result_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Begins a session under an id that the driver drew at random. At the limit of
+    /// sessions one goes in which no call was made: greetings cost nothing, not even
+    /// a key (they can be replayed), and mustn't keep out who has calls to make.
+    ///
+    /// # Errors
+    /// [`Refusal::Overloaded`] if there are calls in all of them.
+    pub fn open_session(&self, id: SessionId, now: Micros) -> Result<(), Refusal> {
+        if self.session_count.fetch_add(1, Ordering::Relaxed) >= self.limits.sessions && !self.make_room(id) {
+            self.session_count.fetch_sub(1, Ordering::Relaxed);
+            return Err(Refusal::Overloaded);
+        }
+        let mut sessions = self.sessions(id);
+        if let Some(before) = sessions.by_id.insert(id, Arc::new(Session::new(now))) {
+            before.forgotten.store(true, Ordering::Release);
+            self.session_count.fetch_sub(1, Ordering::Relaxed);
+        }
+        sessions.unused.push_back(id);
+        Ok(())
+    }
+
+    fn make_room(&self, for_session: SessionId) -> bool {
+        let first = self.shard_of(for_session);
+        let mut nearest =
+            (0..self.sessions.len()).map(|step| &self.sessions[(first + step) % self.sessions.len()]);
+        let made = nearest.any(|shard| shard.lock().forget_unused());
+        if made {
+            self.session_count.fetch_sub(1, Ordering::Relaxed);
+        }
+        made
+    }
+
+    /// Whether a request that has arrived is to be executed: whole, undamaged,
+    /// and no duplicate. `None` asks for it to be sent again.
+    pub fn judge(&self, id: CallId, intact: bool, now: Micros) -> Option<Verdict> {
+        (intact || planted(Planted::NoChecksum)).then(|| self.begin(id, now))
+    }
+
+    /// Asks prior to execution whether the request is a duplicate (Figure 3).
+    pub fn begin(&self, id: CallId, now: Micros) -> Verdict {
+        // Mostly the handle has made calls before, and its session is known from there.
+        if let Some(verdict) = self.begin_on_known_handle(id, now) {
+            return verdict;
+        }
+        let mut sessions = self.sessions(id.session);
+        let Some(session) = sessions.find(id.session, now) else {
+            return Verdict::Refused(Refusal::UnknownSession);
+        };
+        // Again, since another copy of the request may have been faster; under the
+        // session's lock there are no more.
+        if let Some(verdict) = self.begin_on_known_handle(id, now) {
+            return verdict;
+        }
+        if id.handle >= limits::HANDLES_PER_SESSION {
+            return Verdict::Refused(Refusal::Malformed);
+        }
+        if self.begin_handle(&session, id, State::Running) { Verdict::Execute } else { Verdict::NoRoom }
+    }
+
+    fn begin_on_known_handle(&self, id: CallId, now: Micros) -> Option<Verdict> {
+        let mut requests = self.requests(id);
+        let Requests { slots, drift } = &mut *requests;
+        let slot = slots.get_mut(&place(id)).filter(|slot| slot.session.is_known())?;
+        self.note_use(&slot.session, now);
+        if id.transaction > slot.transaction || planted(Planted::NoDuplicateCheck) {
+            self.retire(slot, drift);
+            slot.transaction = id.transaction;
+            slot.state = State::Running;
+            return Some(Verdict::Execute);
+        }
+        if id.transaction < slot.transaction {
+            if planted(Planted::OlderTransactionExecutes) {
+                return Some(Verdict::Execute);
+            }
+            return Some(Verdict::Refused(Refusal::Superseded));
+        }
+        Some(slot.verdict_on_duplicate())
+    }
+
+    /// `false` if there is no room for another handle.
+    fn begin_handle(&self, session: &Arc<Session>, id: CallId, state: State) -> bool {
+        if self.handles.fetch_add(1, Ordering::Relaxed) >= self.limits.handles {
+            self.handles.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        session.used.store(true, Ordering::Relaxed);
+        let mut requests = self.requests(id);
+        let slot = Slot { session: Arc::clone(session), transaction: id.transaction, state };
+        if let Some(mut forgotten) = requests.slots.insert(place(id), slot) {
+            self.retire(&mut forgotten, &mut requests.drift);
+            self.handles.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Whether the request would be executed, as things stand. A chain's callee
+    /// passes bytes on before it knows whether it will.
+    pub fn is_new(&self, id: CallId) -> bool {
+        let known = {
+            let requests = self.requests(id);
+            let slot = requests.slots.get(&place(id)).filter(|slot| slot.session.is_known());
+            slot.map(|slot| slot.transaction)
+        };
+        match known {
+            Some(transaction) => transaction < id.transaction,
+            None => self.knows(id.session),
+        }
+    }
+
+    /// Whether the session is one of this server.
+    pub fn knows(&self, session: SessionId) -> bool {
+        self.sessions(session).by_id.contains_key(&session)
+    }
+
+    /// Keeps the answer of a request that was begun, refusals included: a
+    /// duplicate must not be told otherwise. Does nothing if its handle has moved
+    /// on, or its session is gone.
+    pub fn complete(&self, id: CallId, answer: Bytes, now: Micros) {
+        {
+            let mut requests = self.requests(id);
+            let Requests { slots, drift } = &mut *requests;
+            let Some(slot) = slots.get_mut(&place(id)) else { return };
+            self.note_use(&slot.session, now);
+            if slot.transaction != id.transaction {
+                return;
+            }
+            self.retire(slot, drift);
+            self.account(drift, answer.len().cast_signed());
+            slot.state = State::Done { answer, at: now };
+        }
+        let most = self.limits.result_bytes - self.limits.result_bytes / DRIFT;
+        if self.result_bytes.load(Ordering::Relaxed) > most {
+            self.evict(id);
+        }
+    }
+
+    /// Makes sure that the request won't begin if it hasn't, and says what is
+    /// known of it. [`Refusal::Revoked`] is the certainty that it never executes.
+    pub fn revoke(&self, id: CallId, now: Micros) -> Verdict {
+        let mut sessions = self.sessions(id.session);
+        let Some(session) = sessions.find(id.session, now) else {
+            // Another incarnation may have executed it.
+            return Verdict::Doubtful(Doubt::SessionLost);
+        };
+        if let Some(verdict) = self.revoke_on_known_handle(id) {
+            return verdict;
+        }
+        let room = id.handle < limits::HANDLES_PER_SESSION
+            && (planted(Planted::RevokeForgets) || self.begin_handle(&session, id, State::Revoked));
+        if room { Verdict::Refused(Refusal::Revoked) } else { Verdict::NoRoom }
+    }
+
+    fn revoke_on_known_handle(&self, id: CallId) -> Option<Verdict> {
+        let mut requests = self.requests(id);
+        let Requests { slots, drift } = &mut *requests;
+        let slot = slots.get_mut(&place(id)).filter(|slot| slot.session.is_known())?;
+        if id.transaction > slot.transaction {
+            self.retire(slot, drift);
+            if !planted(Planted::RevokeForgets) {
+                slot.transaction = id.transaction;
+                slot.state = State::Revoked;
+            }
+            return Some(Verdict::Refused(Refusal::Revoked));
+        }
+        if id.transaction < slot.transaction {
+            return Some(Verdict::Doubtful(Doubt::AnswerEvicted));
+        }
+        Some(slot.verdict_on_duplicate())
+    }
+
+    /// Removes what has outlived its time; to be called every few seconds
+    /// ("the lifetime of each cache entry is checked periodically").
+    pub fn sweep(&self, now: Micros) {
+        self.sweep_results(now);
+        let mut any_forgotten = false;
+        for shard in &self.sessions {
+            let Sessions { by_id, unused } = &mut *shard.lock();
+            by_id.retain(|_, session| {
+                let most = if session.is_unused() { limits::SESSION_UNUSED_MS * 1000 } else { Micros::MAX };
+                let most = most.min(self.limits.session_idle_us);
+                let over = now.saturating_sub(session.used_at.load(Ordering::Relaxed)) > most;
+                if over {
+                    session.forgotten.store(true, Ordering::Release);
+                    self.session_count.fetch_sub(1, Ordering::Relaxed);
+                    any_forgotten = true;
+                }
+                !over
+            });
+            unused.retain(|id| by_id.get(id).is_some_and(|session| session.is_unused()));
+        }
+        if any_forgotten {
+            self.sweep_handles();
+        }
+    }
+
+    /// Removes results whose time is over. A call that runs is use of its session.
+    fn sweep_results(&self, now: Micros) {
+        for shard in &self.requests {
+            let Requests { slots, drift } = &mut *shard.lock();
+            for slot in slots.values_mut() {
+                match slot.state {
+                    State::Running => self.note_use(&slot.session, now),
+                    State::Done { at, .. } if now.saturating_sub(at) > self.limits.result_us => {
+                        self.retire(slot, drift);
+                    }
+                    _ => {}
+                }
+            }
+            if planted(Planted::SweepForgetsHandles) {
+                slots.retain(|_, slot| !matches!(slot.state, State::Evicted));
+            }
+        }
+    }
+
+    /// Removes the handles of forgotten sessions, but for calls that run.
+    fn sweep_handles(&self) {
+        for shard in &self.requests {
+            let Requests { slots, drift } = &mut *shard.lock();
+            slots.retain(|_, slot| {
+                let stays = slot.session.is_known() || matches!(slot.state, State::Running);
+                if !stays {
+                    self.retire(slot, drift);
+                    self.handles.fetch_sub(1, Ordering::Relaxed);
+                }
+                stays
+            });
+        }
+    }
+
+    /// Sessions, handles and bytes of results that are remembered.
+    pub fn usage(&self) -> (usize, usize, usize) {
+        let load = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        let drift: isize = self.requests.iter().map(|shard| shard.lock().drift).sum();
+        let results = load(&self.result_bytes).wrapping_add_signed(drift);
+        (load(&self.session_count), load(&self.handles), results)
+    }
+
+    /// Drops the oldest results until an eighth of the room is free, so that the next
+    /// ones don't evict again at once.
+    fn evict(&self, grown: CallId) {
+        let enough = self.limits.result_bytes - self.limits.result_bytes / 8;
+        let first = self.shard_of_place(grown);
+        while let Some(oldest) = self.oldest_beyond(enough) {
+            for index in (0..self.requests.len()).map(|step| (first + step) % self.requests.len()) {
+                let Requests { slots, drift } = &mut *self.requests[index].lock();
+                self.tell(drift);
+                for slot in slots.values_mut() {
+                    if self.result_bytes.load(Ordering::Relaxed) <= enough {
+                        return;
+                    }
+                    if matches!(slot.state, State::Done { at, .. } if at <= oldest) {
+                        self.retire(slot, drift);
+                        self.tell(drift);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Up to when results must have been kept if what is left is to be `enough`; of many,
+    /// by a sample. `None` if there are no more than that.
+    fn oldest_beyond(&self, enough: usize) -> Option<Micros> {
+        let all = self.result_bytes.load(Ordering::Relaxed);
+        let beyond = all.checked_sub(enough).filter(|beyond| *beyond > 0)?;
+        let mut sample: Vec<(Micros, usize)> = Vec::new();
+        for shard in &self.requests {
+            let requests = shard.lock();
+            let done = requests.slots.values().filter_map(|slot| match &slot.state {
+                State::Done { answer, at } => Some((*at, answer.len())),
+                _ => None,
+            });
+            sample.extend(done.take(SAMPLE));
+        }
+        sample.sort_unstable();
+        let sampled: usize = sample.iter().map(|(_, len)| len).sum();
+        let wanted = (sampled as u128 * beyond as u128 / all as u128) as usize;
+        let mut older = 0;
+        let mut ages = sample.iter().skip_while(|(_, len)| {
+            older += len;
+            older < wanted
+        });
+        ages.next().map(|(at, _)| *at)
+    }
+
+    /// Frees a slot's result; its transaction stays known.
+    fn retire(&self, slot: &mut Slot, drift: &mut isize) {
+        if let State::Done { answer, .. } = &slot.state {
+            self.account(drift, -answer.len().cast_signed());
+            slot.state = State::Evicted;
+        }
+    }
+
+    /// So many more bytes of results. A sum of all would be every call's to write to.
+    fn account(&self, drift: &mut isize, bytes: isize) {
+        *drift += bytes;
+        if drift.unsigned_abs() > self.limits.result_bytes / DRIFT / self.requests.len() {
+            self.tell(drift);
+        }
+    }
+
+    fn tell(&self, drift: &mut isize) {
+        // Never below zero: what a shard has told was its sum at some time.
+        self.result_bytes.fetch_add(std::mem::take(drift).cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Seldom: the note is every call's.
+    fn note_use(&self, session: &Session, now: Micros) {
+        let noted = session.used_at.load(Ordering::Relaxed);
+        if now.saturating_sub(noted) > self.limits.session_idle_us / NOTE {
+            session.used_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn shard_of(&self, session: SessionId) -> usize {
+        session.spread() as usize % self.sessions.len()
+    }
+
+    /// Handles of a session are numbered in a row.
+    fn shard_of_place(&self, id: CallId) -> usize {
+        let (session, handle) = place(id);
+        session.spread().wrapping_add(handle.into()) as usize % self.requests.len()
+    }
+
+    fn sessions(&self, session: SessionId) -> MutexGuard<'_, Sessions> {
+        self.sessions[self.shard_of(session)].lock()
+    }
+
+    fn requests(&self, id: CallId) -> MutexGuard<'_, Requests> {
+        self.requests[self.shard_of_place(id)].lock()
+    }
+}

@@ -1,0 +1,148 @@
+//! Where sessions and requests are remembered.
+
+use super::Verdict;
+use crate::proto::Micros;
+use crate::proto::ids::{CallId, SessionId};
+use crate::proto::planted::{Planted, planted};
+use crate::proto::status::{Doubt, Refusal};
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// On cache lines of its own.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Shard<T>(Mutex<T>);
+
+#[derive(Default)]
+pub(super) struct Sessions {
+    pub(super) by_id: HashMap<SessionId, Arc<Session>, BuildHasherDefault<RandomIdHasher>>,
+    /// Sessions in which no call was made when this was looked at, the oldest first.
+    pub(super) unused: VecDeque<SessionId>,
+}
+
+#[derive(Default)]
+pub(super) struct Requests {
+    pub(super) slots: HashMap<Place, Slot, BuildHasherDefault<RandomIdHasher>>,
+    /// Bytes of results that the sum over all shards doesn't tell of yet.
+    pub(super) drift: isize,
+}
+
+/// A handle of a session. Locked after the session's shard, if both are.
+pub(super) type Place = (SessionId, u32);
+
+pub(super) struct Session {
+    pub(super) used_at: AtomicU64,
+    /// Whether a call was ever made in it.
+    pub(super) used: AtomicBool,
+    /// Its requests are refused; those that it was forgotten with may still end.
+    pub(super) forgotten: AtomicBool,
+}
+
+/// The latest request of a handle.
+pub(super) struct Slot {
+    pub(super) session: Arc<Session>,
+    pub(super) transaction: u64,
+    pub(super) state: State,
+}
+
+pub(super) enum State {
+    Running,
+    Done { answer: Bytes, at: Micros },
+    Evicted,
+    Revoked,
+}
+
+/// The shards' keys of a call.
+pub(super) fn place(id: CallId) -> Place {
+    let anyone = planted(Planted::CacheWithoutSession);
+    (if anyone { SessionId::NONE } else { id.session }, id.handle)
+}
+
+impl<T> Shard<T> {
+    /// A panic elsewhere leaves counters and maps whole: no operation here panics
+    /// half-way.
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    /// Removes the oldest session without a call, if there is one. Nothing was
+    /// executed in it, and nothing will be.
+    pub(super) fn forget_unused(&mut self) -> bool {
+        while let Some(id) = self.unused.pop_front() {
+            if self.by_id.get(&id).is_some_and(|session| session.is_unused()) {
+                self.by_id.remove(&id);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Finding it is using it.
+    pub(super) fn find(&mut self, id: SessionId, now: Micros) -> Option<Arc<Session>> {
+        if planted(Planted::NoIncarnationCheck) || planted(Planted::CacheWithoutSession) {
+            let session = self.by_id.entry(id).or_insert_with(|| Arc::new(Session::new(now)));
+            return Some(Arc::clone(session));
+        }
+        let session = self.by_id.get(&id)?;
+        session.used_at.store(now, Ordering::Relaxed);
+        Some(Arc::clone(session))
+    }
+}
+
+impl Session {
+    pub(super) fn new(now: Micros) -> Self {
+        let (used, forgotten) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { used_at: AtomicU64::new(now), used, forgotten }
+    }
+
+    /// Whether no call was ever made in it. Changes under its shard's lock.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.used.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        !self.forgotten.load(Ordering::Acquire)
+    }
+}
+
+impl Slot {
+    pub(super) fn verdict_on_duplicate(&self) -> Verdict {
+        match &self.state {
+            State::Running => Verdict::Running,
+            State::Done { answer, .. } => Verdict::Answered(answer.clone()),
+            State::Evicted if planted(Planted::EvictedExecutesAgain) => Verdict::Execute,
+            State::Evicted => Verdict::Doubtful(Doubt::AnswerEvicted),
+            State::Revoked => Verdict::Refused(Refusal::Revoked),
+        }
+    }
+}
+
+/// Session ids in the table were drawn by the server: they spread by themselves.
+/// Handle ids are small and dense, and bounded by session.
+#[derive(Default)]
+pub(super) struct RandomIdHasher(u64);
+
+impl Hasher for RandomIdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // The shard took the low bits of the first half: take the second half.
+        if let Some(word) = bytes.last_chunk::<8>() {
+            self.0 ^= u64::from_le_bytes(*word);
+        }
+    }
+
+    fn write_u32(&mut self, handle: u32) {
+        // Fibonacci hashing: the map uses the top bits too.
+        self.0 ^= u64::from(handle).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, _length_prefix: usize) {}
+}
