@@ -90,7 +90,8 @@ impl Handle {
         let extension = self.shared.extension(options);
         let sum = Sum::of(args);
         let message = Message { kind: Kind::Call, procedure, args, extension: &extension, flags: 0, sum };
-        match self.exchange(&message, self.shared.deadline(options)) {
+        let now = clock::now();
+        match self.exchange_from(now, &message, self.shared.deadline(options, now)) {
             Outcome::Value(_) if self.answered != Kind::Value => Err(CallError::Unknown(Doubt::BadAnswer)),
             outcome => outcome.into_result(),
         }
@@ -98,8 +99,12 @@ impl Handle {
 
     /// Connects and gets a session, where that isn't done.
     pub(crate) fn make_ready(&mut self, deadline: Option<Micros>) -> Result<(), Refusal> {
-        // Once for all below: a look at the clock is a hundredth of a small call.
-        let now = clock::now();
+        self.make_ready_from(clock::now(), deadline)
+    }
+
+    /// The same, where the clock has just been looked at: once for all of a call,
+    /// since each look is a hundredth of a small one.
+    fn make_ready_from(&mut self, now: Micros, deadline: Option<Micros>) -> Result<(), Refusal> {
         self.begun = now;
         if now.saturating_sub(self.used) > LOOK_AFTER
             && let Some(line) = &self.line
@@ -151,17 +156,22 @@ impl Handle {
     /// Makes one call, in a new session if the callee has lost the old one before
     /// the call could have begun.
     pub(crate) fn exchange(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
-        let mut outcome = Outcome::NotExecuted(Refusal::UnknownSession);
-        for _ in 0..SESSIONS_TRIED {
-            outcome = match self.make_ready(deadline) {
+        self.exchange_from(clock::now(), message, deadline)
+    }
+
+    fn exchange_from(&mut self, mut now: Micros, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
+        let mut tried = 0;
+        loop {
+            let outcome = match self.make_ready_from(now, deadline) {
                 Ok(()) => self.attempt(message, deadline),
                 Err(refusal) => Outcome::NotExecuted(refusal),
             };
-            if outcome != Outcome::NotExecuted(Refusal::UnknownSession) {
-                break;
+            tried += 1;
+            if tried == SESSIONS_TRIED || outcome != Outcome::NotExecuted(Refusal::UnknownSession) {
+                return outcome;
             }
+            now = clock::now();
         }
-        outcome
     }
 
     fn attempt(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
@@ -283,8 +293,8 @@ impl Handle {
         let (Some(line), Some(framing)) = (&mut self.line, framing) else {
             return call.on_broken(clock::now());
         };
-        match line.send(&framing.slices(message.args, 0), deadline) {
-            Sent::Whole => call.sent(clock::now()),
+        match line.send_call(&framing, message.args, deadline) {
+            Sent::Whole => call.sent(clock::now),
             Sent::TimedOut => {
                 self.line = None;
                 call.on_time(clock::now())
@@ -294,7 +304,7 @@ impl Handle {
     }
 
     /// Head and tag of the next transmission.
-    pub(crate) fn framing(&self, call: &Call, message: &Message<'_>) -> Option<Framing> {
+    pub(crate) fn framing<'a>(&self, call: &Call, message: &Message<'a>) -> Option<Framing<'a>> {
         let lease = self.lease.as_ref()?;
         Some(message.frame(call.id(), call.time_left_us(clock::now), lease.session.key.as_ref()))
     }
@@ -390,9 +400,10 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    pub(crate) fn deadline(&self, options: &CallOptions) -> Option<Micros> {
+    /// Of a call that begins now.
+    pub(crate) fn deadline(&self, options: &CallOptions, now: Micros) -> Option<Micros> {
         let timeout = options.timeout.or(self.options.timeout)?;
-        Some(clock::after(clock::now(), timeout))
+        Some(clock::after(now, timeout))
     }
 
     pub(crate) fn extension(&self, options: &CallOptions) -> Vec<u8> {

@@ -34,7 +34,7 @@ pub(crate) fn shake_hands(
     loop {
         step = match step {
             Step::Send => match line.send(&[&hello], deadline) {
-                Sent::Whole => call.sent(clock::now()),
+                Sent::Whole => call.sent(clock::now),
                 Sent::Broken => return Err(line.fd.failure().unwrap_or(Refusal::Unreachable)),
                 Sent::TimedOut => return Err(Refusal::Unreachable),
             },

@@ -1,5 +1,6 @@
 //! A socket to a callee: sends a frame, waits for answers.
 
+use crate::client::message::Framing;
 use crate::net::buffer::Buffer;
 use crate::net::clock;
 use crate::net::reader::{Frame, Read, Reader};
@@ -72,17 +73,23 @@ impl Line {
         })
     }
 
-    /// Sends a frame; a datagram is always whole.
-    pub(crate) fn send(&mut self, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
-        let len: usize = slices.iter().map(|slice| slice.len()).sum();
-        let sent = if len <= JOINED_BYTES {
-            self.joined.clear();
-            slices.iter().for_each(|slice| self.joined.extend_from_slice(slice));
-            self.fd.send_all(&[&self.joined], deadline)
+    /// Sends a call's frame; a datagram is always whole.
+    pub(crate) fn send_call(
+        &mut self,
+        framing: &Framing<'_>,
+        args: &[&[u8]],
+        deadline: Option<Micros>,
+    ) -> Sent {
+        if framing.join_short(args, JOINED_BYTES, &mut self.joined) {
+            self.send(&[&self.joined], deadline)
         } else {
-            self.fd.send_all(slices, deadline)
-        };
-        match (sent, self.transport) {
+            self.send(&framing.slices(args, 0), deadline)
+        }
+    }
+
+    /// The same of any frame.
+    pub(crate) fn send(&self, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
+        match (self.fd.send_all(slices, deadline), self.transport) {
             // The error is an earlier datagram's (ICMP), or the host's; either
             // way this one may be taken for lost, and the timer sends it again.
             (Sent::Broken, Transport::Udp) => Sent::Whole,

@@ -230,7 +230,7 @@ impl Client {
             sum: Sum::of(&slices),
             args: args.to_vec(),
             extension: self.shared.extension(&options.call),
-            deadline: self.shared.deadline(&options.call),
+            deadline: self.shared.deadline(&options.call, clock::now()),
             gather: Gather::new(degree, options.required),
         }
     }

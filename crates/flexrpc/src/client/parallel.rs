@@ -91,10 +91,10 @@ fn subcall(multicast: &Arc<Multicast>, index: usize, handle: Handle, begun: Opti
 }
 
 /// Drives all flights until they, or enough of all calls, are over.
-fn fly(
+fn fly<'a>(
     multicast: &Arc<Multicast>,
-    message: &Message<'_>,
-    mut flights: Vec<Flight>,
+    message: &Message<'a>,
+    mut flights: Vec<Flight<'a>>,
     workers: &CallingWorkers<Subcall>,
     mut workers_busy: bool,
     spin: Duration,
@@ -132,7 +132,7 @@ fn fly(
 }
 
 /// Until one of the sockets is ready, or a timer is due.
-fn sleep(flights: &mut [Flight], spinner: &mut Spinner, workers_busy: bool) {
+fn sleep(flights: &mut [Flight<'_>], spinner: &mut Spinner, workers_busy: bool) {
     let look = workers_busy.then(|| clock::after(clock::now(), LOOK));
     let until = flights.iter().filter_map(|flight| flight.until).chain(look).min();
     let mut fds: Vec<PollFd<'_>> = flights
@@ -150,13 +150,13 @@ fn sleep(flights: &mut [Flight], spinner: &mut Spinner, workers_busy: bool) {
 }
 
 /// A call on its way, which never sleeps.
-struct Flight {
+struct Flight<'a> {
     index: usize,
     handle: Handle,
     call: Call,
     step: Step,
     /// The transmission under way, and how much of it has left.
-    framing: Option<(Framing, usize)>,
+    framing: Option<(Framing<'a>, usize)>,
     until: Option<Micros>,
 }
 
@@ -170,12 +170,12 @@ enum Advance {
     Over(Outcome),
 }
 
-impl Flight {
+impl<'a> Flight<'a> {
     fn new(index: usize, handle: Handle, call: Call) -> Self {
         Self { index, handle, call, step: Step::Send, framing: None, until: None }
     }
 
-    fn advance(&mut self, message: &Message<'_>) -> Advance {
+    fn advance(&mut self, message: &Message<'a>) -> Advance {
         loop {
             self.step = match self.step {
                 Step::Send => match self.send(message) {
@@ -207,7 +207,7 @@ impl Flight {
     }
 
     /// Sends what fits; `None` if that isn't all.
-    fn send(&mut self, message: &Message<'_>) -> Option<Step> {
+    fn send(&mut self, message: &Message<'a>) -> Option<Step> {
         let (framing, sent) = match self.framing.take() {
             Some(begun) => begun,
             None => match self.handle.framing(&self.call, message) {
@@ -219,7 +219,7 @@ impl Flight {
         let left: usize = slices.iter().map(|slice| slice.len()).sum();
         match self.handle.line().and_then(|line| line.try_send(&slices)) {
             None => Some(self.handle.on_broken(&mut self.call)),
-            Some(more) if more == left => Some(self.call.sent(clock::now())),
+            Some(more) if more == left => Some(self.call.sent(clock::now)),
             Some(more) => {
                 self.framing = Some((framing, sent + more));
                 None

@@ -3,6 +3,7 @@
 //! A buffer is zeroed once and then reused, so that receiving needs no `unsafe`
 //! and a message of a megabyte doesn't fault its pages in each time.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +20,72 @@ const POOLED_BYTES: usize = 64 << 20;
 
 /// Sizes: 128 KiB << 0 ..= 128 KiB << 10, each plus [`SLACK`].
 const CLASSES: usize = 11;
+
+/// The largest buffer that a thread keeps for itself: as many as there are threads by
+/// default are as much as the pool.
+const KEPT_BYTES: usize = (1 << 20) + SLACK;
+
+thread_local! {
+    /// Of a thread that serves calls, the buffer that it let go last.
+    static KEPT: Cell<Kept> = const { Cell::new(Kept::Nothing) };
+}
+
+#[derive(Default)]
+enum Kept {
+    /// Nor will it keep any.
+    #[default]
+    Nothing,
+    Room,
+    One(Vec<u8>),
+}
+
+/// From now on this thread keeps the buffer that it let go last, which its next call
+/// takes: that one is in its CPU's cache. Out of the pool it would get another thread's
+/// as well, whose every line has to come from another CPU.
+pub(crate) fn keep_one() {
+    KEPT.set(Kept::Room);
+}
+
+/// Gives the buffer that this thread keeps to the pool, for others: to be done before
+/// it sleeps for long.
+pub(crate) fn give_up_kept() {
+    match KEPT.take() {
+        Kept::Nothing => {}
+        Kept::Room => KEPT.set(Kept::Room),
+        Kept::One(bytes) => {
+            drop(Buffer { bytes, share: None });
+            KEPT.set(Kept::Room);
+        }
+    }
+}
+
+/// The kept buffer, if it has that size.
+fn take_kept(size: usize) -> Option<Vec<u8>> {
+    match KEPT.take() {
+        Kept::One(bytes) if bytes.len() == size => {
+            KEPT.set(Kept::Room);
+            Some(bytes)
+        }
+        other => {
+            KEPT.set(other);
+            None
+        }
+    }
+}
+
+/// Keeps a buffer; it comes back where there is no room, or the thread ends.
+fn keep(bytes: Vec<u8>) -> Option<Vec<u8>> {
+    if bytes.len() > KEPT_BYTES {
+        return Some(bytes);
+    }
+    let kept = KEPT.try_with(Cell::take).unwrap_or_default();
+    let (kept, rest) = match kept {
+        Kept::Room => (Kept::One(bytes), None),
+        other => (other, Some(bytes)),
+    };
+    let _ = KEPT.try_with(|place| place.set(kept));
+    rest
+}
 
 struct Pool {
     idle: [Vec<Vec<u8>>; CLASSES],
@@ -65,6 +132,9 @@ impl Buffer {
     pub(crate) fn take(len: usize) -> Self {
         let size = (len.max(FIRST_READ_BYTES) - SLACK).next_power_of_two() + SLACK;
         let Some(class) = class_of(size) else { return Self { bytes: vec![0; len], share: None } };
+        if let Some(bytes) = take_kept(size) {
+            return Self { bytes, share: None };
+        }
         let pooled = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             let pooled = pool.idle[class].pop();
@@ -87,6 +157,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let vec = std::mem::take(&mut self.bytes);
         let Some(class) = class_of(vec.len()) else { return };
+        let Some(vec) = keep(vec) else { return };
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.bytes + vec.len() <= POOLED_BYTES {
             pool.bytes += vec.len();
@@ -135,6 +206,26 @@ mod tests {
         assert!(Buffer::take_from(&budget, (1 << 19) + 1).is_none());
         drop(half);
         assert!(Buffer::take_from(&budget, 1 << 20).is_some());
+    }
+
+    #[test]
+    fn a_thread_that_keeps_one_gets_its_own_back_and_gives_it_up_when_it_sleeps() {
+        keep_one();
+        let mut first = Buffer::take(1);
+        first.as_mut()[0] = 7;
+        let place = first.as_ref().as_ptr();
+        let other = Buffer::take(1);
+        drop(first);
+        drop(other);
+        let large = Buffer::take(1 << 20);
+        let again = Buffer::take(1);
+        assert_eq!(again.as_ref().as_ptr(), place, "kept over one of another size, and before the pool's");
+        assert!(keep(vec![0; KEPT_BYTES + 1]).is_some(), "not the largest");
+        drop((large, again));
+        give_up_kept();
+        assert!(matches!(KEPT.take(), Kept::Room), "and goes on");
+        drop(Buffer::take(1));
+        assert!(matches!(KEPT.take(), Kept::Nothing), "who doesn't ask for it keeps none");
     }
 
     #[test]

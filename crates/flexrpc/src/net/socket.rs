@@ -3,6 +3,7 @@
 
 use crate::net::clock;
 use crate::proto::Micros;
+use crate::sync;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -20,6 +21,10 @@ pub(crate) const UDP_BUFFER_BYTES: usize = 4 << 20;
 /// Connections that wait to be accepted: a burst of a cluster's size.
 const BACKLOG: i32 = 4096;
 
+/// Slices that are gathered without memory of their own: a frame's, of an argument in
+/// a few pieces.
+const FEW_SLICES: usize = 8;
+
 /// Receives what is there; `None` if nothing is. Zero bytes is the end.
 pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(|| rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT)) {
@@ -31,7 +36,7 @@ pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usiz
 
 /// Receives, sleeping up to the socket's receive timeout; `None` if it passes.
 pub(crate) fn recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
-    match rustix::net::recv(fd, into, RecvFlags::empty()) {
+    match sync::recv(fd, into, RecvFlags::empty()) {
         Ok((len, _)) => Ok(Some(len)),
         // A signal counts as a timeout: callers look at the clock and come again.
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -44,11 +49,14 @@ pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usi
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let sent = match slices {
         [one] => rustix::io::retry_on_intr(|| rustix::net::send(&fd, one, flags)),
+        few if few.len() <= FEW_SLICES => {
+            let mut slices = [IoSlice::new(&[]); FEW_SLICES];
+            slices.iter_mut().zip(few).for_each(|(place, slice)| *place = IoSlice::new(slice));
+            gather(&fd, &slices[..few.len()], flags)
+        }
         many => {
             let slices: Vec<IoSlice<'_>> = many.iter().map(|slice| IoSlice::new(slice)).collect();
-            rustix::io::retry_on_intr(|| {
-                rustix::net::sendmsg(&fd, &slices, &mut SendAncillaryBuffer::default(), flags)
-            })
+            gather(&fd, &slices, flags)
         }
     };
     match sent {
@@ -56,6 +64,11 @@ pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usi
         Err(Errno::AGAIN | Errno::NOBUFS) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+fn gather(fd: impl AsFd, slices: &[IoSlice<'_>], flags: SendFlags) -> rustix::io::Result<usize> {
+    let mut nothing_beside = SendAncillaryBuffer::default();
+    rustix::io::retry_on_intr(|| rustix::net::sendmsg(&fd, slices, &mut nothing_beside, flags))
 }
 
 /// How a transmission ended.
@@ -117,7 +130,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], deadline: Option<Micros>) -> io::Resu
     loop {
         let left = deadline.map(|deadline| deadline.saturating_sub(clock::now()));
         let timeout = left.map(|left| timespec(Duration::from_micros(left)));
-        match rustix::event::poll(fds, timeout.as_ref()) {
+        match sync::poll(fds, timeout.as_ref()) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -3,7 +3,8 @@
 //! ping-pong on two CPUs). Never without yielding: on one CPU the peer must run
 //! (2.3–2.5 without). Spinning that doesn't pay stops by itself.
 
-use std::time::{Duration, Instant};
+use crate::sync::Instant;
+use std::time::Duration;
 
 /// How long to spin by default: measured optimum; beyond it little is won.
 pub const SPIN: Duration = Duration::from_micros(20);
@@ -48,11 +49,19 @@ impl Spinner {
     }
 
     /// Tries until there is something or the time is over; `None` then.
-    pub(crate) fn spin<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn spin<T>(&mut self, attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        if self.pays() { self.spin_from(Instant::now(), attempt) } else { None }
+    }
+
+    /// The same, where the clock has just been looked at.
+    pub(crate) fn spin_from<T>(
+        &mut self,
+        start: Instant,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         if !self.pays() {
             return None;
         }
-        let start = Instant::now();
         let mut waited = Duration::ZERO;
         loop {
             // First: what is spun for can't be there before the peer has run.

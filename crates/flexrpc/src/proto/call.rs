@@ -109,10 +109,10 @@ impl Call {
     }
 
     /// The last byte of a transmission left, or may have.
-    pub fn sent(&mut self, now: Micros) -> Step {
+    pub fn sent(&mut self, now: impl FnOnce() -> Micros) -> Step {
         self.whole = self.whole.saturating_add(1);
         self.send_at = match self.transport {
-            Transport::Udp => Some(now + self.back_off()),
+            Transport::Udp => Some(now() + self.back_off()),
             Transport::Tcp => None,
         };
         self.wait()
@@ -257,7 +257,7 @@ mod tests {
             let mut step = call.on_time(now);
             if step == Step::Send || sent_at.is_empty() {
                 sent_at.push(now);
-                step = call.sent(now);
+                step = call.sent(|| now);
             }
             match step {
                 Step::Wait(Some(until)) => now = until,
@@ -281,11 +281,11 @@ mod tests {
     #[test]
     fn nothing_is_waited_for_beyond_the_deadline() {
         let mut call = Call::new(CallId::default(), Transport::Tcp, POLICY, Some(15));
-        call.sent(0);
+        call.sent(|| 0);
         assert_eq!(call.on_broken(1), Step::Reconnect(1));
         assert_eq!(call.on_broken(10), Step::Unknown(Doubt::ConnectionLost), "at 20 it is too late");
         let mut call = Call::new(CallId::default(), Transport::Tcp, POLICY, Some(15));
-        call.sent(0);
+        call.sent(|| 0);
         assert_eq!(call.on_answer(Answer::Pending, 14), Step::Wait(Some(15)));
         assert_eq!(call.on_answer(Answer::Pending, 15), Step::Unknown(Doubt::TimedOut));
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn what_was_sent_whole_and_not_answered_is_unknown() {
         let mut call = tcp();
-        assert_eq!(call.sent(0), Step::Wait(Some(200)));
+        assert_eq!(call.sent(|| 0), Step::Wait(Some(200)));
         call.on_broken(1);
         call.on_broken(1);
         assert_eq!(call.on_broken(1), Step::Unknown(Doubt::ConnectionLost));
@@ -305,19 +305,19 @@ mod tests {
     fn a_refused_session_is_certain_only_for_a_single_transmission_over_tcp() {
         let refused = Answer::Refused(Refusal::UnknownSession);
         let mut call = tcp();
-        call.sent(0);
+        call.sent(|| 0);
         assert_eq!(call.on_answer(refused, 1), Step::NotExecuted(Refusal::UnknownSession));
-        call.sent(2);
+        call.sent(|| 2);
         assert_eq!(call.on_answer(refused, 3), Step::Unknown(Doubt::SessionLost));
         let mut call = udp();
-        call.sent(0);
+        call.sent(|| 0);
         assert_eq!(call.on_answer(refused, 1), Step::Unknown(Doubt::SessionLost));
     }
 
     #[test]
     fn a_damaged_payload_is_sent_again_a_bounded_number_of_times() {
         let mut call = tcp();
-        call.sent(0);
+        call.sent(|| 0);
         assert_eq!(call.on_answer(Answer::SendAgain, 1), Step::Send);
         assert_eq!(call.on_answer(Answer::SendAgain, 1), Step::Send);
         assert_eq!(call.on_answer(Answer::SendAgain, 1), Step::Unknown(Doubt::TimedOut));
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn a_pending_call_is_asked_for_again() {
         let mut call = tcp();
-        call.sent(0);
+        call.sent(|| 0);
         assert_eq!(call.on_answer(Answer::Pending, 5), Step::Wait(Some(15)));
         assert_eq!(call.on_time(15), Step::Send);
     }

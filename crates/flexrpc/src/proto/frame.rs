@@ -174,10 +174,9 @@ impl Head {
         self.flags & flag != 0
     }
 
-    /// Writes the head over the first [`HEAD_BYTES`] of `out`, which must hold
-    /// exactly the head and, already in place, the extension.
-    pub fn write_over(&self, out: &mut [u8]) {
-        debug_assert_eq!(out.len(), self.head_len());
+    /// The fixed part, for an extension that follows it.
+    pub fn fixed(&self, extension: &[u8]) -> [u8; HEAD_BYTES] {
+        let mut out = [0; HEAD_BYTES];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
             out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -187,7 +186,7 @@ impl Head {
         put(&[VERSION, self.kind as u8]);
         put(&self.flags.to_be_bytes());
         put(&[0; 4]);
-        put(&self.extension_len.to_be_bytes());
+        put(&(extension.len() as u16).to_be_bytes());
         put(&self.status.to_be_bytes());
         put(&self.payload_len.to_be_bytes());
         put(&self.payload_crc.to_be_bytes());
@@ -198,17 +197,14 @@ impl Head {
         put(&self.procedure.version.to_be_bytes());
         put(&self.procedure.number.to_be_bytes());
         put(&self.time_left_us.to_be_bytes());
-        let crc = checksum::crc32c(out);
+        let crc = head_checksum(&out, extension);
         out[8..12].copy_from_slice(&crc.to_be_bytes());
+        out
     }
 
     /// Head and extension as bytes.
     pub fn encode(&self, extension: &[u8]) -> Vec<u8> {
-        let head = Self { extension_len: extension.len() as u16, ..*self };
-        let mut out = vec![0; HEAD_BYTES];
-        out.extend_from_slice(extension);
-        head.write_over(&mut out);
-        out
+        [&self.fixed(extension), extension].concat()
     }
 
     /// Reads a head from the beginning of `bytes`; `None` if more bytes are
@@ -233,7 +229,9 @@ impl Head {
             return Err(FrameError::Malformed);
         }
         let Some(whole) = bytes.get(..HEAD_BYTES + usize::from(extension_len)) else { return Ok(None) };
-        if head_checksum(whole) != u32_at(8) {
+        let mut unsummed = *fixed;
+        unsummed[8..12].fill(0);
+        if head_checksum(&unsummed, &whole[HEAD_BYTES..]) != u32_at(8) {
             return Err(FrameError::HeadChecksum);
         }
         let kind = Kind::from_wire(fixed[5]).ok_or(FrameError::Malformed)?;
@@ -258,15 +256,11 @@ impl Head {
     }
 }
 
-/// Of head and extension, with the checksum's own place taken as zero.
-fn head_checksum(head: &[u8]) -> u32 {
-    let mut copy = [0u8; HEAD_BYTES];
-    let (fixed, extension) = head.split_at(HEAD_BYTES);
-    copy.copy_from_slice(fixed);
-    copy[8..12].fill(0);
+/// Of head and extension; in the checksum's own place are zeroes.
+fn head_checksum(fixed: &[u8; HEAD_BYTES], extension: &[u8]) -> u32 {
     match extension {
-        [] => checksum::crc32c(&copy),
-        extension => checksum::crc32c_of_slices(&[&copy, extension]),
+        [] => checksum::crc32c(fixed),
+        extension => checksum::crc32c_of_slices(&[fixed, extension]),
     }
 }
 

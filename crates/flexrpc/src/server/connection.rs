@@ -12,13 +12,13 @@ use crate::proto::limits::STALL_BYTES;
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response};
 use crate::server::onc::records::{self, Message, Records};
+use crate::sync::{Instant, Mutex};
 use crate::tls::ServerTls;
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a worker sleeps on its connection before it goes back to watching
 /// all: calls that come more often than this spare an epoll round each.
@@ -134,7 +134,7 @@ impl Connection {
             let origin = self.origin();
             let Line { reader, records, .. } = line;
             let response = match next {
-                Next::Frame(frame) => core.handle(*frame, origin, |spare| reader.give_back(spare)),
+                Next::Frame(frame) => core.handle(frame, origin, |spare| reader.give_back(spare)),
                 Next::Record(message) => core.answer_onc(message, origin, |spare| {
                     if let Some(records) = records {
                         records.give_back(spare);
@@ -234,7 +234,7 @@ impl Connection {
     fn next_frame(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Next {
         let Line { reader, spinner, answered, .. } = line;
         loop {
-            let read = match reader.read(|room| self.recv(room, spinner, answered, others)) {
+            let read = match reader.read(|room| self.recv(room, spinner, answered, line.active, others)) {
                 Ok(read) => read,
                 Err(ReadError::TooLarge(head)) => {
                     return Next::Refuse(core.refusal(head.id, Refusal::TooLarge));
@@ -250,7 +250,7 @@ impl Connection {
             }
             match read {
                 Read::Frame(frame) if is_chain(&frame.head) => return Next::Chain(Some(Box::new(frame))),
-                Read::Frame(frame) => return Next::Frame(Box::new(frame)),
+                Read::Frame(frame) => return Next::Frame(frame),
                 Read::More if reader.head().is_some_and(is_chain) => return Next::Chain(None),
                 Read::More => {
                     line.active = Instant::now();
@@ -266,7 +266,7 @@ impl Connection {
             return Next::Closed;
         };
         loop {
-            match records.read(|room| self.recv(room, spinner, answered, others)) {
+            match records.read(|room| self.recv(room, spinner, answered, *active, others)) {
                 Ok(records::Read::Record(message)) => {
                     *arrives_since = None;
                     return Next::Record(message);
@@ -287,12 +287,13 @@ impl Connection {
         room: &mut [u8],
         spinner: &mut Spinner,
         answered: &mut bool,
+        active: Instant,
         others: &impl MayStay,
     ) -> std::io::Result<Option<usize>> {
         // Once: what TLS has taken in but not given out is only found by trying.
-        let may_stay = others.may_stay();
+        let (may_stay, answered) = (others.may_stay(), std::mem::take(answered));
         // Straight after an answer, nothing can be there yet: a system call spared.
-        if !(std::mem::take(answered) && may_stay)
+        if !(answered && may_stay)
             && let Some(received) = self.fd.try_recv(room)?
         {
             return Ok(Some(received));
@@ -300,7 +301,8 @@ impl Connection {
         if !may_stay {
             return Ok(None);
         }
-        if let Some(received) = spinner.spin(|| self.fd.try_recv(room).transpose()) {
+        let start = if answered { active } else { Instant::now() };
+        if let Some(received) = spinner.spin_from(start, || self.fd.try_recv(room).transpose()) {
             return received.map(Some);
         }
         let start = Instant::now();
@@ -321,7 +323,7 @@ enum Flushed {
 }
 
 enum Next {
-    Frame(Box<Frame>),
+    Frame(Frame),
     Chain(Option<Box<Frame>>),
     Refuse(Bytes),
     /// What has come isn't a frame.

@@ -18,7 +18,7 @@ use crate::proto::status::{Doubt, Fault, Refusal};
 use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
 use crate::server::registry::Registry;
-use crate::server::service::{Ended, Reply, Request, ServiceError};
+use crate::server::service::{Ended, Reply, Request, Service, ServiceError};
 use crate::tls::{ClientTls, ServerTls};
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -234,9 +234,10 @@ impl Core {
         if self.draining.load(Ordering::Acquire) {
             return Err(Ended::Refused(Refusal::ShuttingDown));
         }
-        let service = self.registry.find(request.procedure).map_err(Ended::Refused)?;
         let mut reply = Reply::new();
-        match catch_unwind(AssertUnwindSafe(|| service.call(request, &mut reply))) {
+        let call =
+            |service: &dyn Service| catch_unwind(AssertUnwindSafe(|| service.call(request, &mut reply)));
+        match self.registry.with(request.procedure, call).map_err(Ended::Refused)? {
             Ok(Ok(())) if reply.len() > limit => Err(Ended::Fault(Fault::system(format!(
                 "the result of {} bytes is larger than {limit}; over UDP, use TCP",
                 reply.len()
@@ -318,7 +319,7 @@ impl Core {
             payload_crc: checksum::crc32c(payload),
             ..head
         };
-        head.write_over(room);
+        room.copy_from_slice(&head.fixed(&[]));
         self.tag(&mut frame, head.id.session);
         frame.into()
     }

@@ -6,7 +6,7 @@
 //! nothing. One of the parked, the standby, looks whether all receivers are held
 //! by slow calls, and then joins them.
 
-use crate::net::buffer::Buffer;
+use crate::net::buffer::{self, Buffer};
 use crate::net::clock;
 use crate::net::reader::Frame;
 use crate::net::socket;
@@ -16,14 +16,16 @@ use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::server::core::{Core, Origin, Response};
+use crate::server::registry;
 use crate::server::threads::Threads;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{self, Condvar, Instant, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 /// How often the standby looks; at most twice this is how long a datagram waits
 /// behind slow calls.
@@ -45,7 +47,10 @@ pub(crate) struct Datagrams {
     fd: OwnedFd,
     stop: OwnedFd,
     roles: Mutex<Roles>,
+    /// Where the parked wait but for the standby, who has a place of its own: a call is
+    /// for one of them.
     called: Condvar,
+    watch: Condvar,
     /// Receivers that wait for a datagram, not those that execute one.
     waiting: AtomicUsize,
     /// Datagrams received.
@@ -57,7 +62,7 @@ pub(crate) struct Datagrams {
     stopping: AtomicBool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Roles {
     /// Parked threads that are asked to receive.
     calls: usize,
@@ -75,6 +80,7 @@ impl Datagrams {
             stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             roles: Mutex::default(),
             called: Condvar::new(),
+            watch: Condvar::new(),
             waiting: AtomicUsize::new(0),
             received: AtomicU64::new(0),
             last_look: AtomicU64::new(0),
@@ -103,6 +109,7 @@ impl Datagrams {
         // Under the lock, so that nobody falls asleep between looking and waiting.
         let _roles = self.roles();
         self.called.notify_all();
+        self.watch.notify_all();
     }
 
     /// A receiver and a standby at least.
@@ -127,9 +134,11 @@ impl Datagrams {
     }
 
     fn work(self: Arc<Self>) {
+        buffer::keep_one();
         let mut buffer = Some(Buffer::take(UDP_DATAGRAM_BYTES));
         while self.park() {
             self.receive_until_idle(&mut buffer);
+            registry::forget_last();
         }
     }
 
@@ -141,6 +150,9 @@ impl Datagrams {
         while !self.stopping.load(Ordering::Acquire) {
             if roles.calls > 0 {
                 roles.calls -= 1;
+                if !roles.standby {
+                    self.called.notify_one();
+                }
                 return true;
             }
             let standby = !roles.standby;
@@ -149,8 +161,9 @@ impl Datagrams {
             roles.standby |= standby;
             roles.parked += 1;
             let patience = if watchful { PATIENCE } else { dormant };
+            let place = if standby { &self.watch } else { &self.called };
             let (woken, timeout) =
-                self.called.wait_timeout(roles, patience).unwrap_or_else(PoisonError::into_inner);
+                place.wait_timeout(roles, patience).unwrap_or_else(PoisonError::into_inner);
             roles = woken;
             roles.parked -= 1;
             if standby {
@@ -182,13 +195,17 @@ impl Datagrams {
 
     /// Has one more thread receive, and sees to it that one is left to look.
     fn call(self: &Arc<Self>) {
-        let lonely = {
+        let Roles { parked, standby, .. } = {
             let mut roles = self.roles();
             roles.calls += 1;
-            roles.parked < 2
+            *roles
         };
-        self.called.notify_all();
-        if lonely {
+        if parked > usize::from(standby) {
+            self.called.notify_one()
+        } else {
+            self.watch.notify_one()
+        }
+        if parked < 2 {
             self.spawn();
         }
     }
@@ -198,8 +215,8 @@ impl Datagrams {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         while !self.stopping.load(Ordering::Acquire) {
             let mut into = buffer.take().unwrap_or_else(|| Buffer::take(UDP_DATAGRAM_BYTES));
-            let received = match self.receive(&mut into, &mut spinner) {
-                Waited::Received(len, peer) => (len, peer),
+            let Received { len, peer, slept } = match self.receive(&mut into, &mut spinner) {
+                Waited::Received(received) => received,
                 Waited::Nothing => {
                     *buffer = Some(into);
                     continue;
@@ -208,8 +225,10 @@ impl Datagrams {
             };
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             self.received.fetch_add(1, Ordering::AcqRel);
-            self.call_if_more_wait();
-            let (len, peer) = received;
+            // Who slept was woken by the first of them.
+            if !slept {
+                self.call_if_more_wait();
+            }
             self.execute(into, len, peer, buffer);
             self.waiting.fetch_add(1, Ordering::AcqRel);
         }
@@ -243,8 +262,11 @@ impl Datagrams {
 
     fn receive(&self, into: &mut Buffer, spinner: &mut Spinner) -> Waited {
         use rustix::net::RecvFlags;
-        let mut attempt = |flags| match rustix::net::recvfrom(&self.fd, into.as_mut(), flags) {
-            Ok((_, len, Some(peer))) => Some(Waited::Received(len, SocketAddr::try_from(peer).ok()?)),
+        let mut attempt = |flags: RecvFlags| match sync::recvfrom(&self.fd, into.as_mut(), flags) {
+            Ok((_, len, Some(peer))) => {
+                let slept = !flags.contains(RecvFlags::DONTWAIT);
+                Some(Waited::Received(Received { len, peer: peer.try_into().ok()?, slept }))
+            }
             _ => None,
         };
         // Two that spin for one datagram only take the CPU from its sender.
@@ -274,12 +296,13 @@ impl Datagrams {
     /// Sleeps until there is something, with nobody looking after it.
     fn doze(&self) {
         self.dozing.store(true, Ordering::Release);
+        registry::forget_last();
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
         let _ = socket::poll(&mut fds, Some(clock::after(clock::now(), LONGEST_DOZE)));
         self.dozing.store(false, Ordering::Release);
         // The standby sleeps long by now.
         let _roles = self.roles();
-        self.called.notify_all();
+        self.watch.notify_all();
     }
 
     fn roles(&self) -> MutexGuard<'_, Roles> {
@@ -289,8 +312,15 @@ impl Datagrams {
 
 /// What waiting for a datagram ended with.
 enum Waited {
-    Received(usize, SocketAddr),
+    Received(Received),
     Nothing,
     /// Another receiver waits; this one was uncounted.
     NotNeeded,
+}
+
+struct Received {
+    len: usize,
+    peer: SocketAddr,
+    /// Whether there was none before.
+    slept: bool,
 }

@@ -12,7 +12,7 @@ use crate::proto::Micros;
 use crate::server::chains::{Adopted, FIRST_CALL};
 use crate::server::passing::{Advanced, Passing};
 use crate::server::workers::Workers;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use crate::sync::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::io;

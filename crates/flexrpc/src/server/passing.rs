@@ -24,7 +24,7 @@ use crate::server::connection::Connection;
 use crate::server::core::{Core, Response};
 use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Instant, Mutex, MutexGuard};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags};
 use std::net::SocketAddr;
@@ -527,7 +527,7 @@ impl Passing {
         }
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         line.reader = self.reader;
-        line.active = std::time::Instant::now();
+        line.active = Instant::now();
         line.answered = true;
         line.lent = false;
         drop(line);

@@ -7,11 +7,12 @@
 //! watches the rest: first spinning, then sleeping in a receive. That spares the
 //! busy connection an epoll round per call; idle connections cost no thread.
 
-use crate::net::socket;
+use crate::net::{buffer, socket};
 use crate::server::carrying::{Carried, carry};
 use crate::server::chains::{Adopted, Chains};
 use crate::server::connection::{Connection, IN_A_ROW, MayStay, Parked};
 use crate::server::core::Core;
+use crate::server::registry;
 use crate::server::threads::Threads;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -135,8 +136,11 @@ impl Workers {
 
     fn work(self: &Arc<Self>) {
         let dormant = socket::timespec(self.core.options.workers.dormant);
+        buffer::keep_one();
         while !self.stopping.load(Ordering::Acquire) {
             let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+            buffer::give_up_kept();
+            registry::forget_last();
             self.idle.fetch_add(1, Ordering::AcqRel);
             let woken = epoll::wait(&self.epoll, &mut events, Some(&dormant));
             let others = self.idle.fetch_sub(1, Ordering::AcqRel) - 1;

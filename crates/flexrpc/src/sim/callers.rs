@@ -191,7 +191,7 @@ impl World {
             Work::Resolve { .. } => frame(Head { kind: Kind::Revoke, ..head }, &[], &[]),
         };
         if active.transport == Transport::Udp {
-            let step = active.call.sent(now);
+            let step = active.call.sent(|| now);
             self.datagram(Some(server), caller, &bytes);
             return self.follow(caller, step);
         }
@@ -215,7 +215,7 @@ impl World {
             return;
         };
         let is_chain = matches!(active.work, Work::Chain { .. });
-        let step = active.call.sent(now);
+        let step = active.call.sent(|| now);
         self.stream_to_server(stream, bytes, is_chain);
         self.follow(caller, step);
     }

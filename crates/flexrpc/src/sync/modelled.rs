@@ -1,10 +1,16 @@
-//! Shuttle's locks, atomics and threads, and what it lacks: timeouts, time, epoll.
+//! Shuttle's locks, atomics and threads, and what it lacks: timeouts, time, and waiting
+//! for sockets.
 
+use rustix::event::{PollFd, Timespec};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SocketAddrAny};
 pub(crate) use shuttle::sync::atomic;
 pub(crate) use shuttle::thread;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::LockResult;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
 /// Of waits that may time out, one in so many does so at once.
@@ -33,6 +39,11 @@ impl<T> Mutex<T> {
         Ok(self.guard(self.0.lock()))
     }
 
+    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        let guard = self.0.try_lock().map_err(|_| TryLockError::WouldBlock)?;
+        Ok(MutexGuard { lock: self, guard })
+    }
+
     /// A panic fails the test anyway.
     fn guard<'a>(&'a self, locked: LockResult<shuttle::sync::MutexGuard<'a, T>>) -> MutexGuard<'a, T> {
         MutexGuard { lock: self, guard: locked.expect("no thread has panicked") }
@@ -53,9 +64,14 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// One that may time out whenever it is allowed to.
+/// One whose timeouts pass in any order, but do pass.
 #[derive(Default)]
-pub(crate) struct Condvar(shuttle::sync::Condvar);
+pub(crate) struct Condvar {
+    forever: shuttle::sync::Condvar,
+    waiting_forever: AtomicUsize,
+    /// Of each who waits for a time, whether it was woken.
+    patient: std::sync::Mutex<Vec<Arc<AtomicBool>>>,
+}
 
 impl Condvar {
     pub(crate) fn new() -> Self {
@@ -64,26 +80,57 @@ impl Condvar {
 
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let MutexGuard { lock, guard } = guard;
-        Ok(lock.guard(self.0.wait(guard)))
+        self.waiting_forever.fetch_add(1, Ordering::Relaxed);
+        let woken = self.forever.wait(guard);
+        self.waiting_forever.fetch_sub(1, Ordering::Relaxed);
+        Ok(lock.guard(woken))
     }
 
-    /// What tells whether the time is over is the clock: nobody here asks else.
     pub(crate) fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
         patience: Duration,
-    ) -> LockResult<(MutexGuard<'a, T>, ())> {
-        if !times_out() {
-            return Ok((self.wait(guard).expect("no poison"), ()));
-        }
-        let lock = guard.lock;
+    ) -> LockResult<(MutexGuard<'a, T>, TimedOut)> {
+        let (lock, woken) = (guard.lock, Arc::new(AtomicBool::new(false)));
+        self.patient().push(Arc::clone(&woken));
         drop(guard);
-        pass(patience);
-        Ok((lock.lock().expect("no poison"), ()))
+        let done =
+            ask(Some(patience.max(Duration::from_nanos(1))), || woken.load(Ordering::Relaxed).then_some(()));
+        self.patient().retain(|other| !Arc::ptr_eq(other, &woken));
+        Ok((lock.lock().expect("no poison"), TimedOut(done.is_none())))
     }
 
     pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
+        self.patient().drain(..).for_each(|patient| patient.store(true, Ordering::Relaxed));
+        self.forever.notify_all();
+    }
+
+    /// Wakes any of them.
+    pub(crate) fn notify_one(&self) {
+        use shuttle::rand::{Rng, thread_rng};
+        let mut patient = self.patient();
+        let waiting = patient.len() + self.waiting_forever.load(Ordering::Relaxed);
+        let chosen = if waiting == 0 { 0 } else { thread_rng().gen_range(0..waiting) };
+        if chosen < patient.len() {
+            patient.swap_remove(chosen).store(true, Ordering::Relaxed);
+        } else {
+            drop(patient);
+            self.forever.notify_one();
+        }
+    }
+
+    /// Never held while others may run.
+    fn patient(&self) -> std::sync::MutexGuard<'_, Vec<Arc<AtomicBool>>> {
+        self.patient.lock().expect("no poison")
+    }
+}
+
+/// Whether a wait ended by itself.
+pub(crate) struct TimedOut(bool);
+
+impl TimedOut {
+    pub(crate) fn timed_out(&self) -> bool {
+        self.0
     }
 }
 
@@ -107,28 +154,99 @@ impl Instant {
     pub(crate) fn elapsed(self) -> Duration {
         NOW.get().saturating_sub(self.0)
     }
+
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
 }
 
-/// The kernel's own, asked again and again: a real wait would stop all threads, since
-/// they are one.
+pub(crate) fn origin() -> Instant {
+    Instant(Duration::ZERO)
+}
+
+/// Services are told of no deadline: they know the standard library's clock alone.
+pub(crate) fn since_origin(_passed: Duration) -> Option<std::time::Instant> {
+    None
+}
+
+/// Asks until there is something, the time is over, or others have had their turn often
+/// enough: a real wait would stop all threads, since they are one.
+fn ask<T>(timeout: Option<Duration>, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let Some(ready) = ready() {
+            return Some(ready);
+        }
+        match timeout {
+            Some(Duration::ZERO) => return None,
+            Some(timeout) if times_out() => {
+                pass(timeout);
+                return None;
+            }
+            _ => pass(Duration::ZERO),
+        }
+    }
+}
+
+fn duration(timeout: Option<&Timespec>) -> Option<Duration> {
+    timeout.map(|timeout| Duration::new(timeout.tv_sec as u64, timeout.tv_nsec as u32))
+}
+
+/// The kernel's own.
+pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> rustix::io::Result<usize> {
+    let attempt = || match rustix::event::poll(fds, Some(&Timespec::default())) {
+        Ok(0) => None,
+        told => Some(told),
+    };
+    ask(duration(timeout), attempt).unwrap_or(Ok(0))
+}
+
+/// What sockets that are received from are set to.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(4);
+
+fn ask_socket<T>(
+    flags: RecvFlags,
+    mut receive: impl FnMut(RecvFlags) -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    let timeout = if flags.contains(RecvFlags::DONTWAIT) { Duration::ZERO } else { RECEIVE_TIMEOUT };
+    let attempt = || match receive(flags | RecvFlags::DONTWAIT) {
+        Err(Errno::AGAIN) => None,
+        told => Some(told),
+    };
+    ask(Some(timeout), attempt).unwrap_or(Err(Errno::AGAIN))
+}
+
+/// The kernel's own.
+pub(crate) fn recv(fd: impl AsFd, into: &mut [u8], flags: RecvFlags) -> rustix::io::Result<(usize, usize)> {
+    ask_socket(flags, |flags| rustix::net::recv(&fd, &mut *into, flags))
+}
+
+/// The kernel's own.
+pub(crate) fn recvfrom(
+    fd: impl AsFd,
+    into: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, usize, Option<SocketAddrAny>)> {
+    ask_socket(flags, |flags| rustix::net::recvfrom(&fd, &mut *into, flags))
+}
+
+/// The kernel's own.
 pub(crate) mod epoll {
-    use super::{pass, times_out};
-    pub(crate) use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, modify};
+    use super::{ask, duration};
+    pub(crate) use rustix::event::epoll::{
+        CreateFlags, Event, EventData, EventFlags, add, create, delete, modify,
+    };
     use rustix::event::{Timespec, epoll};
     use rustix::fd::OwnedFd;
-    use std::time::Duration;
 
     pub(crate) fn wait(
         epoll: &OwnedFd,
         events: &mut [Event],
         timeout: Option<&Timespec>,
     ) -> rustix::io::Result<usize> {
-        loop {
-            let ready = epoll::wait(epoll, &mut *events, Some(&Timespec::default()))?;
-            if ready > 0 || (timeout.is_some() && times_out()) {
-                return Ok(ready);
-            }
-            pass(Duration::ZERO);
-        }
+        let attempt = || match epoll::wait(epoll, &mut *events, Some(&Timespec::default())) {
+            Ok(0) => None,
+            told => Some(told),
+        };
+        ask(duration(timeout), attempt).unwrap_or(Ok(0))
     }
 }
