@@ -4,6 +4,7 @@
 //! schedule that `shuttle::replay` repeats.
 
 mod calling_workers;
+mod datagrams;
 mod handles;
 mod service_workers;
 mod sessions;
@@ -15,9 +16,21 @@ const ORDERS: usize = 10_000;
 /// two or three.
 const CHANGES: usize = 3;
 
+/// Of claims with real sockets in them, each order takes so many times as long.
+const WITH_SOCKETS: usize = 10;
+
 fn in_any_order(claim: impl Fn() + Send + Sync + 'static) {
+    in_orders(1, claim);
+}
+
+fn in_any_order_with_sockets(claim: impl Fn() + Send + Sync + 'static) {
+    in_orders(WITH_SOCKETS, claim);
+}
+
+/// In one of `part` orders that are asked for.
+fn in_orders(part: usize, claim: impl Fn() + Send + Sync + 'static) {
     let orders = std::env::var("SHUTTLE_ORDERS").ok().and_then(|orders| orders.parse().ok());
-    let orders = orders.unwrap_or(ORDERS);
+    let orders = orders.unwrap_or(ORDERS) / part;
     let claim = std::sync::Arc::new(claim);
     let same = std::sync::Arc::clone(&claim);
     shuttle::check_random(move || same(), orders);
