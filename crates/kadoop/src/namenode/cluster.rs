@@ -168,6 +168,16 @@ impl Namenode {
         chosen.split_off(taken.len())
     }
 
+    /// One of these datanodes that can be given something to write.
+    pub(super) fn one_of(&mut self, nodes: &[NodeId], avoid: &[NodeId], now: Millis) -> Option<NodeId> {
+        let fits = |node: &&NodeId| !avoid.contains(node) && self.usable(**node, now);
+        let free: Vec<NodeId> = nodes.iter().filter(fits).copied().collect();
+        if free.is_empty() {
+            return None;
+        }
+        Some(free[self.cluster.random() as usize % free.len()])
+    }
+
     fn rack(&self, node: NodeId) -> &str {
         self.state.nodes.get(&node).map_or("", |node| node.rack.as_str())
     }

@@ -39,7 +39,7 @@ pub use record::{Record, Transaction};
 pub use state::State;
 
 use crate::{
-    ClientId, Config, FileId, Millis,
+    ClientId, Config, FileId, Millis, NodeId,
     error::{Error, Result},
     faults::Fault,
     messages::{Answer, Caller, Mutation, RequestId},
@@ -47,6 +47,7 @@ use crate::{
 use apply::Event;
 use cluster::Cluster;
 use namespace::NewFile;
+use writing::Wishes;
 
 /// Records, and the answer that goes with them.
 type Decision = (Vec<Record>, Answer);
@@ -116,7 +117,8 @@ impl Namenode {
         self.cluster.renewed.insert(client, now);
     }
 
-    /// Executes a mutation, or answers a repetition as it was answered.
+    /// Executes a mutation, or answers a repetition as it was answered. `near` are the
+    /// datanodes on the client's own host, which get the first replica of what it writes.
     ///
     /// # Errors
     /// Why not; nothing was changed then, and a repetition may succeed.
@@ -125,6 +127,7 @@ impl Namenode {
         caller: &Caller,
         request: RequestId,
         mutation: &Mutation,
+        near: &[NodeId],
         now: Millis,
         wall_ms: Millis,
     ) -> Result<Answer> {
@@ -134,7 +137,7 @@ impl Namenode {
             return Ok(answer);
         }
         self.renew(request.client, now);
-        let (records, answer) = match self.decide(caller, request.client, mutation, wall_ms, now) {
+        let (records, answer) = match self.decide(caller, request.client, mutation, near, wall_ms, now) {
             Ok(decision) => decision,
             Err(refusal) => {
                 if let Some(file) = refusal.contended {
@@ -156,12 +159,14 @@ impl Namenode {
         caller: &Caller,
         client: ClientId,
         mutation: &Mutation,
+        near: &[NodeId],
         time_ms: Millis,
         now: Millis,
     ) -> Result<Decision, Refusal> {
         match mutation {
             Mutation::AddChunk { file, ends, next, avoid } => {
-                return Ok(self.decide_chunk(*file, client, ends, next.then_some(avoid), now)?);
+                let next = next.then_some(Wishes { avoid, near });
+                return Ok(self.decide_chunk(*file, client, ends, next, now)?);
             }
             Mutation::Complete { file, ends } => {
                 return Ok(self.decide_complete(*file, client, ends, time_ms)?);

@@ -9,6 +9,15 @@ use crate::{
     messages::{Answer, End, Mutation, NewChunk, Source},
 };
 
+/// Where a writer wants its next chunk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wishes<'a> {
+    /// Datanodes that it has lost.
+    pub avoid: &'a [NodeId],
+    /// Those on its own host.
+    pub near: &'a [NodeId],
+}
+
 impl Namenode {
     /// The opening, if the client has its lease.
     fn leased(&self, file: FileId, client: ClientId) -> Result<&OpenFile> {
@@ -19,13 +28,13 @@ impl Namenode {
         Ok(open)
     }
 
-    /// Logs ends and, if `next` says whom to avoid, begins the next chunk.
+    /// Logs ends and, if `next` says where, begins the next chunk.
     pub(super) fn decide_chunk(
         &mut self,
         file: FileId,
         client: ClientId,
         ends: &[End],
-        next: Option<&Vec<NodeId>>,
+        next: Option<Wishes<'_>>,
         now: Millis,
     ) -> Result<Decision> {
         let mut records = self.decide_ends(file, client, ends)?;
@@ -40,7 +49,7 @@ impl Namenode {
             return Err(Error::Invalid("the file has as many chunks as a file may: make them larger"));
         }
         let next = match next {
-            Some(avoid) => Some(self.new_chunk(file, ends, avoid, now)?),
+            Some(wishes) => Some(self.new_chunk(file, ends, wishes, now)?),
             None => None,
         };
         if let Some(new) = &next {
@@ -114,18 +123,28 @@ impl Namenode {
         Ok(records)
     }
 
-    fn new_chunk(&mut self, file: FileId, ends: &[End], avoid: &[NodeId], now: Millis) -> Result<NewChunk> {
+    fn new_chunk(
+        &mut self,
+        file: FileId,
+        ends: &[End],
+        Wishes { avoid, near }: Wishes<'_>,
+        now: Millis,
+    ) -> Result<NewChunk> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         let inode = self.state.inode(open.inode)?;
         let wanted = usize::from(inode.replication());
         let continues = if ends.is_empty() { self.continued(open)? } else { None };
-        let holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
+        let mut holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
+        holders.sort_by_key(|node| !near.contains(node));
         // Those that hold what is continued copy it without the network.
         let mut nodes: Vec<NodeId> = holders
             .into_iter()
             .filter(|node| !avoid.contains(node) && self.usable(*node, now))
             .take(wanted)
             .collect();
+        if nodes.is_empty() && wanted > 0 {
+            nodes.extend(self.one_of(near, avoid, now));
+        }
         let more = self.place(wanted - nodes.len(), &nodes, avoid, now);
         nodes.extend(more);
         if nodes.len() < wanted {
@@ -219,7 +238,7 @@ mod tests {
         let client = namenode.join_client(0);
         let mut mutate = |number, mutation: &Mutation, prepare: &dyn Fn(&mut Namenode)| {
             prepare(&mut namenode);
-            namenode.mutate(&caller, RequestId { client, number, done_below: 0 }, mutation, 0, 0)
+            namenode.mutate(&caller, RequestId { client, number, done_below: 0 }, mutation, &[], 0, 0)
         };
         let path = "/file".to_owned();
         let create = Mutation::Create { path, overwrite: false, mode: 0o644, replication: 1, chunk_bytes: 1 };

@@ -7,5 +7,6 @@ mod disk;
 mod log;
 mod namespace;
 mod one_file;
+mod placement;
 mod random;
 mod recovery;

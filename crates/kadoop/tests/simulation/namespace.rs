@@ -208,7 +208,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
                     }
                 };
                 let request = RequestId { client: me, number, done_below: number };
-                let answer = namenode.mutate(&caller, request, &ask, 0, 0);
+                let answer = namenode.mutate(&caller, request, &ask, &[], 0, 0);
                 for transaction in namenode.outbox.drain(..) {
                     journal.push(transaction.encode());
                 }
@@ -284,7 +284,7 @@ fn rights_are_demanded_of_everybody_but_the_superuser() {
     let mut number = 0;
     let mut ask = |who: &str, mutation: Mutation| {
         number += 1;
-        namenode.mutate(&someone(who), RequestId { client, number, done_below: 0 }, &mutation, 0, 0)
+        namenode.mutate(&someone(who), RequestId { client, number, done_below: 0 }, &mutation, &[], 0, 0)
     };
     let mkdirs = |path: &str, mode| Mutation::Mkdirs { path: path.into(), mode };
     let delete = |path: &str| Mutation::Delete { path: path.into(), recursive: true };

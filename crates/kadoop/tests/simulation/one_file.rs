@@ -164,7 +164,8 @@ impl Writer {
         let request = RequestId { client: self.client, number: self.number, done_below: self.number };
         for _ in 0..8 {
             let now = world.now;
-            let answer = world.ask(|namenode| namenode.mutate(&someone("kadoop"), request, mutation, now, 0));
+            let answer =
+                world.ask(|namenode| namenode.mutate(&someone("kadoop"), request, mutation, &[], now, 0));
             if let Some(answer) = answer
                 && answer != Err(Error::NoDatanodes)
                 && !world.lost()

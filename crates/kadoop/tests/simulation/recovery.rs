@@ -56,7 +56,7 @@ impl Cluster {
     fn ask(&mut self, mutation: Mutation) -> Result<Answer, Error> {
         self.number += 1;
         let request = RequestId { client: self.client, number: self.number, done_below: 0 };
-        self.namenode.mutate(&someone("kadoop"), request, &mutation, self.now, 0)
+        self.namenode.mutate(&someone("kadoop"), request, &mutation, &[], self.now, 0)
     }
 
     fn create(&mut self, replication: u16) -> FileId {

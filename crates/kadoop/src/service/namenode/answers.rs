@@ -4,7 +4,7 @@ use super::{Shared, hosts::Known};
 use crate::{
     ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
-    messages::{Answer, Located, NewChunk},
+    messages::{Answer, Located, Mutation, NewChunk},
     service::{
         Host,
         clock::wall,
@@ -72,7 +72,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_mutate(
         &self,
-        _: &Request,
+        call: &Request,
         caller: wire::KdCaller<'static>,
         request: wire::KdRequest,
         mutation: wire::KdMutation<'static>,
@@ -80,8 +80,13 @@ impl wire::KadoopNamenodeV1Service for Names {
         let mutate = || -> Result<wire::KdAnswer<'static>> {
             let caller = caller_from_wire(&caller)?;
             let (request, mutation) = (request_from_wire(request), mutation_from_wire(&mutation)?);
-            let answer: Answer =
-                self.0.change(|namenode, now| namenode.mutate(&caller, request, &mutation, now, wall()))?;
+            let near = match mutation {
+                Mutation::AddChunk { next: true, .. } => self.0.near(call.peer.ip()),
+                _ => Vec::new(),
+            };
+            let answer: Answer = self
+                .0
+                .change(|namenode, now| namenode.mutate(&caller, request, &mutation, &near, now, wall()))?;
             answer_to_wire(&answer, |new| self.0.addressed(new))
         };
         mutate().map_err(refuse)
@@ -203,6 +208,12 @@ impl Shared {
         self.tokens.token(chunk, stamp, right, Self::token_time() + self.token_ms)
     }
 
+    /// Datanodes on the host that a call comes from, as its connection tells: no client can
+    /// claim to be elsewhere.
+    fn near(&self, caller: IpAddr) -> Vec<NodeId> {
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner).near(caller)
+    }
+
     /// A token for the chunk, and where its pipeline is.
     fn addressed(&self, new: &NewChunk) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
@@ -224,9 +235,8 @@ impl Shared {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let chunks = located.chunks.iter().map(|chunk| {
             named.extend(chunk.nodes.iter().copied());
-            let far = |node: NodeId| hosts.get(node).is_none_or(|host| host.address.ip() != reader);
             let mut nodes: Vec<NodeId> = chunk.nodes.clone();
-            nodes.sort_by_key(|node| (far(*node), spread(chunk.chunk, *node, reader)));
+            nodes.sort_by_key(|node| (!hosts.is_near(*node, reader), spread(chunk.chunk, *node, reader)));
             wire::KdLocatedChunk {
                 offset: chunk.offset,
                 skip: chunk.skip,
@@ -289,7 +299,9 @@ impl Shared {
         let host = Host { node: answer.node, address, name: name.to_owned(), rack: rack.to_owned() };
         let (capacity_bytes, used_bytes) = (told.capacity_bytes, told.used_bytes);
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
-        hosts.note(Known { host, capacity_bytes, used_bytes, heard }, || random().unwrap_or(1));
+        hosts.note(Known { host, calls_from: peer.ip(), capacity_bytes, used_bytes, heard }, || {
+            random().unwrap_or(1)
+        });
         let members = (told.members != hosts.edition).then(|| wire::KdMembers {
             edition: hosts.edition,
             hosts: hosts.iter().map(|known| host_to_wire(&known.host)).collect(),

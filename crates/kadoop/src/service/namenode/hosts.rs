@@ -1,15 +1,35 @@
 //! Where datanodes serve, and how full they are: learned from their heartbeats.
 
 use crate::{Millis, NodeId, service::Host};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
+
+/// A datanode with less room isn't chosen for being near: what is written beside it until its
+/// next heartbeat could fill it, and each chunk that it refuses then costs a broken pipeline.
+const NEAR_ROOM_BYTES: u64 = 256 << 20;
 
 /// A datanode, as its last heartbeat told.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub host: Host,
+    /// Where its heartbeats come from: on the namenode's own host that may be another address
+    /// than the one at which others reach it.
+    pub calls_from: IpAddr,
     pub capacity_bytes: u64,
     pub used_bytes: u64,
     pub heard: Millis,
+}
+
+impl Known {
+    fn is_at(&self, caller: IpAddr) -> bool {
+        let of = caller.to_canonical();
+        self.host.address.ip().to_canonical() == of || self.calls_from.to_canonical() == of
+    }
+
+    /// One that tells of no capacity has lost its directories, and learns it by being written to.
+    fn is_nearly_full(&self) -> bool {
+        self.capacity_bytes > 0
+            && self.capacity_bytes - self.used_bytes.min(self.capacity_bytes) < NEAR_ROOM_BYTES
+    }
 }
 
 /// All that have been heard of since this process began.
@@ -35,7 +55,58 @@ impl Hosts {
         self.known.get(&node).map(|known| &known.host)
     }
 
+    /// Whether a caller from there is on the datanode's host.
+    pub(super) fn is_near(&self, node: NodeId, caller: IpAddr) -> bool {
+        self.known.get(&node).is_some_and(|known| known.is_at(caller))
+    }
+
+    /// Datanodes on the caller's host, but for those that are nearly full.
+    pub(super) fn near(&self, caller: IpAddr) -> Vec<NodeId> {
+        let near = self.known.values().filter(|known| known.is_at(caller) && !known.is_nearly_full());
+        near.map(|known| known.host.node).collect()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Known> {
         self.known.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: [u8; 4] = [10, 0, 0, 1];
+
+    fn hosts(known: &[([u8; 4], [u8; 4], u64)]) -> Hosts {
+        let mut hosts = Hosts::default();
+        for (node, (serves_at, calls_from, used_bytes)) in (1..).zip(known) {
+            let host = Host {
+                node: NodeId(node),
+                address: (*serves_at, 9_093).into(),
+                name: String::new(),
+                rack: String::new(),
+            };
+            let (calls_from, used_bytes) = (IpAddr::from(*calls_from), *used_bytes);
+            hosts.note(Known { host, calls_from, capacity_bytes: 1 << 40, used_bytes, heard: 0 }, || 1);
+        }
+        hosts
+    }
+
+    #[test]
+    fn a_datanode_is_near_where_it_serves_and_where_it_calls_from() {
+        let away = [10, 0, 0, 2];
+        let hosts = hosts(&[(HERE, HERE, 0), (away, away, 0), (away, HERE, 0), (HERE, away, 0)]);
+        assert_eq!(hosts.near(HERE.into()), [1, 3, 4].map(NodeId));
+        // An IPv4 caller of a socket that takes both kinds.
+        let mapped = std::net::Ipv4Addr::from(HERE).to_ipv6_mapped();
+        assert_eq!(hosts.near(mapped.into()), [1, 3, 4].map(NodeId));
+        assert!(hosts.is_near(NodeId(3), HERE.into()) && !hosts.is_near(NodeId(2), HERE.into()));
+    }
+
+    #[test]
+    fn a_nearly_full_datanode_is_read_from_but_not_chosen_to_be_written_to() {
+        let hosts = hosts(&[(HERE, HERE, (1 << 40) - NEAR_ROOM_BYTES + 1), (HERE, HERE, 5)]);
+        assert_eq!(hosts.near(HERE.into()), [NodeId(2)]);
+        assert!(hosts.is_near(NodeId(1), HERE.into()));
     }
 }

@@ -34,7 +34,7 @@ impl World {
                 Reply::Done(Ok(()))
             }
             Request::Mutate(id, mutation) => {
-                Reply::Answer(self.ask(|namenode| namenode.mutate(&user, id, &mutation, now, wall))?)
+                Reply::Answer(self.ask(|namenode| namenode.mutate(&user, id, &mutation, &[], now, wall))?)
             }
             Request::Locate { path, offset, length } => {
                 Reply::Located(self.ask(|namenode| namenode.locate(&user, &path, offset, length))?)

@@ -95,7 +95,7 @@ impl World {
         let path = files[self.random.below(files.len() as u64) as usize].clone();
         self.ask(|namenode| {
             let request = RequestId { client: namenode.join_client(now), number: 1, done_below: 1 };
-            let _ = namenode.mutate(&user, request, &Mutation::RecoverLease { path }, now, 0);
+            let _ = namenode.mutate(&user, request, &Mutation::RecoverLease { path }, &[], now, 0);
         });
     }
 

@@ -1,0 +1,117 @@
+//! Where a chunk's replicas go.
+
+use crate::namespace::someone;
+use std::collections::BTreeMap;
+use strait_kadoop::{
+    ClientId, Config, FileId, Identity, Incarnation, NodeId,
+    messages::{Answer, End, Heartbeat, Mutation, NewChunk, RequestId},
+    namenode::{Namenode, State},
+};
+
+/// Datanodes that said once, at time 0, that they are there and hold nothing.
+struct Cluster {
+    namenode: Namenode,
+    nodes: Vec<NodeId>,
+    client: ClientId,
+    number: u64,
+}
+
+impl Cluster {
+    /// A datanode for each rack that is named.
+    fn new(racks: &[&str]) -> Self {
+        let config = Config::default();
+        let mut namenode = Namenode::new(config.clone(), State::new(&config), 0, 1);
+        let client = namenode.join_client(0);
+        let mut join = |(number, rack): (u64, &&str)| {
+            let (identity, incarnation) = (Identity(number), Incarnation(number));
+            let changes = Vec::new();
+            let hello = Heartbeat { identity, incarnation, session: 0, number: 1, full: None, changes };
+            let taken = namenode.heartbeat(&hello, rack, 0).unwrap();
+            let report = Heartbeat { session: taken.session, number: 2, full: Some(Vec::new()), ..hello };
+            namenode.heartbeat(&report, rack, 0).unwrap();
+            taken.node
+        };
+        let nodes = (1..).zip(racks).map(&mut join).collect();
+        Self { namenode, nodes, client, number: 0 }
+    }
+
+    fn ask(&mut self, mutation: &Mutation, near: &[NodeId], now: u64) -> Answer {
+        self.number += 1;
+        let request = RequestId { client: self.client, number: self.number, done_below: self.number };
+        self.namenode.mutate(&someone("kadoop"), request, mutation, near, now, 0).unwrap()
+    }
+
+    fn create(&mut self, replication: u16) -> FileId {
+        let (path, overwrite, mode, chunk_bytes) = (format!("/{}", self.number), false, 0o644, 1 << 26);
+        match self.ask(&Mutation::Create { path, overwrite, mode, replication, chunk_bytes }, &[], 0) {
+            Answer::Opened { file, .. } => file,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A file's next chunk; the one before it is given up.
+    fn add(
+        &mut self,
+        file: FileId,
+        before: Option<&NewChunk>,
+        avoid: &[NodeId],
+        near: &[NodeId],
+    ) -> NewChunk {
+        let end = |new: &NewChunk| End { chunk: new.chunk, length: 0, durable: Vec::new() };
+        let ends = before.map(end).into_iter().collect();
+        match self.ask(&Mutation::AddChunk { file, ends, next: true, avoid: avoid.to_vec() }, near, 0) {
+            Answer::Chunk { next: Some(new), .. } => new,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Pipelines of many chunks: what comes out each time isn't chance.
+    fn pipelines(&mut self, replication: u16, avoid: &[NodeId], near: &[NodeId]) -> Vec<Vec<NodeId>> {
+        let file = self.create(replication);
+        let mut before = None;
+        let mut next = || {
+            let new = self.add(file, before.as_ref(), avoid, near);
+            let pipeline = new.pipeline.iter().map(|member| member.node).collect();
+            before = Some(new);
+            pipeline
+        };
+        (0..50).map(|_| next()).collect()
+    }
+}
+
+#[test]
+fn the_first_replica_is_on_the_writers_own_host_and_the_second_on_another_rack() {
+    const RACKS: [&str; 5] = ["a", "a", "b", "b", "c"];
+    let mut cluster = Cluster::new(&RACKS);
+    let racks: BTreeMap<NodeId, &str> = cluster.nodes.iter().copied().zip(RACKS).collect();
+    for near in cluster.nodes.clone() {
+        for pipeline in cluster.pipelines(3, &[], &[near]) {
+            assert_eq!((pipeline[0], pipeline.len()), (near, 3));
+            assert_ne!(racks[&pipeline[1]], racks[&near]);
+        }
+    }
+}
+
+#[test]
+fn a_host_with_several_datanodes_uses_all_of_them() {
+    let mut cluster = Cluster::new(&["a", "a", "a", "a"]);
+    let near = [cluster.nodes[1], cluster.nodes[3]];
+    let pipelines = cluster.pipelines(1, &[], &near);
+    assert!(pipelines.iter().all(|pipeline| near.contains(&pipeline[0])));
+    assert!(near.iter().all(|node| pipelines.contains(&vec![*node])));
+}
+
+#[test]
+fn a_near_datanode_that_the_writer_lost_or_that_nobody_knows_isnt_waited_for() {
+    let mut cluster = Cluster::new(&["a", "a", "b"]);
+    let near = cluster.nodes[0];
+    assert!(cluster.pipelines(2, &[near], &[near]).iter().all(|pipeline| !pipeline.contains(&near)));
+    assert!(cluster.pipelines(2, &[], &[NodeId(77)]).iter().all(|pipeline| pipeline.len() == 2));
+}
+
+#[test]
+fn a_writer_beside_no_datanode_has_its_first_replicas_anywhere() {
+    let mut cluster = Cluster::new(&["a", "a", "b"]);
+    let pipelines = cluster.pipelines(1, &[], &[]);
+    assert!(cluster.nodes.iter().all(|node| pipelines.contains(&vec![*node])));
+}
