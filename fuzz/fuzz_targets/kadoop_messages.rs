@@ -8,8 +8,9 @@ use std::fmt::Debug;
 use strait_kadoop::{
     service::convert,
     wire::{
-        KdAnswer, KdAttributes, KdCaller, KdClusterStatus, KdContinue, KdHeartbeat, KdHeartbeatAnswer,
-        KdLocated, KdMutation, KdPage, KdPiece, KdRead, KdRequest, KdStatus, KdUpto, KdWelcome, KdWrite,
+        KdAnswer, KdAttributes, KdBorrow, KdCaller, KdClusterStatus, KdContinue, KdHeartbeat,
+        KdHeartbeatAnswer, KdLender, KdLent, KdLocated, KdMutation, KdPage, KdPiece, KdRead, KdRequest,
+        KdStatus, KdUpto, KdWelcome, KdWrite,
     },
 };
 use strait_xdr::{Decode, Encode, from_shared, to_vec};
@@ -33,6 +34,9 @@ fuzz_target!(|data: &[u8]| {
         13 => drop(decode::<KdUpto<'_>>(rest)),
         14 => drop(decode::<KdWelcome>(rest)),
         15 => drop(decode::<KdAttributes<'_>>(rest)),
+        16 => drop(decode::<KdLender<'_>>(rest)),
+        17 => drop(decode::<KdBorrow<'_>>(rest)),
+        18 => drop(decode::<KdLent>(rest)),
         _ => drop(decode::<KdClusterStatus<'_>>(rest)),
     }
 });

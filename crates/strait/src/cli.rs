@@ -55,6 +55,9 @@ pub struct Global {
     /// The key of the Kadoop cluster behind kadoop://HOST:PORT/, or of its clients.
     #[arg(long, global = true, env = "STRAIT_KADOOP_KEY", value_name = "FILE")]
     pub kadoop_key: Option<PathBuf>,
+    /// Read over TCP from Kadoop's datanodes on this host, too, not through their files.
+    #[arg(long, global = true)]
+    pub kadoop_over_tcp: bool,
     /// Print one JSON object a line, for what was done (put, rm, …) and what went wrong too.
     #[arg(long, global = true)]
     pub json: bool,
@@ -309,6 +312,16 @@ pub struct Datanode {
     /// What this host is called in block locations [default: its host name].
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
+    /// Where programs on this host ask to read replicas' files themselves, by a Unix socket;
+    /// made if missing [default: the first of --data].
+    #[arg(long, value_name = "DIR", conflicts_with = "no_local_reads")]
+    pub local_socket: Option<PathBuf>,
+    /// Users who may [default: who runs this, and root]; others couldn't get into --data.
+    #[arg(long, value_name = "UID[,UID...]", value_delimiter = ',', requires = "local_socket")]
+    pub local_users: Vec<u32>,
+    /// Lend no files: programs on this host read over TCP, as others do.
+    #[arg(long)]
+    pub no_local_reads: bool,
 }
 
 #[derive(Debug, Args)]

@@ -28,6 +28,7 @@ pub struct Context {
     password_file: Option<PathBuf>,
     gateway_store: Option<String>,
     kadoop_key: Option<PathBuf>,
+    kadoop_over_tcp: bool,
     tls: Option<TlsOptions>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
     /// Sessions that are ours alone, to be ended with us.
@@ -63,6 +64,7 @@ impl Context {
             password_file: global.password_file,
             gateway_store: global.gateway_store,
             kadoop_key: global.kadoop_key,
+            kadoop_over_tcp: global.kadoop_over_tcp,
             opened: RefCell::default(),
             own_sessions: RefCell::default(),
         }
@@ -133,7 +135,11 @@ impl Context {
 
     /// How to come into a Kadoop cluster.
     pub fn kadoop(&self) -> kadoop::Options {
-        kadoop::Options { key_file: self.kadoop_key.clone(), ..kadoop::Options::default() }
+        kadoop::Options {
+            key_file: self.kadoop_key.clone(),
+            short_circuit: !self.kadoop_over_tcp,
+            ..kadoop::Options::default()
+        }
     }
 
     /// The user that the flags or the environment name.

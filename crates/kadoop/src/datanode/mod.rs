@@ -18,7 +18,7 @@ use crate::{
     disk::Disk,
     error::{Error, Result},
     faults::Fault,
-    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, Write},
+    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, ReplicaState, Write},
 };
 use copies::Copies;
 use replica::{Replica, name, parse_name};
@@ -199,6 +199,27 @@ impl<D: Disk> Datanode<D> {
             return Err(Error::StaleStamp);
         }
         replica.read(read, &self.config)
+    }
+
+    /// Where a sealed replica's bytes and the table of their checksums are, for who may open
+    /// them for reading: neither file is ever changed, cut or used again. At a deletion its
+    /// name goes, and with a new stamp it gets another.
+    ///
+    /// # Errors
+    /// NoReplica; StaleStamp if the namenode named another stamp; Invalid: not sealed; Corrupt;
+    /// Disk.
+    pub fn sealed(&self, chunk: ChunkId, stamp: Stamp) -> Result<(&D, [String; 2])> {
+        let replica = self.replicas.get(&chunk).ok_or(Error::NoReplica)?;
+        if replica.stamp != stamp {
+            return Err(Error::StaleStamp);
+        }
+        if replica.state != ReplicaState::Sealed {
+            return Err(Error::Invalid("the replica isn't sealed"));
+        }
+        if replica.damaged {
+            return Err(Error::Corrupt);
+        }
+        Ok((disk_of(&self.directories, replica.directory)?, replica.sealed_names()))
     }
 
     fn demand_stamp(&self, chunk: ChunkId, stamp: Stamp) -> Result<()> {

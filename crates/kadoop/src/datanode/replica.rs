@@ -205,6 +205,11 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
+    /// The names of a sealed one's bytes and of the table of their checksums.
+    pub fn sealed_names(&self) -> [String; 2] {
+        [self.file.clone(), name(self.chunk, self.stamp, "table")]
+    }
+
     /// What is written to.
     pub fn files(&self) -> Vec<D::File> {
         if self.state != ReplicaState::Open {

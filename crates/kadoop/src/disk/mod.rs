@@ -15,7 +15,7 @@ pub trait Disk {
     /// An open file of it. Clones are the same file.
     type File: DiskFile;
 
-    /// Makes an empty file, or empties the one of that name.
+    /// Makes an empty file, in place of the one of that name if there is one.
     ///
     /// # Errors
     /// The operating system's.

@@ -29,6 +29,14 @@ impl RealDisk {
         Ok(Self { directory: directory.to_owned(), handle: Arc::new(File::open(directory)?) })
     }
 
+    /// Opens a file for reading, for somebody else.
+    ///
+    /// # Errors
+    /// The operating system's; `NotFound`.
+    pub fn open_to_read(&self, name: &str) -> io::Result<File> {
+        File::open(self.path(name))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -39,8 +47,17 @@ impl Disk for RealDisk {
 
     fn create(&self, name: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(OWNER_ALONE);
-        Ok(RealFile(Arc::new(options.open(self.path(name))?)))
+        options.read(true).write(true).create_new(true).mode(OWNER_ALONE);
+        let path = self.path(name);
+        let made = match options.open(&path) {
+            // Another file of that name, not that one emptied: who reads it goes on reading it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
+                options.open(&path)
+            }
+            made => made,
+        };
+        Ok(RealFile(Arc::new(made?)))
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
@@ -126,5 +143,16 @@ mod tests {
         RealDisk::open(directory.path()).unwrap().create("new").unwrap();
         let mode = fs::metadata(directory.path().join("new")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn who_reads_a_file_keeps_it_when_another_is_made_of_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(directory.path()).unwrap();
+        disk.create("name").unwrap().write_at(0, b"old").unwrap();
+        let reader = disk.open_to_read("name").unwrap();
+        disk.create("name").unwrap().write_at(0, b"other").unwrap();
+        assert_eq!(io::read_to_string(reader).unwrap(), "old");
+        assert_eq!(io::read_to_string(disk.open_to_read("name").unwrap()).unwrap(), "other");
     }
 }

@@ -75,12 +75,26 @@ const NUMBERS: [(u32, Error); 26] = [
 
 /// A refusal as a service answers it.
 pub(crate) fn refuse(error: Error) -> ServiceError {
-    let alike = |known: &Error| std::mem::discriminant(known) == std::mem::discriminant(&error);
-    let number = NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number);
-    ServiceError::Fault(match number {
+    ServiceError::Fault(match known(error) {
         Some(number) => Fault::application(number, error.to_string()),
         None => Fault::system(error.to_string()),
     })
+}
+
+/// A refusal's number where nothing else is answered; never 0.
+pub(crate) fn number_of(error: Error) -> u32 {
+    known(error).unwrap_or(u32::MAX)
+}
+
+/// The refusal that has this number.
+pub(crate) fn kind_of(number: u32) -> Error {
+    let known = NUMBERS.iter().find(|(known, _)| *known == number);
+    known.map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error)
+}
+
+fn known(error: Error) -> Option<u32> {
+    let alike = |known: &Error| std::mem::discriminant(known) == std::mem::discriminant(&error);
+    NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number)
 }
 
 /// What became of a call that has no value.
@@ -148,10 +162,7 @@ impl From<CallError> for Lost {
 
 fn from_fault(fault: Fault) -> Failure {
     let error = match fault.kind {
-        FaultKind::Application(number) => NUMBERS
-            .iter()
-            .find(|(known, _)| *known == number)
-            .map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error),
+        FaultKind::Application(number) => kind_of(number),
         FaultKind::GarbageArguments => Error::Internal("a request that the peer doesn't understand"),
         FaultKind::System => Error::Internal("the peer failed"),
     };

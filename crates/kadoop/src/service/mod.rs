@@ -22,12 +22,16 @@ mod dump;
 mod failure;
 mod home;
 mod keys;
+mod lending;
 mod namenode;
 mod stop;
 
-pub use client::{Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, Writer};
+pub use client::{
+    Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, ShortCircuitReads,
+    Writer,
+};
 pub use convert::Host;
-pub use datanode::{DatanodeOptions, DatanodeServer};
+pub use datanode::{DatanodeOptions, DatanodeServer, ShortCircuit};
 pub use dump::dump_log;
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};

@@ -1,6 +1,8 @@
 //! Who has no business here gets a refusal that says why, and nothing is lost by it.
 
-use crate::support::{Cluster, DEADLINE, client, key, namenode_options, pattern, superuser, user};
+use crate::support::{
+    Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, rpc, superuser, user,
+};
 use std::{fs, net::SocketAddr, time::Duration};
 use strait_flexrpc::{
     self as flexrpc, CallError, FaultKind, MulticastOptions, Outcome, Procedure, Refusal, Transport,
@@ -15,19 +17,6 @@ use strait_kadoop::{
     },
 };
 use strait_testkit::wait_until;
-
-fn rpc(key: Option<flexrpc::ClusterKey>) -> flexrpc::Client {
-    flexrpc::Client::new(flexrpc::ClientOptions { key, ..Default::default() })
-}
-
-fn datanode(address: SocketAddr) -> KadoopDatanodeV1Client {
-    KadoopDatanodeV1Client::new(rpc(None).handle(address, Transport::Tcp).unwrap())
-}
-
-fn names(cluster: &Cluster) -> KadoopNamenodeV1Client {
-    let rpc = rpc(key().for_clients().to_namenode());
-    KadoopNamenodeV1Client::new(rpc.handle(cluster.namenode.address(), Transport::Tcp).unwrap())
-}
 
 fn me() -> KdCaller<'static> {
     KdCaller { user: "kadoop".into(), groups: Vec::new() }

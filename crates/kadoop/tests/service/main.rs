@@ -3,6 +3,8 @@
 mod data;
 mod hostile;
 mod killed;
+mod lending;
 mod names;
 mod processes;
+mod short_circuit;
 mod support;

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use std::{net::SocketAddr, path::Path, time::Duration};
+use strait_flexrpc::{self as flexrpc, Transport};
 use strait_kadoop::{
     Client, ClientOptions, Config,
     messages::Caller,
     service::{CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer},
+    wire::{KadoopDatanodeV1Client, KadoopNamenodeV1Client},
 };
 use strait_testkit::wait_until;
 use tempfile::TempDir;
@@ -40,6 +42,27 @@ pub fn client(namenode: &NamenodeServer) -> Client {
 
 pub fn client_at(address: &str) -> Client {
     Client::connect(ClientOptions::new(address, key().for_clients())).unwrap()
+}
+
+/// One that reads through no datanode's files.
+pub fn client_over_tcp(namenode: &NamenodeServer) -> Client {
+    let options = ClientOptions::new(namenode.address().to_string(), key().for_clients());
+    Client::connect(ClientOptions { short_circuit: false, ..options }).unwrap()
+}
+
+pub fn rpc(key: Option<flexrpc::ClusterKey>) -> flexrpc::Client {
+    flexrpc::Client::new(flexrpc::ClientOptions { key, ..Default::default() })
+}
+
+/// A datanode, as it is called.
+pub fn datanode(address: SocketAddr) -> KadoopDatanodeV1Client {
+    KadoopDatanodeV1Client::new(rpc(None).handle(address, Transport::Tcp).unwrap())
+}
+
+/// A namenode, as clients call it.
+pub fn names(cluster: &Cluster) -> KadoopNamenodeV1Client {
+    let rpc = rpc(key().for_clients().to_namenode());
+    KadoopNamenodeV1Client::new(rpc.handle(cluster.namenode.address(), Transport::Tcp).unwrap())
 }
 
 pub fn superuser() -> Caller {

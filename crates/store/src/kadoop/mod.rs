@@ -59,12 +59,14 @@ pub struct Options {
     pub key_file: Option<PathBuf>,
     /// Replicas of a file that is created without saying how many.
     pub replication: u16,
+    /// Whether replicas of datanodes on this host are read past them, where they allow it.
+    pub short_circuit: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // As HDFS: survives two losses.
-        Self { key_file: None, replication: 3 }
+        Self { key_file: None, replication: 3, short_circuit: true }
     }
 }
 
@@ -95,7 +97,8 @@ impl KadoopStore {
         let key = key(options.key_file.as_deref()).map_err(named)?;
         reach(namenode).await.map_err(named)?;
         let calls = Calls::new();
-        let joining = ClientOptions::new(namenode, key);
+        let joining =
+            ClientOptions { short_circuit: options.short_circuit, ..ClientOptions::new(namenode, key) };
         let client = calls.run(move || Client::connect(joining).map_err(from_kadoop)).await.map_err(named)?;
         Ok(Self::over(client, options.replication, false))
     }

@@ -52,7 +52,7 @@ impl Cluster {
 
     /// A store over it, when all its datanodes take chunks.
     pub async fn store(&self, replication: u16) -> KadoopStore {
-        let options = Options { key_file: Some(self.key_file()), replication };
+        let options = Options { key_file: Some(self.key_file()), replication, ..Options::default() };
         let store = KadoopStore::connect(&self.address(), &options).await.unwrap();
         let (who, probe) = (superuser(), path("/.probe"));
         let all = u16::try_from(self.datanodes.len()).unwrap();

@@ -8,7 +8,7 @@ use crate::signals::Signals;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
-use strait_kadoop::service::{DatanodeOptions, DatanodeServer};
+use strait_kadoop::service::{DatanodeOptions, DatanodeServer, ShortCircuit};
 use strait_store::ErrorKind;
 
 /// Where a datanode listens, if nothing is said: beside the namenode's 9091 and 9092.
@@ -38,6 +38,10 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     options.listen = listen;
     options.advertise = advertise;
     options.rack = flags.rack;
+    options.short_circuit = (!flags.no_local_reads).then(|| ShortCircuit {
+        directory: flags.local_socket,
+        users: (!flags.local_users.is_empty()).then_some(flags.local_users),
+    });
     if let Some(host) = flags.host {
         options.host = host;
     }

@@ -1,7 +1,9 @@
 //! Calls to the namenode, repeated until they are answered.
 
 use super::{
-    ClientOptions, members,
+    ClientOptions,
+    borrowing::Borrowing,
+    members,
     pool::Pool,
     requests::{Begun, Requests},
     writer::Drivers,
@@ -39,6 +41,8 @@ pub(super) struct Link {
     /// For calls to datanodes, and the threads that make them.
     pub data: flexrpc::Client,
     pub pool: Pool,
+    /// None where all is read over TCP.
+    pub borrowing: Option<Borrowing>,
     writers: Drivers,
 }
 
@@ -57,7 +61,8 @@ impl Link {
         let joined = call(&options, &rpc, &address, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
-        Ok(Self { options, rpc, address, joined, data, pool, writers })
+        let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
+        Ok(Self { options, rpc, address, joined, data, pool, borrowing, writers })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {

@@ -20,6 +20,7 @@
 //! the namenode are ridden out within [`ClientOptions::timeout`]: a mutation is named by
 //! a number that goes with each of its repetitions, so it is executed once.
 
+mod borrowing;
 mod files;
 mod link;
 mod members;
@@ -29,6 +30,7 @@ mod reader;
 mod requests;
 mod writer;
 
+pub use borrowing::ShortCircuitReads;
 pub use files::CreateOptions;
 pub use names::{ClusterStatus, Location, NodeStatus};
 pub use reader::Reader;
@@ -36,6 +38,7 @@ pub use writer::Writer;
 
 use super::{failure::Failure, keys::ClientKey, stop::Stop};
 use crate::error::Error;
+use borrowing::Borrowing;
 use link::Link;
 use std::{sync::Arc, time::Duration};
 
@@ -48,13 +51,16 @@ pub struct ClientOptions {
     pub key: ClientKey,
     /// How long an operation goes on trying while nobody answers.
     pub timeout: Duration,
+    /// Whether replicas of datanodes on this host are read past them, through their files, where
+    /// they allow it.
+    pub short_circuit: bool,
 }
 
 impl ClientOptions {
     /// With all defaults.
     pub fn new(namenode: impl Into<String>, key: ClientKey) -> Self {
         // As long as a namenode takes to restart with a million files, and some.
-        Self { namenode: namenode.into(), key, timeout: Duration::from_secs(30) }
+        Self { namenode: namenode.into(), key, timeout: Duration::from_secs(30), short_circuit: true }
     }
 }
 
@@ -90,6 +96,7 @@ impl Client {
             while !until.sleep(RENEW) {
                 let Some(link) = renewing.upgrade() else { return };
                 link.renew();
+                link.borrowing.iter().for_each(Borrowing::expire);
             }
         };
         std::thread::Builder::new()
@@ -97,5 +104,10 @@ impl Client {
             .spawn(renew)
             .map_err(|error| Failure::new(Error::Limit("threads"), error.to_string()))?;
         Ok(Self { link, _renewal: Arc::new(Renewal(stop)) })
+    }
+
+    /// What was read past the datanodes on this host.
+    pub fn short_circuit_reads(&self) -> ShortCircuitReads {
+        self.link.borrowing.as_ref().map(Borrowing::told).unwrap_or_default()
     }
 }

@@ -223,7 +223,12 @@ impl Driver {
             .iter()
             .map(|chunk| ((ChunkId(chunk.chunk), Stamp(chunk.stamp)), chunk.token.to_vec()))
             .collect();
-        Ok(located_from_wire(&found))
+        drop(places);
+        let located = located_from_wire(&found);
+        if let Some(borrowing) = &self.link.borrowing {
+            borrowing.confirm(&located.chunks);
+        }
+        Ok(located)
     }
 
     fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
@@ -244,6 +249,10 @@ impl Driver {
             let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
             (address, token)
         };
+        let borrowing = self.link.borrowing.as_ref();
+        if let Some(answer) = borrowing.and_then(|of| of.read((from, address), read, &token, &self.config)) {
+            return answer;
+        }
         let to = callees(&self.data, vec![address], within);
         let piece = single(to.dn_read(&read_to_wire(read, &token))).map_err(|lost| kind(&lost))?;
         Checked::of(read, piece_from_wire(piece), &self.config)

@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use crate::{
     ChunkId, Millis, Stamp,
-    error::Result,
+    error::{Error, Result},
     service::{
         convert::{continue_from_wire, member_from_wire, piece_to_wire, read_from_wire, write_from_wire},
         failure::refuse,
@@ -12,6 +12,7 @@ use crate::{
     wire,
 };
 use std::{
+    os::unix::ffi::OsStrExt as _,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -88,6 +89,12 @@ impl wire::KadoopDatanodeV1Service for Chunks {
 
     fn dn_probe(&self, _: &Request, member: wire::KdMember) -> Answered<()> {
         self.0.read().probe(member_from_wire(&member)).map_err(refuse)
+    }
+
+    fn dn_lender(&self, _: &Request) -> Answered<wire::KdLender<'_>> {
+        let place = self.0.lender().ok_or_else(|| refuse(Error::NotFound))?;
+        let path = place.path.as_os_str().as_bytes();
+        Ok(wire::KdLender { path: path.into(), run: place.run })
     }
 
     fn dn_continue(&self, call: &Request, of: wire::KdContinue<'static>) -> Answered<()> {

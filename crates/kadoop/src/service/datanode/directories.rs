@@ -94,6 +94,11 @@ impl Directories {
         self.all.iter().filter(|directory| !directory.failed).try_for_each(|one| one.home.write(&numbers))
     }
 
+    /// Of the first that could be used.
+    pub(super) fn first(&self) -> &Path {
+        self.all.first().map_or(Path::new("."), |directory| directory.home.path())
+    }
+
     pub(super) fn disks(&self) -> Vec<RealDisk> {
         self.all.iter().map(|directory| directory.disk.clone()).collect()
     }

@@ -5,6 +5,7 @@ mod beats;
 mod calls;
 mod directories;
 mod fetches;
+mod lender;
 mod shared;
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::{Config, Incarnation, datanode::Datanode, wire::KadoopDatanodeV1Server};
 use directories::Directories;
+use lender::Lender;
 use shared::Shared;
 use std::{
     io,
@@ -23,6 +25,8 @@ use std::{
     time::Duration,
 };
 use strait_flexrpc::{Forwarding, Server, ServerOptions, WorkerLimits, limits};
+
+pub use lender::ShortCircuit;
 
 /// Largest call: a write, with the longest pipeline. The interface allows a piece of
 /// 4 MiB.
@@ -53,6 +57,8 @@ pub struct DatanodeOptions {
     pub rack: String,
     /// Sizes and times of the cluster.
     pub config: Config,
+    /// How programs on this host read past the datanode; none: over TCP, as others do.
+    pub short_circuit: Option<ShortCircuit>,
     /// Bytes that are left free in each directory: a write that would go below is
     /// refused.
     pub reserve_bytes: u64,
@@ -70,6 +76,7 @@ impl DatanodeOptions {
             host: host_name(),
             rack: "/default-rack".to_owned(),
             config: Config::default(),
+            short_circuit: Some(ShortCircuit::default()),
             // What a chunk's end and its checksums still need when it is sealed.
             reserve_bytes: 64 << 20,
         }
@@ -86,6 +93,7 @@ pub struct DatanodeServer {
     stop: Stop,
     threads: Threads,
     server: Option<Server>,
+    lender: Option<Lender>,
     address: SocketAddr,
 }
 
@@ -98,11 +106,18 @@ impl DatanodeServer {
     /// the address can't be bound.
     pub fn start(options: DatanodeOptions) -> io::Result<Self> {
         let (directories, identity) = Directories::take(&options.directories, options.reserve_bytes)?;
+        let home = directories.first().to_owned();
         let incarnation = Incarnation(random()?);
         let core = Datanode::start(options.config.clone(), directories.disks(), identity, incarnation)?;
         let stop = Stop::default();
         let (fetches, asked) = fetches::queue();
         let shared = Arc::new(Shared::new(core, &options, directories, stop.clone(), fetches));
+        let lender = options.short_circuit.as_ref().and_then(|how| {
+            let lender = Lender::start(how, &home, identity, &shared);
+            let told = |error| tracing::warn!(%error, "programs on this host read over TCP");
+            lender.map_err(told).ok()
+        });
+        shared.lends_at(lender.as_ref().map(Lender::place));
         let (members, tokens) = (Arc::clone(&shared), Arc::clone(&shared));
         let server = ServerOptions {
             listen: options.listen,
@@ -140,7 +155,7 @@ impl DatanodeServer {
             }
         })?;
         shared.also_stop(until);
-        Ok(Self { shared, stop, threads, server: Some(server), address })
+        Ok(Self { shared, stop, threads, server: Some(server), lender, address })
     }
 
     /// Where others reach it.
@@ -168,6 +183,7 @@ impl Drop for DatanodeServer {
         self.stop.stop();
         self.shared.end();
         self.server.take();
+        self.lender.take();
         self.threads.join();
     }
 }

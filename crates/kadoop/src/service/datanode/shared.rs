@@ -3,6 +3,7 @@
 use super::{
     DatanodeOptions,
     directories::{Directories, Space},
+    lender::Place,
 };
 use crate::{
     ChunkId, Config, Millis, NodeId, Stamp,
@@ -20,7 +21,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     net::SocketAddr,
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     /// Somebody met a disk's error: the directories are to be tried.
     suspicious: AtomicBool,
     tokens: TokenKey,
+    /// Where programs on this host borrow; unset where they don't.
+    lender: OnceLock<Place>,
     members: RwLock<Members>,
     waiting: Waiting,
     /// None once the datanode ends, which wakes those who wait for fetches.
@@ -89,6 +92,7 @@ impl Shared {
             available: AtomicU64::new(available),
             suspicious: AtomicBool::new(false),
             tokens: options.key.for_tokens(),
+            lender: OnceLock::new(),
             members: RwLock::default(),
             waiting: Waiting::default(),
             fetches: Mutex::new(Some(fetches)),
@@ -270,6 +274,18 @@ impl Shared {
     /// By the namenode's clock.
     pub(super) fn time(&self) -> Millis {
         wall().wrapping_add(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// Says where programs on this host borrow, once it is known.
+    pub(super) fn lends_at(&self, place: Option<&Place>) {
+        if let Some(place) = place {
+            // Only its start says so.
+            let _ = self.lender.set(place.clone());
+        }
+    }
+
+    pub(super) fn lender(&self) -> Option<&Place> {
+        self.lender.get()
     }
 
     /// Refuses unless the token gives the right.

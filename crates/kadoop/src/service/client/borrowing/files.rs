@@ -1,0 +1,72 @@
+//! A borrowed replica.
+
+use crate::{
+    Config,
+    client::Checked,
+    datanode::Sums,
+    error::{Error, Result as Judged},
+    messages::Read,
+    service::lending::Lent,
+};
+use bytes::Bytes;
+use rustix::{
+    buffer::spare_capacity,
+    io::{Errno, pread},
+};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+};
+
+/// Largest table of checksums that is held in memory: of a chunk of 256 MiB. Replicas of larger
+/// ones are read over TCP.
+const MAX_TABLE_BYTES: u64 = 256 << 10;
+
+/// Its bytes, and what they are checked by.
+#[derive(Debug)]
+pub(super) struct Files {
+    data: File,
+    sums: Sums,
+}
+
+impl Files {
+    /// The table is read at once, and given back.
+    ///
+    /// # Errors
+    /// They aren't the files of a sealed replica; the operating system's.
+    pub(super) fn of(lent: Lent, unit_bytes: u32) -> io::Result<Self> {
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "what is lent isn't a sealed replica");
+        let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
+        // Of anything else a read might never return.
+        if !data.is_file() || !table.is_file() || table.len() > MAX_TABLE_BYTES {
+            return Err(strange());
+        }
+        let mut bytes = Vec::with_capacity(table.len() as usize);
+        lent.table.take(MAX_TABLE_BYTES).read_to_end(&mut bytes)?;
+        let sums = Sums::from_table(&bytes, unit_bytes).ok_or_else(strange)?;
+        Ok(Self { data: lent.data, sums })
+    }
+
+    /// Answers a read.
+    ///
+    /// # Errors
+    /// Corrupt; Disk.
+    pub(super) fn read(&self, read: &Read, config: &Config) -> Judged<Checked> {
+        Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length))
+    }
+
+    /// Fewer bytes only at the file's end.
+    fn fetch(&self, offset: u32, length: usize) -> Judged<Bytes> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let at = u64::from(offset) + bytes.len() as u64;
+            match pread(&self.data, spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return Err(Error::Disk),
+            }
+        }
+        bytes.truncate(length);
+        Ok(bytes.into())
+    }
+}

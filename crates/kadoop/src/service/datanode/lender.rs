@@ -1,0 +1,247 @@
+//! Lends the files of sealed replicas to programs on this host ([`crate::service::lending`]).
+//!
+//! One thread, which waits for nobody: who connects is asked who it is by the kernel, and has a
+//! second to say what it wants. It gets what the network would give it, by the same token.
+
+use super::shared::Shared;
+use crate::{
+    Identity,
+    error::{Error, Result as Judged},
+    service::{
+        home::random,
+        keys::Right,
+        lending::{Lent, Wanted, answer, asked, socket},
+    },
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{Shutdown, SocketFlags, accept_with, bind, listen, shutdown, sockopt::socket_peercred},
+    process::geteuid,
+};
+use std::{
+    collections::VecDeque,
+    fs::{self, Permissions},
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Programs that are connected and haven't asked yet; as many again wait to be taken.
+const MOST_WAITING: usize = 64;
+/// How long a program may take to ask, and how long when others wait for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+const HURRY: Duration = Duration::from_millis(100);
+/// Before connections are taken again, if this process has too many files open.
+const PAUSE: Duration = Duration::from_millis(100);
+const ROOT: u32 = 0;
+
+/// How programs on a datanode's host read its replicas without it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShortCircuit {
+    /// Where the socket lies that they ask at; made if it isn't there. None: in the first data
+    /// directory, which its owner alone can enter.
+    pub directory: Option<PathBuf>,
+    /// Users (their ids) that are answered. None: the datanode's own and root. Each needs a
+    /// chunk's token besides, as over the network.
+    pub users: Option<Vec<u32>>,
+}
+
+/// What clients are told to find the socket, and to know that it is this datanode's.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub path: PathBuf,
+    pub run: u64,
+}
+
+/// The socket and its thread, until it is dropped.
+pub(super) struct Lender {
+    place: Place,
+    listener: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lender {
+    /// Begins to lend. `home` is the first data directory.
+    ///
+    /// # Errors
+    /// Others may write into the directory; its path is too long for a socket (107 bytes); the
+    /// operating system's.
+    pub(super) fn start(
+        options: &ShortCircuit,
+        home: &Path,
+        identity: Identity,
+        shared: &Arc<Shared>,
+    ) -> io::Result<Self> {
+        let strangers = options.users.is_some();
+        let directory = match &options.directory {
+            Some(directory) => make(directory, strangers)?,
+            None => home.to_owned(),
+        };
+        // Datanodes may share a directory; nobody else has this one's identity.
+        let path = std::path::absolute(directory)?.join(format!("kadoop-{:016x}.sock", identity.0));
+        let listener = Arc::new(listen_at(&path, if strangers { 0o666 } else { 0o600 })?);
+        let place = Place { path, run: random()? };
+        let users = options.users.clone().unwrap_or_else(|| vec![geteuid().as_raw(), ROOT]);
+        let (listener_, shared, run) = (Arc::clone(&listener), Arc::clone(shared), place.run);
+        let desk = Desk { listener: listener_, shared, run, users };
+        let thread =
+            std::thread::Builder::new().name("kadoop-lend".to_owned()).spawn(move || desk.serve())?;
+        Ok(Self { place, listener, thread: Some(thread) })
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        // Wakes the thread. Who has something borrowed keeps it.
+        let _ = shutdown(&*self.listener, Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.place.path);
+    }
+}
+
+/// The directory, for its owner alone or, if others are to be answered, to be passed through.
+fn make(directory: &Path, strangers: bool) -> io::Result<PathBuf> {
+    let mode = if strangers { 0o711 } else { 0o700 };
+    fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
+    if fs::metadata(directory)?.mode() & 0o022 != 0 {
+        // They could put a socket of their own there, and be told tokens.
+        let why = format!("{}: others may write into it", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(directory.to_owned())
+}
+
+fn listen_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let (listener, address) = socket(path, SocketFlags::NONBLOCK)?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    bind(&listener, &address)?;
+    // Nobody can connect until it listens.
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    listen(&listener, MOST_WAITING as i32)?;
+    Ok(listener)
+}
+
+/// What the thread works with.
+struct Desk {
+    listener: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    run: u64,
+    users: Vec<u32>,
+}
+
+/// Somebody who hasn't asked yet.
+struct Waiting {
+    socket: OwnedFd,
+    since: Instant,
+}
+
+/// How long they may take.
+fn patience(waiting: &VecDeque<Waiting>) -> Duration {
+    if waiting.len() < MOST_WAITING { PATIENCE } else { HURRY }
+}
+
+impl Desk {
+    fn serve(&self) {
+        let mut waiting = VecDeque::new();
+        loop {
+            let (listener, ready) = match self.wait(&waiting) {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::error!(%error, "programs on this host read over TCP from now on");
+                    return;
+                }
+            };
+            if listener.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+                return;
+            }
+            let (now, patience, mut ready) = (Instant::now(), patience(&waiting), ready.into_iter());
+            waiting.retain(|one: &Waiting| match ready.next() {
+                Some(true) => !self.attend(&one.socket),
+                _ => now < one.since + patience,
+            });
+            if listener.contains(PollFlags::IN) {
+                self.admit(&mut waiting);
+            }
+        }
+    }
+
+    /// What happens at the listener, and which of those who wait have something to say.
+    fn wait(&self, waiting: &VecDeque<Waiting>) -> io::Result<(PollFlags, Vec<bool>)> {
+        let full = waiting.len() >= MOST_WAITING;
+        let for_more = if full { PollFlags::empty() } else { PollFlags::IN };
+        let mut polled = vec![PollFd::new(&*self.listener, for_more)];
+        polled.extend(waiting.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
+        // They have come in this order.
+        let patience = patience(waiting);
+        let until = waiting.front().map(|first| patience.saturating_sub(first.since.elapsed()));
+        let until =
+            until.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut polled, until.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = polled[1..].iter().map(|one| !one.revents().is_empty()).collect();
+        Ok((polled[0].revents(), ready))
+    }
+
+    /// Takes connections of those who may ask, as many as there is room for: who is refused
+    /// time and again doesn't keep those who wait from being answered.
+    fn admit(&self, waiting: &mut VecDeque<Waiting>) {
+        for _ in waiting.len()..MOST_WAITING {
+            let socket = match accept_with(&*self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
+                Err(_) => return std::thread::sleep(PAUSE),
+            };
+            let user = socket_peercred(&socket).map(|peer| peer.uid.as_raw());
+            if !user.is_ok_and(|user| self.users.contains(&user)) {
+                tracing::debug!(?user, "a user who isn't answered asked for a replica's files");
+                let _ = answer(&socket, Err(Error::PermissionDenied));
+                continue;
+            }
+            waiting.push_back(Waiting { socket, since: Instant::now() });
+        }
+    }
+
+    /// Whether that was all.
+    fn attend(&self, socket: &OwnedFd) -> bool {
+        match asked(socket) {
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(None) => true,
+            Ok(Some(wanted)) => {
+                let lent = self.shared.noted(wanted.and_then(|wanted| self.lend(&wanted)));
+                // Who has gone meanwhile asks again, or reads over the network.
+                let _ = answer(socket, lent);
+                true
+            }
+        }
+    }
+
+    fn lend(&self, wanted: &Wanted) -> Judged<Lent> {
+        if wanted.run != self.run {
+            return Err(Error::WrongIncarnation);
+        }
+        self.shared.check(&wanted.token, wanted.chunk, wanted.stamp, Right::Read)?;
+        // No rename or deletion comes between the names and the files.
+        let core = self.shared.read();
+        let (disk, names) = core.sealed(wanted.chunk, wanted.stamp)?;
+        let [data, table] = names.map(|name| disk.open_to_read(&name).map_err(|_| Error::Disk));
+        Ok(Lent { data: data?, table: table? })
+    }
+}

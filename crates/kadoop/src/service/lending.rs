@@ -1,0 +1,154 @@
+//! Files from one process to another on its host: what a datanode lends and a client borrows
+//! to read a replica's bytes without the datanode (`docs/kadoop-protocol.md`, "On the same
+//! host").
+//!
+//! A Unix socket of packets, which come whole or not at all: one asks, one answers and brings
+//! the descriptors, and the connection is over. So neither end keeps anything of the other.
+
+use crate::{
+    ChunkId, Stamp,
+    error::{Error, Result as Judged},
+    service::failure::{kind_of, number_of},
+    wire::{KdBorrow, KdLent},
+};
+use rustix::{
+    cmsg_space,
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv,
+        recvmsg, send, sendmsg, socket_with,
+    },
+};
+use std::{
+    fs::File,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+/// A packet's buffer. The longest that means anything has 92 bytes; what is cut off here
+/// doesn't decode.
+const PACKET_BYTES: usize = 256;
+/// Of the bytes, and of the table of checksums.
+const FILES: usize = 2;
+
+/// The two files of a sealed replica.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub data: File,
+    pub table: File,
+}
+
+/// Which replica is wanted, of which run of the datanode, and what allows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub run: u64,
+    pub token: Vec<u8>,
+    pub chunk: ChunkId,
+    pub stamp: Stamp,
+}
+
+/// A socket of packets, and the address that `path` is for it.
+///
+/// # Errors
+/// The path is too long; the operating system's.
+pub(super) fn socket(path: &Path, flags: SocketFlags) -> io::Result<(OwnedFd, SocketAddrUnix)> {
+    let address = SocketAddrUnix::new(path.as_os_str().as_bytes())?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)?;
+    Ok((socket, address))
+}
+
+/// Asks.
+///
+/// # Errors
+/// The operating system's.
+pub(super) fn ask(socket: &OwnedFd, wanted: &Wanted) -> io::Result<()> {
+    let Wanted { run, ref token, chunk, stamp } = *wanted;
+    let borrow = KdBorrow { run, token: token.as_slice().into(), chunk: chunk.0, stamp: stamp.0 };
+    let packet = strait_xdr::to_vec(&borrow).map_err(|error| io::Error::other(error.to_string()))?;
+    uninterrupted(|| send(socket, &packet, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+/// What is asked; none if the other end has gone.
+///
+/// # Errors
+/// The operating system's; of the second kind Invalid.
+pub(super) fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<Wanted>>> {
+    let mut packet = [0; PACKET_BYTES];
+    // Descriptors that come along are closed by the kernel: there is no place for them.
+    let (length, _) = uninterrupted(|| recv(socket, &mut packet[..], RecvFlags::DONTWAIT))?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let Ok(borrow) = strait_xdr::from_bytes::<KdBorrow<'_>>(&packet[..length]) else {
+        return Ok(Some(Err(Error::Invalid("a packet that asks for nothing"))));
+    };
+    let KdBorrow { run, token, chunk, stamp } = borrow;
+    Ok(Some(Ok(Wanted { run, token: token.to_vec(), chunk: ChunkId(chunk), stamp: Stamp(stamp) })))
+}
+
+/// Answers, if the other end takes it at once: it has asked for nothing else.
+///
+/// # Errors
+/// The operating system's.
+pub(super) fn answer(socket: &OwnedFd, lent: Judged<Lent>) -> io::Result<()> {
+    let refused = lent.as_ref().map_or_else(|error| number_of(*error), |_| 0);
+    let packet =
+        strait_xdr::to_vec(&KdLent { refused }).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FILES))];
+    let mut along = SendAncillaryBuffer::new(&mut space);
+    let files: Vec<BorrowedFd<'_>> =
+        lent.iter().flat_map(|lent| [lent.data.as_fd(), lent.table.as_fd()]).collect();
+    if !files.is_empty() && !along.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(io::Error::other("no space for the descriptors"));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    uninterrupted(|| sendmsg(socket, &[IoSlice::new(&packet)], &mut along, flags))?;
+    Ok(())
+}
+
+/// Waits for the answer.
+///
+/// # Errors
+/// The operating system's; it isn't an answer. Of the second kind the refusal.
+pub(super) fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
+    let strange = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut packet = [0; PACKET_BYTES];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FILES))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let received = uninterrupted(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut packet)], &mut along, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    // Taken out first: whatever is wrong, none of them stays open.
+    let mut files = Vec::with_capacity(FILES);
+    for message in along.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            files.extend(descriptors.map(File::from));
+        }
+    }
+    let lent = strait_xdr::from_bytes::<KdLent>(&packet[..received.bytes]);
+    let lent = lent.map_err(|_| strange("what came isn't an answer"))?;
+    if lent.refused != 0 {
+        return Ok(Err(kind_of(lent.refused)));
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(strange("this process can't open as many files"));
+    }
+    match <[File; FILES]>::try_from(files) {
+        Ok([data, table]) => Ok(Ok(Lent { data, table })),
+        Err(_) => Err(strange("an answer without its descriptors")),
+    }
+}
+
+fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What a stranger could send to the socket where a datanode lends.
+
+use crate::support::datanode;
+use rustix::{
+    cmsg_space,
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
+        send, sendmsg, socket_with,
+        sockopt::{Timeout, set_socket_timeout},
+    },
+};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    net::SocketAddr,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::PathBuf,
+    time::Duration,
+};
+use strait_flexrpc::{CallError, FaultKind, stub::StubError};
+use strait_kadoop::wire::{KdBorrow, KdLent, KdLocatedChunk};
+
+/// Where a datanode lends.
+pub struct Lender {
+    pub path: PathBuf,
+    run: u64,
+}
+
+/// What came back.
+pub enum Borrowed {
+    Files([File; 2]),
+    Refused(u32),
+}
+
+impl Borrowed {
+    pub fn refused(self) -> u32 {
+        match self {
+            Self::Refused(why) => why,
+            Self::Files(_) => panic!("it was lent"),
+        }
+    }
+}
+
+impl Lender {
+    /// As the datanode tells; or the number of its refusal.
+    pub fn of(address: SocketAddr) -> Result<Self, u32> {
+        match datanode(address).dn_lender() {
+            Ok(lender) => Ok(Self { path: OsStr::from_bytes(&lender.path).into(), run: lender.run }),
+            Err(StubError::Call(CallError::Fault(fault))) => match fault.kind {
+                FaultKind::Application(number) => Err(number),
+                other => panic!("{other:?}"),
+            },
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    pub fn wanted(&self, chunk: &KdLocatedChunk<'static>) -> KdBorrow<'static> {
+        KdBorrow { run: self.run, token: chunk.token.clone(), chunk: chunk.chunk, stamp: chunk.stamp }
+    }
+
+    pub fn connect(&self) -> OwnedFd {
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(30))).unwrap();
+        connect(&socket, &SocketAddrUnix::new(self.path.as_os_str().as_bytes()).unwrap()).unwrap();
+        socket
+    }
+
+    /// Sends a packet, and waits for the answer.
+    pub fn tell(&self, packet: &[u8]) -> Borrowed {
+        let socket = self.connect();
+        // Who isn't wanted is answered without being asked.
+        match send(&socket, packet, SendFlags::NOSIGNAL) {
+            Ok(_) | Err(Errno::PIPE) => answer(&socket),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The same, with a descriptor.
+    pub fn tell_with(&self, packet: &[u8], file: &File) -> Borrowed {
+        let socket = self.connect();
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut along = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        assert!(along.push(SendAncillaryMessage::ScmRights(&files)));
+        sendmsg(&socket, &[IoSlice::new(packet)], &mut along, SendFlags::NOSIGNAL).unwrap();
+        answer(&socket)
+    }
+
+    /// Whether the datanode ends a connection that says nothing.
+    pub fn is_closed(&self, socket: &OwnedFd, within: Duration) -> bool {
+        set_socket_timeout(socket, Timeout::Recv, Some(within)).unwrap();
+        matches!(recv(socket, &mut [0; 8][..], RecvFlags::empty()), Ok((0, _)))
+    }
+}
+
+pub fn borrow(lender: &Lender, wanted: &KdBorrow<'_>) -> Borrowed {
+    lender.tell(&strait_xdr::to_vec(wanted).unwrap())
+}
+
+fn answer(socket: &OwnedFd) -> Borrowed {
+    let mut packet = [0; 64];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(8))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let mut receive =
+        || recvmsg(socket, &mut [IoSliceMut::new(&mut packet)], &mut along, RecvFlags::CMSG_CLOEXEC);
+    // What was sent to who had already been refused is told as an error first.
+    let received = match receive() {
+        Err(Errno::CONNRESET) => receive(),
+        received => received,
+    };
+    let received = received.unwrap();
+    let mut files = Vec::new();
+    for message in along.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            files.extend(descriptors.map(File::from));
+        }
+    }
+    match strait_xdr::from_bytes::<KdLent>(&packet[..received.bytes]).unwrap().refused {
+        0 => Borrowed::Files(files.try_into().unwrap()),
+        refused => {
+            assert!(files.is_empty());
+            Borrowed::Refused(refused)
+        }
+    }
+}
