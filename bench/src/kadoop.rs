@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub const DATANODES: usize = 3;
 /// The peer's name in rows.
 const HDFS: &str = "HDFS";
+const OVER_TCP: &str = "over TCP";
 /// Rounds that aren't counted: a JVM compiles meanwhile what it does often.
 const WARM_ROUNDS: usize = 2;
 
@@ -30,6 +31,8 @@ pub enum Work {
     Preads { path: &'static str, count: usize },
     /// Create, 5 bytes, close; milliseconds (p50).
     SmallFiles { directory: &'static str, count: usize },
+    /// The files of [`Work::SmallFiles`], each opened and read once; microseconds (p50).
+    OpenAndRead { directory: &'static str, count: usize },
     /// Calls about names for a while, or until what was made before is used up; calls a second.
     Calls { operation: Operation, threads: usize, milliseconds: usize },
 }
@@ -68,6 +71,7 @@ impl Work {
             Self::Read { threads, .. } => format!("read, threads: {threads}"),
             Self::Preads { .. } => "random read of 4 KiB (p50)".into(),
             Self::SmallFiles { .. } => "create, 5 bytes, close (p50)".into(),
+            Self::OpenAndRead { .. } => "open, read 5 bytes (p50)".into(),
             Self::Calls { operation, threads, .. } => format!("{}, threads: {threads}", operation.name()),
         }
     }
@@ -75,7 +79,7 @@ impl Work {
     fn unit(&self) -> (&'static str, Better) {
         match self {
             Self::Write { .. } | Self::Read { .. } => ("MB/s", Better::Higher),
-            Self::Preads { .. } => ("µs", Better::Lower),
+            Self::Preads { .. } | Self::OpenAndRead { .. } => ("µs", Better::Lower),
             Self::SmallFiles { .. } => ("ms", Better::Lower),
             Self::Calls { .. } => ("calls/s", Better::Higher),
         }
@@ -111,21 +115,40 @@ pub fn contest(
             }
         }
     }
-    let limited = |(work, [kadoop, peer]): (&Work, [Vec<f64>; 2])| row(work, kadoop, peer, &limits);
+    let limited = |(work, [kadoop, peer]): (&Work, [Vec<f64>; 2])| row(work, kadoop, (HDFS, peer), &limits);
     Ok(works.iter().zip(figures).map(limited).collect())
 }
 
-/// Prints how many times as fast as HDFS it was, round by round: the JSON has medians alone.
-fn row(work: &Work, ours: Vec<f64>, peer: Vec<f64>, limits: &[f64]) -> Row {
+/// Rounds in which each work is done past the datanodes and over TCP; before each comes what
+/// isn't timed.
+pub fn short_circuit(cluster: &mut Cluster, before: &Work, works: &[Work]) -> Result<Vec<Row>> {
+    let rounds = setting("BENCH_KADOOP_ROUNDS", 5)?;
+    let mut figures: Vec<[Vec<f64>; 2]> = works.iter().map(|_| Default::default()).collect();
+    for round in 0..rounds {
+        cluster.measure(before, round)?;
+        for (work, both) in works.iter().zip(&mut figures) {
+            // The order changes, so that neither always finds what the other has left in caches.
+            for side in [round % 2, 1 - round % 2] {
+                cluster.read_past_datanodes(side == 0);
+                both[side].push(cluster.measure(work, round)?);
+            }
+        }
+    }
+    let rows = works.iter().zip(figures);
+    Ok(rows.map(|(work, [past, tcp])| row(work, past, (OVER_TCP, tcp), &[])).collect())
+}
+
+/// Prints how many times as fast as its peer it was, round by round: the JSON has medians alone.
+fn row(work: &Work, ours: Vec<f64>, (name, peer): (&'static str, Vec<f64>), limits: &[f64]) -> Row {
     let (unit, better) = work.unit();
     let times = ours.iter().zip(&peer).map(|(ours, peer)| match better {
         Better::Higher => ours / peer,
         Better::Lower => peer / ours,
     });
-    println!("{:<44} {:>6.2} times as fast as HDFS", work.case(), Sample::new(times.collect()).median());
+    println!("{:<44} {:>6.2} times as fast as {name}", work.case(), Sample::new(times.collect()).median());
     let to_limit: Vec<f64> = ours.iter().zip(limits).map(|(ours, limit)| ours / limit).collect();
     let mut row = Row::new(work.case(), unit, better, ours.len(), &Sample::new(ours.clone()))
-        .with_peer(HDFS, Sample::new(peer).median());
+        .with_peer(name, Sample::new(peer).median());
     if !limits.is_empty() {
         row.limit = Some(Sample::new(limits.to_vec()).median());
         row.ratio_to_limit = Some(Sample::new(to_limit).median());

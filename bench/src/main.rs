@@ -54,6 +54,11 @@ const SUITES: &[Suite] = &[
         run: suites::kadoop_hdfs::run,
     },
     Suite {
+        name: "kadoop-local",
+        question: "How much faster is a read past a datanode of one's own host than over TCP?",
+        run: suites::kadoop_local::run,
+    },
+    Suite {
         name: "native-speed",
         question: "How near do our clients come to bare servers and sockets?",
         run: suites::native_speed::run,

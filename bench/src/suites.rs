@@ -5,6 +5,7 @@ pub mod crowd;
 pub mod distance;
 pub mod kadoop_bandwidth;
 pub mod kadoop_hdfs;
+pub mod kadoop_local;
 pub mod native_speed;
 pub mod python_get;
 pub mod rpc_bandwidth;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 use strait_kadoop::messages::Caller;
 use strait_kadoop::service::{
-    CreateOptions, DatanodeOptions, DatanodeServer, Failure, Key, NamenodeOptions, NamenodeServer, Writer,
+    CreateOptions, DatanodeOptions, DatanodeServer, Failure, Key, NamenodeOptions, NamenodeServer, Reader,
+    Writer,
 };
 use strait_kadoop::{Client, ClientOptions, Config, Error};
 use strait_testkit::{Host, wait_until};
@@ -25,7 +26,11 @@ type Said<T> = std::result::Result<T, String>;
 
 /// A running cluster and a client; ends when dropped, servers last.
 pub struct Cluster {
+    /// Over TCP alone, as who isn't on a datanode's host.
     client: Client,
+    /// The same, past the datanodes where it can.
+    past: Client,
+    reads_past: bool,
     caller: Caller,
     piece: Bytes,
     /// Where the client is.
@@ -64,19 +69,24 @@ impl Cluster {
         };
         let datanodes = (0..DATANODES).map(datanode).collect::<io::Result<Vec<_>>>()?;
         let host = hosts.first().cloned();
-        let client = at(host.as_ref(), || {
-            let client =
-                Client::connect(ClientOptions::new(address.clone(), key.for_clients())).map_err(text)?;
+        let (client, past) = at(host.as_ref(), || {
+            let connect = |short_circuit| {
+                let options = ClientOptions::new(address.clone(), key.for_clients());
+                Client::connect(ClientOptions { short_circuit, ..options }).map_err(text)
+            };
+            let (client, past) = (connect(false)?, connect(true)?);
             let whole =
                 || client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == DATANODES);
             match wait_until(START_DEADLINE, whole) {
-                true => Ok(client),
+                true => Ok((client, past)),
                 false => Err(format!("Kadoop isn't whole after {START_DEADLINE:?}")),
             }
         })?;
         let piece = (0..PIECE_BYTES).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect();
         Ok(Self {
             client,
+            past,
+            reads_past: false,
             caller: Caller { user: "kadoop".into(), groups: Vec::new() },
             piece,
             host,
@@ -86,6 +96,16 @@ impl Cluster {
         })
     }
 
+    /// Whether files are read past the datanodes from now on.
+    pub fn read_past_datanodes(&mut self, past: bool) {
+        self.reads_past = past;
+    }
+
+    fn reader(&self, path: &str) -> std::result::Result<Reader, Failure> {
+        let client = if self.reads_past { &self.past } else { &self.client };
+        client.open(&self.caller, path)
+    }
+
     fn work(&self, work: &Work, round: usize) -> Said<f64> {
         match work {
             Work::Write { path, mib, replication, threads } => self.write(path, *mib, *replication, *threads),
@@ -93,6 +113,9 @@ impl Cluster {
             Work::Preads { path, count } => self.preads(&format!("{path}-0"), *count).map_err(text),
             Work::SmallFiles { directory, count } => {
                 self.small_files(&format!("{directory}-{round}"), *count).map_err(text)
+            }
+            Work::OpenAndRead { directory, count } => {
+                self.open_and_read(&format!("{directory}-{round}"), *count).map_err(text)
             }
             Work::Calls { operation, threads, milliseconds } => {
                 let time = Duration::from_millis(*milliseconds as u64);
@@ -126,7 +149,7 @@ impl Cluster {
     fn read(&self, path: &str, threads: usize) -> Said<f64> {
         let start = Instant::now();
         let bytes = in_threads(threads, |thread| {
-            let mut reader = self.client.open(&self.caller, &format!("{path}-{thread}"))?;
+            let mut reader = self.reader(&format!("{path}-{thread}"))?;
             let mut sum = 0;
             loop {
                 match reader.read(PIECE_BYTES)?.len() {
@@ -139,7 +162,7 @@ impl Cluster {
     }
 
     fn preads(&self, path: &str, count: usize) -> std::result::Result<f64, Failure> {
-        let reader = self.client.open(&self.caller, path)?;
+        let reader = self.reader(path)?;
         let pages = reader.length() / PREAD_BYTES as u64;
         let mut state = 1_u64;
         let mut times = Vec::with_capacity(count);
@@ -161,6 +184,16 @@ impl Cluster {
             writer.write(SMALL)?;
             writer.close()?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(Sample::new(times).median())
+    }
+
+    fn open_and_read(&self, directory: &str, count: usize) -> std::result::Result<f64, Failure> {
+        let mut times = Vec::with_capacity(count);
+        for number in 0..count {
+            let start = Instant::now();
+            self.reader(&format!("{directory}/{number}"))?.read_at(0, SMALL.len())?;
+            times.push(start.elapsed().as_secs_f64() * 1e6);
         }
         Ok(Sample::new(times).median())
     }

@@ -63,6 +63,7 @@ impl System for Hdfs {
             Work::Read { path, threads } => format!("read {path} {threads}"),
             Work::Preads { path, count } => format!("preads {path} {count}"),
             Work::SmallFiles { directory, count } => format!("small-files {directory}-{round} {count}"),
+            Work::OpenAndRead { .. } => return Err("HDFS's client isn't asked for that".into()),
             Work::Calls { operation, threads, milliseconds } => {
                 format!("{} /calls-{threads}-{round} {threads} {milliseconds}", operation.name())
             }
