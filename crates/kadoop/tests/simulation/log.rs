@@ -123,7 +123,7 @@ fn a_record_that_uses_the_last_number_there_is_is_refused() {
     let (file, chunk, stamp) = (FileId(1), ChunkId(1), Stamp(u64::MAX));
     let forged = [
         Record::ClientJoined { client: ClientId(u64::MAX) },
-        Record::NodeJoined { node: NodeId(u32::MAX), identity: Identity([7; 16]), rack: "/r".into() },
+        Record::NodeJoined { node: NodeId(u32::MAX), identity: Identity(7), rack: "/r".into() },
         Record::Opened { file: FileId(u64::MAX), inode: InodeNo(0), client: ClientId(1) },
         Record::ChunkAdded {
             file,
