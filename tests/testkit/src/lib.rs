@@ -17,6 +17,7 @@ mod http;
 mod network;
 mod port;
 mod process;
+mod small_disk;
 pub mod thrift;
 mod wait;
 
@@ -28,4 +29,5 @@ pub use http::{HttpAnswer, http_request};
 pub use network::{Host, LinkRate, Network};
 pub use port::free_port;
 pub use process::{Process, spawn_bound};
+pub use small_disk::SmallDisk;
 pub use wait::{eventually, wait_until};

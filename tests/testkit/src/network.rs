@@ -127,7 +127,7 @@ impl Network {
     pub fn add_host(&mut self, rate: Option<LinkRate>) -> Result<usize> {
         let index = self.hosts.len();
         let address = Ipv4Addr::new(10, 77, 0, index as u8 + 1);
-        let host = Host { namespace: Namespace::new()?, address, rate, _switch: self.switch.clone() };
+        let host = Host { namespace: Namespace::new()?, address, rate: None, _switch: self.switch.clone() };
         let (port, inside) = (port(index), host.namespace.path());
         let switch = &self.switch;
         switch.run("ip", &format!("link add {port} type veth peer name eth0 netns {inside}"))?;
@@ -135,16 +135,27 @@ impl Network {
         host.namespace.run("ip", "link set lo up")?;
         host.namespace.run("ip", &format!("address add {}/24 dev eth0", host.address))?;
         host.namespace.run("ip", "link set eth0 up")?;
-        if let Some(rate) = rate {
-            let segments = format!("gso_max_size {SEGMENT_BYTES}");
-            host.namespace.run("ip", &format!("link set eth0 {segments}"))?;
-            switch.run("ip", &format!("link set {port} {segments}"))?;
-            let shape = format!("root tbf rate {rate} burst {BURST} limit {QUEUE}");
-            host.namespace.run("tc", &format!("qdisc add dev eth0 {shape}"))?;
-            switch.run("tc", &format!("qdisc add dev {port} {shape}"))?;
-        }
         self.hosts.push(host);
+        if let Some(rate) = rate {
+            self.set_rate(index, rate)?;
+        }
         Ok(index)
+    }
+
+    /// From now on a host's link carries so much each way, in place of what it did.
+    ///
+    /// # Errors
+    /// `ip` or `tc` refuses.
+    pub fn set_rate(&mut self, index: usize, rate: LinkRate) -> Result<()> {
+        let (port, host, switch) = (port(index), &mut self.hosts[index], &self.switch);
+        let segments = format!("gso_max_size {SEGMENT_BYTES}");
+        host.namespace.run("ip", &format!("link set eth0 {segments}"))?;
+        switch.run("ip", &format!("link set {port} {segments}"))?;
+        let shape = format!("root tbf rate {rate} burst {BURST} limit {QUEUE}");
+        host.namespace.run("tc", &format!("qdisc replace dev eth0 {shape}"))?;
+        switch.run("tc", &format!("qdisc replace dev {port} {shape}"))?;
+        host.rate = Some(rate);
+        Ok(())
     }
 
     /// A host, by its index.

@@ -68,6 +68,24 @@ fn a_link_carries_its_rate_and_not_much_more() {
 }
 
 #[test]
+fn a_link_can_be_slowed_down() {
+    let Some(mut network) = network(2, Some(LinkRate::mbit(1_000))) else { return };
+    let listener = listen(network.host(1));
+    let mut here = connect(network.host(0), network.host(1)).unwrap();
+    let (mut there, _) = listener.accept().unwrap();
+    let slow = LinkRate::mbit(20);
+    network.set_rate(1, slow).unwrap();
+    let bytes = 500_000;
+    let start = Instant::now();
+    let sender = thread::spawn(move || here.write_all(&vec![0; bytes]).unwrap());
+    there.read_exact(&mut vec![0; bytes]).unwrap();
+    let took = start.elapsed().as_secs_f64();
+    sender.join().unwrap();
+    // What may leave in a burst takes no time.
+    assert!(took > 0.8 * bytes as f64 / slow.bytes_per_second(), "{took} s");
+}
+
+#[test]
 fn links_carry_large_packets_if_they_are_told_to() {
     let Some(network) = network(2, None) else { return };
     network.set_packet_bytes(9_000).unwrap();
