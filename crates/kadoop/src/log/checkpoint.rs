@@ -37,6 +37,16 @@ pub struct CheckpointWriter<'a, D: Disk> {
     block: Vec<u8>,
     items: u32,
     number: u32,
+    finished: bool,
+}
+
+/// One that came to nothing leaves the room that it took to others.
+impl<D: Disk> Drop for CheckpointWriter<'_, D> {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = self.disk.remove(TEMPORARY);
+        }
+    }
 }
 
 impl<'a, D: Disk> CheckpointWriter<'a, D> {
@@ -47,8 +57,8 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     pub fn create(disk: &'a D, cluster: u64, sequence: u64, faults: Faults) -> io::Result<Self> {
         let file = disk.create(TEMPORARY)?;
         file.write_at(0, &header(cluster, sequence))?;
-        let offset = HEADER_BYTES as u64;
-        Ok(Self { disk, file, sequence, faults, offset, block: Vec::new(), items: 0, number: 0 })
+        let (offset, block) = (HEADER_BYTES as u64, Vec::new());
+        Ok(Self { disk, file, sequence, faults, offset, block, items: 0, number: 0, finished: false })
     }
 
     /// Adds an item.
@@ -75,6 +85,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
             self.file.sync_data()?;
         }
         self.disk.rename(TEMPORARY, &checkpoint_name(self.sequence))?;
+        self.finished = true;
         self.disk.sync_names()
     }
 

@@ -11,6 +11,12 @@ use crate::{
 };
 use std::io;
 
+/// The next segment, until it gets its name.
+const NEXT: &str = "log.tmp";
+/// With less than this part of a segment left the next one is made ready: what was decided
+/// before anybody knows that there is no room for one still fits.
+const READY_BELOW: u64 = 8;
+
 /// The log's end. After an error it must not be used again: what is on disk isn't
 /// known then.
 #[derive(Debug)]
@@ -21,6 +27,8 @@ pub struct Journal<D: Disk> {
     faults: Faults,
     file: D::File,
     offset: u64,
+    /// Ready to be begun.
+    next: Option<D::File>,
     /// Of the first record that isn't on disk.
     next_sequence: u64,
     waiting: Vec<Vec<u8>>,
@@ -41,10 +49,11 @@ impl<D: Disk> Journal<D> {
         segment_bytes: u64,
         faults: Faults,
     ) -> io::Result<Self> {
-        let file = new_segment(&disk, cluster, next_sequence, segment_bytes, faults)?;
-        let offset = HEADER_BYTES as u64;
+        let file = blank_segment(&disk, segment_bytes)?;
+        begin_segment(&disk, &file, cluster, next_sequence, faults)?;
+        let (offset, next) = (HEADER_BYTES as u64, None);
         let (waiting, buffer) = (Vec::new(), Vec::new());
-        Ok(Self { disk, cluster, segment_bytes, faults, file, offset, next_sequence, waiting, buffer })
+        Ok(Self { disk, cluster, segment_bytes, faults, file, offset, next, next_sequence, waiting, buffer })
     }
 
     /// Takes a record to be written with the next commit.
@@ -109,28 +118,64 @@ impl<D: Disk> Journal<D> {
     /// The disk's.
     pub fn roll(&mut self) -> io::Result<()> {
         if self.offset > HEADER_BYTES as u64 {
-            self.file =
-                new_segment(&self.disk, self.cluster, self.next_sequence, self.segment_bytes, self.faults)?;
-            self.offset = HEADER_BYTES as u64;
+            self.take_room()?;
+            let Some(file) = self.next.take() else { return Ok(()) };
+            begin_segment(&self.disk, &file, self.cluster, self.next_sequence, self.faults)?;
+            (self.file, self.offset) = (file, HEADER_BYTES as u64);
+        }
+        Ok(())
+    }
+
+    /// Takes room for the next segment once this one is nearly full.
+    ///
+    /// # Errors
+    /// As [`Journal::take_room`].
+    pub fn look_ahead(&mut self) -> io::Result<()> {
+        let left = self.segment_bytes.saturating_sub(self.offset);
+        if left < self.segment_bytes / READY_BELOW { self.take_room() } else { Ok(()) }
+    }
+
+    /// Takes room for the next segment.
+    ///
+    /// # Errors
+    /// The disk's. Unlike any other error of the log this one does no harm: it can be tried
+    /// again, and the log goes on for as long as the segment lasts.
+    pub fn take_room(&mut self) -> io::Result<()> {
+        if self.next.is_none() {
+            self.next = Some(blank_segment(&self.disk, self.segment_bytes)?);
         }
         Ok(())
     }
 }
 
+/// A segment with room and without a name.
+fn blank_segment<D: Disk>(disk: &D, bytes: u64) -> io::Result<D::File> {
+    let make = || {
+        let file = disk.create(NEXT)?;
+        file.preallocate(bytes)?;
+        Ok(file)
+    };
+    let made = make();
+    if made.is_err() {
+        // It may hold a part of the room that others need.
+        let _ = disk.remove(NEXT);
+    }
+    made
+}
+
 /// The segment's name is on disk before any record in it can be.
-fn new_segment<D: Disk>(
+fn begin_segment<D: Disk>(
     disk: &D,
+    file: &D::File,
     cluster: u64,
     first: u64,
-    bytes: u64,
     faults: Faults,
-) -> io::Result<D::File> {
-    let file = disk.create(&segment_name(first))?;
-    file.preallocate(bytes)?;
+) -> io::Result<()> {
     file.write_at(0, &segment_header(cluster, first))?;
     file.sync_data()?;
+    disk.rename(NEXT, &segment_name(first))?;
     if !faults.has(Fault::SegmentNameNotSynced) {
         disk.sync_names()?;
     }
-    Ok(file)
+    Ok(())
 }

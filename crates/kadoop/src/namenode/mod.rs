@@ -154,6 +154,11 @@ impl Namenode {
         Ok(answer)
     }
 
+    /// Whether this is the repetition of a request that was answered.
+    pub fn has_answered(&self, request: RequestId) -> bool {
+        matches!(self.state.clients.answer(request), Ok(Some(_)))
+    }
+
     fn decide(
         &mut self,
         caller: &Caller,

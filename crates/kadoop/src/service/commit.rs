@@ -14,7 +14,7 @@ use std::{
     io,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, Thread},
 };
@@ -26,6 +26,8 @@ pub(crate) struct Commit<D: Disk> {
     durable: AtomicU64,
     /// Records in the log since the last checkpoint began.
     written: AtomicU64,
+    /// The disk has no room for another segment.
+    short_of_room: AtomicBool,
     journal: Mutex<Journal<D>>,
 }
 
@@ -61,6 +63,7 @@ impl<D: Disk> Commit<D> {
             queue: Mutex::new(queue),
             durable: AtomicU64::new(sequence),
             written: AtomicU64::new(replayed),
+            short_of_room: AtomicBool::new(false),
             journal: Mutex::new(journal),
         }
     }
@@ -134,12 +137,46 @@ impl<D: Disk> Commit<D> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         batch.iter().for_each(|transaction| journal.push(transaction.encode()));
         self.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        let written = journal.commit();
+        let written = journal.commit().and_then(|()| self.look_ahead(&mut journal));
         if written.is_err() {
             // Before anybody else gets the journal.
             self.fail();
         }
         written
+    }
+
+    /// Sees to it that the log can go on once its segment is full, while it isn't yet.
+    fn look_ahead(&self, journal: &mut Journal<D>) -> io::Result<()> {
+        let short = match journal.look_ahead() {
+            Err(error) if is_full(&error) => true,
+            other => {
+                other?;
+                false
+            }
+        };
+        if short != self.short_of_room.swap(short, Ordering::Relaxed) {
+            match short {
+                true => tracing::error!("the log's disk is full: changes are refused until there is room"),
+                false => tracing::info!("the log's disk has room again"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing more should be begun: the log's disk is full. What is left of the
+    /// segment is for what has begun already, and for what the cluster can't do without.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        self.short_of_room.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether there is room again, if there was none.
+    pub(crate) fn look_for_room(&self) {
+        if self.is_short_of_room() {
+            let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = self.look_ahead(&mut journal) {
+                tracing::warn!(%error, "the log's next segment can't be made yet");
+            }
+        }
     }
 
     /// Nothing that changes is answered from now on: the state can't be relied on.
@@ -165,7 +202,7 @@ impl<D: Disk> Commit<D> {
     /// number is returned.
     ///
     /// # Errors
-    /// The disk's; the log has failed then.
+    /// The disk's; the log has failed then, unless there was only no room.
     pub(crate) fn roll(&self, disk: &D) -> io::Result<u64> {
         // Whoever leads has the journal until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,6 +210,8 @@ impl<D: Disk> Commit<D> {
             // What would be read back now needn't be on disk.
             return Err(io::Error::other("the log has failed"));
         }
+        // Without room the segment goes on.
+        journal.take_room()?;
         if let Err(error) = journal.roll() {
             self.fail();
             return Err(error);
@@ -198,6 +237,10 @@ impl<D: Disk> Commit<D> {
     }
 }
 
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,12 +250,18 @@ mod tests {
         namenode::Record,
     };
     use std::{
+        cell::Cell,
         panic::{AssertUnwindSafe, catch_unwind},
         sync::Arc,
     };
 
     /// What comes before a sync.
     type Mood = Arc<Mutex<fn() -> io::Result<()>>>;
+
+    thread_local! {
+        /// Whether there is room for nothing more.
+        static FULL: Cell<bool> = const { Cell::new(false) };
+    }
 
     /// Syncs as it is told to.
     #[derive(Clone)]
@@ -267,7 +316,10 @@ mod tests {
         }
 
         fn preallocate(&self, length: u64) -> io::Result<()> {
-            self.0.preallocate(length)
+            match FULL.get() {
+                true => Err(io::ErrorKind::StorageFull.into()),
+                false => self.0.preallocate(length),
+            }
         }
 
         fn sync_data(&self) -> io::Result<()> {
@@ -301,6 +353,30 @@ mod tests {
             assert!(commit.roll(disk).is_err());
             assert_eq!(log::segments(&disk.list().unwrap()), [1]);
             assert_eq!(commit.wait(1), Err(Error::OutcomeUnknown), "nothing is answered any more");
+        });
+    }
+
+    #[test]
+    fn a_full_disk_is_known_before_the_segment_is_and_forgotten_once_there_is_room() {
+        with_log(|disk, commit| {
+            FULL.set(true);
+            let mut sequence = 0;
+            while !commit.is_short_of_room() {
+                push_one(commit);
+                sequence += 1;
+                commit.wait(sequence).unwrap();
+            }
+            assert!(commit.roll(disk).is_err(), "no checkpoint either");
+            commit.look_for_room();
+            assert!(commit.is_short_of_room() && !commit.has_failed());
+            push_one(commit);
+            commit.wait(sequence + 1).unwrap();
+            FULL.set(false);
+            commit.look_for_room();
+            assert!(!commit.is_short_of_room());
+            assert_eq!(log::segments(&disk.list().unwrap()), [1]);
+            commit.roll(disk).unwrap();
+            assert_eq!(log::segments(&disk.list().unwrap()), [1, sequence + 2]);
         });
     }
 

@@ -203,7 +203,11 @@ impl DiskFile for SimFile {
     }
 
     fn preallocate(&self, length: u64) -> io::Result<()> {
-        self.set_length(length.max(self.length()?))
+        let now = self.length()?;
+        if self.0.borrow().full && length > now {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.set_length(length.max(now))
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The log tells a torn end from a hole, and damage from both.
 
 use crate::{disk::SimDisk, random::Random};
+use std::io::ErrorKind;
 use strait_kadoop::{
     ChunkId, ClientId, Config, FileId, Identity, InodeNo, NodeId, Stamp,
     disk::{Disk, DiskFile},
@@ -146,6 +147,50 @@ fn a_record_that_uses_the_last_number_there_is_is_refused() {
             "{record:?}",
         );
     }
+}
+
+#[test]
+fn a_log_without_room_for_another_segment_goes_on_until_this_one_ends_and_once_there_is_room() {
+    let disk = SimDisk::default();
+    let mut journal = journal(&disk, 1);
+    let push = |journal: &mut Journal<SimDisk>, number: u64| {
+        journal.push(format!("record {number}").into_bytes());
+        journal.commit()
+    };
+    push(&mut journal, 1).unwrap();
+    disk.set_full(true);
+    assert_eq!(journal.take_room().unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(journal.roll().unwrap_err().kind(), ErrorKind::StorageFull);
+    push(&mut journal, 2).unwrap();
+    assert_eq!(read(&disk, 0).unwrap(), (vec![1, 2], Tail::Clean), "nothing is half begun");
+    disk.set_full(false);
+    for number in 3..=40 {
+        push(&mut journal, number).unwrap();
+    }
+    assert_eq!(read(&disk, 0).unwrap(), ((1..=40).collect(), Tail::Clean));
+}
+
+#[test]
+fn room_for_the_next_segment_is_taken_before_this_one_is_full() {
+    let disk = SimDisk::default();
+    let mut journal = Journal::start(disk.clone(), CLUSTER, 1, 16 * SEGMENT, Faults::NONE).unwrap();
+    let mut number = 0;
+    let mut push = |journal: &mut Journal<SimDisk>| {
+        number += 1;
+        journal.push(format!("record {number}").into_bytes());
+        journal.commit().unwrap();
+    };
+    disk.set_full(true);
+    while journal.look_ahead().is_ok() {
+        push(&mut journal);
+    }
+    disk.set_full(false);
+    journal.look_ahead().unwrap();
+    disk.set_full(true);
+    while segments(&disk.list().unwrap()).len() == 1 {
+        push(&mut journal);
+    }
+    assert_eq!(read(&disk, 0).unwrap(), ((1..=number).collect(), Tail::Clean));
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Writer {
         match answer {
             Ok(answer) => self.on_granted(&mutation, answer, now),
             // Asked again as the same request: it may have been executed.
-            Err(Error::Unavailable | Error::NoDatanodes | Error::Limit(_)) => {
+            Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)) => {
                 self.ask = Some(Ask { id, mutation, again_at: Some(now + self.config.retry_ms) });
             }
             Err(error) => return self.fail(error),

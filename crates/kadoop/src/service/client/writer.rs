@@ -287,7 +287,8 @@ impl Driver {
         }
         let answer = self.link.mutate_as(&begun, &self.caller, mutation, within);
         let answer = answer.map_err(|lost| members::kind(&lost)).and_then(|answer| self.take(&answer));
-        let again = matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::Limit(_)));
+        let again =
+            matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
         if !again {
             self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
         }

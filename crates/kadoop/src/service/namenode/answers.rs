@@ -84,9 +84,12 @@ impl wire::KadoopNamenodeV1Service for Names {
                 Mutation::AddChunk { next: true, .. } => self.0.near(call.peer.ip()),
                 _ => Vec::new(),
             };
-            let answer: Answer = self
-                .0
-                .change(|namenode, now| namenode.mutate(&caller, request, &mutation, &near, now, wall()))?;
+            let answer: Answer = self.0.change(|namenode, now| {
+                if self.0.commit.is_short_of_room() && !namenode.has_answered(request) {
+                    return Err(Error::NoSpace);
+                }
+                namenode.mutate(&caller, request, &mutation, &near, now, wall())
+            })?;
             answer_to_wire(&answer, |new| self.0.addressed(new))
         };
         mutate().map_err(refuse)

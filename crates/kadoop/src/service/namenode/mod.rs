@@ -299,6 +299,7 @@ impl Shared {
         let mut many =
             crate::disk::Disk::list(disk).is_ok_and(|names| log::segments(&names).len() > MAX_SEGMENTS);
         while !stop.sleep(LOOK) {
+            self.commit.look_for_room();
             let written = self.commit.records();
             let due = self.clock.now().saturating_sub(last) >= CHECKPOINT_MS && written > 0;
             if written < records && !due && !std::mem::take(&mut many) {
