@@ -146,10 +146,7 @@ impl Handle {
 
     fn connect(&mut self, deadline: Option<Micros>) -> Result<(), Refusal> {
         let (callee, transport) = self.callee;
-        let options = &self.shared.options;
-        let tls = options.tls.as_ref();
-        let line = Line::connect(callee, transport, deadline, options.spin, options.payload_bytes, tls)?;
-        self.line = Some(line);
+        self.line = Some(Line::connect(callee, transport, deadline, &self.shared.options)?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! A socket to a callee: sends a frame, waits for answers.
 
+use crate::client::ClientOptions;
 use crate::client::message::Framing;
 use crate::net::buffer::Buffer;
 use crate::net::clock;
@@ -11,7 +12,6 @@ use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::status::Refusal;
-use crate::tls::ClientTls;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -47,15 +47,16 @@ impl Line {
         callee: SocketAddr,
         transport: Transport,
         deadline: Option<Micros>,
-        spin: Duration,
-        payload_bytes: usize,
-        tls: Option<&ClientTls>,
+        options: &ClientOptions,
     ) -> Result<Self, Refusal> {
-        let fd = match transport {
-            Transport::Tcp => socket::connect_tcp(callee, deadline),
+        let tls = options.tls.as_ref();
+        let fd = match (transport, options.peer_silence) {
+            (Transport::Tcp, None) => socket::connect_tcp(callee, deadline),
+            (Transport::Tcp, Some(silence)) => socket::connect_tcp(callee, deadline)
+                .and_then(|fd| socket::notice_silence(&fd, silence).map(|()| fd)),
             // Not in the clear what was to be encrypted.
-            Transport::Udp if tls.is_some() => return Err(Refusal::TlsRequired),
-            Transport::Udp => socket::connect_udp(callee),
+            (Transport::Udp, _) if tls.is_some() => return Err(Refusal::TlsRequired),
+            (Transport::Udp, _) => socket::connect_udp(callee),
         };
         let fd = Wire::new(fd.map_err(|_| Refusal::Unreachable)?);
         if let Some(tls) = tls {
@@ -65,8 +66,8 @@ impl Line {
         Ok(Self {
             fd,
             transport,
-            reader: Reader::new(payload_bytes),
-            spinner: Spinner::new(spin),
+            reader: Reader::new(options.payload_bytes),
+            spinner: Spinner::new(options.spin),
             // As the socket has it: for ever.
             timeout: Duration::MAX,
             joined: Vec::new(),

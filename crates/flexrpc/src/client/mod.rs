@@ -40,6 +40,11 @@ pub struct ClientOptions {
     pub timeout: Option<Duration>,
     /// How long connecting and the handshake may take.
     pub connect_timeout: Duration,
+    /// A callee whose host acknowledges nothing for so long is lost, whatever time a call has
+    /// left: its link is cut, or it is gone without a word. In whole seconds, two at least; over
+    /// TCP alone. `None` leaves it to the kernel, which takes many minutes. Costs a packet now
+    /// and then on each idle connection.
+    pub peer_silence: Option<Duration>,
     /// When calls are sent again.
     pub retry: RetryPolicy,
     /// Who calls, unless a call says otherwise.
@@ -67,6 +72,7 @@ impl Default for ClientOptions {
         Self {
             timeout: Some(Duration::from_secs(30)),
             connect_timeout: Duration::from_secs(5),
+            peer_silence: None,
             retry: RetryPolicy::default(),
             credentials: Credentials::None,
             key: None,

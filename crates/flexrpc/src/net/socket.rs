@@ -175,6 +175,18 @@ pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
     prepare_tcp(fd)
 }
 
+/// Has the kernel ask the peer's now and then whether it is there, and end the connection
+/// once nothing was acknowledged for so long, in whole seconds, two at least.
+pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()> {
+    let half = Duration::from_secs((silence.as_secs() / 2).max(1));
+    sockopt::set_socket_keepalive(&fd, true)?;
+    sockopt::set_tcp_keepidle(&fd, half)?;
+    sockopt::set_tcp_keepintvl(&fd, half)?;
+    // It decides for questions, too: how many stay unanswered doesn't count then.
+    let silence = (2 * half).max(silence).as_millis();
+    Ok(sockopt::set_tcp_user_timeout(&fd, u32::try_from(silence).unwrap_or(u32::MAX))?)
+}
+
 /// Small messages leave at once; receiving may block.
 pub(crate) fn prepare_tcp(fd: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&fd, false)?;
