@@ -36,3 +36,9 @@ pub use dump::dump_log;
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};
 pub use namenode::{NamenodeOptions, NamenodeServer};
+
+use std::time::Duration;
+
+/// A host that acknowledges nothing for so long is cut off, or gone: as long as a write may take.
+/// What it was asked may take longer, as a slow disk's sync does.
+const PEER_SILENCE: Duration = Duration::from_secs(2);

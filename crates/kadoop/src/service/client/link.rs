@@ -13,6 +13,7 @@ use crate::{
     error::Error,
     messages::{Caller, Mutation},
     service::{
+        PEER_SILENCE,
         convert::{caller_to_wire, mutation_to_wire, request_to_wire},
         failure::{Failure, Lost},
     },
@@ -28,6 +29,8 @@ use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 /// How long one attempt may take: above a slow disk's sync, below the patience of a
 /// caller whose connection hangs.
 const ATTEMPT: Duration = Duration::from_secs(10);
+/// How long the namenode may take to take up a connection.
+const CONNECT: Duration = Duration::from_secs(2);
 /// From a failed attempt to the next, doubled each time up to the second.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -55,8 +58,13 @@ pub(super) struct Joined {
 impl Link {
     pub(super) fn join(options: ClientOptions) -> Result<Self, Failure> {
         let key = options.key.to_namenode();
-        let rpc = flexrpc::ClientOptions { key, timeout: Some(ATTEMPT), ..flexrpc::ClientOptions::default() };
-        let rpc = flexrpc::Client::new(rpc);
+        let rpc = flexrpc::Client::new(flexrpc::ClientOptions {
+            key,
+            timeout: Some(ATTEMPT),
+            connect_timeout: CONNECT,
+            peer_silence: Some(PEER_SILENCE),
+            ..flexrpc::ClientOptions::default()
+        });
         let address = Mutex::new(None);
         let joined = call(&options, &rpc, &address, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));

@@ -1,9 +1,14 @@
 //! Calls to datanodes.
 
-use crate::{error::Error, messages::Outcome, service::failure::Lost, wire::KadoopDatanodeV1Callees};
+use crate::{
+    error::Error,
+    messages::Outcome,
+    service::{PEER_SILENCE, failure::Lost},
+    wire::KadoopDatanodeV1Callees,
+};
 use std::{net::SocketAddr, time::Duration};
 use strait_flexrpc::{
-    self as flexrpc, CallOptions, MulticastOptions, limits,
+    self as flexrpc, CallOptions, MulticastOptions, RetryPolicy, limits,
     stub::{Callees, Pattern, StubError},
 };
 use strait_xdr::EncodeError;
@@ -16,6 +21,9 @@ const CONNECT: Duration = Duration::from_millis(1_000);
 pub(super) fn client() -> flexrpc::Client {
     flexrpc::Client::new(flexrpc::ClientOptions {
         connect_timeout: CONNECT,
+        peer_silence: Some(PEER_SILENCE),
+        // Who doesn't let itself be connected to again is lost.
+        retry: RetryPolicy { reconnects: 1, ..RetryPolicy::default() },
         chain_callees: limits::CHAIN_CALLEES_MAX,
         ..flexrpc::ClientOptions::default()
     })

@@ -5,7 +5,7 @@ use crate::{
     error::{Error, Result},
     messages::{Heartbeat, HeartbeatAnswer},
     service::{
-        Host,
+        Host, PEER_SILENCE,
         convert::{address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire},
         failure::Lost,
     },
@@ -22,8 +22,11 @@ use strait_flexrpc::{self as flexrpc, Transport};
 const GATHER: Duration = Duration::from_millis(2);
 /// After a heartbeat that wasn't answered, before the next.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a heartbeat may take: a full report of a million replicas takes seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a heartbeat may take: above a slow sync of the namenode's log, and short enough to
+/// be back soon after a link was cut without a word.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What each replica adds to that in a report of all: a million of them take seconds.
+const PATIENCE_A_REPLICA: Duration = Duration::from_micros(30);
 /// Changes that a heartbeat carries, as the interface says. More than that, and a
 /// report of everything tells it instead.
 const MAX_CHANGES: usize = wire::KD_CHANGES as usize;
@@ -46,6 +49,8 @@ impl Namenode {
             flexrpc::Client::new(flexrpc::ClientOptions {
                 key,
                 timeout: Some(PATIENCE),
+                connect_timeout: PATIENCE,
+                peer_silence: Some(PEER_SILENCE),
                 ..Default::default()
             })
         };
@@ -98,11 +103,12 @@ impl Namenode {
         };
         let told = beat_to_wire(beat, around);
         let at = self.place()?;
-        let answer = self
-            .as_node
-            .handle(at, Transport::Tcp)
-            .map_err(Lost::from)
-            .and_then(|handle| Ok(KadoopClusterV1Client::new(handle).cl_heartbeat(&told)?));
+        let answer = self.as_node.handle(at, Transport::Tcp).map_err(Lost::from).and_then(|handle| {
+            let mut to = KadoopClusterV1Client::new(handle);
+            let replicas = u32::try_from(told.full.as_ref().map_or(0, |full| full.replicas.len()));
+            to.options.timeout = Some(PATIENCE + PATIENCE_A_REPLICA * replicas.unwrap_or(u32::MAX));
+            Ok(to.cl_heartbeat(&told)?)
+        });
         if !matches!(answer, Ok(_) | Err(Lost::Refused(_))) {
             // It may have moved.
             self.call = None;
