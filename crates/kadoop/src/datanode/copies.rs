@@ -160,7 +160,10 @@ impl<D: Disk> Datanode<D> {
                 continue;
             }
             let Some((directory, disk)) = self.roomiest() else { return };
-            let Ok(replica) = Replica::create_copy(disk, directory, chunk, stamp) else { continue };
+            let Ok(replica) = Replica::create_copy(disk, directory, chunk, stamp) else {
+                self.tell_abandoned(chunk, stamp);
+                continue;
+            };
             let into = Into::Sealed(replica);
             let (next, fetches, failed) = (0, BTreeMap::new(), 0);
             self.run(Copy { chunk, stamp, directory, source, into, next, fetches, failed });
@@ -257,7 +260,15 @@ impl<D: Disk> Datanode<D> {
                 if let Ok(disk) = disk_of(&self.directories, copy.directory) {
                     let _ = disk.remove(&super::name(copy.chunk, copy.stamp, "copy"));
                 }
+                self.tell_abandoned(copy.chunk, copy.stamp);
             }
+        }
+    }
+
+    /// The namenode orders it elsewhere, rather than wait for what doesn't come.
+    fn tell_abandoned(&mut self, chunk: ChunkId, stamp: Stamp) {
+        if !self.replicas.contains_key(&chunk) {
+            self.changes.push(Change::Gone { chunk, stamp });
         }
     }
 

@@ -16,6 +16,9 @@ use crate::{
 /// than the datanodes can begin.
 const MAX_CHUNKS_A_TICK: usize = 1_000;
 
+/// Chunks looked at when a copy has ended. What the first of them need may be busy otherwise.
+const MAX_CHUNKS_A_COPY: usize = 8;
+
 impl Namenode {
     /// Looks at what is known of a chunk's replicas and says what is to be done.
     pub(super) fn review(&mut self, chunk: ChunkId) {
@@ -137,6 +140,16 @@ impl Namenode {
             if !self.cluster.copies.contains_key(&chunk) {
                 self.order_copy(chunk, now);
             }
+        }
+    }
+
+    /// A copy has ended, so another can begin.
+    pub(super) fn order_next_copies(&mut self, now: Millis) {
+        let Cluster { copies, needy, .. } = &self.cluster;
+        let waiting = needy.iter().map(|(_, chunk)| *chunk).filter(|chunk| !copies.contains_key(chunk));
+        let next: Vec<ChunkId> = waiting.take(MAX_CHUNKS_A_COPY).collect();
+        for chunk in next {
+            self.order_copy(chunk, now);
         }
     }
 

@@ -96,8 +96,12 @@ impl Namenode {
             // At once: a cluster that is all here isn't held back until time goes by.
             self.watch_safe_mode(now);
         }
+        let copies = self.cluster.copies.len();
         for change in &beat.changes {
             self.take_change(id, *change, now);
+        }
+        if self.cluster.copies.len() < copies {
+            self.order_next_copies(now);
         }
         Ok(())
     }
@@ -110,8 +114,16 @@ impl Namenode {
             }
             Change::Gone { chunk, stamp } => {
                 if let Some(node) = self.cluster.nodes.get_mut(&id) {
-                    node.leaving.remove(&chunk);
+                    // One that was told to delete a later one hasn't yet.
+                    if node.leaving.get(&chunk).is_some_and(|leaving| *leaving <= stamp) {
+                        node.leaving.remove(&chunk);
+                    }
                     node.orders.retain(|order| !matches!(order, Order::Delete { chunk: of, stamp: to } if *of == chunk && *to <= stamp));
+                }
+                // It gave up copying it: another order comes as time goes by, not at once, since
+                // the same datanode might get it and give it up again and again.
+                if let Some(copy) = self.cluster.copies.get_mut(&chunk).filter(|copy| copy.to == id) {
+                    copy.until = now;
                 }
                 self.forget(id, chunk);
                 self.review(chunk);

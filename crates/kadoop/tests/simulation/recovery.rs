@@ -22,6 +22,8 @@ struct Node {
     replicas: BTreeMap<ChunkId, ReplicaReport>,
     /// Its copies don't succeed.
     copies_fail: bool,
+    /// It says so.
+    gives_up: bool,
 }
 
 struct Cluster {
@@ -46,6 +48,7 @@ impl Cluster {
             id: NodeId(0),
             replicas: BTreeMap::new(),
             copies_fail: false,
+            gives_up: false,
         };
         let nodes = (1..=nodes).map(node).collect();
         let mut cluster = Self { namenode, nodes, now: 0, client, number: 0 };
@@ -99,7 +102,7 @@ impl Cluster {
     fn beat(&mut self, at: usize) {
         let mut changes = Vec::new();
         // Orders are carried out at once, and what came of them is told.
-        for _ in 0..3 {
+        for _ in 0..100 {
             let full = self.nodes[at].replicas.values().copied().collect();
             let answer = self.send(at, None, std::mem::take(&mut changes));
             let answer = match answer {
@@ -113,6 +116,9 @@ impl Cluster {
             self.nodes[at].session = answer.session;
             self.nodes[at].id = answer.node;
             changes = answer.orders.iter().filter_map(|order| self.nodes[at].obey(order)).collect();
+            if changes.is_empty() {
+                return;
+            }
         }
     }
 
@@ -161,6 +167,9 @@ impl Node {
             Order::Delete { chunk, stamp } => {
                 self.replicas.remove(chunk);
                 Some(Change::Gone { chunk: *chunk, stamp: *stamp })
+            }
+            Order::Copy(source) if self.gives_up => {
+                Some(Change::Gone { chunk: source.chunk, stamp: source.stamp })
             }
             Order::Copy(_) if self.copies_fail => None,
             Order::Copy(source) => {
@@ -468,4 +477,48 @@ fn what_an_append_has_replaced_is_kept_until_the_new_chunk_has_its_replicas() {
     cluster.ask(Mutation::Complete { file, ends }).unwrap();
     cluster.pass(60_000, &[]);
     assert_eq!(cluster.sealed(), 2, "two of the new, none of the old");
+}
+
+/// A file of so many chunks with two replicas each, closed.
+fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
+    let file = cluster.create(2);
+    let mut ends = Vec::new();
+    for _ in 0..chunks {
+        let new = cluster.add(file, std::mem::take(&mut ends));
+        (0..2).for_each(|at| cluster.hold(&new, at, 10, ReplicaState::Sealed));
+        let durable = new.pipeline.iter().map(|member| member.node).collect();
+        ends.push(End { chunk: new.chunk, length: 10, durable });
+    }
+    assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+}
+
+/// How many chunks of the file have so many replicas that count.
+fn with_replicas(cluster: &Cluster, replicas: usize) -> usize {
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, u64::MAX).unwrap();
+    located.chunks.iter().filter(|chunk| chunk.nodes.len() == replicas).count()
+}
+
+#[test]
+fn a_copy_that_is_given_up_is_ordered_anew_long_before_its_time_is_over() {
+    let mut cluster = Cluster::new(3, None);
+    closed_with_chunks(&mut cluster, 1);
+    let lost = cluster.nodes.iter().position(|node| !node.replicas.is_empty()).unwrap();
+    cluster.nodes.iter_mut().for_each(|node| node.gives_up = true);
+    cluster.pass(20_000, &[lost]);
+    assert_eq!(with_replicas(&cluster, 1), 1);
+    cluster.nodes.iter_mut().for_each(|node| node.gives_up = false);
+    cluster.pass(3_000, &[lost]);
+    assert_eq!(with_replicas(&cluster, 2), 1);
+}
+
+#[test]
+fn a_copy_that_ends_makes_room_for_the_next_at_once() {
+    const CHUNKS: usize = 40;
+    let mut cluster = Cluster::new(3, None);
+    closed_with_chunks(&mut cluster, CHUNKS);
+    cluster.pass(9_000, &[0]);
+    assert!(with_replicas(&cluster, 2) == CHUNKS, "it isn't dead yet");
+    cluster.pass(4_000, &[0]);
+    assert_eq!(with_replicas(&cluster, 2), CHUNKS, "one that is alive for each that was lost");
+    assert!(cluster.nodes[1].replicas.len() + cluster.nodes[2].replicas.len() == 2 * CHUNKS);
 }
