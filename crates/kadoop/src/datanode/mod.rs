@@ -49,6 +49,7 @@ pub struct Datanode<D: Disk> {
     scrub: Scrub,
     /// When all replicas are reported again.
     report_at: Millis,
+    unopened: Vec<(String, io::Error)>,
 }
 
 impl<D: Disk> Datanode<D> {
@@ -63,9 +64,9 @@ impl<D: Disk> Datanode<D> {
         identity: Identity,
         incarnation: Incarnation,
     ) -> io::Result<Self> {
-        let mut replicas = BTreeMap::new();
+        let (mut replicas, mut unopened) = (BTreeMap::new(), Vec::new());
         for (index, directory) in directories.iter().enumerate() {
-            scan(directory, index, &config, &mut replicas)?;
+            scan(directory, index, &config, &mut replicas, &mut unopened)?;
         }
         Ok(Self {
             config,
@@ -83,7 +84,14 @@ impl<D: Disk> Datanode<D> {
             copies: Copies::default(),
             scrub: Scrub::default(),
             report_at: 0,
+            unopened,
         })
+    }
+
+    /// Files of replicas that the start couldn't open, and why. They are left as they are, and
+    /// count for nothing.
+    pub fn unopened(&self) -> &[(String, io::Error)] {
+        &self.unopened
     }
 
     /// This run.
@@ -401,13 +409,14 @@ fn scan<D: Disk>(
     index: usize,
     config: &Config,
     replicas: &mut BTreeMap<ChunkId, Replica<D>>,
+    unopened: &mut Vec<(String, io::Error)>,
 ) -> io::Result<()> {
     let names = directory.list()?;
     let there: BTreeSet<(ChunkId, Stamp, &str)> = names.iter().filter_map(|name| parse_name(name)).collect();
     for (chunk, stamp, kind) in &there {
-        let replica = match *kind {
-            "data" => Replica::sealed(directory, index, *chunk, *stamp, config)?,
-            "open" => Replica::returned(directory, index, *chunk, *stamp, config)?,
+        let opened = match *kind {
+            "data" => Replica::sealed(directory, index, *chunk, *stamp, config),
+            "open" => Replica::returned(directory, index, *chunk, *stamp, config),
             "sums" if !there.contains(&(*chunk, *stamp, "open")) => {
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
@@ -422,9 +431,25 @@ fn scan<D: Disk>(
             }
             _ => continue,
         };
+        let replica = match opened {
+            Ok(replica) => replica,
+            Err(error) if is_of_one_file(&error) => {
+                unopened.push((name(*chunk, *stamp, kind), error));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if replicas.get(chunk).is_none_or(|other| other.stamp < *stamp) {
             replicas.insert(*chunk, replica);
         }
     }
     Ok(())
+}
+
+/// Whether others can be opened though this one can't: not where descriptors or memory have
+/// run out, which would make sound replicas look lost.
+fn is_of_one_file(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let of_one_file = [Errno::IO, Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::ISDIR, Errno::UCLEAN];
+    Errno::from_io_error(error).is_some_and(|error| of_one_file.contains(&error))
 }

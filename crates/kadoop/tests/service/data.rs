@@ -115,6 +115,33 @@ fn restarts_of_namenode_and_datanodes_find_all_data() {
 }
 
 #[test]
+fn a_replica_that_cant_be_opened_keeps_no_datanode_from_starting_with_the_others() {
+    let mut cluster = Cluster::start(1);
+    let bytes = pattern(10_000);
+    let write = |path: &str| {
+        let mut writer = client(&cluster.namenode).create(&superuser(), path, &replicated(1)).unwrap();
+        writer.write(bytes.clone()).unwrap();
+        writer.close().unwrap();
+    };
+    write("/lost");
+    let data = cluster.directory.path().join("datanode-0");
+    let sealed = || {
+        let entries = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|kind| kind == "data")).collect::<Vec<_>>()
+    };
+    let lost = sealed().pop().unwrap();
+    write("/kept");
+    // No file can be opened of that name.
+    std::fs::remove_file(&lost).unwrap();
+    std::fs::create_dir(&lost).unwrap();
+    cluster.restart();
+    let client = client(&cluster.namenode);
+    let read = |path: &str| client.open(&superuser(), path)?.read_at(0, bytes.len());
+    assert_eq!(read("/kept").unwrap(), bytes);
+    assert_eq!(read("/lost").unwrap_err().error, Error::Unavailable);
+}
+
+#[test]
 fn a_datanode_that_ends_is_replaced_under_the_writer_and_under_the_reader() {
     let mut cluster = Cluster::start(4);
     let client = client(&cluster.namenode);

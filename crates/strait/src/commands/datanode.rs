@@ -2,6 +2,7 @@
 
 use super::keys;
 use super::namenode::{blocking, make_private};
+use super::serve::raise_descriptor_limit;
 use crate::cli::Datanode;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -19,6 +20,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Serves until a signal comes.
 pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
+    // It has one for each replica.
+    raise_descriptor_limit();
     let key = keys::load(&flags.key)?;
     let listen = match flags.listen {
         Some(listen) => listen,

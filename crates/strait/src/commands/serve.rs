@@ -59,7 +59,7 @@ pub async fn run(listening: Listening, door: Door, stores: Vec<Opened>, more: St
 /// As many descriptors as the system allows: the usual soft limit of 1,024 is
 /// for programs that call select(), and below the gateway's own limits. Gives
 /// how many there are.
-fn raise_descriptor_limit() -> usize {
+pub(super) fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,10 +1,11 @@
 //! `up`: a gateway over a Kadoop cluster of its own, all in this process.
 
 use super::datanode;
+use super::keys;
 use super::namenode::{self, blocking, make_private};
 use super::serve;
+use super::serve::{Door, raise_descriptor_limit};
 use super::stores::Opened;
-use super::{keys, serve::Door};
 use crate::cli::Up;
 use crate::context::invoking_user;
 use crate::failure::Failure;
@@ -51,6 +52,8 @@ const LEASE_HARD_MS: u64 = 10_000;
 /// Serves until a signal comes.
 pub async fn up(up: Up) -> Result<(), Failure> {
     let door = Door::open(&up.listening)?;
+    // The datanodes have one for each replica.
+    raise_descriptor_limit();
     let cluster = Cluster::start(&up.data, up.key.as_deref()).await?;
     let store = ConfiguredStore {
         name: "default".to_owned(),

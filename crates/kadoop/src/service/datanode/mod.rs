@@ -109,6 +109,9 @@ impl DatanodeServer {
         let home = directories.first().to_owned();
         let incarnation = Incarnation(random()?);
         let core = Datanode::start(options.config.clone(), directories.disks(), identity, incarnation)?;
+        for (file, error) in core.unopened() {
+            tracing::error!(file, %error, "a replica can't be opened, and doesn't count");
+        }
         let stop = Stop::default();
         let (fetches, asked) = fetches::queue();
         let shared = Arc::new(Shared::new(core, &options, directories, stop.clone(), fetches));
