@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What takes too long for every change, some 20 minutes on four cores: FlexRPC's
+# What takes too long for every change, some 30 minutes on four cores: FlexRPC's
 # million real calls under faults, its million simulated schedules, a million thread
-# orders; and `make memcheck`. CALLS=N, SEEDS=N and ORDERS=N change how many.
+# orders; 200 times that a process of Kadoop is killed; and `make memcheck`. CALLS=N,
+# SEEDS=N, ORDERS=N and KILLS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build
@@ -17,6 +18,8 @@ flexrpc() {
 
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_SIM_SEEDS=${SEEDS:-1000000} step flexrpc --lib sim
+KADOOP_KILLS=${KILLS:-200} \
+    step cargo test --locked --release -p strait-kadoop --test service killed -- --nocapture
 # Of each of some twelve claims, by two ways of choosing.
 export SHUTTLE_ORDERS=${ORDERS:-50000}
 RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \

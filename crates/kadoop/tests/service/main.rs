@@ -1,10 +1,13 @@
 //! Namenode, datanodes and clients as processes and threads, on real sockets and disks.
 
 mod data;
+mod faults;
 mod hostile;
 mod killed;
 mod lending;
+mod load;
 mod names;
 mod processes;
+mod rack;
 mod short_circuit;
 mod support;

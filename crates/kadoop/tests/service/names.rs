@@ -1,7 +1,7 @@
 //! The namespace over sockets.
 
 use crate::{
-    processes::NamenodeProcess,
+    processes::{NamenodeProcess, Site},
     support::{DEADLINE, client, client_at, namenode, namenode_options, superuser, user},
 };
 use std::{
@@ -82,7 +82,7 @@ fn two_namenodes_dont_share_a_directory() {
 #[test]
 fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_twice() {
     let directory = tempfile::tempdir().unwrap();
-    let mut process = NamenodeProcess::start(directory.path(), "127.0.0.1:0");
+    let mut process = NamenodeProcess::start(Site::new(directory.path()));
     let address = process.address.clone();
     let client = client_at(&address);
     let stop = AtomicBool::new(false);
@@ -104,8 +104,7 @@ fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_
         let workers: Vec<_> = (0..4).map(|of| scope.spawn(worker(of))).collect();
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(300));
-            process.kill();
-            process = NamenodeProcess::start(directory.path(), &address);
+            process.kill_and_start();
         }
         stop.store(true, Ordering::Relaxed);
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<String>>()
@@ -115,7 +114,6 @@ fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_
         assert!(client.stat(&superuser(), path).is_ok(), "{path} is gone");
     }
     assert_eq!(client.summary(&superuser(), "/").unwrap().directories, made.len() as u64 + 1);
-    process.kill();
 }
 
 #[test]

@@ -2,74 +2,155 @@
 //! to play.
 
 use crate::support::{DEADLINE, config, key, namenode_options};
+use rustix::process::Signal;
 use std::{
     env, fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
-use strait_kadoop::service::{DatanodeOptions, DatanodeServer, NamenodeServer};
-use strait_testkit::Process;
+use strait_kadoop::{
+    Config,
+    service::{DatanodeOptions, DatanodeServer, NamenodeServer},
+};
+use strait_testkit::{Host, Process};
 
 const DIRECTORY: &str = "KADOOP_TEST_DIRECTORY";
+const DATA: &str = "KADOOP_TEST_DATA";
 const LISTEN: &str = "KADOOP_TEST_LISTEN";
 const NAMENODE: &str = "KADOOP_TEST_NAMENODE";
+const DEAD_MS: &str = "KADOOP_TEST_DEAD_MS";
+const SCRUB_MS: &str = "KADOOP_TEST_SCRUB_MS";
+
+/// Left free on a data directory's disk, which may be a small one.
+const RESERVE_BYTES: u64 = 1 << 20;
+
+/// Where a part runs, and what it has.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// None: this machine, on loopback.
+    pub host: Option<Host>,
+    /// For its output, and its address once it serves.
+    pub directory: PathBuf,
+    /// Its disk.
+    pub data: PathBuf,
+    /// What isn't as [`config`] says, in milliseconds.
+    pub dead_ms: Option<u64>,
+    pub scrub_ms: Option<u64>,
+}
+
+impl Site {
+    /// On loopback.
+    pub fn new(directory: &Path) -> Self {
+        let (directory, data) = (directory.to_owned(), directory.join("data"));
+        Self { host: None, directory, data, dead_ms: None, scrub_ms: None }
+    }
+
+    fn address(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address)
+    }
+
+    /// Starts a part and waits until it says where it serves.
+    fn start(&self, name: &str, mut command: Command) -> (Process, String) {
+        let ready = self.directory.join("address");
+        let _ = fs::remove_file(&ready);
+        fs::create_dir_all(&self.directory).unwrap();
+        command.env(DIRECTORY, &self.directory).env(DATA, &self.data);
+        for (variable, given) in [(DEAD_MS, self.dead_ms), (SCRUB_MS, self.scrub_ms)] {
+            if let Some(given) = given {
+                command.env(variable, given.to_string());
+            }
+        }
+        if let Some(host) = &self.host {
+            host.enter(&mut command);
+        }
+        let mut process = Process::spawn(name, command, &self.directory).unwrap();
+        let mut address = String::new();
+        let up = || {
+            address = fs::read_to_string(&ready).unwrap_or_default();
+            address.ends_with('\n')
+        };
+        process.wait_ready(DEADLINE, up).unwrap();
+        (process, address.trim().to_owned())
+    }
+}
 
 /// A namenode in a process of its own.
 pub struct NamenodeProcess {
     process: Process,
+    site: Site,
     pub address: String,
 }
 
 impl NamenodeProcess {
-    /// Starts it; `listen` with port 0 takes a free one.
-    pub fn start(directory: &Path, listen: &str) -> Self {
-        let mut command = part("namenode");
-        command.env(LISTEN, listen);
-        let (process, address) = start("namenode", command, directory);
-        Self { process, address }
+    pub fn start(site: Site) -> Self {
+        let listen = format!("{}:0", site.address());
+        Self::start_at(site, &listen)
     }
 
-    /// As kill -9 does.
-    pub fn kill(&mut self) {
+    fn start_at(site: Site, listen: &str) -> Self {
+        let mut command = part("namenode");
+        command.env(LISTEN, listen);
+        let (process, address) = site.start("namenode", command);
+        Self { process, site, address }
+    }
+
+    /// As kill -9 does; and starts it again, where clients look for it.
+    pub fn kill_and_start(&mut self) {
         self.process.kill();
+        *self = Self::start_at(self.site.clone(), &self.address.clone());
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().is_some()
+    }
+
+    /// It does nothing any more, and nobody is told.
+    pub fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.process.signal(Signal::CONT);
     }
 }
 
 /// A datanode in a process of its own.
 pub struct DatanodeProcess {
     process: Process,
+    site: Site,
+    namenode: String,
 }
 
 impl DatanodeProcess {
-    pub fn start(directory: &Path, namenode: &str) -> Self {
+    pub fn start(site: Site, namenode: &str) -> Self {
         let mut command = part("datanode");
-        command.env(NAMENODE, namenode);
-        let (process, _) = start("datanode", command, directory);
-        Self { process }
+        command.env(NAMENODE, namenode).env(LISTEN, format!("{}:0", site.address()));
+        let (process, _) = site.start("datanode", command);
+        Self { process, site, namenode: namenode.to_owned() }
     }
 
-    /// As kill -9 does.
-    pub fn kill(&mut self) {
+    /// As kill -9 does; and starts it again.
+    pub fn kill_and_start(&mut self) {
         self.process.kill();
+        *self = Self::start(self.site.clone(), &self.namenode.clone());
     }
-}
 
-/// Starts a part and waits until it says where it serves.
-fn start(name: &str, mut command: Command, directory: &Path) -> (Process, String) {
-    let ready = directory.join("address");
-    let _ = fs::remove_file(&ready);
-    fs::create_dir_all(directory).unwrap();
-    command.env(DIRECTORY, directory);
-    let mut process = Process::spawn(name, command, directory).unwrap();
-    let mut address = String::new();
-    let up = || {
-        address = fs::read_to_string(&ready).unwrap_or_default();
-        address.ends_with('\n')
-    };
-    process.wait_ready(DEADLINE, up).unwrap();
-    (process, address.trim().to_owned())
+    /// It does nothing any more, and nobody is told.
+    pub fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        &self.site.data
+    }
 }
 
 fn part(name: &str) -> Command {
@@ -85,12 +166,29 @@ fn announce(directory: &Path, address: SocketAddr) {
     fs::rename(temporary, directory.join("address")).unwrap();
 }
 
+/// Where to announce, and where to keep things; none where nobody told.
+fn told() -> Option<(PathBuf, PathBuf)> {
+    Some((env::var_os(DIRECTORY)?.into(), env::var_os(DATA)?.into()))
+}
+
+fn config_told() -> Config {
+    let number = |variable: &str| env::var(variable).ok().map(|text| text.parse().unwrap());
+    let config = config();
+    Config {
+        dead_ms: number(DEAD_MS).unwrap_or(config.dead_ms),
+        scrub_ms: number(SCRUB_MS).unwrap_or(config.scrub_ms),
+        ..config
+    }
+}
+
 #[test]
 #[ignore = "a part that other tests start"]
 fn plays_namenode() {
-    let Some(directory) = env::var_os(DIRECTORY).map(PathBuf::from) else { return };
-    let mut options = namenode_options(&directory);
+    let Some((directory, data)) = told() else { return };
+    let mut options = namenode_options(&data);
+    options.config = config_told();
     options.listen = env::var(LISTEN).unwrap().parse().unwrap();
+    options.listen_datanodes = SocketAddr::new(options.listen.ip(), 0);
     let namenode = NamenodeServer::start(options).unwrap();
     announce(&directory, namenode.address());
     while !namenode.has_failed() {
@@ -101,12 +199,14 @@ fn plays_namenode() {
 #[test]
 #[ignore = "a part that other tests start"]
 fn plays_datanode() {
-    let Some(directory) = env::var_os(DIRECTORY).map(PathBuf::from) else { return };
-    let data = vec![directory.join("data")];
-    let options = DatanodeOptions::new(data, env::var(NAMENODE).unwrap(), key());
-    let datanode = DatanodeServer::start(DatanodeOptions { config: config(), ..options }).unwrap();
+    let Some((directory, data)) = told() else { return };
+    let options = DatanodeOptions::new(vec![data], env::var(NAMENODE).unwrap(), key());
+    let listen = env::var(LISTEN).unwrap().parse().unwrap();
+    let (config, reserve_bytes) = (config_told(), RESERVE_BYTES);
+    let options = DatanodeOptions { config, listen, reserve_bytes, ..options };
+    let datanode = DatanodeServer::start(options).unwrap();
     announce(&directory, datanode.address());
-    loop {
-        std::thread::park();
+    while !datanode.has_failed() {
+        std::thread::sleep(Duration::from_millis(100));
     }
 }

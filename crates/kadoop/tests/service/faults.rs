@@ -1,0 +1,204 @@
+//! What processes on a network make of trouble, under writers and readers: afterwards every
+//! acknowledged byte is there, and each chunk has its replicas again, by itself.
+
+use crate::{
+    load::Load,
+    processes::DatanodeProcess,
+    rack::{DATANODES, Rack, Shape, Who, skip},
+    support::{DEADLINE, superuser},
+};
+use std::{fs, path::PathBuf, thread, time::Duration};
+use strait_kadoop::Error;
+use strait_testkit::{LinkRate, eventually};
+
+/// Files that are to be closed before, during and after a trouble: some seconds of it.
+const FILES: usize = 6;
+/// Longer than it takes to be taken for dead.
+const LONG: Duration = Duration::from_secs(6);
+/// Slower than what is written: a piece takes more than a second to a datanode behind it.
+const CRAWL: LinkRate = LinkRate::mbit(1);
+const FAST: LinkRate = LinkRate::mbit(1_000);
+/// Small enough to be filled at once, and enough for what a test writes.
+const SMALL_DISK_BYTES: u64 = 256 << 20;
+const SMALL_LOG_DISK_BYTES: u64 = 32 << 20;
+
+fn begin(rack: &Rack) -> Load {
+    let load = rack.at_client(|| Load::start(&rack.client));
+    load.goes_on_for(FILES, DEADLINE);
+    load
+}
+
+/// Ends the load and holds all that it was told against what is there. Nobody was refused
+/// anything but what `expected` says.
+fn finish(what: &str, rack: &Rack, load: Load, expected: fn(&str) -> bool) {
+    let done = load.end();
+    let unexpected: Vec<&String> = done.failures.iter().filter(|failure| !expected(failure)).collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
+    rack.at_client(|| done.demand_every_byte(&rack.client));
+    rack.wait_until_whole(&done.files);
+    let (files, bytes, reads) = (done.files.len(), done.bytes(), done.reads);
+    println!("{what}: {files} files, {bytes} bytes, {reads} read, longest write {:?}", done.longest);
+}
+
+fn nothing(_: &str) -> bool {
+    false
+}
+
+#[test]
+fn a_datanode_that_is_cut_off_is_done_without_and_welcome_when_it_is_back() {
+    let rack = Rack::start(&Shape::default()).unwrap();
+    let load = begin(&rack);
+    rack.isolate(Who::Datanode(0));
+    rack.wait_for_alive(DATANODES - 1);
+    load.goes_on_for(FILES, DEADLINE);
+    rack.wait_until_whole(&load.closed());
+    rack.rejoin(Who::Datanode(0));
+    rack.wait_for_alive(DATANODES);
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a datanode cut off", &rack, load, nothing);
+}
+
+#[test]
+fn a_namenode_that_is_cut_off_is_waited_for() {
+    let rack = Rack::start(&Shape::default()).unwrap();
+    let load = begin(&rack);
+    rack.isolate(Who::Namenode);
+    thread::sleep(LONG);
+    rack.rejoin(Who::Namenode);
+    load.goes_on_for(FILES, DEADLINE);
+    rack.wait_for_alive(DATANODES);
+    finish("the namenode cut off", &rack, load, nothing);
+}
+
+#[test]
+fn a_datanode_that_the_namenode_alone_hears_is_gone_round() {
+    let Some(rack) = Rack::start_with_links("a link cut between client and datanode") else { return };
+    let load = begin(&rack);
+    rack.cut(Who::Client, Who::Datanode(0));
+    load.goes_on_for(FILES, 2 * DEADLINE);
+    rack.mend(Who::Client, Who::Datanode(0));
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a link cut between client and datanode", &rack, load, nothing);
+}
+
+#[test]
+fn a_link_cut_within_a_pipeline_breaks_it_and_no_more() {
+    let Some(rack) = Rack::start_with_links("a link cut between datanodes") else { return };
+    let load = begin(&rack);
+    rack.cut(Who::Datanode(0), Who::Datanode(1));
+    load.goes_on_for(FILES, 2 * DEADLINE);
+    rack.mend(Who::Datanode(0), Who::Datanode(1));
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a link cut between datanodes", &rack, load, nothing);
+}
+
+#[test]
+fn a_datanode_whose_link_crawls_holds_nobody_up_for_long() {
+    let Some(mut rack) = Rack::start_with_links("a slow link") else { return };
+    let load = begin(&rack);
+    rack.slow_down(Who::Datanode(0), CRAWL);
+    load.goes_on_for(FILES, 2 * DEADLINE);
+    rack.slow_down(Who::Datanode(0), FAST);
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a slow link", &rack, load, nothing);
+}
+
+#[test]
+fn a_datanode_that_stands_still_is_done_without_and_goes_on() {
+    let rack = Rack::start(&Shape::default()).unwrap();
+    let load = begin(&rack);
+    rack.datanodes[0].freeze();
+    load.goes_on_for(FILES, 2 * DEADLINE);
+    rack.wait_for_alive(DATANODES - 1);
+    rack.datanodes[0].thaw();
+    rack.wait_for_alive(DATANODES);
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a datanode that stands still", &rack, load, nothing);
+}
+
+/// Changes a byte in each replica that a datanode has sealed: where, and what is there now.
+fn corrupt(datanode: &DatanodeProcess) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(datanode.data()).unwrap().map(|entry| entry.unwrap().path());
+    let sealed = entries.filter(|path| path.extension().is_some_and(|kind| kind == "data"));
+    let flipped = sealed.filter_map(|path| {
+        let mut bytes = fs::read(&path).ok()?;
+        let middle = bytes.len() / 2;
+        *bytes.get_mut(middle)? ^= 1;
+        // In place: the datanode has the file open.
+        let file = fs::File::options().write(true).open(&path).ok()?;
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).ok()?;
+        Some((path, bytes))
+    });
+    let flipped: Vec<_> = flipped.collect();
+    assert!(!flipped.is_empty());
+    flipped
+}
+
+/// Whether it was found, and is gone or was replaced.
+fn was_found((path, bytes): &(PathBuf, Vec<u8>)) -> bool {
+    fs::read(path).map_or(true, |now| now != *bytes)
+}
+
+#[test]
+fn bytes_that_change_on_a_disk_are_never_read_and_replaced_once_somebody_meets_them() {
+    let rack = Rack::start(&Shape::default()).unwrap();
+    let load = begin(&rack);
+    let flipped = corrupt(&rack.datanodes[0]);
+    eventually("one is found", DEADLINE, || flipped.iter().any(was_found));
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a corrupted disk, met by readers", &rack, load, nothing);
+}
+
+#[test]
+fn bytes_that_change_on_a_disk_are_found_and_replaced_though_nobody_reads_them() {
+    let rack = Rack::start(&Shape { scrub_ms: Some(3_000), ..Shape::default() }).unwrap();
+    let load = begin(&rack);
+    let done = load.end();
+    assert!(done.failures.is_empty(), "{:?}", done.failures);
+    rack.wait_until_whole(&done.files);
+    let flipped = corrupt(&rack.datanodes[0]);
+    eventually("all are found", DEADLINE, || flipped.iter().all(was_found));
+    rack.wait_until_whole(&done.files);
+    rack.at_client(|| done.demand_every_byte(&rack.client));
+    println!("a corrupted disk, scrubbed: {} replicas", flipped.len());
+}
+
+#[test]
+fn a_datanode_whose_disk_is_full_is_done_without_until_there_is_room() {
+    let small_disks = vec![(Who::Datanode(0), SMALL_DISK_BYTES)];
+    let Some(rack) = Rack::start(&Shape { small_disks, ..Shape::default() }) else {
+        return skip("a full disk");
+    };
+    let load = begin(&rack);
+    rack.disk(Who::Datanode(0)).fill().unwrap();
+    load.goes_on_for(FILES, DEADLINE);
+    rack.wait_until_whole(&load.closed());
+    rack.disk(Who::Datanode(0)).relieve().unwrap();
+    load.goes_on_for(FILES, DEADLINE);
+    finish("a datanode's full disk", &rack, load, nothing);
+}
+
+#[test]
+fn a_namenode_whose_disk_is_full_refuses_changes_until_there_is_room_and_serves_readers() {
+    let small_disks = vec![(Who::Namenode, SMALL_LOG_DISK_BYTES)];
+    let Some(mut rack) = Rack::start(&Shape { small_disks, ..Shape::default() }) else {
+        return skip("a full disk of the namenode's log");
+    };
+    let load = begin(&rack);
+    rack.disk(Who::Namenode).fill().unwrap();
+    rack.at_client(|| {
+        let refused = (0..).find_map(|number| {
+            rack.client.mkdirs(&superuser(), &format!("/directories/{number}"), 0o755).err()
+        });
+        assert_eq!(refused.map(|failure| failure.error), Some(Error::NoSpace));
+        let read = load.closed().pop().unwrap();
+        let reader = rack.client.open(&superuser(), &read.path).unwrap();
+        assert_eq!(reader.read_at(0, read.length).unwrap().len(), read.length);
+    });
+    assert!(!rack.namenode.has_ended());
+    rack.disk(Who::Namenode).relieve().unwrap();
+    load.goes_on_for(FILES, DEADLINE);
+    rack.namenode.kill_and_start();
+    load.goes_on_for(FILES, DEADLINE);
+    finish("the namenode's full disk", &rack, load, |failure| failure.contains("no space"));
+}

@@ -1,0 +1,223 @@
+//! Writers that remember what they were told is on disk, and readers that compare it, while
+//! a cluster is in trouble.
+
+use crate::support::{pattern, superuser};
+use bytes::Bytes;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use strait_kadoop::{
+    Client,
+    service::{CreateOptions, Failure},
+};
+use strait_testkit::wait_until;
+
+pub const REPLICATION: u16 = 3;
+pub const FILE_BYTES: usize = 1 << 20;
+const WRITERS: usize = 2;
+const READERS: usize = 2;
+const CHUNK_BYTES: u32 = 400_000;
+/// Written and synced at a time: neither chunks nor units end where these do.
+const PIECE_BYTES: usize = 150_000;
+/// From one file to the next: the trouble is to be waited for, not the disk.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Within which what was acknowledged can be read again.
+const READ_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A file, and how much of it was acknowledged as synced.
+#[derive(Debug, Clone)]
+pub struct Acknowledged {
+    pub path: String,
+    pub length: usize,
+    pub closed: bool,
+}
+
+/// Writing and reading that goes on until it is ended.
+pub struct Load {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    client: Client,
+    bytes: Bytes,
+    stop: AtomicBool,
+    files: Mutex<Vec<Acknowledged>>,
+    failures: Mutex<Vec<String>>,
+    reads: AtomicUsize,
+    longest: Mutex<Duration>,
+}
+
+/// What a load came to.
+pub struct Done {
+    pub files: Vec<Acknowledged>,
+    /// What writers and readers were refused.
+    pub failures: Vec<String>,
+    pub reads: usize,
+    /// The longest that a piece took until it was synced.
+    pub longest: Duration,
+}
+
+impl Load {
+    /// Begins; its threads are where this one is.
+    pub fn start(client: &Client) -> Self {
+        let shared = Arc::new(Shared {
+            client: client.clone(),
+            bytes: pattern(FILE_BYTES),
+            stop: AtomicBool::new(false),
+            files: Mutex::default(),
+            failures: Mutex::default(),
+            reads: AtomicUsize::new(0),
+            longest: Mutex::default(),
+        });
+        let mut threads = Vec::new();
+        for of in 0..WRITERS {
+            let shared = Arc::clone(&shared);
+            threads.push(std::thread::spawn(move || shared.write(of)));
+        }
+        for of in 0..READERS {
+            let shared = Arc::clone(&shared);
+            threads.push(std::thread::spawn(move || shared.read(of)));
+        }
+        Self { shared, threads }
+    }
+
+    /// Files that are closed by now.
+    pub fn closed(&self) -> Vec<Acknowledged> {
+        lock(&self.shared.files).iter().filter(|file| file.closed).cloned().collect()
+    }
+
+    /// Until so many more files are closed: it goes on.
+    ///
+    /// # Panics
+    /// After the deadline.
+    #[track_caller]
+    pub fn goes_on_for(&self, files: usize, deadline: Duration) {
+        let (before, reads) = (self.closed().len(), self.shared.reads.load(Ordering::Relaxed));
+        let goes_on =
+            || self.closed().len() >= before + files && self.shared.reads.load(Ordering::Relaxed) > reads;
+        let went_on = wait_until(deadline, goes_on);
+        assert!(went_on, "{} of {files} files; {:?}", self.closed().len() - before, self.failures());
+    }
+
+    fn failures(&self) -> Vec<String> {
+        lock(&self.shared.failures).clone()
+    }
+
+    /// Ends it.
+    pub fn end(self) -> Done {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let failures: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        failures.into_iter().for_each(|ended| ended.unwrap());
+        let shared = &self.shared;
+        Done {
+            files: lock(&shared.files).clone(),
+            failures: lock(&shared.failures).clone(),
+            reads: shared.reads.load(Ordering::Relaxed),
+            longest: *lock(&shared.longest),
+        }
+    }
+}
+
+impl Shared {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Files one after another.
+    fn write(&self, of: usize) {
+        for number in 0.. {
+            if self.stopped() {
+                return;
+            }
+            let mut file = Acknowledged { path: format!("/{of}-{number}"), length: 0, closed: false };
+            let written = self.write_file(&mut file);
+            if let Err(failure) = written {
+                lock(&self.failures).push(format!("writing {}: {failure}", file.path));
+            }
+            lock(&self.files).push(file);
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn write_file(&self, file: &mut Acknowledged) -> Result<(), Failure> {
+        let options =
+            CreateOptions { replication: REPLICATION, chunk_bytes: CHUNK_BYTES, ..CreateOptions::default() };
+        let mut writer = self.client.create(&superuser(), &file.path, &options)?;
+        for part in self.bytes.chunks(PIECE_BYTES) {
+            let start = Instant::now();
+            writer.write(self.bytes.slice_ref(part))?;
+            writer.sync()?;
+            file.length += part.len();
+            let mut longest = lock(&self.longest);
+            *longest = longest.max(start.elapsed());
+        }
+        writer.close()?;
+        file.closed = true;
+        Ok(())
+    }
+
+    /// Closed files, the newest and those before in turn.
+    fn read(&self, of: usize) {
+        for number in of.. {
+            if self.stopped() {
+                return;
+            }
+            let file = {
+                let files = lock(&self.files);
+                let closed: Vec<&Acknowledged> = files.iter().filter(|file| file.closed).collect();
+                closed.len().checked_sub(1).map(|last| closed[last - number % closed.len()].clone())
+            };
+            let Some(file) = file else {
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            match self.client.open(&superuser(), &file.path).and_then(|reader| reader.read_at(0, FILE_BYTES))
+            {
+                Ok(read) => {
+                    assert!(read == self.bytes, "{}: other bytes were read", file.path);
+                    self.reads.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(failure) => lock(&self.failures).push(format!("reading {}: {failure}", file.path)),
+            }
+            std::thread::sleep(PAUSE / 4);
+        }
+    }
+}
+
+impl Done {
+    /// Every acknowledged byte can be read, sooner or later.
+    ///
+    /// # Panics
+    /// If it can't.
+    pub fn demand_every_byte(&self, client: &Client) {
+        let bytes = pattern(FILE_BYTES);
+        for file in &self.files {
+            let mut last = String::new();
+            let read = || {
+                let read = client.open(&superuser(), &file.path);
+                match read.and_then(|reader| reader.read_at(0, file.length)) {
+                    Ok(read) if read == bytes[..file.length] => return true,
+                    Ok(read) => last = format!("{} of {} bytes", read.len(), file.length),
+                    Err(failure) => last = failure.to_string(),
+                }
+                file.length == 0
+            };
+            let whole = wait_until(READ_DEADLINE, read);
+            assert!(whole, "{}: {last}", file.path);
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.files.iter().map(|file| file.length).sum()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
