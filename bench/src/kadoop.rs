@@ -2,6 +2,7 @@
 
 mod cluster;
 mod hdfs;
+pub mod losses;
 
 pub use cluster::Cluster;
 pub use hdfs::Hdfs;

@@ -49,6 +49,11 @@ const SUITES: &[Suite] = &[
         run: suites::kadoop_bandwidth::run,
     },
     Suite {
+        name: "kadoop-faults",
+        question: "How long does a writer wait when a datanode is lost, and its file for replicas?",
+        run: suites::kadoop_faults::run,
+    },
+    Suite {
         name: "kadoop-hdfs",
         question: "How fast is Kadoop beside a real HDFS: bytes, small files, names?",
         run: suites::kadoop_hdfs::run,

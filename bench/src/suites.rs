@@ -4,6 +4,7 @@ pub mod cli_start;
 pub mod crowd;
 pub mod distance;
 pub mod kadoop_bandwidth;
+pub mod kadoop_faults;
 pub mod kadoop_hdfs;
 pub mod kadoop_local;
 pub mod native_speed;

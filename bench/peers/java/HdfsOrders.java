@@ -16,6 +16,9 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.DFSClient;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 
 /**
  * {@code HdfsOrders URI}: HDFS's own client, which does what each line of its input asks and
@@ -49,6 +52,8 @@ final class HdfsOrders {
         switch (order[0]) {
             case "write":
                 return write(path, number(order[2]), (short) number(order[3]), number(order[4]));
+            case "write-and-tell":
+                return writeAndTell(path, number(order[2]), (short) number(order[3]));
             case "read":
                 return read(path, number(order[2]));
             case "preads":
@@ -83,6 +88,28 @@ final class HdfsOrders {
             return (long) mib * PIECE_BYTES;
         });
         return bytes / 1e6 / secondsSince(begin);
+    }
+
+    /**
+     * Seconds that the longest write took. Half-way a line tells the address of a datanode that
+     * the file is being written through: neither the first nor the last.
+     */
+    private double writeAndTell(String path, int mib, short replication) throws IOException {
+        byte[] piece = new byte[PIECE_BYTES];
+        long longest = 0;
+        try (FSDataOutputStream out = create(path, replication)) {
+            for (int count = 0; count < mib; count++) {
+                if (count == mib / 2) {
+                    DFSClient client = ((DistributedFileSystem) files).getClient();
+                    LocatedBlock open = client.getLocatedBlocks(path, 0).getLastLocatedBlock();
+                    System.out.println(open.getLocations()[1].getIpAddr());
+                }
+                long begin = System.nanoTime();
+                out.write(piece);
+                longest = Math.max(longest, System.nanoTime() - begin);
+            }
+        }
+        return longest / 1e9;
     }
 
     private FSDataOutputStream create(String path, short replication) throws IOException {

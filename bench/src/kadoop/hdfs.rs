@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use strait_testkit::{Host, MiniHdfs, Options, spawn_bound};
 
-const PROPERTIES: [(&str, &str); 6] = [
+pub(super) const PROPERTIES: [(&str, &str); 6] = [
     // As durable as Kadoop: the edit log is synced before an answer, blocks as they are closed.
     ("dfs.namenode.edits.noeditlogchannelflush", "false"),
     ("dfs.datanode.synconclose", "true"),
@@ -22,7 +22,7 @@ const PROPERTIES: [(&str, &str); 6] = [
     ("dfs.namenode.handler.count", "32"),
 ];
 /// A server's memory, and the collector that Java picks for servers.
-const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
+pub(super) const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
 
 /// The cluster and its client, ended when dropped.
 pub struct Hdfs {
