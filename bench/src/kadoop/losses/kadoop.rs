@@ -94,14 +94,17 @@ impl KadoopRack {
         Ok(longest)
     }
 
-    /// A datanode that a file is being written through.
+    /// A datanode that the newest chunk is being written through.
     fn victim(&self) -> Result<usize> {
-        let writes = |number: &usize| {
-            let entries = std::fs::read_dir(self.directory.path().join(datanode_name(*number)));
-            let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.path());
-            names.any(|name| name.extension().is_some_and(|kind| kind == "open"))
+        let newest = |number: usize| {
+            let entries = std::fs::read_dir(self.directory.path().join(datanode_name(number)));
+            let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let names = names.filter_map(|name| name.into_string().ok());
+            // Chunks' numbers rise, and names begin with them.
+            names.filter(|name| name.ends_with(".open")).max()
         };
-        Ok((0..DATANODES).find(writes).ok_or("nobody has the file open")?)
+        let members = (0..DATANODES).filter_map(|number| Some((newest(number)?, number)));
+        Ok(members.max().ok_or("nobody has the file open")?.1)
     }
 
     fn is_whole(&self, path: &str, bytes: u64) -> bool {

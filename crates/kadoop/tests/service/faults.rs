@@ -2,8 +2,7 @@
 //! acknowledged byte is there, and each chunk has its replicas again, by itself.
 
 use crate::{
-    load::Load,
-    processes::DatanodeProcess,
+    load::{Acknowledged, Load},
     rack::{DATANODES, Rack, Shape, Who, skip},
     support::{DEADLINE, superuser},
 };
@@ -116,9 +115,13 @@ fn a_datanode_that_stands_still_is_done_without_and_goes_on() {
     finish("a datanode that stands still", &rack, load, nothing);
 }
 
-/// Changes a byte in each replica that a datanode has sealed: where, and what is there now.
-fn corrupt(datanode: &DatanodeProcess) -> Vec<(PathBuf, Vec<u8>)> {
-    let entries = fs::read_dir(datanode.data()).unwrap().map(|entry| entry.unwrap().path());
+/// Changes a byte in each replica that one of the datanodes has sealed: where, and what is there
+/// now. It is the one that the file's beginning is read from.
+fn corrupt(rack: &Rack, file: &Acknowledged) -> Vec<(PathBuf, Vec<u8>)> {
+    let found = rack.at_client(|| rack.client.locations(&superuser(), &file.path, 0, 1).unwrap());
+    let address = found[0].hosts[0].address.to_string();
+    let read_from = rack.datanodes.iter().find(|datanode| datanode.address == address).unwrap();
+    let entries = fs::read_dir(read_from.data()).unwrap().map(|entry| entry.unwrap().path());
     let sealed = entries.filter(|path| path.extension().is_some_and(|kind| kind == "data"));
     let flipped = sealed.filter_map(|path| {
         let mut bytes = fs::read(&path).ok()?;
@@ -143,7 +146,7 @@ fn was_found((path, bytes): &(PathBuf, Vec<u8>)) -> bool {
 fn bytes_that_change_on_a_disk_are_never_read_and_replaced_once_somebody_meets_them() {
     let rack = Rack::start(&Shape::default()).unwrap();
     let load = begin(&rack);
-    let flipped = corrupt(&rack.datanodes[0]);
+    let flipped = corrupt(&rack, &load.closed()[0]);
     eventually("one is found", DEADLINE, || flipped.iter().any(was_found));
     load.goes_on_for(FILES, DEADLINE);
     finish("a corrupted disk, met by readers", &rack, load, nothing);
@@ -156,7 +159,7 @@ fn bytes_that_change_on_a_disk_are_found_and_replaced_though_nobody_reads_them()
     let done = load.end();
     assert!(done.failures.is_empty(), "{:?}", done.failures);
     rack.wait_until_whole(&done.files);
-    let flipped = corrupt(&rack.datanodes[0]);
+    let flipped = corrupt(&rack, &done.files[0]);
     eventually("all are found", DEADLINE, || flipped.iter().all(was_found));
     rack.wait_until_whole(&done.files);
     rack.at_client(|| done.demand_every_byte(&rack.client));

@@ -122,14 +122,15 @@ pub struct DatanodeProcess {
     process: Process,
     site: Site,
     namenode: String,
+    pub address: String,
 }
 
 impl DatanodeProcess {
     pub fn start(site: Site, namenode: &str) -> Self {
         let mut command = part("datanode");
         command.env(NAMENODE, namenode).env(LISTEN, format!("{}:0", site.address()));
-        let (process, _) = site.start("datanode", command);
-        Self { process, site, namenode: namenode.to_owned() }
+        let (process, address) = site.start("datanode", command);
+        Self { process, site, namenode: namenode.to_owned(), address }
     }
 
     /// As kill -9 does; and starts it again.

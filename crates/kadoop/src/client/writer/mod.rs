@@ -86,10 +86,10 @@ pub enum WriteCall {
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Ask,
-    Write { end: u32 },
-    Continue { to: NodeId },
-    Tell { to: NodeId },
-    Probe { to: NodeId },
+    Write { chunk: ChunkId, end: u32 },
+    Continue { chunk: ChunkId, to: NodeId },
+    Tell { chunk: ChunkId, to: NodeId },
+    Probe { chunk: ChunkId, to: NodeId },
     Seal { chunk: ChunkId, to: NodeId },
 }
 
@@ -281,9 +281,11 @@ impl Writer {
                     self.end_open(false, now);
                 }
             }
-            Phase::Broken if open.calls == 0 => self.probe(),
-            Phase::Probing if open.calls == 0 => self.end_open(true, now),
-            Phase::Broken | Phase::Probing => {}
+            // What is under way may wait for bytes that won't come: whatever becomes of it, the
+            // members seal where it was acknowledged.
+            Phase::Broken => self.probe(),
+            Phase::Probing if open.probes == 0 => self.end_open(true, now),
+            Phase::Probing => {}
         }
     }
 
@@ -305,7 +307,7 @@ impl Writer {
             let (chunk, stamp, pipeline) = (open.new.chunk, open.new.stamp, open.new.pipeline.clone());
             let write = Write { chunk, stamp, pipeline, offset, bytes };
             let end = open.sent_end;
-            self.issue(Pending::Write { end }, self.config.write_ms, WriteCall::Write(write));
+            self.issue(Pending::Write { chunk, end }, self.config.write_ms, WriteCall::Write(write));
         }
     }
 
@@ -328,16 +330,18 @@ impl Writer {
             } else {
                 (WriteCall::Publish { to, chunk, stamp, length }, self.config.write_ms)
             };
-            self.issue(Pending::Tell { to }, within, call);
+            self.issue(Pending::Tell { chunk, to }, within, call);
         }
     }
 
     fn probe(&mut self) {
         let Some(open) = &mut self.open else { return };
         open.phase = Phase::Probing;
-        open.calls = open.new.pipeline.len();
+        open.probes = open.new.pipeline.len();
+        let chunk = open.new.chunk;
         for to in open.new.pipeline.clone() {
-            self.issue(Pending::Probe { to: to.node }, self.config.probe_ms, WriteCall::Probe { to });
+            let probe = Pending::Probe { chunk, to: to.node };
+            self.issue(probe, self.config.probe_ms, WriteCall::Probe { to });
         }
     }
 

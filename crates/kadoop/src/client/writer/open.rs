@@ -23,8 +23,9 @@ pub(super) struct Open {
     pub synced: u32,
     /// Sent and not acknowledged: in order, the first begins where that ends.
     pub sent: VecDeque<Bytes>,
-    /// Calls under way.
+    /// Calls under way, but for probes.
     pub calls: usize,
+    pub probes: usize,
     /// The flush or sync under way.
     pub telling: Option<Telling>,
     /// Members whose fault a broken pipeline seems to be.
@@ -38,7 +39,7 @@ pub(super) enum Phase {
     /// The members copy what it begins with.
     Copying,
     Writing,
-    /// A call didn't succeed at every member; those under way are waited for.
+    /// A call didn't succeed at every member.
     Broken,
     /// Each member was asked whether it is there.
     Probing,
@@ -64,6 +65,7 @@ impl Open {
             synced: start,
             sent: VecDeque::new(),
             calls: 0,
+            probes: 0,
             telling: None,
             suspects: Vec::new(),
             there: Vec::new(),

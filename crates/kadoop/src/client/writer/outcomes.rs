@@ -2,7 +2,7 @@
 
 use super::{Ask, Goal, Pending, Phase, WriteCall, Writer, open::Open};
 use crate::{
-    Millis, NodeId,
+    ChunkId, Millis, NodeId,
     client::CallId,
     error::{Error, Result},
     faults::Fault,
@@ -10,13 +10,18 @@ use crate::{
 };
 
 impl Writer {
+    /// The open chunk, if it is that one still.
+    fn open_chunk(&mut self, chunk: ChunkId) -> Option<&mut Open> {
+        self.open.as_mut().filter(|open| open.new.chunk == chunk)
+    }
+
     /// What a write came to, at each member in the pipeline's order.
     pub fn on_write(&mut self, id: CallId, outcomes: &[Outcome], now: Millis) {
-        let Some(Pending::Write { end }) = self.calls.remove(&id) else { return };
-        let Some(open) = &mut self.open else { return };
+        let Some(Pending::Write { chunk, end }) = self.calls.remove(&id) else { return };
+        let hasty = self.config.faults.has(Fault::FirstAnswerEnough);
+        let Some(open) = self.open_chunk(chunk) else { return };
         open.calls = open.calls.saturating_sub(1);
         let everywhere = outcomes.len() == open.new.pipeline.len();
-        let hasty = self.config.faults.has(Fault::FirstAnswerEnough);
         let all = everywhere && outcomes.iter().all(|outcome| *outcome == Outcome::Value);
         if all || hasty && outcomes.contains(&Outcome::Value) {
             if open.acknowledge(end) {
@@ -33,9 +38,9 @@ impl Writer {
         let Some(pending) = self.calls.remove(&id) else { return };
         match pending {
             Pending::Ask | Pending::Write { .. } => return,
-            Pending::Continue { to } => self.on_continued(to, outcome),
-            Pending::Tell { to } => self.on_told(to, outcome, now),
-            Pending::Probe { to } => self.on_probed(to, outcome),
+            Pending::Continue { chunk, to } => self.on_continued(chunk, to, outcome),
+            Pending::Tell { chunk, to } => self.on_told(chunk, to, outcome, now),
+            Pending::Probe { chunk, to } => self.on_probed(chunk, to, outcome),
             Pending::Seal { chunk, to } => {
                 let Some(ended) = self.ended.iter_mut().find(|ended| ended.new.chunk == chunk) else {
                     return;
@@ -55,8 +60,8 @@ impl Writer {
         self.advance(now);
     }
 
-    fn on_continued(&mut self, to: NodeId, outcome: Outcome) {
-        let Some(open) = &mut self.open else { return };
+    fn on_continued(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome) {
+        let Some(open) = self.open_chunk(chunk) else { return };
         open.calls = open.calls.saturating_sub(1);
         match outcome {
             Outcome::Value if open.phase == Phase::Copying && open.calls == 0 => open.phase = Phase::Writing,
@@ -65,8 +70,8 @@ impl Writer {
         }
     }
 
-    fn on_told(&mut self, to: NodeId, outcome: Outcome, now: Millis) {
-        let Some(open) = &mut self.open else { return };
+    fn on_told(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome, now: Millis) {
+        let Some(open) = self.open_chunk(chunk) else { return };
         open.calls = open.calls.saturating_sub(1);
         if outcome != Outcome::Value {
             return break_at(open, to, outcome);
@@ -84,9 +89,9 @@ impl Writer {
     }
 
     /// One that refuses is there as well.
-    fn on_probed(&mut self, to: NodeId, outcome: Outcome) {
-        let Some(open) = &mut self.open else { return };
-        open.calls = open.calls.saturating_sub(1);
+    fn on_probed(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome) {
+        let Some(open) = self.open_chunk(chunk) else { return };
+        open.probes = open.probes.saturating_sub(1);
         if matches!(outcome, Outcome::Value | Outcome::Error(_)) {
             open.there.push(to);
         }
@@ -152,7 +157,11 @@ impl Writer {
             for member in &pipeline {
                 let (to, pipeline, source) = (member.node, pipeline.clone(), source.clone());
                 let begin = Continue { chunk, stamp, pipeline, source };
-                self.issue(Pending::Continue { to }, self.config.disk_ms, WriteCall::Continue { to, begin });
+                self.issue(
+                    Pending::Continue { chunk, to },
+                    self.config.disk_ms,
+                    WriteCall::Continue { to, begin },
+                );
             }
         }
         self.open = Some(open);

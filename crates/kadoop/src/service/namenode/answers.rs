@@ -19,10 +19,9 @@ use crate::{
     },
     wire,
 };
-use rustc_hash::FxHasher;
 use std::{
     collections::BTreeSet,
-    hash::{Hash as _, Hasher as _},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     net::{IpAddr, SocketAddr},
     sync::{Arc, PoisonError},
 };
@@ -258,9 +257,10 @@ impl Shared {
     }
 }
 
-/// The same for one reader of a chunk, another for others.
+/// The same for one reader of a chunk, another for others, and for its neighbours in a file: a
+/// simpler hash sends a reader to one datanode several times in a row.
 fn spread(chunk: ChunkId, node: NodeId, reader: IpAddr) -> u64 {
-    let mut hasher = FxHasher::default();
+    let mut hasher = DefaultHasher::new();
     (chunk, node, reader).hash(&mut hasher);
     hasher.finish()
 }
@@ -321,5 +321,24 @@ impl Shared {
             members,
         };
         Ok(heartbeat_answer_to_wire(&answer, around))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_reader_goes_from_one_datanode_to_another() {
+        let reader = IpAddr::from(Ipv4Addr::new(10, 77, 0, 1));
+        let first = |chunk| (1..=3).min_by_key(|node| spread(ChunkId(chunk), NodeId(*node), reader));
+        let firsts: Vec<Option<u32>> = (1..=300).map(first).collect();
+        for node in 1..=3 {
+            let share = firsts.iter().filter(|first| **first == Some(node)).count();
+            assert!((70..=130).contains(&share), "{share} of 300 at {node}");
+        }
+        let stays = firsts.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert!((70..=130).contains(&stays), "{stays} of 299 times it stays where it was");
     }
 }
