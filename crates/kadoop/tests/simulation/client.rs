@@ -73,6 +73,28 @@ fn what_wasnt_acknowledged_everywhere_goes_into_the_next_chunk() {
     }
 }
 
+/// It once waited for them: one may hang on bytes that a lost datanode had.
+#[test]
+fn a_broken_pipeline_is_left_though_calls_hang_and_whatever_they_come_to_later() {
+    let mut writer = writer(None);
+    writer.append(&mut Bytes::from_static(&[7; 64]), 0).unwrap();
+    grant(&mut writer, 1, 0);
+    let first = calls(&mut writer);
+    assert_eq!(first.len(), 2);
+    writer.on_write(first[0].id, &[Outcome::Value, Outcome::Unknown], 10);
+    assert_eq!(answer_all(&mut writer, Outcome::Value, 20), 2, "both are asked whether they are there");
+    grant(&mut writer, 2, 30);
+    let second = calls(&mut writer);
+    assert_eq!(second.len(), 2, "all of it again");
+    writer.on_write(first[1].id, &[Outcome::Value; 2], 40);
+    writer.begin(Goal::Flush, 40).unwrap();
+    assert!(calls(&mut writer).is_empty(), "what chunk 1 was given doesn't count for chunk 2");
+    second.iter().for_each(|write| writer.on_write(write.id, &[Outcome::Value; 2], 50));
+    let told = calls(&mut writer);
+    let published = |issue: &Issue<WriteCall>| matches!(issue.call, WriteCall::Publish { chunk, length: 64, .. } if chunk == ChunkId(2));
+    assert!(told.len() == 2 && told.iter().all(published), "{told:?}");
+}
+
 #[test]
 fn a_broken_chunks_end_is_logged_before_a_flush_returns() {
     for (fault, early) in [(None, false), (Some(Fault::FlushedBeforeEnd), true)] {
