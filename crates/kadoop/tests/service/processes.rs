@@ -133,9 +133,14 @@ impl DatanodeProcess {
         Self { process, site, namenode: namenode.to_owned(), address }
     }
 
-    /// As kill -9 does; and starts it again.
-    pub fn kill_and_start(&mut self) {
+    /// As kill -9 does.
+    pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// The same; and starts it again.
+    pub fn kill_and_start(&mut self) {
+        self.kill();
         *self = Self::start(self.site.clone(), &self.namenode.clone());
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     lending::{Borrowed, Lender, borrow},
-    processes::DatanodeProcess,
+    processes::{DatanodeProcess, Site},
     support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, names, pattern, superuser},
 };
 use bytes::Bytes;
@@ -263,7 +263,7 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
     let directory = tempfile::tempdir().unwrap();
     let namenode = NamenodeServer::start(namenode_options(&directory.path().join("namenode"))).unwrap();
     let of = directory.path().join("datanode");
-    let mut datanode = DatanodeProcess::start(&of, &namenode.address().to_string());
+    let mut datanode = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     let client = client(&namenode);
     let ready = || client.status().is_ok_and(|status| !status.safe_mode && !status.nodes.is_empty());
     assert!(wait_until(DEADLINE, ready));
@@ -286,7 +286,7 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
     datanode.kill();
     // Nobody is there to be asked.
     assert!(reader.read_at(200_000, 300_000).unwrap() == bytes[200_000..500_000]);
-    let _again = DatanodeProcess::start(&of, &namenode.address().to_string());
+    let _again = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
     assert!(wait_until(DEADLINE, || {
         let (all, past) = read(&client, "/file");
@@ -304,7 +304,7 @@ fn a_client_keeps_a_bounded_number_of_replicas_open() {
     let directory = tempfile::tempdir().unwrap();
     let namenode = NamenodeServer::start(namenode_options(&directory.path().join("namenode"))).unwrap();
     let of = directory.path().join("datanode");
-    let _datanode = DatanodeProcess::start(&of, &namenode.address().to_string());
+    let _datanode = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     let client = client(&namenode);
     let bytes = pattern((REPLICAS + 30) * 100);
     assert!(wait_until(DEADLINE, || {
