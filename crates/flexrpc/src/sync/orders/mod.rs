@@ -4,6 +4,7 @@
 //! schedule that `shuttle::replay` repeats.
 
 mod calling_workers;
+mod chains;
 mod datagrams;
 mod handles;
 mod service_workers;
