@@ -18,7 +18,7 @@ const ORDERS: usize = 10_000;
 const CHANGES: usize = 3;
 
 /// Of claims with real sockets in them, each order takes so many times as long.
-const WITH_SOCKETS: usize = 10;
+const WITH_SOCKETS: usize = 20;
 
 fn in_any_order(claim: impl Fn() + Send + Sync + 'static) {
     in_orders(1, claim);
