@@ -34,9 +34,6 @@ const MIN_PROGRESS_BYTES: u64 = 16 << 10;
 const SHORT_PROGRESS_BYTES: u64 = 4 << 20;
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
-/// Most bytes of answers that are encrypted at once, before the socket takes them:
-/// few system calls for an answer, and all in a core's cache.
-const SEALED_BYTES: usize = 128 << 10;
 /// What is read and thrown away of a client's that was refused, so that the
 /// refusal reaches it before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
@@ -87,9 +84,7 @@ async fn accept(
             run(shared, from, to, Peer { address: peer, encrypted: false }, shutdown).await
         }
         Some(acceptor) => {
-            let shaking_hands =
-                acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(SEALED_BYTES)));
-            let stream = tokio::time::timeout(shared.limits.stall, shaking_hands).await??;
+            let stream = tokio::time::timeout(shared.limits.stall, acceptor.accept(stream)).await??;
             let (from, to) = tokio::io::split(stream);
             run(shared, from, to, Peer { address: peer, encrypted: true }, shutdown).await
         }

@@ -50,10 +50,9 @@ _OTHER_NAME_CODES = (62, 64)
 
 _PLAIN = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 _ACCELERATED = {"binary": TBinaryProtocolAccelerated, "compact": TCompactProtocolAccelerated}
-# A message whose payload has this many bytes or more is coded in Python, since the
-# accelerated coder would copy the payload; so is one whose payload isn't `bytes`,
-# which that coder doesn't take. Every other message is coded in C.
-BULK_BYTES = 32 << 10
+# Messages with payload: coded in Python, since the accelerated coder would copy
+# the payload. Every other message is coded in C.
+_BULK = frozenset({"readRange", "appendData"})
 
 
 class ConnectionLostError(Exception):
@@ -267,9 +266,7 @@ class Connection:
 
     def send(self, method: str, request: Any) -> None:
         """Sends a request; each needs its `receive`, in the same order."""
-        payload = getattr(request, "data", None) or b""
-        small = isinstance(payload, bytes) and len(payload) < BULK_BYTES
-        client = self._control if small else self._bulk
+        client = self._bulk if method in _BULK else self._control
         try:
             getattr(client, f"send_{method}")(request)
         except TimeoutError:
@@ -285,7 +282,7 @@ class Connection:
 
     def receive(self, method: str, sink: memoryview | None = None) -> Any:
         """The next reply; a large payload goes to `sink` if it fits."""
-        client = self._bulk if sink is not None and len(sink) >= BULK_BYTES else self._control
+        client = self._bulk if method in _BULK else self._control
         self._transport.sink = sink
         try:
             self._transport.begin_reply()
