@@ -11,6 +11,7 @@ use crate::Result;
 use crate::host::setting;
 use crate::pairs::Sample;
 use crate::report::{Better, Row};
+use crate::stages::cpu_seconds;
 use std::path::{Path, PathBuf};
 
 /// Datanodes of each: as many as the replicas of a file.
@@ -93,63 +94,95 @@ pub trait System {
     fn measure(&mut self, work: &Work, round: usize) -> Result<f64>;
 }
 
-/// Rounds in which each does each work, in turn. `limit`, where there is one, is measured in
-/// each round, too.
+/// Figures of one work, and seconds of processor time of each of ours.
+#[derive(Default)]
+struct Figures {
+    kadoop: Vec<f64>,
+    peer: Vec<f64>,
+    processor: Vec<f64>,
+}
+
+/// Rounds in which each does each work, in turn; `hdfs` is started unless `BENCH_KADOOP_ALONE`
+/// is set. `limit`, where there is one, is measured in each round, too.
 pub fn contest(
-    ours: &mut dyn System,
-    hdfs: &mut dyn System,
+    ours: &mut Cluster,
+    hdfs: impl FnOnce() -> Result<Hdfs>,
     works: &[Work],
     mut limit: Option<&mut dyn FnMut() -> Result<f64>>,
 ) -> Result<Vec<Row>> {
     let rounds = setting("BENCH_KADOOP_ROUNDS", 5)?;
-    let mut figures: Vec<[Vec<f64>; 2]> = works.iter().map(|_| Default::default()).collect();
+    let mut hdfs = if std::env::var_os("BENCH_KADOOP_ALONE").is_some() { None } else { Some(hdfs()?) };
+    let works: Vec<&Work> = works.iter().filter(|work| is_chosen(work)).collect();
+    let mut all: Vec<Figures> = works.iter().map(|_| Figures::default()).collect();
     let mut limits = Vec::new();
     for round in 0..WARM_ROUNDS + rounds {
         let bare = limit.as_mut().map(|limit| limit()).transpose()?;
         let counts = round >= WARM_ROUNDS;
         limits.extend(bare.filter(|_| counts));
-        for (work, [kadoop, peer]) in works.iter().zip(&mut figures) {
-            let pair = [ours.measure(work, round)?, hdfs.measure(work, round)?];
+        for (work, figures) in works.iter().zip(&mut all) {
+            let before = cpu_seconds(std::process::id())?;
+            let ours = ours.measure(work, round)?;
+            let processor = cpu_seconds(std::process::id())? - before;
+            let peer = hdfs.as_mut().map(|hdfs| hdfs.measure(work, round)).transpose()?;
             if counts {
-                kadoop.push(pair[0]);
-                peer.push(pair[1]);
+                figures.kadoop.push(ours);
+                figures.processor.push(processor);
+                figures.peer.extend(peer);
             }
         }
     }
-    let limited = |(work, [kadoop, peer]): (&Work, [Vec<f64>; 2])| row(work, kadoop, (HDFS, peer), &limits);
-    Ok(works.iter().zip(figures).map(limited).collect())
+    Ok(works.iter().zip(all).map(|(work, figures)| row(work, HDFS, &figures, &limits)).collect())
+}
+
+/// Whether the work is among `BENCH_KADOOP_CASES`, parts of cases' names divided by semicolons.
+fn is_chosen(work: &Work) -> bool {
+    let case = work.case();
+    std::env::var("BENCH_KADOOP_CASES")
+        .map_or(true, |chosen| chosen.split(';').any(|part| case.contains(part)))
 }
 
 /// Rounds in which each work is done past the datanodes and over TCP; before each comes what
 /// isn't timed.
 pub fn short_circuit(cluster: &mut Cluster, before: &Work, works: &[Work]) -> Result<Vec<Row>> {
     let rounds = setting("BENCH_KADOOP_ROUNDS", 5)?;
-    let mut figures: Vec<[Vec<f64>; 2]> = works.iter().map(|_| Default::default()).collect();
+    let mut all: Vec<Figures> = works.iter().map(|_| Figures::default()).collect();
     for round in 0..rounds {
         cluster.measure(before, round)?;
-        for (work, both) in works.iter().zip(&mut figures) {
+        for (work, figures) in works.iter().zip(&mut all) {
             // The order changes, so that neither always finds what the other has left in caches.
             for side in [round % 2, 1 - round % 2] {
                 cluster.read_past_datanodes(side == 0);
-                both[side].push(cluster.measure(work, round)?);
+                let figure = cluster.measure(work, round)?;
+                if side == 0 { figures.kadoop.push(figure) } else { figures.peer.push(figure) }
             }
         }
     }
-    let rows = works.iter().zip(figures);
-    Ok(rows.map(|(work, [past, tcp])| row(work, past, (OVER_TCP, tcp), &[])).collect())
+    Ok(works.iter().zip(all).map(|(work, figures)| row(work, OVER_TCP, &figures, &[])).collect())
 }
 
-/// Prints how many times as fast as its peer it was, round by round: the JSON has medians alone.
-fn row(work: &Work, ours: Vec<f64>, (name, peer): (&'static str, Vec<f64>), limits: &[f64]) -> Row {
+/// Prints how many times as fast as its peer it was, round by round: the JSON has medians
+/// alone. And the processor time of all of Kadoop, which tells more on a busy machine.
+fn row(work: &Work, name: &'static str, figures: &Figures, limits: &[f64]) -> Row {
+    let Figures { kadoop: ours, peer, processor } = figures;
     let (unit, better) = work.unit();
-    let times = ours.iter().zip(&peer).map(|(ours, peer)| match better {
+    let times = ours.iter().zip(peer).map(|(ours, peer)| match better {
         Better::Higher => ours / peer,
         Better::Lower => peer / ours,
     });
-    println!("{:<44} {:>6.2} times as fast as {name}", work.case(), Sample::new(times.collect()).median());
+    let times: Vec<f64> = times.collect();
+    let mut said = Vec::new();
+    if !processor.is_empty() {
+        said.push(format!("{:>6.2} s of processor time", Sample::new(processor.clone()).median()));
+    }
+    if !times.is_empty() {
+        said.push(format!("{:>6.2} times as fast as {name}", Sample::new(times).median()));
+    }
+    println!("{:<44} {}", work.case(), said.join(", "));
     let to_limit: Vec<f64> = ours.iter().zip(limits).map(|(ours, limit)| ours / limit).collect();
-    let mut row = Row::new(work.case(), unit, better, ours.len(), &Sample::new(ours.clone()))
-        .with_peer(name, Sample::new(peer).median());
+    let mut row = Row::new(work.case(), unit, better, ours.len(), &Sample::new(ours.clone()));
+    if !peer.is_empty() {
+        row = row.with_peer(name, Sample::new(peer.clone()).median());
+    }
     if !limits.is_empty() {
         row.limit = Some(Sample::new(limits.to_vec()).median());
         row.ratio_to_limit = Some(Sample::new(to_limit).median());

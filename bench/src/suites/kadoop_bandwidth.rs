@@ -3,7 +3,7 @@
 //! on a host of its own; needs root.
 //!
 //! `BENCH_KADOOP_LINK_MIB`: a file's size, 256 by default. `BENCH_KADOOP_DIR`,
-//! `BENCH_KADOOP_ROUNDS`: as in `kadoop-hdfs`.
+//! `BENCH_KADOOP_ROUNDS`, `BENCH_KADOOP_CASES`, `BENCH_KADOOP_ALONE`: as in `kadoop-hdfs`.
 
 use crate::Result;
 use crate::host::{bare_rate, setting};
@@ -25,7 +25,6 @@ pub fn run() -> Result<Vec<Row>> {
     let write = |threads| Work::Write { path: FILE, mib, replication: 3, threads };
     let read = |threads| Work::Read { path: FILE, threads };
     let works = [write(1), read(1), write(2), read(2)];
-    let mut hdfs = Hdfs::start(hosts)?;
     let mut limit = || bare_rate(&hosts[0], &hosts[2]);
-    contest(&mut Cluster::start(hosts)?, &mut hdfs, &works, Some(&mut limit))
+    contest(&mut Cluster::start(hosts)?, || Hdfs::start(hosts), &works, Some(&mut limit))
 }

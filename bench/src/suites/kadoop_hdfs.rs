@@ -4,7 +4,8 @@
 //!
 //! `BENCH_KADOOP_DIR`: where the data is, in place of memory. `BENCH_KADOOP_MIB`: a file's size,
 //! 256 by default. `BENCH_KADOOP_MS`: how long each call about names is repeated, 500 by default.
-//! `BENCH_KADOOP_ROUNDS`: 5 by default.
+//! `BENCH_KADOOP_ROUNDS`: 5 by default. `BENCH_KADOOP_CASES`: parts of the names of those to be
+//! measured, divided by semicolons. `BENCH_KADOOP_ALONE`: if set, without HDFS.
 
 use crate::Result;
 use crate::host::setting;
@@ -29,6 +30,5 @@ pub fn run() -> Result<Vec<Row>> {
     for threads in THREADS {
         works.extend(Operation::ALL.map(|operation| Work::Calls { operation, threads, milliseconds }));
     }
-    let mut hdfs = Hdfs::start(&[])?;
-    contest(&mut Cluster::start(&[])?, &mut hdfs, &works, None)
+    contest(&mut Cluster::start(&[])?, || Hdfs::start(&[]), &works, None)
 }
