@@ -81,7 +81,7 @@ mod sync;
 mod tls;
 
 pub use client::handle::Handle;
-pub use client::{CallOptions, Client, ClientOptions, MulticastOptions};
+pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;
 pub use proto::auth::{AuthSys, ClusterKey, Credentials};

@@ -1,15 +1,19 @@
 //! Serial multicasting through real sockets.
 
 mod common;
+#[path = "common/raw.rs"]
+mod raw;
 
 use bytes::Bytes;
 use common::{COUNT, ECHO, FAIL, SLEEP_IF_MARKED, Service, client, procedure};
-use std::net::SocketAddr;
+use raw::Raw;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use strait_flexrpc::proto::frame::{Head, Kind};
 use strait_flexrpc::{
     CallError, CallOptions, Client, ClientOptions, ClusterKey, Doubt, MulticastOptions, Outcome, Refusal,
-    Server, ServerOptions, Transport, WorkerLimits,
+    Server, ServerOptions, Transport, Turn, WorkerLimits,
 };
 
 struct Chain {
@@ -212,4 +216,48 @@ fn a_connection_carries_single_calls_and_chains_in_turn() {
         }
     }
     assert_eq!(chain.servers[1].connection_count(), 2, "the caller's, and the first callee's");
+}
+
+/// Whether something comes within this time.
+fn is_spoken_to(stream: &TcpStream, within: Duration) -> bool {
+    stream.set_read_timeout(Some(within)).unwrap();
+    stream.peek(&mut [0]).is_ok_and(|len| len > 0)
+}
+
+#[test]
+fn calls_with_one_turn_leave_one_after_the_other() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    // More than two sockets hold of what nobody receives.
+    let args = bytes(48 << 20);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let callee = listener.local_addr().unwrap();
+    let (client, turn) = (client(), Turn::default());
+    let call = || {
+        let options = MulticastOptions { turn: Some(turn.clone()), ..MulticastOptions::default() };
+        client.call_chain(&[callee], procedure(ECHO), &[args.clone()], &options)
+    };
+    std::thread::scope(|scope| {
+        let ready = scope.spawn(|| drop([(); 2].map(|()| client.handle(callee, Transport::Tcp).unwrap())));
+        let first = listener.accept().unwrap().0;
+        let mut greeted = Raw::of(first.try_clone().unwrap());
+        let hello = greeted.receive().unwrap();
+        greeted.send(&raw::welcome(&hello));
+        let streams = [first, listener.accept().unwrap().0];
+        ready.join().unwrap();
+        let calls = [scope.spawn(call), scope.spawn(call)];
+        let mut looks = (0..1_000).map(|look| look % 2);
+        let spoken_to = |at: &usize| is_spoken_to(&streams[*at], Duration::from_millis(10));
+        let first = looks.find(spoken_to).expect("a call comes");
+        let second = 1 - first;
+        assert!(!is_spoken_to(&streams[second], Duration::from_millis(100)), "it waits for its turn");
+        for at in [first, second] {
+            assert!(is_spoken_to(&streams[at], PATIENCE));
+            let mut raw = Raw::of(streams[at].try_clone().unwrap());
+            let (head, ..) = raw.receive().unwrap();
+            raw.send(&raw::frame(Head::new(Kind::Value, head.id), &[], b"done"));
+        }
+        for call in calls {
+            assert_eq!(call.join().unwrap(), [Outcome::Value(Bytes::from_static(b"done"))]);
+        }
+    });
 }

@@ -40,6 +40,9 @@ pub struct Config {
     pub stage_bytes: u32,
     /// Bytes that a reader has under way or holds beyond those it was asked for.
     pub ahead_bytes: u32,
+    /// Calls that a reader has under way before it reads more ahead: with eight that begin and
+    /// end together a link of 1 Gbit/s stood still a tenth of the time.
+    pub reads_at_once: usize,
     /// An append continues a last chunk shorter than this by copying it.
     pub continue_below_bytes: u32,
     /// Durable replicas without which nothing counts as durable.
@@ -102,6 +105,7 @@ impl Default for Config {
             hold_bytes: 4 << 20,
             stage_bytes: 4 << 20,
             ahead_bytes: 8 << 20,
+            reads_at_once: 4,
             continue_below_bytes: 4 << 20,
             min_replicas: 1,
             heartbeat_ms: 1_000,

@@ -8,6 +8,10 @@ use std::io::IoSlice;
 /// about as much as one more slice in a gathering write (0.3 µs).
 const GATHER_BYTES: usize = 8 << 10;
 
+/// What comes behind a large opaque in a flat buffer mostly fits into so great a part of it:
+/// checksums of it, say. The opaque isn't copied to a larger buffer then.
+const BEHIND_PART: usize = 128;
+
 /// A value of a type that an interface declares.
 pub trait Encode {
     /// Appends the value. Large opaques stay where they are, hence the lifetime.
@@ -259,6 +263,9 @@ impl<'v> Encoder<'v> {
     /// Bytes and their padding.
     fn payload(&mut self, bytes: &'v [u8], shared: Option<&'v Bytes>) {
         if self.flat || bytes.len() < GATHER_BYTES {
+            if bytes.len() >= GATHER_BYTES {
+                self.buffer.reserve(bytes.len() + bytes.len() / BEHIND_PART);
+            }
             self.buffer.extend_from_slice(bytes);
         } else {
             self.gathered.push(Gathered { at: self.buffer.len(), bytes, shared });

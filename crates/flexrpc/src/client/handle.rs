@@ -5,7 +5,7 @@ use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
 use crate::client::message::{Framing, Message, Sum};
 use crate::client::session::Lease;
-use crate::client::{CallOptions, Shared};
+use crate::client::{CallOptions, Shared, Turn};
 use crate::net::clock;
 use crate::net::pool::Callee;
 use crate::net::reader::Frame;
@@ -89,7 +89,8 @@ impl Handle {
     ) -> Result<Bytes, CallError> {
         let extension = self.shared.extension(options);
         let sum = Sum::of(args);
-        let message = Message { kind: Kind::Call, procedure, args, extension: &extension, flags: 0, sum };
+        let message =
+            Message { kind: Kind::Call, procedure, args, extension: &extension, flags: 0, sum, turn: None };
         let now = clock::now();
         match self.exchange_from(now, &message, self.shared.deadline(options, now)) {
             Outcome::Value(_) if self.answered != Kind::Value => Err(CallError::Unknown(Doubt::BadAnswer)),
@@ -188,7 +189,8 @@ impl Handle {
     pub(crate) fn revoke(&mut self, id: CallId, deadline: Option<Micros>) -> Outcome {
         let sum = Sum::of(&[]);
         let procedure = Procedure::default();
-        let message = Message { kind: Kind::Revoke, procedure, args: &[], extension: &[], flags: 0, sum };
+        let message =
+            Message { kind: Kind::Revoke, procedure, args: &[], extension: &[], flags: 0, sum, turn: None };
         if self.lease.is_none() || (self.line.is_none() && self.connect(deadline).is_err()) {
             return Outcome::Unknown(Doubt::ConnectionLost);
         }
@@ -286,6 +288,7 @@ impl Handle {
     }
 
     fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
+        let _turn = message.turn.map(Turn::take);
         let framing = self.framing(call, message);
         let (Some(line), Some(framing)) = (&mut self.line, framing) else {
             return call.on_broken(clock::now());

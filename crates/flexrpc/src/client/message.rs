@@ -1,6 +1,7 @@
 //! A call's frame, in slices: the payload stays where the caller has it, and its
 //! checksum is computed once for all callees and transmissions.
 
+use crate::client::Turn;
 use crate::proto::auth::SessionKey;
 use crate::proto::checksum;
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, TAG_BYTES, flags};
@@ -15,6 +16,8 @@ pub(crate) struct Message<'a> {
     pub(crate) extension: &'a [u8],
     pub(crate) flags: u16,
     pub(crate) sum: Sum,
+    /// Taken while it is sent.
+    pub(crate) turn: Option<&'a Turn>,
 }
 
 /// Length and checksum of a payload.

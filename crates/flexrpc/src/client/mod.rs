@@ -28,7 +28,7 @@ use crate::proto::status::{CallError, Outcome};
 use crate::tls::ClientTls;
 use bytes::Bytes;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -110,6 +110,22 @@ pub struct MulticastOptions {
     /// Serial multicasting: each callee passes the call on only when it has
     /// arrived whole, instead of as it arrives. Slower; for comparison.
     pub store_and_forward: bool,
+    /// Serial multicasting: calls with the same turn leave this host one after the other.
+    pub turn: Option<Turn>,
+}
+
+/// Calls that are made side by side, and leave one after the other: each has the link for
+/// itself, so they arrive in about the order in which they were made, and while the last
+/// bytes of one are on their way through a chain, those of the next follow. Sharing the
+/// link, they would arrive all at once, and the link would stand still until then.
+#[derive(Clone, Debug, Default)]
+pub struct Turn(Arc<Mutex<()>>);
+
+impl Turn {
+    /// Waits for it; until this is dropped it is the caller's.
+    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Makes calls, from any number of threads. Clones share pool and sessions. In a
@@ -235,6 +251,7 @@ impl Client {
             procedure,
             sum: Sum::of(&slices),
             args: args.to_vec(),
+            turn: options.turn.clone(),
             extension: self.shared.extension(&options.call),
             deadline: self.shared.deadline(&options.call, clock::now()),
             gather: Gather::new(degree, options.required),

@@ -1,6 +1,7 @@
 //! Calling workers (section IV.A): threads that issue the subcalls of parallel
 //! multicasts. There are as many as are needed at a time; dormant ones end.
 
+use crate::client::Turn;
 use crate::client::gather::Gather;
 use crate::client::handle::Handle;
 use crate::client::message::{Message, Sum};
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(crate) struct Multicast {
     pub(crate) procedure: Procedure,
     pub(crate) args: Vec<Bytes>,
+    pub(crate) turn: Option<Turn>,
     pub(crate) extension: Vec<u8>,
     pub(crate) sum: Sum,
     pub(crate) deadline: Option<Micros>,
@@ -30,7 +32,8 @@ impl Multicast {
     pub(crate) fn with_message<T>(&self, body: impl FnOnce(&Message<'_>) -> T) -> T {
         let args: Vec<&[u8]> = self.args.iter().map(|slice| &slice[..]).collect();
         let (procedure, extension, sum) = (self.procedure, &self.extension[..], self.sum);
-        body(&Message { kind: Kind::Call, procedure, args: &args, extension, flags: 0, sum })
+        let turn = self.turn.as_ref();
+        body(&Message { kind: Kind::Call, procedure, args: &args, extension, flags: 0, sum, turn })
     }
 }
 

@@ -5,7 +5,7 @@ use strait_kadoop::{
     ChunkId, Config, Error, FileId, Incarnation, Member, NodeId, Stamp,
     client::{Checked, Goal, Issue, ReadCall, Reader, WriteCall, Writer},
     faults::{Fault, Faults},
-    messages::{Answer, Located, LocatedChunk, Mutation, NewChunk, Outcome, Piece},
+    messages::{Answer, Located, LocatedChunk, Mutation, NewChunk, Outcome, Piece, Read},
 };
 
 fn config(fault: Option<Fault>) -> Config {
@@ -207,7 +207,7 @@ fn reading(offset: u64, located: Located, fault: Option<Fault>) -> Reader {
     reader
 }
 
-fn next_read(reader: &mut Reader) -> (Issue<ReadCall>, NodeId, strait_kadoop::messages::Read) {
+fn next_read(reader: &mut Reader) -> (Issue<ReadCall>, NodeId, Read) {
     let issue = reader.next_call().expect("a replica is asked");
     let ReadCall::Read { from, read } = issue.call else { panic!("{:?}", issue.call) };
     (issue, from, read)
@@ -275,6 +275,43 @@ fn another_file_of_the_same_name_isnt_read_on() {
         reader.on_located(issue.id, Ok(Located { made: 6, ..located(20, false) }), 300);
         assert_eq!(reader.read(0, 32, 300), error);
     }
+}
+
+#[test]
+fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
+    let config = Config { ahead_bytes: 320, reads_at_once: 3, ..config(None) };
+    let mut reader = Reader::new(config.clone());
+    reader.begin(located(1_000, false));
+    let mut under_way = Vec::new();
+    let mut look = |reader: &mut Reader, answered: Option<usize>| {
+        if let Some(at) = answered {
+            let (issue, _, read): (Issue<ReadCall>, NodeId, Read) = under_way.remove(at);
+            let bytes: Bytes = vec![3; read.length as usize].into();
+            let sums = bytes.chunks(16).map(crc32c::crc32c).collect();
+            let piece = Piece { bytes, sums, visible: 1_000 };
+            reader.on_read(issue.id, Checked::of(&read, piece, &config), 1);
+        }
+        while let Some(issue) = reader.next_call() {
+            let ReadCall::Read { from, read } = issue.call else { panic!("{:?}", issue.call) };
+            under_way.push((issue, from, read));
+        }
+        under_way.len()
+    };
+    for at in (0..320).step_by(32) {
+        while reader.read(at, 32, 1).unwrap().is_none() {
+            look(&mut reader, None);
+            look(&mut reader, Some(0));
+        }
+        assert!(look(&mut reader, None) <= 3);
+    }
+    // Nobody asks for more: those under way are followed by others all the same.
+    for answered in [2, 1, 0, 2] {
+        assert_eq!(look(&mut reader, Some(answered)), 3);
+        assert!(reader.wake_at().is_none(), "nothing is due until the next answer");
+    }
+    // Whoever asks doesn't wait for what is read ahead.
+    assert_eq!(reader.read(960, 32, 1), Ok(None));
+    assert_eq!(look(&mut reader, None), 4);
 }
 
 #[test]

@@ -146,8 +146,11 @@ impl Reader {
 
     /// When [`Reader::tick`] is due, if nothing happens before.
     pub fn wake_at(&self) -> Option<Millis> {
+        let full = self.is_full();
         let slots = self.slots.values().filter_map(|slot| match slot.state {
-            State::Waiting(from) if !self.locating => Some(from.max(self.locate_at)),
+            State::Waiting(from) if !self.locating && (slot.wanted || !full) => {
+                Some(from.max(self.locate_at))
+            }
             _ => None,
         });
         slots.min()
@@ -242,8 +245,20 @@ impl Reader {
 
     fn advance(&mut self, now: Millis) {
         let waiting = self.slots.iter().filter(|(_, slot)| slot.is_waiting(now));
-        let waiting: Vec<u64> = waiting.map(|(offset, _)| *offset).collect();
-        waiting.into_iter().for_each(|offset| self.fetch(offset, now));
+        let waiting: Vec<(u64, bool)> = waiting.map(|(offset, slot)| (*offset, slot.wanted)).collect();
+        for (offset, wanted) in waiting {
+            if wanted || !self.is_full() {
+                self.fetch(offset, now);
+            }
+        }
+    }
+
+    /// Whether enough calls are under way to read ahead: the next is made when any of them is
+    /// answered, not when what was read is asked for. So they don't all end at once, with
+    /// nothing on the link until the next ones have begun.
+    fn is_full(&self) -> bool {
+        let under_way = self.slots.values().filter(|slot| matches!(slot.state, State::Fetching));
+        under_way.count() >= self.config.reads_at_once
     }
 
     /// Takes a waiting slot further.

@@ -63,6 +63,8 @@ pub(super) struct Driver {
     chunks: Mutex<BTreeMap<ChunkId, Place>>,
     /// The request under way, through all its repetitions.
     request: Mutex<Option<(CallId, Arc<Begun>)>>,
+    /// Pieces leave one after the other, and so are applied while the next are on their way.
+    turn: flexrpc::Turn,
     clock: Clock,
     closed: AtomicBool,
 }
@@ -91,6 +93,7 @@ impl Writer {
             client: joined.requests.client().0,
             chunks: Mutex::default(),
             request: Mutex::default(),
+            turn: flexrpc::Turn::default(),
             clock,
             closed: AtomicBool::new(false),
             link,
@@ -328,7 +331,8 @@ impl Driver {
             let Some(place) = self.chunks().get(&write.chunk).cloned() else {
                 return vec![Outcome::NotExecuted; members];
             };
-            let to = callees(&self.data, place.reach.addresses, within);
+            let mut to = callees(&self.data, place.reach.addresses, within);
+            to.callees.options.turn = Some(self.turn.clone());
             match to.dn_write(&write_to_wire(write, &place.reach.token)) {
                 Ok(answers) => {
                     answers.into_iter().map(|answer| outcome(&answer.map_err(Lost::from))).collect()
