@@ -77,6 +77,8 @@ faults! {
     ReturnedReopened,
     /// A write that came early is acknowledged before it is applied.
     EarlyWriteAnswered,
+    /// Bytes in their place are applied without a second look at stamp and incarnation.
+    PlaceTrusted,
     /// A sealed replica is cut again.
     SealedCut,
     /// Bytes that aren't acknowledged are shown to readers.

@@ -28,8 +28,8 @@ use crate::proto::status::{CallError, Outcome};
 use crate::tls::ClientTls;
 use bytes::Bytes;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How a client behaves.

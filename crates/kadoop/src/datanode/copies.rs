@@ -185,7 +185,7 @@ impl<D: Disk> Datanode<D> {
         let mut copy = self.copies.running.swap_remove(at);
         match self.take_fetched(&mut copy, id, answer) {
             Ok(false) => self.run(copy),
-            Ok(true) => self.finish(copy),
+            Ok(true) => self.complete(copy),
             Err(error) => self.abandon(copy, error),
         }
         self.start_copies();
@@ -233,7 +233,7 @@ impl<D: Disk> Datanode<D> {
         Ok(replica.sums.length >= copy.source.length || short && copy.source.length > 1)
     }
 
-    fn finish(&mut self, copy: Copy<D>) {
+    fn complete(&mut self, copy: Copy<D>) {
         let Copy { chunk, stamp, directory, source, into, .. } = copy;
         match into {
             Into::Open(caller) => self.settled.push((caller, Ok(()))),

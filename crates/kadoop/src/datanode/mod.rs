@@ -5,11 +5,13 @@
 //! [`Datanode::settled`].
 
 mod copies;
+mod places;
 mod replica;
 mod scrub;
 mod sums;
 
 pub use copies::Fetch;
+pub use places::{Place, Placed};
 pub use sums::{Sums, provable};
 
 use crate::{
@@ -45,6 +47,9 @@ pub struct Datanode<D: Disk> {
     /// Not yet known to the namenode.
     changes: Vec<Change>,
     settled: Vec<(u64, Result<()>)>,
+    last_place: u64,
+    /// Files of replicas that were removed.
+    discarded: Vec<D::File>,
     copies: Copies<D>,
     scrub: Scrub,
     /// When all replicas are reported again.
@@ -81,6 +86,8 @@ impl<D: Disk> Datanode<D> {
             report: false,
             changes: Vec::new(),
             settled: Vec::new(),
+            last_place: 0,
+            discarded: Vec::new(),
             copies: Copies::default(),
             scrub: Scrub::default(),
             report_at: 0,
@@ -114,6 +121,10 @@ impl<D: Disk> Datanode<D> {
     pub fn write(&mut self, caller: u64, write: &Write) {
         let mut applied = Vec::new();
         let result = self.try_write(caller, write, &mut applied);
+        self.settle(caller, result, applied);
+    }
+
+    fn settle(&mut self, caller: u64, result: Result<()>, applied: Vec<u64>) {
         self.settled.extend(applied.into_iter().map(|caller| (caller, Ok(()))));
         if let Err(error) = result {
             self.settled.push((caller, Err(error)));
@@ -294,6 +305,12 @@ impl<D: Disk> Datanode<D> {
         self.replicas.get(&chunk).map(Replica::files).unwrap_or_default()
     }
 
+    /// Files that have lost their names since this was last asked: while they are held, the
+    /// disk puts off the work of taking their bytes back, which nobody needs to wait for.
+    pub fn discarded(&mut self) -> Vec<D::File> {
+        std::mem::take(&mut self.discarded)
+    }
+
     /// A sync of the replica's files failed: a second one, that succeeds, would prove
     /// nothing.
     pub fn distrust(&mut self, chunk: ChunkId) {
@@ -369,6 +386,7 @@ impl<D: Disk> Datanode<D> {
             if let Some(directory) = &self.directories[replica.directory] {
                 remove_files(directory, chunk, replica.stamp);
             }
+            self.discarded.push(replica.into_data());
         }
         if !self.replicas.contains_key(&chunk) {
             self.changes.push(Change::Gone { chunk, stamp });

@@ -1,5 +1,7 @@
 //! One replica: bytes that only grow, in order, until it is sealed.
 
+mod writing;
+
 use super::sums::{Sums, provable};
 use crate::{
     ChunkId, Config, Stamp,
@@ -8,8 +10,8 @@ use crate::{
     faults::Fault,
     messages::{Piece, Read, ReplicaReport, ReplicaState},
 };
-use bytes::Bytes;
 use std::{collections::BTreeMap, io};
+use writing::Held;
 
 /// A replica in one data directory.
 pub(super) struct Replica<D: Disk> {
@@ -30,8 +32,10 @@ pub(super) struct Replica<D: Disk> {
     records_end: u64,
     name_synced: bool,
     /// Writes that came before their turn, by offset, with their callers.
-    held: BTreeMap<u32, (u64, Bytes)>,
+    held: BTreeMap<u32, (u64, Held)>,
     held_bytes: usize,
+    /// Ranges behind the end that are being filled, by offset: which place, and its end.
+    places: BTreeMap<u32, (u64, u32)>,
 }
 
 /// What is left of a file's name: `ID_STAMP.kind`.
@@ -96,6 +100,7 @@ impl<D: Disk> Replica<D> {
             name_synced,
             held,
             held_bytes,
+            places: BTreeMap::new(),
         }
     }
 
@@ -143,66 +148,9 @@ impl<D: Disk> Replica<D> {
         ReplicaReport { chunk, stamp, length: self.sums.length, state }
     }
 
-    /// Applies what is next, and whatever was held behind it; holds what isn't next.
-    /// The callers whose bytes are applied now are added to `applied`.
-    pub fn write(
-        &mut self,
-        caller: u64,
-        offset: u32,
-        bytes: Bytes,
-        config: &Config,
-        applied: &mut Vec<u64>,
-    ) -> Result<()> {
-        if self.state != ReplicaState::Open {
-            return Err(Error::NotOpen);
-        }
-        let end = offset.checked_add(bytes.len() as u32).ok_or(Error::BeyondEnd)?;
-        if end <= self.sums.length {
-            // Repeated: the same bytes, or one of the two is wrong.
-            let mut there = vec![0; bytes.len()];
-            self.data.read_at(offset.into(), &mut there).map_err(disk)?;
-            applied.extend((there == bytes).then_some(caller));
-            return if there == bytes { Ok(()) } else { Err(Error::Corrupt) };
-        }
-        if offset < self.sums.length {
-            return Err(Error::Invalid("a write that begins before the replica's end and goes on behind it"));
-        }
-        if offset > self.sums.length {
-            if self.held_bytes + bytes.len() > config.hold_bytes as usize || self.held.contains_key(&offset) {
-                return Err(Error::BeyondEnd);
-            }
-            self.held_bytes += bytes.len();
-            self.held.insert(offset, (caller, bytes));
-            if config.faults.has(Fault::EarlyWriteAnswered) {
-                applied.push(caller);
-            }
-            return Ok(());
-        }
-        self.apply(&bytes, config)?;
-        applied.push(caller);
-        while let Some((caller, bytes)) = self.held.remove(&self.sums.length) {
-            self.held_bytes -= bytes.len();
-            self.apply(&bytes, config)?;
-            applied.push(caller);
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, bytes: &[u8], config: &Config) -> Result<()> {
-        let mut sums = self.sums.clone();
-        self.data.write_at(self.sums.length.into(), bytes).map_err(disk)?;
-        let more = sums.extend(bytes, config.unit_bytes);
-        let at = if config.faults.has(Fault::SumsInPlace) {
-            u64::from(self.sums.length / config.unit_bytes) * 8
-        } else {
-            self.records_end
-        };
-        if let Some(records) = &self.records {
-            records.write_at(at, &more).map_err(disk)?;
-            self.records_end += more.len() as u64;
-        }
-        self.sums = sums;
-        Ok(())
+    /// Its bytes' file alone.
+    pub fn into_data(self) -> D::File {
+        self.data
     }
 
     /// The names of a sealed one's bytes and of the table of their checksums.
@@ -339,9 +287,8 @@ impl<D: Disk> Replica<D> {
         let unit = config.unit_bytes;
         let begin = read.offset.min(visible);
         let end = begin.saturating_add(read.length.min(config.write_bytes)).min(visible);
-        let mut bytes = vec![0; (end - begin) as usize];
-        self.data.read_at(begin.into(), &mut bytes).map_err(disk)?;
-        let mut sums = Vec::new();
+        let bytes = self.data.read_vec(begin.into(), (end - begin) as usize).map_err(disk)?;
+        let mut sums = Vec::with_capacity(bytes.len() / unit as usize + 2);
         let mut at = begin;
         while at < end {
             let first = at - at % unit;

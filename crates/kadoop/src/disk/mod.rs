@@ -59,6 +59,16 @@ pub trait DiskFile: Clone {
     /// # Errors
     /// The operating system's.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// The same, as a vector of its own.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let read = self.read_at(offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
     /// Bytes.
     ///
     /// # Errors

@@ -1,7 +1,11 @@
 //! A directory of the operating system.
 
 use super::{Disk, DiskFile};
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::{
+    buffer::spare_capacity,
+    fs::{FallocateFlags, fallocate, fdatasync},
+    io::{Errno, pread},
+};
 use std::{
     fs::{self, File, OpenOptions},
     io,
@@ -110,6 +114,22 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
+    fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        // Not zeroed first, which takes a third of the time of reading.
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let at = offset + bytes.len() as u64;
+            match pread(&*self.0, spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // An allocator may give more than it was asked for.
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
@@ -121,7 +141,7 @@ impl DiskFile for RealFile {
     fn preallocate(&self, length: u64) -> io::Result<()> {
         match fallocate(&*self.0, FallocateFlags::empty(), 0, length) {
             // Some file systems can't: the zeroes alone will do.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.0.set_len(length),
+            Err(Errno::OPNOTSUPP) => self.0.set_len(length),
             result => Ok(result?),
         }
     }
@@ -135,6 +155,18 @@ impl DiskFile for RealFile {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_is_read_as_far_as_it_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = RealDisk::open(directory.path()).unwrap().create("new").unwrap();
+        file.write_at(0, b"0123456789").unwrap();
+        for (offset, length) in [(0, 10), (3, 4), (3, 100), (10, 5), (50, 5), (2, 0)] {
+            let mut there = vec![0; length];
+            let read = file.read_at(offset, &mut there).unwrap();
+            assert_eq!(file.read_vec(offset, length).unwrap(), there[..read], "{length} at {offset}");
+        }
+    }
 
     #[test]
     fn files_are_their_owners_alone_whatever_the_directory_allows() {

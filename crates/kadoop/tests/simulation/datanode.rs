@@ -5,7 +5,7 @@ use bytes::Bytes;
 use strait_kadoop::{
     ChunkId, Config, Error, Identity, Incarnation, Member, NodeId, Stamp,
     datanode::Datanode,
-    disk::Disk,
+    disk::{Disk, DiskFile},
     faults::{Fault, Faults},
     messages::{HeartbeatAnswer, Order, Read, ReplicaState, Write},
 };
@@ -39,11 +39,14 @@ fn order(datanode: &mut Datanode<SimDisk>, orders: Vec<Order>) {
 
 /// Writes for the incarnation `joined`; none is a write that waits for its turn.
 fn write(datanode: &mut Datanode<SimDisk>, joined: u64, from: u32, to: u32) -> Option<Result<(), Error>> {
-    let pipeline = vec![Member { node: NODE, incarnation: Incarnation(joined) }];
     let caller = u64::from(from) << 32 | u64::from(to);
-    datanode
-        .write(caller, &Write { chunk: CHUNK, stamp: STAMP, pipeline, offset: from, bytes: bytes(from, to) });
+    datanode.write(caller, &whole_write(joined, from, to));
     datanode.settled().into_iter().find(|(settled, _)| *settled == caller).map(|(_, result)| result)
+}
+
+fn whole_write(joined: u64, from: u32, to: u32) -> Write {
+    let pipeline = vec![Member { node: NODE, incarnation: Incarnation(joined) }];
+    Write { chunk: CHUNK, stamp: STAMP, pipeline, offset: from, bytes: bytes(from, to) }
 }
 
 fn read(datanode: &Datanode<SimDisk>, stamp: Stamp, offset: u32, length: u32) -> Result<Bytes, Error> {
@@ -69,7 +72,17 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let (mut end, mut synced, mut sealed) = (0, 0, None);
     while sealed.is_none() {
         let more = 1 + random.below(40) as u32;
-        if write(&mut datanode, 1, end, end + more) != Some(Ok(())) {
+        let placed = whole_write(1, end, end + more);
+        let written = match datanode.place(&placed) {
+            Ok(Some(place)) => {
+                let put = place.put(&placed);
+                datanode.finish(1, &placed, put);
+                datanode.settled().pop().map(|(_, result)| result)
+            }
+            Ok(None) => write(&mut datanode, 1, end, end + more),
+            Err(error) => Some(Err(error)),
+        };
+        if written != Some(Ok(())) {
             break;
         }
         end += more;
@@ -108,6 +121,88 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     match read(&datanode, stamp, 0, length) {
         Ok(there) if there == bytes(0, length) => Ok(()),
         other => Err(format!("{other:?} isn't what was written")),
+    }
+}
+
+#[test]
+fn bytes_that_are_in_their_place_count_in_their_turn() {
+    let disk = SimDisk::default();
+    let mut datanode = start(&disk, 1, None);
+    let writes = [(0, 16), (16, 40), (40, 50)].map(|(from, to)| whole_write(1, from, to));
+    let [first, second] = [0, 1].map(|at| datanode.place(&writes[at]).unwrap().unwrap().put(&writes[at]));
+    // The last isn't at a unit's beginning.
+    assert!(datanode.place(&writes[2]).unwrap().is_none());
+    datanode.write(3, &writes[2]);
+    datanode.finish(2, &writes[1], second);
+    assert_eq!(datanode.settled(), []);
+    assert_eq!(datanode.replica(CHUNK).unwrap().length, 0);
+    datanode.finish(1, &writes[0], first);
+    assert_eq!(datanode.settled(), [(1, Ok(())), (2, Ok(())), (3, Ok(()))]);
+    datanode.sync(CHUNK, STAMP, 50).unwrap();
+    datanode.seal(CHUNK, STAMP, 50).unwrap();
+    assert_eq!(read(&datanode, STAMP, 0, 50), Ok(bytes(0, 50)));
+}
+
+#[test]
+fn a_place_is_nobody_elses() {
+    let mut datanode = start(&SimDisk::default(), 1, None);
+    let (write, beside) = (whole_write(1, 16, 48), whole_write(1, 32, 64));
+    let place = datanode.place(&write).unwrap().unwrap();
+    assert!(matches!(datanode.place(&beside), Err(Error::BeyondEnd)));
+    datanode.write(1, &beside);
+    datanode.write(2, &write);
+    assert_eq!(datanode.settled(), [(1, Err(Error::BeyondEnd)), (2, Err(Error::BeyondEnd))]);
+    let placed = place.put(&write);
+    datanode.finish(3, &write, placed);
+    // Held now: it still is.
+    assert!(matches!(datanode.place(&beside), Err(Error::BeyondEnd)));
+    // Beyond what may be held nothing is put anywhere.
+    assert!(datanode.place(&whole_write(1, 64, 96)).unwrap().is_none());
+}
+
+/// What the namenode's recovery, or the writer itself, does meanwhile.
+#[test]
+fn what_happens_while_bytes_are_put_in_their_place_is_seen_before_they_count() {
+    type Meanwhile = fn(&mut Datanode<SimDisk>);
+    let fence: Meanwhile = |datanode| order(datanode, vec![Order::Fence { chunk: CHUNK, stamp: Stamp(8) }]);
+    let seal: Meanwhile = |datanode| datanode.seal(CHUNK, STAMP, 20).unwrap();
+    let delete: Meanwhile = |datanode| order(datanode, vec![Order::Delete { chunk: CHUNK, stamp: STAMP }]);
+    let replace: Meanwhile = |datanode| {
+        order(datanode, vec![Order::Delete { chunk: CHUNK, stamp: STAMP }]);
+        assert_eq!(write(datanode, 1, 0, 32), Some(Ok(())));
+        assert!(datanode.place(&whole_write(1, 32, 64)).unwrap().is_some());
+    };
+    for (meanwhile, fault, outcome, length) in [
+        (fence, None, Err(Error::StaleStamp), Some(32)),
+        (fence, Some(Fault::PlaceTrusted), Ok(()), Some(64)),
+        (seal, None, Err(Error::NotOpen), Some(20)),
+        (delete, None, Err(Error::NoReplica), None),
+        (replace, None, Err(Error::NoReplica), Some(32)),
+    ] {
+        for filled_before in [true, false] {
+            let disk = SimDisk::default();
+            let mut datanode = start(&disk, 1, fault);
+            assert_eq!(write(&mut datanode, 1, 0, 32), Some(Ok(())));
+            let late = whole_write(1, 32, 64);
+            let place = datanode.place(&late).unwrap().unwrap();
+            let placed = if filled_before {
+                let placed = place.put(&late);
+                meanwhile(&mut datanode);
+                placed
+            } else {
+                meanwhile(&mut datanode);
+                place.put(&late)
+            };
+            datanode.finish(9, &late, placed);
+            assert_eq!(datanode.settled(), [(9, outcome)]);
+            assert_eq!(datanode.replica(CHUNK).map(|replica| replica.length), length);
+            if outcome == Err(Error::NotOpen) {
+                assert_eq!(read(&datanode, STAMP, 0, 64), Ok(bytes(0, 20)));
+                // Nothing is left behind its end.
+                let name = "0000000000000005_0000000000000007.data";
+                assert_eq!(disk.open(name).unwrap().length().unwrap(), 20);
+            }
+        }
     }
 }
 

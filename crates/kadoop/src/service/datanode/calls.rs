@@ -52,7 +52,13 @@ impl wire::KadoopDatanodeV1Service for Chunks {
             .and_then(|()| {
                 let write = write_from_wire(write);
                 let until = self.patience(call, shared.config.write_ms);
-                shared.wait_for(|core, caller| core.write(caller, &write), until)
+                match shared.change(|core| core.place(&write))? {
+                    None => shared.wait_for(|core, caller| core.write(caller, &write), until),
+                    Some(place) => {
+                        let placed = place.put(&write);
+                        shared.wait_for(|core, caller| core.finish(caller, &write, placed), until)
+                    }
+                }
             });
         shared.noted(written).map_err(refuse)
     }

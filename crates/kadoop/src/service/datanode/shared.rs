@@ -135,7 +135,9 @@ impl Shared {
             fetches.push(fetch);
         }
         let news = core.has_news() && !known;
+        let discarded = core.discarded();
         drop(core);
+        drop(discarded);
         self.waiting.settle(settled);
         if !fetches.is_empty()
             && let Some(queue) = &*self.fetches()

@@ -2,7 +2,7 @@
 
 use super::{
     network::{Host, NAMENODE, Reply, Request},
-    world::{NODES, Then, World},
+    world::{Event, NODES, Placing, Then, World},
 };
 use crate::namespace::someone;
 use strait_kadoop::{Error, messages::Heartbeat};
@@ -55,8 +55,19 @@ impl World {
         Some(match request {
             Request::Write(write) => {
                 this.last_caller += 1;
-                this.held.insert(this.last_caller, (id, hop));
-                node.write(this.last_caller, &write);
+                let caller = this.last_caller;
+                this.held.insert(caller, (id, hop));
+                match node.place(&write) {
+                    Ok(None) => node.write(caller, &write),
+                    Ok(Some(place)) => {
+                        this.placing.insert(caller, (write, Placing::Given(place)));
+                        self.on_placing(host, caller);
+                    }
+                    Err(error) => {
+                        this.held.remove(&caller);
+                        return Some(Reply::Done(Err(error)));
+                    }
+                }
                 return None;
             }
             Request::Begin(begin) => {
@@ -74,10 +85,36 @@ impl World {
         })
     }
 
+    /// Bytes are put in their place, and then told to the datanode, now or after a while in
+    /// which anything may happen.
+    pub fn on_placing(&mut self, host: Host, caller: u64) {
+        loop {
+            if self.random.one_in(8) {
+                let pause = self.random.below(1_500);
+                return self.at(self.now + pause, Event::Place(host, self.lives[host], caller));
+            }
+            let this = &mut self.nodes[host - 1];
+            let Some((write, placing)) = this.placing.remove(&caller) else { return };
+            match placing {
+                Placing::Given(place) => {
+                    let placed = place.put(&write);
+                    this.placing.insert(caller, (write, Placing::Filled(placed)));
+                }
+                Placing::Filled(placed) => {
+                    if let Some(node) = &mut this.running {
+                        node.finish(caller, &write, placed);
+                    }
+                    return self.settle(host);
+                }
+            }
+        }
+    }
+
     /// Passes on whatever a datanode has to say now.
     pub fn settle(&mut self, host: Host) {
         let this = &mut self.nodes[host - 1];
         let Some(node) = this.running.as_mut() else { return };
+        drop(node.discarded());
         let settled = node.settled();
         let replies: Vec<_> = settled
             .into_iter()

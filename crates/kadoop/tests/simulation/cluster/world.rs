@@ -5,7 +5,10 @@ use super::{
     model::Model,
     network::{Call, Host, NAMENODE, Reply, Request},
 };
-use crate::{disk::SimDisk, random::Random};
+use crate::{
+    disk::{SimDisk, SimFile},
+    random::Random,
+};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -13,10 +16,10 @@ use std::{
 use strait_kadoop::{
     ChunkId, Config, Identity, Incarnation, Millis, NodeId,
     client::CallId,
-    datanode::Datanode,
+    datanode::{Datanode, Place, Placed},
     faults::{Fault, Faults},
     log::Journal,
-    messages::{Heartbeat, Read},
+    messages::{Heartbeat, Read, Write},
     namenode::{Namenode, load},
 };
 
@@ -46,6 +49,8 @@ pub enum Event {
     Step(Host, u64),
     Wake(Host, u64),
     Renew(Host, u64),
+    /// A datanode goes on with a write whose bytes are put in their place.
+    Place(Host, u64, u64),
     Restart(Host),
     Mend(usize, usize),
     Trouble,
@@ -66,11 +71,19 @@ pub enum Then {
     Read(CallId, Read),
 }
 
+/// How far that is.
+pub enum Placing {
+    Given(Place<SimFile>),
+    Filled(Placed),
+}
+
 pub struct Node {
     pub disks: Vec<SimDisk>,
     pub running: Option<Datanode<SimDisk>>,
     /// Writes that wait for their turn: the call and the place in its chain.
     pub held: BTreeMap<u64, (u64, usize)>,
+    /// Writes whose bytes are put in their place, by their callers.
+    pub placing: BTreeMap<u64, (Write, Placing)>,
     pub last_caller: u64,
     pub beating: bool,
     pub incarnation: Incarnation,
@@ -119,6 +132,7 @@ pub fn config(fault: Option<Fault>) -> Config {
         hold_bytes: 96,
         stage_bytes: 96,
         ahead_bytes: 128,
+        reads_at_once: 2,
         continue_below_bytes: 64,
         stale_ms: 3_000,
         dead_ms: 5_000,
@@ -150,6 +164,7 @@ impl World {
             disks: (0..DIRECTORIES).map(|_| SimDisk::default()).collect(),
             running: None,
             held: BTreeMap::new(),
+            placing: BTreeMap::new(),
             last_caller: 0,
             beating: false,
             incarnation: Incarnation(0),
@@ -237,7 +252,9 @@ impl World {
             | Event::Step(host, life)
             | Event::Wake(host, life)
             | Event::Renew(host, life)
+            | Event::Place(host, life, _)
                 if self.lives[host] != life => {}
+            Event::Place(host, _, caller) => self.on_placing(host, caller),
             Event::Tick(host, life) => match self.stalled(host) {
                 Some(until) => self.at(until, Event::Tick(host, life)),
                 None => self.on_tick(host),
@@ -340,6 +357,7 @@ impl World {
             let node = &mut self.nodes[host - 1];
             (node.running, node.incarnation) = (None, Incarnation(0));
             node.held.clear();
+            node.placing.clear();
             for disk in &node.disks {
                 disk.crash(&mut self.random);
             }

@@ -1,0 +1,189 @@
+//! How an open replica grows: in order, with what came before its turn waiting for it.
+
+use super::{Replica, disk};
+use crate::{
+    Config,
+    datanode::places::{Grown, Place},
+    disk::{Disk, DiskFile},
+    error::{Error, Result},
+    faults::Fault,
+    messages::ReplicaState,
+};
+use bytes::Bytes;
+
+/// A write that waits for its turn.
+pub(super) enum Held {
+    Bytes(Bytes),
+    /// In the file already.
+    Placed(Grown),
+}
+
+impl Held {
+    fn len(&self, offset: u32) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Placed(grown) => (grown.end - offset) as usize,
+        }
+    }
+}
+
+impl<D: Disk> Replica<D> {
+    /// Applies what is next, and whatever was held behind it; holds what isn't next.
+    /// The callers whose bytes are applied now are added to `applied`.
+    pub fn write(
+        &mut self,
+        caller: u64,
+        offset: u32,
+        bytes: Bytes,
+        config: &Config,
+        applied: &mut Vec<u64>,
+    ) -> Result<()> {
+        if self.state != ReplicaState::Open {
+            return Err(Error::NotOpen);
+        }
+        let end = offset.checked_add(bytes.len() as u32).ok_or(Error::BeyondEnd)?;
+        if end <= self.sums.length {
+            // Repeated: the same bytes, or one of the two is wrong.
+            let mut there = vec![0; bytes.len()];
+            self.data.read_at(offset.into(), &mut there).map_err(disk)?;
+            applied.extend((there == bytes).then_some(caller));
+            return if there == bytes { Ok(()) } else { Err(Error::Corrupt) };
+        }
+        if offset < self.sums.length {
+            return Err(Error::Invalid("a write that begins before the replica's end and goes on behind it"));
+        }
+        if !self.is_free(offset, end) {
+            return Err(Error::BeyondEnd);
+        }
+        self.take(caller, offset, Held::Bytes(bytes), config, applied)
+    }
+
+    /// A place for so many bytes, which is theirs until [`Replica::leave`]; none for what
+    /// doesn't begin with a unit, or isn't to be held.
+    pub fn place(
+        &mut self,
+        id: u64,
+        offset: u32,
+        length: usize,
+        config: &Config,
+    ) -> Result<Option<Place<D::File>>> {
+        if self.state != ReplicaState::Open {
+            return Err(Error::NotOpen);
+        }
+        let unit = config.unit_bytes;
+        let end = u32::try_from(length).ok().and_then(|length| offset.checked_add(length));
+        let end = end.ok_or(Error::BeyondEnd)?;
+        let within = offset >= self.sums.length && end - self.sums.length <= config.hold_bytes;
+        if !within || !offset.is_multiple_of(unit) {
+            return Ok(None);
+        }
+        if !self.is_free(offset, end) {
+            return Err(Error::BeyondEnd);
+        }
+        self.places.insert(offset, (id, end));
+        Ok(Some(Place { id, file: self.data.clone(), unit }))
+    }
+
+    /// The place isn't filled any more.
+    ///
+    /// # Errors
+    /// NoReplica: it was another replica's. NotOpen: what was put there doesn't count.
+    pub fn leave(&mut self, offset: u32, id: u64) -> Result<()> {
+        if self.places.get(&offset).is_none_or(|(of, _)| *of != id) {
+            return Err(Error::NoReplica);
+        }
+        self.places.remove(&offset);
+        match self.state {
+            ReplicaState::Open => Ok(()),
+            // It was cut before. What is left behind its end if this fails counts for nothing.
+            ReplicaState::Sealed => {
+                let _ = self.data.set_length(self.sums.length.into());
+                Err(Error::NotOpen)
+            }
+            ReplicaState::Returned => Err(Error::NotOpen),
+        }
+    }
+
+    /// Applies what is in the file already, or holds it until what comes before is there.
+    pub fn grow_by(
+        &mut self,
+        caller: u64,
+        offset: u32,
+        grown: Grown,
+        config: &Config,
+        applied: &mut Vec<u64>,
+    ) -> Result<()> {
+        self.take(caller, offset, Held::Placed(grown), config, applied)
+    }
+
+    /// Whether nobody else writes there.
+    fn is_free(&self, offset: u32, end: u32) -> bool {
+        let place = self.places.range(..end).next_back();
+        let held = self.held.range(..end).next_back();
+        place.is_none_or(|(_, (_, place_end))| *place_end <= offset)
+            && held.is_none_or(|(at, (_, held))| *at as usize + held.len(*at) <= offset as usize)
+    }
+
+    /// Applies a write if it is next, and whatever was held behind it; else holds it.
+    fn take(
+        &mut self,
+        caller: u64,
+        offset: u32,
+        write: Held,
+        config: &Config,
+        applied: &mut Vec<u64>,
+    ) -> Result<()> {
+        if offset > self.sums.length {
+            let length = write.len(offset);
+            if self.held_bytes + length > config.hold_bytes as usize {
+                return Err(Error::BeyondEnd);
+            }
+            self.held_bytes += length;
+            self.held.insert(offset, (caller, write));
+            if config.faults.has(Fault::EarlyWriteAnswered) {
+                applied.push(caller);
+            }
+            return Ok(());
+        }
+        self.apply(write, config)?;
+        applied.push(caller);
+        while let Some((caller, write)) = self.held.remove(&self.sums.length) {
+            self.held_bytes -= write.len(self.sums.length);
+            self.apply(write, config)?;
+            applied.push(caller);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, write: Held, config: &Config) -> Result<()> {
+        match write {
+            Held::Placed(Grown { end, units, records }) => {
+                self.record(&records, config)?;
+                self.sums.units.extend_from_slice(&units);
+                self.sums.length = end;
+            }
+            Held::Bytes(bytes) => {
+                let mut sums = self.sums.clone();
+                self.data.write_at(self.sums.length.into(), &bytes).map_err(disk)?;
+                let records = sums.extend(&bytes, config.unit_bytes);
+                self.record(&records, config)?;
+                self.sums = sums;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends to the checksums on disk.
+    fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
+        let at = if config.faults.has(Fault::SumsInPlace) {
+            u64::from(self.sums.length / config.unit_bytes) * 8
+        } else {
+            self.records_end
+        };
+        if let Some(records) = &self.records {
+            records.write_at(at, more).map_err(disk)?;
+            self.records_end += more.len() as u64;
+        }
+        Ok(())
+    }
+}
