@@ -117,7 +117,8 @@ pub struct MulticastOptions {
 /// Calls that are made side by side, and leave one after the other: each has the link for
 /// itself, so they arrive in about the order in which they were made, and while the last
 /// bytes of one are on their way through a chain, those of the next follow. Sharing the
-/// link, they would arrive all at once, and the link would stand still until then.
+/// link, they would arrive all at once, and the link would stand still until then. One
+/// that isn't taken keeps the turn until its deadline.
 #[derive(Clone, Debug, Default)]
 pub struct Turn(Arc<Mutex<()>>);
 
