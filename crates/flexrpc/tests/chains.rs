@@ -234,7 +234,7 @@ fn calls_with_one_turn_leave_one_after_the_other() {
     let (client, turn) = (client(), Turn::default());
     let call = || {
         let options = MulticastOptions { turn: Some(turn.clone()), ..MulticastOptions::default() };
-        client.call_chain(&[callee], procedure(ECHO), &[args.clone()], &options)
+        client.call_chain(&[callee], procedure(ECHO), std::slice::from_ref(&args), &options)
     };
     std::thread::scope(|scope| {
         let ready = scope.spawn(|| drop([(); 2].map(|()| client.handle(callee, Transport::Tcp).unwrap())));
