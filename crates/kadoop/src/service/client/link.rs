@@ -9,7 +9,7 @@ use super::{
     writer::Drivers,
 };
 use crate::{
-    ClientId, Config, NodeId,
+    ClientId, Config,
     error::Error,
     messages::{Caller, Mutation},
     service::{
@@ -20,7 +20,6 @@ use crate::{
     wire::{self, KadoopNamenodeV1Client},
 };
 use std::{
-    collections::BTreeMap,
     net::{SocketAddr, ToSocketAddrs},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -32,9 +31,6 @@ use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 const ATTEMPT: Duration = Duration::from_secs(10);
 /// How long the namenode may take to take up a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long a datanode that was lost to one writer is avoided by all: as long as it takes the
-/// namenode to notice that it is dead, if it is.
-const SHUN: Duration = Duration::from_secs(10);
 /// From a failed attempt to the next, doubled each time up to the second.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -51,7 +47,6 @@ pub(super) struct Link {
     /// None where all is read over TCP.
     pub borrowing: Option<Borrowing>,
     writers: Drivers,
-    shunned: Shunned,
 }
 
 /// What the namenode said when it took the client up.
@@ -75,8 +70,7 @@ impl Link {
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
-        let shunned = Shunned::default();
-        Ok(Self { options, rpc, address, joined, data, pool, borrowing, writers, shunned })
+        Ok(Self { options, rpc, address, joined, data, pool, borrowing, writers })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
@@ -152,11 +146,6 @@ impl Link {
         &self.writers
     }
 
-    /// Adds to the datanodes that a writer avoids those that others of this client do.
-    pub(super) fn shun(&self, avoid: &mut Vec<NodeId>) {
-        self.shunned.join(avoid, Instant::now());
-    }
-
     /// Says that this client is there, if it writes anything; and time passes for its
     /// writers.
     pub(super) fn renew(&self) {
@@ -179,23 +168,6 @@ impl Joined {
     pub(super) fn config(&self) -> Config {
         let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;
         Config { unit_bytes, write_bytes, min_replicas: min_replicas as usize, ..Config::default() }
-    }
-}
-
-/// Datanodes that a writer has lost, and until when none asks for them: what the client can't
-/// reach, the namenode may hear well.
-#[derive(Default)]
-struct Shunned(Mutex<BTreeMap<NodeId, Instant>>);
-
-impl Shunned {
-    fn join(&self, avoid: &mut Vec<NodeId>, now: Instant) {
-        let mut shunned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shunned.retain(|_, until| *until > now);
-        for node in &*avoid {
-            shunned.entry(*node).or_insert(now + SHUN);
-        }
-        let others: Vec<NodeId> = shunned.keys().copied().filter(|node| !avoid.contains(node)).collect();
-        avoid.extend(others);
     }
 }
 
@@ -257,25 +229,4 @@ fn resolve(options: &ClientOptions, place: &Place) -> Result<SocketAddr, Lost> {
     let address = found.next().ok_or_else(|| unresolved("has no address".to_owned()))?;
     *place = Some(address);
     Ok(address)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_one_writer_has_lost_others_avoid_for_a_while() {
-        let (shunned, start) = (Shunned::default(), Instant::now());
-        let joined = |avoid: &[u32], seconds: u64| {
-            let mut avoid: Vec<NodeId> = avoid.iter().copied().map(NodeId).collect();
-            shunned.join(&mut avoid, start + Duration::from_secs(seconds));
-            avoid.into_iter().map(|node| node.0).collect::<Vec<_>>()
-        };
-        assert_eq!(joined(&[], 0), []);
-        assert_eq!(joined(&[3], 0), [3]);
-        assert_eq!(joined(&[4], 1), [4, 3]);
-        assert_eq!(joined(&[3], 9), [3, 4], "named again, it isn't avoided for longer");
-        assert_eq!(joined(&[], 10), [4]);
-        assert_eq!(joined(&[], 11), []);
-    }
 }

@@ -244,10 +244,7 @@ impl Driver {
         let Issue { id, within_ms, call } = issue;
         let within = Duration::from_millis(within_ms);
         match call {
-            WriteCall::Namenode(mut mutation) => {
-                if let Mutation::AddChunk { avoid, .. } = &mut mutation {
-                    self.link.shun(avoid);
-                }
+            WriteCall::Namenode(mutation) => {
                 let answer = self.ask(id, &mutation, within);
                 self.core().on_answer(id, answer, self.clock.now());
             }
