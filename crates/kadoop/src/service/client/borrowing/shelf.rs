@@ -45,25 +45,27 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         Self { limits, kept: BTreeMap::new() }
     }
 
-    /// The place for a thing; none if there is no room.
-    pub(super) fn slot(&mut self, key: K, now: Millis) -> Option<Slot<T>> {
+    /// The place for a thing, and whether it is a new one; none if there is no room.
+    pub(super) fn slot(&mut self, key: K, now: Millis) -> Option<(Slot<T>, bool)> {
         let limits = self.limits;
         if let Some(kept) = self.kept.get_mut(&key).filter(|kept| !kept.is_over(now, limits)) {
             kept.used = now;
-            return Some(Arc::clone(&kept.slot));
+            return Some((Arc::clone(&kept.slot), false));
         }
         self.kept.remove(&key);
         if self.kept.len() >= limits.most {
-            let (oldest, used) =
-                self.kept.iter().map(|(key, kept)| (*key, kept.used)).min_by_key(|(_, used)| *used)?;
-            if now < used + limits.lively_ms {
+            // Empty places first.
+            let first = self.kept.iter().min_by_key(|(_, kept)| (kept.is_there(), kept.used));
+            let (first, kept) = first?;
+            if kept.is_there() && now < kept.used + limits.lively_ms {
                 return None;
             }
-            self.kept.remove(&oldest);
+            let first = *first;
+            self.kept.remove(&first);
         }
         let slot = Slot::default();
         self.kept.insert(key, Kept { slot: Arc::clone(&slot), since: now, used: now });
-        Some(slot)
+        Some((slot, true))
     }
 
     /// It can't be had, as somebody found who used it.
@@ -94,11 +96,15 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
 
     /// Things that are there.
     pub(super) fn count(&self) -> usize {
-        self.kept.values().filter(|kept| matches!(kept.slot.get(), Some(Some(_)))).count()
+        self.kept.values().filter(|kept| kept.is_there()).count()
     }
 }
 
 impl<T> Kept<T> {
+    fn is_there(&self) -> bool {
+        matches!(self.slot.get(), Some(Some(_)))
+    }
+
     fn is_over(&self, now: Millis, limits: Limits) -> bool {
         let failed = matches!(self.slot.get(), Some(None));
         now >= self.since + if failed { limits.retry_ms } else { limits.keep_ms }
@@ -114,7 +120,7 @@ mod tests {
     /// Puts a thing on the shelf; whether it had to be got.
     fn get(shelf: &mut Shelf<u32, u32>, key: u32, now: Millis) -> Option<bool> {
         let mut got = false;
-        shelf.slot(key, now)?.get_or_init(|| {
+        shelf.slot(key, now)?.0.get_or_init(|| {
             got = true;
             Some(key)
         });
@@ -132,7 +138,7 @@ mod tests {
     #[test]
     fn what_couldnt_be_had_is_tried_again_after_a_while() {
         let mut shelf = Shelf::<u32, u32>::new(LIMITS);
-        shelf.slot(1, 0).unwrap().get_or_init(|| None);
+        shelf.slot(1, 0).unwrap().0.get_or_init(|| None);
         assert_eq!(get(&mut shelf, 1, 9), Some(false));
         assert_eq!(get(&mut shelf, 1, 10), Some(true));
         shelf.fail(1, 12);
@@ -152,6 +158,15 @@ mod tests {
         assert_eq!(get(&mut shelf, 3, 6), Some(true), "1 wasn't used for five milliseconds");
         assert_eq!(get(&mut shelf, 1, 6), None);
         assert_eq!(shelf.count(), 3);
+    }
+
+    #[test]
+    fn empty_places_give_way_first_and_a_new_one_is_said_to_be() {
+        let mut shelf = Shelf::<u32, u32>::new(LIMITS);
+        get(&mut shelf, 0, 0);
+        assert!((1..10).all(|key| shelf.slot(key, 1).unwrap().1));
+        assert!(!shelf.slot(9, 1).unwrap().1);
+        assert_eq!((get(&mut shelf, 0, 1), shelf.count()), (Some(false), 1));
     }
 
     #[test]
