@@ -48,7 +48,8 @@ impl KadoopRack {
         namenode.wait_ready(START_DEADLINE, || key.exists())?;
         let datanodes = (0..DATANODES).map(|number| datanode(directory.path(), &network, number));
         let datanodes = datanodes.collect::<Result<Vec<_>>>()?;
-        let connect = || Client::connect(ClientOptions::new(address.clone(), ClientKey::load(&key)?));
+        let key = ClientKey::load(&key)?;
+        let connect = || Client::connect(ClientOptions::new(address, key));
         let client = network.host(CLIENT).run(|| connect().map_err(|failure| failure.to_string()))?;
         let caller = Caller { user: "kadoop".into(), groups: Vec::new() };
         let rack = Self { client, caller, datanodes, _namenode: namenode, directory, network };
