@@ -45,6 +45,9 @@ pub struct Config {
     pub reads_at_once: usize,
     /// An append continues a last chunk shorter than this by copying it.
     pub continue_below_bytes: u32,
+    /// Files of smaller chunks aren't made: each chunk costs the namenode memory and time,
+    /// however short (HDFS: `dfs.namenode.fs-limits.min-block-size`).
+    pub min_chunk_bytes: u32,
     /// Durable replicas without which nothing counts as durable.
     pub min_replicas: usize,
     /// From one heartbeat of a datanode to the next.
@@ -107,6 +110,7 @@ impl Default for Config {
             ahead_bytes: 8 << 20,
             reads_at_once: 4,
             continue_below_bytes: 4 << 20,
+            min_chunk_bytes: 1 << 20,
             min_replicas: 1,
             heartbeat_ms: 1_000,
             stale_ms: 3_000,

@@ -287,6 +287,9 @@ pub struct Namenode {
     /// Who may do anything [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,
+    /// Files of smaller blocks aren't made.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    pub min_block_size: u32,
 }
 
 #[derive(Debug, Args)]

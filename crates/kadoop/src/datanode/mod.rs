@@ -298,11 +298,13 @@ impl<D: Disk> Datanode<D> {
         !self.changes.is_empty()
     }
 
-    /// The files of a replica that is being written, to be synced ahead of
-    /// [`Datanode::sync`] and [`Datanode::seal`] by whoever doesn't want others to wait
-    /// meanwhile. If that fails, [`Datanode::distrust`].
+    /// The files of a replica that is being written, opened for whoever syncs them ahead of
+    /// [`Datanode::sync`] and [`Datanode::seal`], so that others needn't wait meanwhile. If that
+    /// fails, [`Datanode::distrust`]. What can't be opened isn't synced ahead.
     pub fn unsynced(&self, chunk: ChunkId) -> Vec<D::File> {
-        self.replicas.get(&chunk).map(Replica::files).unwrap_or_default()
+        let Some(replica) = self.replicas.get(&chunk) else { return Vec::new() };
+        let directory = disk_of(&self.directories, replica.directory);
+        directory.ok().and_then(|directory| replica.open_again(directory).ok()).unwrap_or_default()
     }
 
     /// Files that have lost their names since this was last asked: while they are held, the

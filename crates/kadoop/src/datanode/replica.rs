@@ -158,12 +158,14 @@ impl<D: Disk> Replica<D> {
         [self.file.clone(), name(self.chunk, self.stamp, "table")]
     }
 
-    /// What is written to.
-    pub fn files(&self) -> Vec<D::File> {
+    /// What is written to, opened once more: of a failed write-back the kernel tells each opening
+    /// of a file once, and the replica's own must be told, whoever else syncs meanwhile.
+    pub fn open_again(&self, disk_: &D) -> io::Result<Vec<D::File>> {
         if self.state != ReplicaState::Open {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        std::iter::once(&self.data).chain(&self.records).cloned().collect()
+        let records = self.records.as_ref().map(|_| name(self.chunk, self.stamp, "sums"));
+        std::iter::once(&self.file).chain(&records).map(|file| disk_.open(file)).collect()
     }
 
     /// A sync failed.

@@ -170,7 +170,7 @@ impl State {
         events: &mut Vec<Event>,
     ) -> Applied {
         let open = self.open.get_mut(&file).ok_or("no such open file")?;
-        let at = open.chunks.iter().position(|open| open.chunk == id).ok_or("no such open chunk")?;
+        let at = open.place(id).ok_or("no such open chunk")?;
         let was = open.chunks.remove(at);
         let inode = open.inode;
         let chunk = self.chunks.get_mut(&id).ok_or("no such chunk")?;
@@ -223,13 +223,13 @@ impl State {
         *chunks = chunks[..at].into();
         gone.iter().for_each(|chunk| self.remove_chunk(*chunk, events));
         if let Some(file) = self.open_inodes.get(&inode).and_then(|file| self.open.get_mut(file)) {
-            file.chunks.retain(|open| !gone.contains(&open.chunk));
+            file.chunks.retain(|open| gone.binary_search(&open.chunk).is_err());
         }
         Ok(())
     }
 
     fn truncate(&mut self, inode: InodeNo, length: u64, time_ms: Millis, events: &mut Vec<Event>) -> Applied {
-        let layout = self.layout(inode).map_err(|_| "not a file")?;
+        let layout: Vec<_> = self.layout(inode).map_err(|_| "not a file")?.collect();
         if let Some((.., first)) = layout.iter().find(|(offset, ..)| *offset >= length) {
             self.cut_chunks(inode, *first, false, events)?;
         }
@@ -297,7 +297,8 @@ impl State {
 
     fn open_chunk_mut(&mut self, file: FileId, chunk: ChunkId) -> Applied<&mut OpenChunk> {
         let file = self.open.get_mut(&file).ok_or("no such open file")?;
-        file.chunks.iter_mut().find(|open| open.chunk == chunk).ok_or("no such open chunk")
+        let at = file.place(chunk).ok_or("no such open chunk")?;
+        Ok(&mut file.chunks[at])
     }
 }
 

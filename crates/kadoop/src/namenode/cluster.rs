@@ -20,6 +20,8 @@ pub(super) struct Cluster {
     /// Chunks with too few replicas, those with fewest first.
     pub needy: BTreeSet<(u8, ChunkId)>,
     pub superfluous: BTreeSet<ChunkId>,
+    /// Of files that are being written: ended, with fewer replicas than `min_replicas`.
+    pub short: BTreeSet<ChunkId>,
     /// Chunks reported that no file has.
     pub orphans: BTreeSet<ChunkId>,
     pub copies: BTreeMap<ChunkId, Copying>,
@@ -73,12 +75,18 @@ pub(super) struct Copying {
 
 impl Cluster {
     pub(super) fn new(state: &State, now: Millis, random: u64) -> Self {
+        let written = state.open.values().flat_map(|open| {
+            let chunks = state.inodes.get(open.inode).and_then(|inode| inode.chunks()).unwrap_or_default();
+            chunks.iter().filter(|chunk| **chunk >= open.since && open.place(**chunk).is_none())
+        });
+        let short = written.copied().collect();
         Self {
             nodes: BTreeMap::new(),
             good: FxHashMap::default(),
             odd: BTreeMap::new(),
             needy: BTreeSet::new(),
             superfluous: BTreeSet::new(),
+            short,
             orphans: BTreeSet::new(),
             copies: BTreeMap::new(),
             renewed: BTreeMap::new(),

@@ -3,7 +3,7 @@
 use super::Namenode;
 use crate::{
     NodeId,
-    error::Result,
+    error::{Error, Result},
     faults::Fault,
     messages::{Caller, Located, LocatedChunk},
 };
@@ -12,15 +12,16 @@ impl Namenode {
     /// The chunks that hold `length` bytes from `offset` on, and their replicas.
     ///
     /// # Errors
-    /// As for reading: NotFound, IsADirectory, PermissionDenied …
+    /// As for reading: NotFound, IsADirectory, PermissionDenied …; Unavailable in safe mode, of what
+    /// nobody has reported yet.
     pub fn locate(&self, caller: &Caller, path: &str, offset: u64, length: u64) -> Result<Located> {
         let inode = self.view(caller).readable(path)?;
         let file = self.state.open_inodes.get(&inode).copied();
         let end = offset.saturating_add(length);
-        let layout = self.state.layout(inode)?;
-        let file_length = self.state.length(inode)?;
+        let mut file_length = 0;
         let mut chunks = Vec::new();
-        for (at, skip, bytes, id) in layout {
+        for (at, skip, bytes, id) in self.state.layout(inode)? {
+            file_length = at + u64::from(bytes);
             let Some(logged) = self.state.chunks.get(&id) else { continue };
             let open = file.and_then(|file| self.state.open_chunk(file, id));
             let growing = open.is_some_and(|open| !open.claimed);
@@ -32,8 +33,15 @@ impl Namenode {
                 Some(open) => open.pipeline.iter().map(|member| member.node).collect(),
                 None => self.cluster.live_good(id).to_vec(),
             };
-            let bytes =
-                if self.config.faults.has(Fault::TruncationForgotten) { logged.length - skip } else { bytes };
+            // Whoever has it may not have said so yet (HDFS: SafeModeException).
+            if nodes.is_empty() && open.is_none() && self.in_safe_mode() {
+                return Err(Error::Unavailable);
+            }
+            let bytes = if self.config.faults.has(Fault::TruncationForgotten) {
+                logged.length.saturating_sub(skip)
+            } else {
+                bytes
+            };
             let (offset, length, stamp) = (at, bytes, logged.stamp);
             let this = LocatedChunk { offset, skip, length, growing, chunk: id, stamp, nodes };
             if this.nodes.is_empty() && open.is_none() {

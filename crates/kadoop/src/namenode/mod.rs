@@ -31,12 +31,14 @@ mod recovery;
 mod replication;
 mod reports;
 mod state;
+mod summary;
 mod writing;
 
 pub use image::{Loaded, load, save};
 pub use path::View;
 pub use record::{Record, Transaction};
 pub use state::State;
+pub use summary::Counting;
 
 use crate::{
     ClientId, Config, FileId, Millis, NodeId,

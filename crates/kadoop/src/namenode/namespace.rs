@@ -77,8 +77,8 @@ impl View<'_> {
         client: ClientId,
         time_ms: Millis,
     ) -> Result<Decision, Refusal> {
-        if new.chunk_bytes == 0 || new.chunk_bytes > MAX_CHUNK_BYTES {
-            return Err(Error::Invalid("the chunk size is 0 or above 2 GiB").into());
+        if new.chunk_bytes < self.config.min_chunk_bytes.max(1) || new.chunk_bytes > MAX_CHUNK_BYTES {
+            return Err(Error::Invalid("the chunk size is below the cluster's least, or above 2 GiB").into());
         }
         check_replication(new.replication)?;
         let walk = self.walk(new.path)?;

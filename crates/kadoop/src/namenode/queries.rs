@@ -8,7 +8,7 @@ use crate::{
     InodeNo,
     config::MAX_LIST_ENTRIES,
     error::{Error, Result},
-    messages::{Page, Status, Summary},
+    messages::{Page, Status},
 };
 use std::ops::Bound;
 
@@ -64,31 +64,6 @@ impl View<'_> {
         let page: Result<Vec<_>> =
             behind.by_ref().take(limit).map(|(name, inode)| self.status(name, *inode)).collect();
         Ok(Page { entries: page?, more: behind.next().is_some() })
-    }
-
-    /// What a tree holds.
-    ///
-    /// # Errors
-    /// As [`View::walk`]; NotFound; PermissionDenied.
-    pub fn summary(&self, path: &str) -> Result<Summary> {
-        let mut sum = Summary::default();
-        let mut rest = vec![self.walk(path)?.target()?];
-        while let Some(number) = rest.pop() {
-            match &self.state.inode(number)?.body {
-                Body::Directory(entries) => {
-                    self.demand(number, READ | EXECUTE)?;
-                    sum.directories += 1;
-                    rest.extend(entries.values());
-                }
-                Body::File { replication, .. } => {
-                    let length = self.state.length(number)?;
-                    sum.files += 1;
-                    sum.bytes += length;
-                    sum.space += length * u64::from(*replication);
-                }
-            }
-        }
-        Ok(sum)
     }
 
     /// The file that may be read.

@@ -22,6 +22,7 @@ const MAX_CHUNKS_A_COPY: usize = 8;
 impl Namenode {
     /// Looks at what is known of a chunk's replicas and says what is to be done.
     pub(super) fn review(&mut self, chunk: ChunkId) {
+        self.note_short(chunk);
         let cluster = &mut self.cluster;
         for priority in 0..3 {
             cluster.needy.remove(&(priority, chunk));
@@ -58,6 +59,10 @@ impl Namenode {
     /// Drops chunks that were replaced, once their successors are no worse off.
     pub(super) fn drop_kept(&mut self) {
         let careless = self.config.faults.has(Fault::KeptDroppedEarly);
+        // One that has begun a new session has told nothing yet of what it holds.
+        if !careless && self.cluster.nodes.values().any(|node| !node.dead && !node.reported) {
+            return;
+        }
         let replicated = |(chunk, kept): (&ChunkId, &Vec<ChunkId>)| {
             let before = kept.iter().map(|old| self.cluster.live_good(*old).len()).max().unwrap_or(0);
             let wanted = before.clamp(1, self.target(*chunk).max(1));

@@ -74,6 +74,18 @@ pub struct OpenFile {
     pub since: ChunkId,
 }
 
+impl OpenFile {
+    /// Where the chunk is among those that haven't ended: their numbers rise.
+    pub fn place(&self, chunk: ChunkId) -> Option<usize> {
+        self.chunks.binary_search_by_key(&chunk, |open| open.chunk).ok()
+    }
+
+    /// The chunk, if it hasn't ended.
+    pub fn chunk(&self, chunk: ChunkId) -> Option<&OpenChunk> {
+        self.place(chunk).map(|at| &self.chunks[at])
+    }
+}
+
 /// A chunk that hasn't ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenChunk {
@@ -139,34 +151,32 @@ impl State {
 
     /// The open chunk of that number.
     pub fn open_chunk(&self, file: FileId, chunk: ChunkId) -> Option<&OpenChunk> {
-        self.open.get(&file)?.chunks.iter().find(|open| open.chunk == chunk)
+        self.open.get(&file)?.chunk(chunk)
     }
 
     /// A file's chunks with the place of each in the file: offset of its first byte
     /// that counts, bytes of the chunk before that one, bytes that count.
-    pub fn layout(&self, number: InodeNo) -> Result<Vec<(u64, u32, u32, ChunkId)>> {
+    pub fn layout(&self, number: InodeNo) -> Result<impl Iterator<Item = (u64, u32, u32, ChunkId)>> {
         let chunks = self.inode(number)?.chunks().ok_or(Error::IsADirectory)?;
         let open = self.open_inodes.get(&number).and_then(|file| self.open.get(file));
         let mut offset = 0;
         let mut before = 0;
-        let mut layout = Vec::with_capacity(chunks.len());
-        for id in chunks {
-            let Some(chunk) = self.chunks.get(id) else { continue };
-            let continues = open.is_some_and(|open| {
-                open.chunks.iter().any(|open| open.chunk == *id && open.continues.is_some())
-            });
+        Ok(chunks.iter().filter_map(move |id| {
+            let chunk = self.chunks.get(id)?;
+            let continues =
+                open.and_then(|open| open.chunk(*id)).is_some_and(|open| open.continues.is_some());
             let skip = if continues { before } else { 0 };
             let length = chunk.used.saturating_sub(skip);
-            layout.push((offset, skip, length, *id));
+            let place = (offset, skip, length, *id);
             offset += u64::from(length);
             before = chunk.used;
-        }
-        Ok(layout)
+            Some(place)
+        }))
     }
 
     /// A file's length in bytes, as far as is known here.
     pub fn length(&self, number: InodeNo) -> Result<u64> {
-        Ok(self.layout(number)?.last().map_or(0, |(offset, _, length, _)| offset + u64::from(*length)))
+        Ok(self.layout(number)?.last().map_or(0, |(offset, _, length, _)| offset + u64::from(length)))
     }
 }
 

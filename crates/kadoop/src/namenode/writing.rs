@@ -1,6 +1,10 @@
 //! The life of a file that is being written: chunks begin, end, and it is closed.
 
-use super::{Decision, Namenode, record::Record, state::OpenFile};
+use super::{
+    Decision, Namenode,
+    record::Record,
+    state::{Chunk, OpenFile},
+};
 use crate::{
     ChunkId, ClientId, FileId, Millis, NodeId,
     config::MAX_FILE_CHUNKS,
@@ -8,6 +12,7 @@ use crate::{
     faults::Fault,
     messages::{Answer, End, Mutation, NewChunk, Source},
 };
+use std::collections::BTreeSet;
 
 /// Where a writer wants its next chunk.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +44,10 @@ impl Namenode {
     ) -> Result<Decision> {
         let mut records = self.decide_ends(file, client, ends)?;
         let open = self.leased(file, client)?;
+        // Only the last can be: none is begun behind one that has no end.
+        let last = open.chunks.last();
         let unfinished =
-            open.chunks.iter().any(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
+            last.is_some_and(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
         if unfinished && next.is_some() {
             return Err(Error::Invalid("the chunk before has no end yet"));
         }
@@ -78,11 +85,9 @@ impl Namenode {
     ) -> Result<Decision> {
         let mut records = self.decide_ends(file, client, ends)?;
         let careless = self.config.faults.has(Fault::CompleteNotDurable);
-        let ended = |chunk: ChunkId| {
-            ends.iter()
-                .any(|end| end.chunk == chunk && (end.length == 0 || !end.durable.is_empty() || careless))
-        };
-        let done = self.leased(file, client)?.chunks.iter().all(|open| ended(open.chunk));
+        let ended = ends.iter().filter(|end| end.length == 0 || !end.durable.is_empty() || careless);
+        let ended: BTreeSet<ChunkId> = ended.map(|end| end.chunk).collect();
+        let done = self.leased(file, client)?.chunks.iter().all(|open| ended.contains(&open.chunk));
         let closed = done && (careless || self.all_durable(file, ends)?);
         if closed {
             records.push(Record::Closed { file, time_ms });
@@ -97,7 +102,7 @@ impl Namenode {
         let mut records = Vec::new();
         for end in ends {
             // Told before, and logged: nothing to do.
-            let Some(at) = open.chunks.iter().position(|open| open.chunk == end.chunk) else { continue };
+            let Some(at) = open.place(end.chunk) else { continue };
             let this = &open.chunks[at];
             let logged = self.state.chunks.get(&end.chunk).ok_or(Error::LeaseLost)?;
             let continued =
@@ -187,21 +192,33 @@ impl Namenode {
     /// what the datanodes reported and by the writer's word for `ends`.
     fn all_durable(&self, file: FileId, ends: &[End]) -> Result<bool> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
-        let chunks = self.state.inode(open.inode)?.chunks().unwrap_or_default();
-        Ok(chunks.iter().filter(|chunk| **chunk >= open.since).all(|chunk| {
-            let still_open = open.chunks.iter().any(|open| open.chunk == *chunk);
-            let told = ends.iter().find(|end| end.chunk == *chunk && still_open);
-            if told.is_some_and(|end| end.length == 0) {
-                return true;
-            }
-            let mut nodes = self.cluster.live_good(*chunk);
-            for node in told.into_iter().flat_map(|end| &end.durable) {
+        let told = ends.iter().filter(|end| end.length > 0 && open.place(end.chunk).is_some());
+        let told = told.into_iter().all(|end| {
+            let mut nodes = self.cluster.live_good(end.chunk);
+            for node in &end.durable {
                 if !nodes.contains(node) {
                     nodes.push(*node);
                 }
             }
-            still_open && told.is_none() || nodes.len() >= self.config.min_replicas
-        }))
+            nodes.len() >= self.config.min_replicas
+        });
+        let mine =
+            |chunk: &ChunkId| self.state.chunks.get(chunk).is_some_and(|logged| logged.inode == open.inode);
+        Ok(told && !self.cluster.short.range(open.since..).any(mine))
+    }
+
+    /// Keeps it in mind if an open file's chunk that has ended isn't durable: whoever asks for
+    /// his file's needn't have all of them looked at.
+    pub(super) fn note_short(&mut self, chunk: ChunkId) {
+        let being_written =
+            |logged: &Chunk| logged.ended && self.state.open_inodes.contains_key(&logged.inode);
+        let short = self.state.chunks.get(&chunk).is_some_and(being_written)
+            && self.cluster.live_good(chunk).len() < self.config.min_replicas;
+        if short {
+            self.cluster.short.insert(chunk);
+        } else {
+            self.cluster.short.remove(&chunk);
+        }
     }
 
     /// Who has sealed what by a writer's word, and in which run it joined: to be asked
@@ -231,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_file_gets_no_more_chunks_than_a_checkpoint_can_hold() {
-        let config = Config::default();
+        let config = Config { min_chunk_bytes: 1, ..Config::default() };
         let caller = Caller { user: config.superuser.as_str().into(), groups: Vec::new() };
         let state = State::new(&config);
         let mut namenode = Namenode::new(config, state, 0, 1);

@@ -21,7 +21,14 @@ pub fn key() -> Key {
 pub fn config() -> Config {
     // What a test would wait for: nobody comes back later than that here.
     let recovery_patience_ms = 5_000;
-    Config { safe_mode_extra_ms: 0, segment_bytes: 1 << 20, recovery_patience_ms, ..Config::default() }
+    let min_chunk_bytes = 1;
+    Config {
+        min_chunk_bytes,
+        safe_mode_extra_ms: 0,
+        segment_bytes: 1 << 20,
+        recovery_patience_ms,
+        ..Config::default()
+    }
 }
 
 pub fn namenode_options(directory: &Path) -> NamenodeOptions {

@@ -1,5 +1,6 @@
 //! Kadoop's cores on simulated disks and datanodes, by seeds.
 
+mod bounded;
 mod client;
 mod cluster;
 mod datanode;

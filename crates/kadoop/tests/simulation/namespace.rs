@@ -172,7 +172,7 @@ fn paths(namenode: &Namenode, caller: &Caller) -> BTreeMap<String, bool> {
 fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let mut random = Random(seed);
     let faults = fault.map_or(Faults::NONE, Faults::planted);
-    let config = Config { faults, segment_bytes: 512, ..Config::default() };
+    let config = Config { faults, min_chunk_bytes: 1, segment_bytes: 512, ..Config::default() };
     let caller = someone("kadoop");
     let disk = SimDisk::default();
     let mut model = Model::default();

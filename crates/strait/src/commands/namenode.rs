@@ -24,7 +24,11 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     if let Some(file) = &flags.key_for_clients {
         share(&key, file)?;
     }
-    let config = Config { superuser: flags.superuser.unwrap_or_else(process_user), ..Config::default() };
+    let config = Config {
+        superuser: flags.superuser.unwrap_or_else(process_user),
+        min_chunk_bytes: flags.min_block_size,
+        ..Config::default()
+    };
     let options = NamenodeOptions {
         listen: flags.listen,
         listen_datanodes: flags

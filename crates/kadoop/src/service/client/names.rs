@@ -15,6 +15,10 @@ use crate::{
     wire::{self, KdAnswer},
 };
 
+/// Bytes whose chunks are asked for at a time: the namenode's lock is held for a thousand chunks of
+/// the usual size, and an answer has room for all of them if they are the smallest.
+const LOCATED_BYTES: u64 = 64 << 30;
+
 /// What the namenode knows of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
@@ -98,6 +102,31 @@ impl Client {
         offset: u64,
         length: u64,
     ) -> Result<Vec<Location>, Failure> {
+        let end = offset.saturating_add(length);
+        let mut locations: Vec<Location> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let step = LOCATED_BYTES.min(end - at);
+            let (found, of) = self.located(caller, path, at, step)?;
+            // A chunk that reaches into this step was told in the one before.
+            let known = locations.last().map(|last| last.offset);
+            locations.extend(found.into_iter().filter(|new| known.is_none_or(|known| new.offset > known)));
+            at += step;
+            if at >= of {
+                break;
+            }
+        }
+        Ok(locations)
+    }
+
+    /// One step of it, and how long the file is.
+    fn located(
+        &self,
+        caller: &Caller,
+        path: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Vec<Location>, u64), Failure> {
         let caller = caller_to_wire(caller);
         let found = self.link.ask(|to| to.nn_locate(&caller, &path.into(), offset, length))?;
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
@@ -113,7 +142,8 @@ impl Client {
                 && found.offset < offset.saturating_add(length)
                 && found.offset + found.length > offset
         };
-        Ok(located_from_wire(&found).chunks.into_iter().map(location).filter(touched).collect())
+        let located = located_from_wire(&found);
+        Ok((located.chunks.into_iter().map(location).filter(touched).collect(), located.length))
     }
 
     /// Makes a directory, and those above it that are missing. One that is there is fine.

@@ -5,6 +5,7 @@ use crate::{
     ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
     messages::{Answer, Located, Mutation, NewChunk},
+    namenode::Counting,
     service::{
         Host,
         clock::wall,
@@ -132,7 +133,13 @@ impl wire::KadoopNamenodeV1Service for Names {
     ) -> Answered<wire::KdSummary> {
         let sum = || -> Result<wire::KdSummary> {
             let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
-            Ok(summary_to_wire(self.0.ask(|namenode| namenode.view(&caller).summary(path))?))
+            let mut counting = Counting::new(path);
+            loop {
+                let counted = self.0.ask(|namenode| counting.step(&namenode.view(&caller)))?;
+                if let Some(sum) = counted {
+                    return Ok(summary_to_wire(sum));
+                }
+            }
         };
         sum().map_err(refuse)
     }

@@ -34,7 +34,11 @@ impl World {
                 Reply::Done(Ok(()))
             }
             Request::Mutate(id, mutation) => {
-                Reply::Answer(self.ask(|namenode| namenode.mutate(&user, id, &mutation, &[], now, wall))?)
+                let answer = self.ask(|namenode| namenode.mutate(&user, id, &mutation, &[], now, wall))?;
+                if let Ok(answer) = &answer {
+                    self.on_mutated(id, &mutation, answer);
+                }
+                Reply::Answer(answer)
             }
             Request::Locate { path, offset, length } => {
                 Reply::Located(self.ask(|namenode| namenode.locate(&user, &path, offset, length))?)
@@ -50,6 +54,7 @@ impl World {
     }
 
     fn at_datanode(&mut self, id: u64, hop: usize, host: Host, request: Request) -> Option<Reply> {
+        self.on_call(host, id, &request);
         let this = &mut self.nodes[host - 1];
         let node = this.running.as_mut()?;
         Some(match request {

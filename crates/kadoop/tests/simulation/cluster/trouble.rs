@@ -24,6 +24,7 @@ impl World {
         if self.mood >> kind & 1 == 1 {
             self.befall(kind);
         }
+        self.meddle();
         let pause = 50 + self.random.below(400);
         self.at(self.now + pause, Event::Trouble);
     }
@@ -86,13 +87,17 @@ impl World {
     }
 
     /// Somebody else asks for a file whose writer is alive.
-    fn steal(&mut self) {
-        let (user, now) = (someone("kadoop"), self.clock(NAMENODE));
+    pub fn steal(&mut self) {
         let files: Vec<String> = self.model.files.keys().cloned().collect();
         if files.is_empty() {
             return;
         }
         let path = files[self.random.below(files.len() as u64) as usize].clone();
+        self.recover(path);
+    }
+
+    pub fn recover(&mut self, path: String) {
+        let (user, now) = (someone("kadoop"), self.clock(NAMENODE));
         self.ask(|namenode| {
             let request = RequestId { client: namenode.join_client(now), number: 1, done_below: 1 };
             let _ = namenode.mutate(&user, request, &Mutation::RecoverLease { path }, &[], now, 0);
@@ -144,9 +149,9 @@ impl World {
     /// doesn't want to have fewer of them.
     fn spare(&self, chunk: ChunkId) -> bool {
         let Some((namenode, _)) = &self.namenode else { return false };
-        let Some(logged) = namenode.state().chunks.get(&chunk).filter(|logged| logged.ended) else {
+        if !namenode.state().chunks.get(&chunk).is_some_and(|logged| logged.ended) {
             return false;
-        };
+        }
         if self.rotten.contains(&chunk) {
             return false;
         }
@@ -161,8 +166,15 @@ impl World {
         }
         let counted: BTreeSet<usize> =
             counted.into_iter().flatten().filter_map(|node| self.numbers.get(&node).copied()).collect();
-        let wanted = namenode.state().inodes.get(logged.inode).map_or(0, |inode| inode.replication());
-        sound.len() >= 2 && sound == counted && sound.len() <= usize::from(wanted)
+        sound.len() >= 2 && sound == counted && sound.len() <= self.wanted(chunk)
+    }
+
+    /// Replicas that the chunk's file is to have.
+    pub fn wanted(&self, chunk: ChunkId) -> usize {
+        let Some((namenode, _)) = &self.namenode else { return 0 };
+        let state = namenode.state();
+        let inode = state.chunks.get(&chunk).and_then(|chunk| state.inodes.get(chunk.inode));
+        inode.map_or(0, |inode| inode.replication().into())
     }
 
     /// A bit on a disk changes by itself.

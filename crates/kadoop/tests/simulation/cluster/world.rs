@@ -3,6 +3,7 @@
 use super::{
     client::Client,
     model::Model,
+    moments::{Moment, Strand},
     network::{Call, Host, NAMENODE, Reply, Request},
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
 };
 use strait_kadoop::{
     ChunkId, Config, Identity, Incarnation, Millis, NodeId,
@@ -54,6 +55,10 @@ pub enum Event {
     Restart(Host),
     Mend(usize, usize),
     Trouble,
+    /// Somebody else wants what a client writes.
+    Takeover,
+    Strand(Box<Strand>),
+    Stranded(Box<Strand>),
 }
 
 /// What a call was for.
@@ -116,6 +121,13 @@ pub struct World {
     pub model: Model,
     /// Which kinds of trouble this run has.
     pub mood: u64,
+    /// What it is after besides.
+    pub moment: Option<Moment>,
+    /// What datanodes were told lately.
+    pub echoes: VecDeque<(Host, Request)>,
+    /// A chunk that began with another's bytes, and how many.
+    pub continued: Option<(ChunkId, u32)>,
+    pub stranded: BTreeSet<ChunkId>,
     /// Which datanode has that number.
     pub numbers: BTreeMap<NodeId, usize>,
     /// Chunks with a replica that was damaged: no second one is while it may be there.
@@ -127,6 +139,7 @@ pub struct World {
 
 pub fn config(fault: Option<Fault>) -> Config {
     Config {
+        min_chunk_bytes: 1,
         unit_bytes: 16,
         write_bytes: 32,
         hold_bytes: 96,
@@ -173,7 +186,7 @@ impl World {
         // Few kinds of trouble at a time: each alone goes deeper than all together.
         let mood = random.next() & random.next();
         let lossy = random.one_in(2);
-        Self {
+        let mut world = Self {
             config: config(fault),
             now: 0,
             order: 0,
@@ -194,12 +207,18 @@ impl World {
             clients: (0..CLIENTS).map(Client::new).collect(),
             model: Model::default(),
             mood,
+            moment: None,
+            echoes: VecDeque::new(),
+            continued: None,
+            stranded: BTreeSet::new(),
             numbers: BTreeMap::new(),
             rotten: BTreeSet::new(),
             failure: None,
             trace: std::env::var_os("KADOOP_SIM_TRACE").is_some(),
             random,
-        }
+        };
+        world.draw_moment();
+        world
     }
 
     pub fn at(&mut self, when: Millis, event: Event) {
@@ -274,6 +293,10 @@ impl World {
             Event::Restart(host) => self.start(host),
             Event::Mend(from, to) => drop(self.cut.remove(&(from, to))),
             Event::Trouble => self.trouble(),
+            Event::Takeover if !self.healed => self.take_over(),
+            Event::Takeover => {}
+            Event::Strand(strand) => self.strand(strand),
+            Event::Stranded(strand) => self.check_stranded(&strand),
         }
     }
 
@@ -299,6 +322,7 @@ impl World {
             self.crash(NAMENODE);
             return None;
         }
+        self.watch_kept();
         Some(answer)
     }
 
@@ -334,6 +358,7 @@ impl World {
                     let this = &mut self.nodes[host - 1];
                     (this.running, this.beating, this.incarnation) = (Some(node), false, incarnation);
                     self.at(self.now + 1, Event::Tick(host, life));
+                    self.on_started(host);
                 }
                 Err(_) => {
                     for disk in &self.nodes[host - 1].disks {
@@ -349,6 +374,13 @@ impl World {
 
     /// The power of a host fails; of a client, its process ends.
     pub fn crash(&mut self, host: Host) {
+        let longest = if self.random.one_in(4) { 9_000 } else { 2_000 };
+        let pause = 300 + self.random.below(longest);
+        self.crash_for(host, pause);
+    }
+
+    /// The same, and it starts again after that time.
+    pub fn crash_for(&mut self, host: Host, pause: Millis) {
         self.lives[host] += 1;
         if host == NAMENODE {
             self.namenode = None;
@@ -365,8 +397,6 @@ impl World {
             self.crash_client(host);
         }
         if !self.healed {
-            let longest = if self.random.one_in(4) { 9_000 } else { 2_000 };
-            let pause = 300 + self.random.below(longest);
             self.at(self.now + pause, Event::Restart(host));
         }
     }

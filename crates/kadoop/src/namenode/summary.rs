@@ -1,0 +1,107 @@
+//! What a tree holds, counted in steps: changes needn't wait for all of it. What changes
+//! meanwhile may be counted or not.
+
+use super::{
+    inodes::Body,
+    path::{EXECUTE, READ, View},
+};
+use crate::{
+    InodeNo,
+    error::{Error, Result},
+    messages::Summary,
+};
+use compact_str::CompactString;
+use std::ops::Bound;
+
+/// Names and chunks looked at in one step: about a millisecond.
+const STEP: usize = 10_000;
+
+/// A tree that is being counted.
+#[derive(Debug)]
+pub struct Counting {
+    path: String,
+    begun: bool,
+    /// From the top down to where it is.
+    levels: Vec<Level>,
+    sum: Summary,
+}
+
+/// A directory, and the last name in it that was taken.
+#[derive(Debug)]
+struct Level {
+    directory: InodeNo,
+    after: Option<CompactString>,
+}
+
+impl Counting {
+    /// Of what is at `path`.
+    pub fn new(path: &str) -> Self {
+        Self { path: path.to_owned(), begun: false, levels: Vec::new(), sum: Summary::default() }
+    }
+
+    /// Counts on. The sum, once all is counted.
+    ///
+    /// # Errors
+    /// As [`View::walk`]; NotFound; PermissionDenied.
+    pub fn step(&mut self, view: &View<'_>) -> Result<Option<Summary>> {
+        let top = view.walk(&self.path)?.target()?;
+        let mut looked = 0;
+        if std::mem::replace(&mut self.begun, true) {
+            self.find_again(view, top)?;
+        } else {
+            looked += self.take(view, top)?;
+        }
+        while looked < STEP {
+            let Some(level) = self.levels.last_mut() else { return Ok(Some(self.sum)) };
+            let entries = view.state.inode(level.directory)?.entries().ok_or(Error::NotADirectory)?;
+            let from = level.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            match entries.range::<str, _>((from, Bound::Unbounded)).next() {
+                Some((name, inode)) => {
+                    level.after = Some(name.clone());
+                    looked += self.take(view, *inode)?;
+                }
+                None => {
+                    self.levels.pop();
+                    looked += 1;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts one file or directory, which it then goes into; how much there was to look at.
+    fn take(&mut self, view: &View<'_>, number: InodeNo) -> Result<usize> {
+        match &view.state.inode(number)?.body {
+            Body::Directory(_) => {
+                view.demand(number, READ | EXECUTE)?;
+                self.sum.directories += 1;
+                self.levels.push(Level { directory: number, after: None });
+                Ok(1)
+            }
+            Body::File { replication, chunks, .. } => {
+                let length = view.state.length(number)?;
+                self.sum.files += 1;
+                self.sum.bytes += length;
+                self.sum.space += length * u64::from(*replication);
+                Ok(1 + chunks.len())
+            }
+        }
+    }
+
+    /// Leaves directories that aren't where they were: their numbers may be others' by now.
+    fn find_again(&mut self, view: &View<'_>, top: InodeNo) -> Result<()> {
+        let mut at = Some(top);
+        let mut sound = 0;
+        for level in &self.levels {
+            if at != Some(level.directory) {
+                break;
+            }
+            sound += 1;
+            let entries = view.state.inode(level.directory)?.entries();
+            at = level.after.as_ref().and_then(|name| entries?.get(name).copied());
+        }
+        let gone = sound == 0 && !self.levels.is_empty();
+        self.levels.truncate(sound);
+        if gone { Err(Error::NotFound) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,216 @@
+//! What one caller asks for doesn't hold up all others: small chunks, large trees, disks that
+//! fail while two sync the same file.
+
+use crate::{disk::SimDisk, namespace::someone};
+use bytes::Bytes;
+use std::{cell::Cell, io, rc::Rc};
+use strait_kadoop::{
+    ChunkId, ClientId, Config, Error, Identity, Incarnation, Member, NodeId, Stamp,
+    datanode::Datanode,
+    disk::{Disk, DiskFile},
+    messages::{Answer, HeartbeatAnswer, Mutation, ReplicaState, RequestId, Write},
+    namenode::{Counting, Namenode, State},
+};
+
+struct Names {
+    namenode: Namenode,
+    client: ClientId,
+    number: u64,
+}
+
+impl Names {
+    fn new(config: &Config) -> Self {
+        let mut namenode = Namenode::new(config.clone(), State::new(config), 0, 1);
+        let client = namenode.join_client(0);
+        Self { namenode, client, number: 0 }
+    }
+
+    fn ask(&mut self, mutation: &Mutation) -> Result<Answer, Error> {
+        self.number += 1;
+        let request = RequestId { client: self.client, number: self.number, done_below: self.number };
+        self.namenode.mutate(&someone("kadoop"), request, mutation, &[], 0, 0)
+    }
+
+    fn mkdirs(&mut self, path: &str) {
+        self.ask(&Mutation::Mkdirs { path: path.to_owned(), mode: 0o755 }).unwrap();
+    }
+
+    fn create(&mut self, path: &str, chunk_bytes: u32) -> Result<Answer, Error> {
+        let path = path.to_owned();
+        self.ask(&Mutation::Create { path, overwrite: false, mode: 0o644, replication: 1, chunk_bytes })
+    }
+}
+
+#[test]
+fn files_of_chunks_below_the_clusters_least_arent_made() {
+    let mut names = Names::new(&Config::default());
+    for (chunk_bytes, made) in [(0, false), (1, false), ((1 << 20) - 1, false), (1 << 20, true)] {
+        assert_eq!(names.create("/f", chunk_bytes).is_ok(), made, "{chunk_bytes}");
+    }
+    let mut small = Names::new(&Config { min_chunk_bytes: 1, ..Config::default() });
+    assert!(small.create("/f", 1).is_ok());
+}
+
+/// Directories of 100 files each below `/top`.
+fn tree(directories: usize) -> Names {
+    let mut names = Names::new(&Config::default());
+    for directory in 0..directories {
+        names.mkdirs(&format!("/top/{directory:03}"));
+        for file in 0..100 {
+            names.create(&format!("/top/{directory:03}/{file}"), 1 << 20).unwrap();
+        }
+    }
+    names
+}
+
+#[test]
+fn a_large_tree_is_counted_in_steps_and_as_a_whole() {
+    let names = tree(250);
+    let mut counting = Counting::new("/top");
+    let mut steps = 1;
+    let sum = loop {
+        if let Some(sum) = counting.step(&names.namenode.view(&someone("kadoop"))).unwrap() {
+            break sum;
+        }
+        steps += 1;
+    };
+    assert!(steps > 2, "{steps} steps");
+    assert_eq!((sum.directories, sum.files), (251, 25_000));
+}
+
+#[test]
+fn what_is_removed_between_two_steps_isnt_counted_on() {
+    let mut names = tree(250);
+    let mut counting = Counting::new("/top");
+    assert_eq!(counting.step(&names.namenode.view(&someone("kadoop"))), Ok(None));
+    for directory in 90..250 {
+        names.ask(&Mutation::Delete { path: format!("/top/{directory:03}"), recursive: true }).unwrap();
+    }
+    // Where the directory was that it stands in there is another now.
+    names.mkdirs("/other");
+    let mut step = || counting.step(&names.namenode.view(&someone("kadoop")));
+    let sum = std::iter::from_fn(|| step().transpose()).next();
+    let sum = sum.or_else(|| step().transpose()).unwrap().unwrap();
+    assert!(sum.directories <= 101 && sum.files >= 9_000 && sum.files < 10_100, "{sum:?}");
+    names.ask(&Mutation::Delete { path: "/top".to_owned(), recursive: true }).unwrap();
+    assert_eq!(Counting::new("/top").step(&names.namenode.view(&someone("kadoop"))), Err(Error::NotFound));
+}
+
+#[test]
+fn while_datanodes_have_still_to_report_nobody_is_told_that_chunks_are_gone() {
+    let config = Config::default();
+    let mut state = State::new(&config);
+    let mut before = Names::new(&config);
+    let Ok(Answer::Opened { file, .. }) = before.create("/f", 1 << 20) else { panic!("no file") };
+    for transaction in before.namenode.outbox.drain(..) {
+        state.apply(&transaction, &mut Vec::new()).unwrap();
+    }
+    let member = Member { node: NodeId(1), incarnation: Incarnation(1) };
+    let (chunk, stamp, pipeline, length) = (ChunkId(1), Stamp(1), vec![member], 9);
+    use strait_kadoop::namenode::{Record, Transaction};
+    let records = vec![
+        Record::NodeJoined { node: NodeId(1), identity: Identity(1), rack: "".into() },
+        Record::ChunkAdded { file, chunk, stamp, pipeline, continues: false },
+        Record::ChunkEnded { file, chunk, stamp, length },
+    ];
+    state.apply(&Transaction { request: None, records }, &mut Vec::new()).unwrap();
+    let again = Namenode::new(config, state, 0, 2);
+    assert!(again.in_safe_mode());
+    let located = again.locate(&someone("kadoop"), "/f", 0, 9);
+    assert_eq!(located.map(|located| located.chunks.len()), Err(Error::Unavailable));
+}
+
+/// A disk that can lose what is written behind everybody's back. Each opening of a file is told
+/// so once, as by Linux (errseq_t).
+#[derive(Clone, Default)]
+struct Losing(SimDisk, Rc<Cell<u64>>);
+
+#[derive(Clone)]
+struct LosingFile {
+    file: <SimDisk as Disk>::File,
+    lost: Rc<Cell<u64>>,
+    told: Rc<Cell<u64>>,
+}
+
+impl Losing {
+    fn opened(&self, file: <SimDisk as Disk>::File) -> LosingFile {
+        LosingFile { file, lost: Rc::clone(&self.1), told: Rc::new(Cell::new(self.1.get())) }
+    }
+}
+
+impl Disk for Losing {
+    type File = LosingFile;
+
+    fn create(&self, name: &str) -> io::Result<LosingFile> {
+        Ok(self.opened(self.0.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<LosingFile> {
+        Ok(self.opened(self.0.open(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+}
+
+impl DiskFile for LosingFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.file.set_length(length)
+    }
+
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        self.file.preallocate(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.told.replace(self.lost.get()) < self.lost.get() {
+            return Err(io::Error::other("what was written is lost"));
+        }
+        self.file.sync_data()
+    }
+}
+
+#[test]
+fn a_sync_that_fails_ahead_of_another_leaves_it_the_error() {
+    let disk = Losing::default();
+    let config = Config::default();
+    let incarnation = Incarnation(1);
+    let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), incarnation).unwrap();
+    let (beat, node) = (datanode.heartbeat(), NodeId(1));
+    datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node, orders: Vec::new(), report: false }));
+    let (chunk, stamp) = (ChunkId(5), Stamp(7));
+    let pipeline = vec![Member { node, incarnation }];
+    datanode.write(1, &Write { chunk, stamp, pipeline, offset: 0, bytes: Bytes::from_static(b"kept?") });
+    let ahead = datanode.unsynced(chunk);
+    assert_eq!(ahead.len(), 2, "bytes and checksums");
+    disk.1.set(1);
+    assert!(ahead[0].sync_data().is_err());
+    // Whoever synced ahead hasn't said so yet.
+    assert_eq!(datanode.sync(chunk, stamp, 5), Err(Error::Disk));
+    assert_eq!(datanode.replica(chunk).map(|replica| replica.state), Some(ReplicaState::Returned));
+}
