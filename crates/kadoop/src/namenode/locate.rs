@@ -3,7 +3,7 @@
 use super::Namenode;
 use crate::{
     NodeId,
-    error::{Error, Result},
+    error::Result,
     faults::Fault,
     messages::{Caller, Located, LocatedChunk},
 };
@@ -12,8 +12,7 @@ impl Namenode {
     /// The chunks that hold `length` bytes from `offset` on, and their replicas.
     ///
     /// # Errors
-    /// As for reading: NotFound, IsADirectory, PermissionDenied …; Unavailable in safe mode, of what
-    /// nobody has reported yet.
+    /// As for reading: NotFound, IsADirectory, PermissionDenied …
     pub fn locate(&self, caller: &Caller, path: &str, offset: u64, length: u64) -> Result<Located> {
         let inode = self.view(caller).readable(path)?;
         let file = self.state.open_inodes.get(&inode).copied();
@@ -33,10 +32,6 @@ impl Namenode {
                 Some(open) => open.pipeline.iter().map(|member| member.node).collect(),
                 None => self.cluster.live_good(id).to_vec(),
             };
-            // Whoever has it may not have said so yet (HDFS: SafeModeException).
-            if nodes.is_empty() && open.is_none() && self.in_safe_mode() {
-                return Err(Error::Unavailable);
-            }
             let bytes = if self.config.faults.has(Fault::TruncationForgotten) {
                 logged.length.saturating_sub(skip)
             } else {

@@ -96,30 +96,6 @@ fn what_is_removed_between_two_steps_isnt_counted_on() {
     assert_eq!(Counting::new("/top").step(&names.namenode.view(&someone("kadoop"))), Err(Error::NotFound));
 }
 
-#[test]
-fn while_datanodes_have_still_to_report_nobody_is_told_that_chunks_are_gone() {
-    let config = Config::default();
-    let mut state = State::new(&config);
-    let mut before = Names::new(&config);
-    let Ok(Answer::Opened { file, .. }) = before.create("/f", 1 << 20) else { panic!("no file") };
-    for transaction in before.namenode.outbox.drain(..) {
-        state.apply(&transaction, &mut Vec::new()).unwrap();
-    }
-    let member = Member { node: NodeId(1), incarnation: Incarnation(1) };
-    let (chunk, stamp, pipeline, length) = (ChunkId(1), Stamp(1), vec![member], 9);
-    use strait_kadoop::namenode::{Record, Transaction};
-    let records = vec![
-        Record::NodeJoined { node: NodeId(1), identity: Identity(1), rack: "".into() },
-        Record::ChunkAdded { file, chunk, stamp, pipeline, continues: false },
-        Record::ChunkEnded { file, chunk, stamp, length },
-    ];
-    state.apply(&Transaction { request: None, records }, &mut Vec::new()).unwrap();
-    let again = Namenode::new(config, state, 0, 2);
-    assert!(again.in_safe_mode());
-    let located = again.locate(&someone("kadoop"), "/f", 0, 9);
-    assert_eq!(located.map(|located| located.chunks.len()), Err(Error::Unavailable));
-}
-
 /// A disk that can lose what is written behind everybody's back. Each opening of a file is told
 /// so once, as by Linux (errseq_t).
 #[derive(Clone, Default)]
