@@ -167,52 +167,55 @@ fn a_whole_cluster_keeps_every_promise() {
     }
 }
 
-/// Every planted fault, with the first seed that notices it: the search begins there, since not
+/// Every planted fault but those [`ALONE`], with the first seed that notices it: the search begins there, since not
 /// every day has time for the rarest.
 const NOTICED: &[(Fault, u64)] = &[
     (Fault::LogNotSynced, 0),
-    (Fault::SegmentNameNotSynced, 3),
-    (Fault::TornFrameRead, 40),
+    (Fault::SegmentNameNotSynced, 2),
+    (Fault::TornFrameRead, 3),
     (Fault::CheckpointNotSynced, 2),
-    (Fault::LogDroppedEarly, 303),
-    (Fault::RetryExecuted, 3),
-    (Fault::RetryNotReplayed, 3),
-    (Fault::ReturnedBelieved, 473),
-    (Fault::AbsenceBelieved, 3411),
-    (Fault::SilenceBelieved, 11424),
-    (Fault::StampReused, 37),
-    (Fault::LeaseNotChecked, 11),
-    (Fault::CompleteNotDurable, 139),
-    (Fault::StaleReplicaCounted, 6),
-    (Fault::LastReplicaDeleted, 6),
-    (Fault::DeletionNotCounted, 2352),
+    (Fault::LogDroppedEarly, 385),
+    (Fault::RetryExecuted, 1),
+    (Fault::RetryNotReplayed, 53),
+    (Fault::ReturnedBelieved, 1071),
+    (Fault::AbsenceBelieved, 2137),
+    (Fault::SilenceBelieved, 10398),
+    (Fault::StampReused, 19),
+    (Fault::LeaseNotChecked, 36),
+    (Fault::CompleteNotDurable, 10),
+    (Fault::StaleReplicaCounted, 3),
+    (Fault::LastReplicaDeleted, 29),
+    (Fault::DeletionNotCounted, 1002),
     (Fault::ReplacedEarly, 0),
-    (Fault::KeptDroppedEarly, 102),
+    (Fault::KeptDroppedEarly, 114),
     (Fault::TruncationForgotten, 0),
-    (Fault::StaleStampAccepted, 18),
-    (Fault::IncarnationIgnored, 890),
-    (Fault::FenceForgotten, 37),
-    (Fault::DataNotSynced, 21),
-    (Fault::SumsNotSynced, 6),
-    (Fault::NameNotSynced, 21),
+    (Fault::StaleStampAccepted, 19),
+    (Fault::IncarnationIgnored, 182),
+    (Fault::FenceForgotten, 66),
+    (Fault::DataNotSynced, 16),
+    (Fault::SumsNotSynced, 96),
+    (Fault::NameNotSynced, 229),
     (Fault::SealNotSynced, 1),
-    (Fault::SealNameNotSynced, 1),
-    (Fault::SumsInPlace, 563),
-    (Fault::ReturnedReopened, 154),
-    (Fault::EarlyWriteAnswered, 290),
+    (Fault::SealNameNotSynced, 0),
+    (Fault::SumsInPlace, 652),
+    (Fault::ReturnedReopened, 96),
+    (Fault::EarlyWriteAnswered, 998),
     (Fault::SealedCut, 14),
-    (Fault::UnpublishedShown, 239),
-    (Fault::FirstAnswerEnough, 142),
+    (Fault::UnpublishedShown, 129),
+    (Fault::FirstAnswerEnough, 675),
     (Fault::UnacknowledgedDropped, 0),
     (Fault::SealedAtPublished, 0),
-    (Fault::FlushedBeforeEnd, 6),
-    (Fault::SyncForgetsEarlier, 1),
-    (Fault::SumsNotChecked, 10),
-    (Fault::AbsenceRead, 38),
-    (Fault::ReplacementRead, 133),
-    (Fault::CopyNotVerified, 25),
+    (Fault::FlushedBeforeEnd, 1),
+    (Fault::SyncForgetsEarlier, 4),
+    (Fault::SumsNotChecked, 34),
+    (Fault::AbsenceRead, 18),
+    (Fault::ReplacementRead, 444),
+    (Fault::CopyNotVerified, 155),
     (Fault::CopyCutShort, 0),
 ];
+
+/// What takes a moment that no schedule has met yet: noticed by a test of its own.
+const ALONE: &[Fault] = &[Fault::PlaceTrusted];
 
 /// The first seed from `first` on that notices the fault.
 fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {
@@ -221,7 +224,7 @@ fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {
 
 #[test]
 fn planted_faults_are_noticed_in_the_whole_cluster() {
-    assert_eq!(NOTICED.len(), Fault::ALL.len(), "every fault is searched for");
+    assert_eq!(NOTICED.len() + ALONE.len(), Fault::ALL.len(), "every fault is searched for");
     for (fault, first) in NOTICED {
         assert!(notice(*fault, *first, ENOUGH_SEEDS).is_some(), "{fault:?} goes unnoticed");
     }
