@@ -143,6 +143,12 @@ impl Directories {
         failing
     }
 
+    /// Whether one that works so far can't tell its space, as when it was taken away.
+    pub(super) fn any_gone(&self) -> bool {
+        let mut working = self.all.iter().filter(|directory| !directory.failed);
+        working.any(|directory| rustix::fs::statvfs(directory.home.path()).is_err())
+    }
+
     /// Of all that work; two directories of one file system count twice.
     pub(super) fn space(&self) -> Space {
         let mut sum = Space::default();

@@ -193,7 +193,9 @@ impl Shared {
 
     /// Once a second: scrubs, looks after the directories.
     pub(super) fn tick(&self) {
-        if self.suspicious.swap(false, Ordering::Relaxed) {
+        // Without room nobody writes there, so no failing write would tell.
+        let gone = self.directories().any_gone();
+        if self.suspicious.swap(false, Ordering::Relaxed) || gone {
             let failing = self.directories().failing();
             for index in failing {
                 self.change(|core| core.lose_directory(index));
