@@ -146,8 +146,12 @@ fn was_found((path, bytes): &(PathBuf, Vec<u8>)) -> bool {
 fn bytes_that_change_on_a_disk_are_never_read_and_replaced_once_somebody_meets_them() {
     let rack = Rack::start(&Shape::default()).unwrap();
     let load = begin(&rack);
-    let flipped = corrupt(&rack, &load.closed()[0]);
-    eventually("one is found", DEADLINE, || flipped.iter().any(was_found));
+    let file = &load.closed()[0];
+    let flipped = corrupt(&rack, file);
+    eventually("one is found", DEADLINE, || {
+        rack.at_client(|| load.read(file));
+        flipped.iter().any(was_found)
+    });
     load.goes_on_for(FILES, DEADLINE);
     finish("a corrupted disk, met by readers", &rack, load, nothing);
 }

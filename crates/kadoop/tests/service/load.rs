@@ -105,6 +105,11 @@ impl Load {
         assert!(went_on, "{} of {files} files; {:?}", self.closed().len() - before, self.failures());
     }
 
+    /// Reads a closed file, as its readers do.
+    pub fn read(&self, file: &Acknowledged) {
+        self.shared.read_file(file);
+    }
+
     fn failures(&self) -> Vec<String> {
         lock(&self.shared.failures).clone()
     }
@@ -177,15 +182,18 @@ impl Shared {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            match self.client.open(&superuser(), &file.path).and_then(|reader| reader.read_at(0, FILE_BYTES))
-            {
-                Ok(read) => {
-                    assert!(read == self.bytes, "{}: other bytes were read", file.path);
-                    self.reads.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(failure) => lock(&self.failures).push(format!("reading {}: {failure}", file.path)),
-            }
+            self.read_file(&file);
             std::thread::sleep(PAUSE / 4);
+        }
+    }
+
+    fn read_file(&self, file: &Acknowledged) {
+        match self.client.open(&superuser(), &file.path).and_then(|reader| reader.read_at(0, FILE_BYTES)) {
+            Ok(read) => {
+                assert!(read == self.bytes, "{}: other bytes were read", file.path);
+                self.reads.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(failure) => lock(&self.failures).push(format!("reading {}: {failure}", file.path)),
         }
     }
 }
