@@ -154,12 +154,20 @@ impl<D: Disk> Datanode<D> {
             }
             let Some(source) = self.copies.ordered.pop_front() else { return };
             let (chunk, stamp) = (source.chunk, source.stamp);
-            let there = self.replicas.contains_key(&chunk)
-                || self.copies.running.iter().any(|copy| copy.chunk == chunk);
-            if there || self.demand_stamp(chunk, stamp).is_err() {
+            if let Some(replica) = self.replicas.get(&chunk) {
+                // The namenode doesn't know of it: a pipeline may have left it open.
+                let report = replica.report();
+                self.changes.push(Change::Has(report));
                 continue;
             }
-            let Some((directory, disk)) = self.roomiest() else { return };
+            if self.copies.running.iter().any(|copy| copy.chunk == chunk) {
+                continue;
+            }
+            let place = self.demand_stamp(chunk, stamp).ok().and_then(|()| self.roomiest());
+            let Some((directory, disk)) = place else {
+                self.tell_abandoned(chunk, stamp);
+                continue;
+            };
             let Ok(replica) = Replica::create_copy(disk, directory, chunk, stamp) else {
                 self.tell_abandoned(chunk, stamp);
                 continue;

@@ -110,6 +110,8 @@ impl Namenode {
         match change {
             Change::Has(report) => {
                 self.note(id, report, false);
+                // It holds what isn't the chunk as logged, in the way of the copy.
+                self.end_copy(id, report.chunk, now);
                 self.drive_chunk(report.chunk, now);
             }
             Change::Gone { chunk, stamp } => {
@@ -120,11 +122,7 @@ impl Namenode {
                     }
                     node.orders.retain(|order| !matches!(order, Order::Delete { chunk: of, stamp: to } if *of == chunk && *to <= stamp));
                 }
-                // It gave up copying it: another order comes as time goes by, not at once, since
-                // the same datanode might get it and give it up again and again.
-                if let Some(copy) = self.cluster.copies.get_mut(&chunk).filter(|copy| copy.to == id) {
-                    copy.until = now;
-                }
+                self.end_copy(id, chunk, now);
                 self.forget(id, chunk);
                 self.review(chunk);
             }
@@ -135,6 +133,14 @@ impl Namenode {
                 }
             }
             Change::Fenced { chunk, stamp, replica } => self.take_fence(id, chunk, stamp, replica, now),
+        }
+    }
+
+    /// It doesn't copy that: another order comes as time goes by, not at once, since the same
+    /// datanode might get it and give it up again and again.
+    fn end_copy(&mut self, id: NodeId, chunk: ChunkId, now: Millis) {
+        if let Some(copy) = self.cluster.copies.get_mut(&chunk).filter(|copy| copy.to == id) {
+            copy.until = now;
         }
     }
 

@@ -7,7 +7,7 @@ use strait_kadoop::{
     datanode::Datanode,
     disk::{Disk, DiskFile},
     faults::{Fault, Faults},
-    messages::{HeartbeatAnswer, Order, Read, ReplicaState, Write},
+    messages::{Change, HeartbeatAnswer, Order, Read, ReplicaState, Write},
 };
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -345,7 +345,7 @@ fn damage_on_disk_is_found_and_reported() {
     order(&mut datanode, vec![Order::Verify { chunk: CHUNK, stamp: STAMP }]);
     (0..2).for_each(|second| datanode.tick(second * 1_000));
     let changes = datanode.heartbeat().changes;
-    assert_eq!(changes, [strait_kadoop::messages::Change::Corrupt { chunk: CHUNK, stamp: STAMP }]);
+    assert_eq!(changes, [Change::Corrupt { chunk: CHUNK, stamp: STAMP }]);
 }
 
 #[test]
@@ -399,6 +399,27 @@ fn a_copy_is_checked_and_seen_only_when_it_is_whole() {
     }
 }
 
+/// Nobody was told anything, and the namenode waited for as long as a copy may take.
+#[test]
+fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
+    let source =
+        || strait_kadoop::messages::Source { chunk: CHUNK, stamp: STAMP, length: 20, nodes: vec![NodeId(7)] };
+    let mut open = start(&SimDisk::default(), 1, None);
+    write(&mut open, 1, 0, 30);
+    order(&mut open, vec![Order::Copy(source())]);
+    let replica = open.replica(CHUNK).unwrap();
+    assert_eq!(open.heartbeat().changes, [Change::Has(replica)]);
+    let mut fenced = start(&SimDisk::default(), 1, None);
+    order(&mut fenced, vec![Order::Fence { chunk: CHUNK, stamp: Stamp(8) }]);
+    order(&mut fenced, vec![Order::Copy(source())]);
+    assert_eq!(fenced.heartbeat().changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
+    let mut broken = start(&SimDisk::default(), 1, None);
+    broken.lose_directory(0);
+    order(&mut broken, Vec::new());
+    order(&mut broken, vec![Order::Copy(source())]);
+    assert_eq!(broken.heartbeat().changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
+}
+
 #[test]
 fn a_datanode_copies_from_two_others_at_a_time() {
     let mut to = start(&SimDisk::default(), 2, None);
@@ -450,7 +471,7 @@ fn the_scrub_finds_damage_in_its_time_and_tells_it_with_every_report() {
     datanode.seal(CHUNK, STAMP, 30).unwrap();
     order(&mut datanode, Vec::new());
     disk.damage("0000000000000005_0000000000000007.data", 20);
-    let corrupt = [strait_kadoop::messages::Change::Corrupt { chunk: CHUNK, stamp: STAMP }];
+    let corrupt = [Change::Corrupt { chunk: CHUNK, stamp: STAMP }];
     let (mut now, scrub_ms) = (0, Config::default().scrub_ms);
     while !datanode.has_news() {
         now += 1_000;

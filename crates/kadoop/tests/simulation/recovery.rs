@@ -172,6 +172,10 @@ impl Node {
                 Some(Change::Gone { chunk: source.chunk, stamp: source.stamp })
             }
             Order::Copy(_) if self.copies_fail => None,
+            // It is in the way, and the namenode hears of it now.
+            Order::Copy(source) if self.replicas.contains_key(&source.chunk) => {
+                self.replicas.get(&source.chunk).copied().map(Change::Has)
+            }
             Order::Copy(source) => {
                 let (chunk, stamp, length) = (source.chunk, source.stamp, source.length);
                 let report = ReplicaReport { chunk, stamp, length, state: ReplicaState::Sealed };
@@ -509,6 +513,30 @@ fn a_copy_that_is_given_up_is_ordered_anew_long_before_its_time_is_over() {
     cluster.nodes.iter_mut().for_each(|node| node.gives_up = false);
     cluster.pass(3_000, &[lost]);
     assert_eq!(with_replicas(&cluster, 2), 1);
+}
+
+/// A member of a broken pipeline has part of a chunk, which it has told nobody, and is the only
+/// one, or one of two, that the chunk can be copied to.
+#[test]
+fn an_open_replica_in_the_way_of_a_copy_is_sealed_or_gone_round_at_once() {
+    for length in [10, 4] {
+        let mut cluster = Cluster::new(3, None);
+        let file = cluster.create(2);
+        let new = cluster.add(file, Vec::new());
+        cluster.hold(&new, 0, 10, ReplicaState::Sealed);
+        for at in 0..3 {
+            let open = cluster.nodes[at].replicas.is_empty() && cluster.nodes[at].id != new.pipeline[0].node;
+            if open && (length == 10 || cluster.nodes[at].id == new.pipeline[1].node) {
+                let report =
+                    ReplicaReport { chunk: new.chunk, stamp: new.stamp, length, state: ReplicaState::Open };
+                cluster.nodes[at].replicas.insert(new.chunk, report);
+            }
+        }
+        let ends = vec![End { chunk: new.chunk, length: 10, durable: vec![new.pipeline[0].node] }];
+        assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+        cluster.pass(5_000, &[]);
+        assert_eq!(with_replicas(&cluster, 2), 1, "{length} bytes were in the way");
+    }
 }
 
 #[test]
