@@ -79,6 +79,10 @@ pub enum Error {
     /// The token was good once; the namenode gives another.
     #[error("the token has expired")]
     TokenExpired,
+    /// Every member of a pipeline has restarted before a sync, and what is left doesn't reach as
+    /// far as was acknowledged. What was synced is there.
+    #[error("bytes that were acknowledged and not synced are lost: no datanode has them any more")]
+    BytesLost,
     /// The disk is full.
     #[error("no space left")]
     NoSpace,

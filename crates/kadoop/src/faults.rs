@@ -37,6 +37,8 @@ faults! {
     AbsenceBelieved,
     /// Recovery decides without any member having answered.
     SilenceBelieved,
+    /// A writer isn't told that a chunk of its was ended at less than was acknowledged.
+    LossHidden,
     /// Recovery uses the pipeline's own stamp again.
     StampReused,
     /// Chunks are added and files completed without the lease.

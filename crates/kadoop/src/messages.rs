@@ -58,6 +58,9 @@ pub enum Mutation {
     Truncate { path: String, length: u64 },
     /// Changes a file's or directory's attributes, those that are given.
     SetAttributes { path: String, attributes: Attributes },
+    /// Has a chunk sealed by recovery, at `length`: its writer, which keeps the lease, reaches
+    /// none of its members any more, or all of them refuse.
+    EndChunk { file: FileId, chunk: ChunkId, length: u32 },
     /// Asks that a file whose writer is silent be closed.
     RecoverLease { path: String },
 }

@@ -178,6 +178,10 @@ impl Namenode {
             Mutation::Complete { file, ends } => {
                 return Ok(self.decide_complete(*file, client, ends, time_ms)?);
             }
+            Mutation::EndChunk { file, chunk, length } => {
+                self.end_for_writer(*file, client, *chunk, *length, now)?;
+                return Ok((Vec::new(), Answer::Done));
+            }
             _ => {}
         }
         let view = self.view(caller);
@@ -200,7 +204,7 @@ impl Namenode {
                 view.demand_closed(inode)?;
                 (Vec::new(), Answer::Changed(true))
             }
-            Mutation::AddChunk { .. } | Mutation::Complete { .. } => {
+            Mutation::AddChunk { .. } | Mutation::Complete { .. } | Mutation::EndChunk { .. } => {
                 return Err(Error::Invalid("handled above").into());
             }
         })

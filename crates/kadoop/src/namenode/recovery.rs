@@ -4,6 +4,9 @@
 //! logged, the members are fenced with it, a length is decided from what they
 //! answer, and those that have as much are told to seal. A round that comes to
 //! nothing is begun anew with a higher stamp; only the end is logged.
+//!
+//! A writer that is alive and can't have a chunk sealed has the same done, and keeps its lease:
+//! it knows where the chunk has to end, and is told if nobody has that much any more.
 
 use super::{
     Namenode,
@@ -11,7 +14,8 @@ use super::{
     state::{Chunk, OpenChunk},
 };
 use crate::{
-    ChunkId, FileId, Incarnation, Millis, NodeId, Stamp,
+    ChunkId, ClientId, FileId, Incarnation, Millis, NodeId, Stamp,
+    error::{Error, Result},
     faults::Fault,
     messages::{Order, ReplicaReport, ReplicaState},
 };
@@ -22,12 +26,16 @@ use std::collections::BTreeMap;
 pub(super) struct Round {
     chunk: ChunkId,
     stamp: Stamp,
+    /// Where its writer has to have it end, if that asks.
+    demanded: Option<u32>,
     began: Millis,
     /// When the first round for this chunk began.
     waiting_since: Millis,
     /// What each member said, and which run of it.
     answers: BTreeMap<NodeId, (Incarnation, Option<ReplicaReport>)>,
     length: Option<u32>,
+    /// Every member has answered, and none has what is demanded.
+    lost: bool,
 }
 
 impl Namenode {
@@ -108,10 +116,49 @@ impl Namenode {
         }
     }
 
+    /// Has the chunk ended at `length`, which is all that its writer knows to be acknowledged.
+    ///
+    /// # Errors
+    /// LeaseLost; Invalid; Unavailable while that is under way: to be asked again. BytesLost if
+    /// no member has that much any more: nothing is ended then, and the writer has to give up.
+    pub(super) fn end_for_writer(
+        &mut self,
+        file: FileId,
+        client: ClientId,
+        chunk: ChunkId,
+        length: u32,
+        now: Millis,
+    ) -> Result<()> {
+        let open = self.leased(file, client)?;
+        let logged = self.state.chunks.get(&chunk).filter(|logged| logged.inode == open.inode);
+        if let Some(at) = open.place(chunk) {
+            let moved = open.chunks[at].claimed && logged.is_some_and(|logged| logged.length != length);
+            if length == 0 || length > self.chunk_bytes(open)? || moved {
+                return Err(Error::Invalid("a chunk's end moved, or lies beyond the chunk size"));
+            }
+            if self.cluster.in_safe_mode() {
+                return Err(Error::Unavailable);
+            }
+            let this = open.chunks[at].clone();
+            if !self.drive_open(file, &this, Some(length), now) {
+                let lost = self.cluster.rounds.get(&file).is_some_and(|round| round.lost);
+                return Err(if lost { Error::BytesLost } else { Error::Unavailable });
+            }
+        } else if !logged.is_some_and(|logged| logged.ended && logged.length == length)
+            && !self.config.faults.has(Fault::LossHidden)
+        {
+            return Err(Error::Invalid("the chunk has another end, or isn't the file's"));
+        }
+        Ok(())
+    }
+
     /// Takes the file's recovery as far as it goes now.
     fn drive(&mut self, file: FileId, now: Millis) {
         if self.cluster.in_safe_mode() {
             return;
+        }
+        if self.state.open.get(&file).is_some_and(|open| open.client.is_some()) {
+            return self.drive_for_writer(file, now);
         }
         loop {
             let Some(open) = self.state.open.get(&file).filter(|open| open.client.is_none()) else { return };
@@ -122,20 +169,34 @@ impl Namenode {
                 self.commit(None, vec![Record::Closed { file, time_ms }]);
                 return;
             };
-            if !self.drive_open(file, &chunk, now) {
+            if !self.drive_open(file, &chunk, None, now) {
                 return;
             }
         }
     }
 
+    /// The round that the file's writer has asked for.
+    fn drive_for_writer(&mut self, file: FileId, now: Millis) {
+        let Some((chunk, length)) = self.cluster.rounds.get(&file).map(|round| (round.chunk, round.demanded))
+        else {
+            return;
+        };
+        if let Some(open) = self.state.open_chunk(file, chunk).cloned()
+            && length.is_some()
+        {
+            self.drive_open(file, &open, length, now);
+        }
+    }
+
     /// One chunk's round; true once the chunk's end is logged.
-    fn drive_open(&mut self, file: FileId, open: &OpenChunk, now: Millis) -> bool {
+    fn drive_open(&mut self, file: FileId, open: &OpenChunk, demanded: Option<u32>, now: Millis) -> bool {
         let Some(logged) = self.state.chunks.get(&open.chunk).copied() else { return false };
         let old = self.cluster.rounds.get(&file).filter(|round| round.chunk == open.chunk);
         let waiting_since = old.map_or(now, |round| round.waiting_since);
         // Orders and answers are lost with a datanode's session: begin anew now and then.
-        if old.is_none_or(|round| now.saturating_sub(round.began) >= self.config.recovery_round_ms) {
-            self.begin_round(file, open, logged, waiting_since, now);
+        let over = |round: &Round| now.saturating_sub(round.began) >= self.config.recovery_round_ms;
+        if old.is_none_or(|round| over(round) || round.demanded != demanded) {
+            self.begin_round(file, open, logged, demanded, waiting_since, now);
         }
         let Some(mut round) = self.cluster.rounds.remove(&file) else { return false };
         for member in &open.pipeline {
@@ -144,7 +205,10 @@ impl Namenode {
             }
         }
         if round.length.is_none() {
-            round.length = self.decide_length(&round, open, logged, now);
+            round.length = match demanded {
+                None => self.decide_length(&round, open, logged, now),
+                Some(demanded) => self.demand_length(&mut round, open, demanded, now),
+            };
         }
         let Some(length) = round.length else {
             self.cluster.rounds.insert(file, round);
@@ -174,6 +238,7 @@ impl Namenode {
         file: FileId,
         open: &OpenChunk,
         logged: Chunk,
+        demanded: Option<u32>,
         waiting_since: Millis,
         now: Millis,
     ) {
@@ -186,10 +251,9 @@ impl Namenode {
             });
         }
         self.commit(None, vec![Record::StampTaken { file, chunk, stamp }]);
-        let answers = BTreeMap::new();
-        self.cluster
-            .rounds
-            .insert(file, Round { chunk, stamp, began: now, waiting_since, answers, length: None });
+        let (answers, length, lost) = (BTreeMap::new(), None, false);
+        let round = Round { chunk, stamp, demanded, began: now, waiting_since, answers, length, lost };
+        self.cluster.rounds.insert(file, round);
     }
 
     /// The chunk's length, as soon as it can be told.
@@ -222,14 +286,9 @@ impl Namenode {
                 others = others.max(length);
             }
         }
-        let answered = open.pipeline.iter().all(|member| round.answers.contains_key(&member.node));
+        let answered = round.is_answered(open);
         let patient = now.saturating_sub(round.waiting_since) >= self.config.recovery_patience_ms;
-        // Others that are there add replicas to the sealed one: they get a moment.
-        let there = open
-            .pipeline
-            .iter()
-            .all(|member| round.answers.contains_key(&member.node) || !self.usable(member.node, now));
-        let heard = there || now.saturating_sub(round.began) >= self.config.heartbeat_ms * 2;
+        let heard = self.has_heard(round, open, now);
         if unbroken.is_some() && heard {
             return unbroken;
         }
@@ -243,6 +302,29 @@ impl Namenode {
         if unbroken.is_none() && patient && heard { others } else { None }
     }
 
+    /// What the writer demands, as soon as a member has that much: whether it ran unbroken or
+    /// not, what is acknowledged is the same at each of them.
+    fn demand_length(&self, round: &mut Round, open: &OpenChunk, demanded: u32, now: Millis) -> Option<u32> {
+        let replicas = || round.answers.values().filter_map(|(_, replica)| *replica);
+        if replicas().any(|replica| has_as_much(&replica, demanded)) {
+            return self.has_heard(round, open, now).then_some(demanded);
+        }
+        if round.is_answered(open) {
+            let longest = replicas().map(|replica| replica.length).max();
+            round.lost = !self.config.faults.has(Fault::LossHidden);
+            return if round.lost { None } else { longest.or(Some(0)) };
+        }
+        None
+    }
+
+    /// Whether all have answered that can. Others that are there add replicas to the one that is
+    /// sealed: they get a moment.
+    fn has_heard(&self, round: &Round, open: &OpenChunk, now: Millis) -> bool {
+        let heard = |node: NodeId| round.answers.contains_key(&node) || !self.usable(node, now);
+        open.pipeline.iter().all(|member| heard(member.node))
+            || now.saturating_sub(round.began) >= self.config.heartbeat_ms * 2
+    }
+
     fn sealed_somewhere(&self, chunk: ChunkId, stamp: Stamp, length: u32) -> bool {
         self.cluster.odd.get(&chunk).into_iter().flatten().any(|odd| {
             let report = odd.report;
@@ -250,6 +332,13 @@ impl Namenode {
                 && (report.stamp, report.length) == (stamp, length)
                 && !odd.corrupt
         })
+    }
+}
+
+impl Round {
+    /// Every member has.
+    fn is_answered(&self, open: &OpenChunk) -> bool {
+        open.pipeline.iter().all(|member| self.answers.contains_key(&member.node))
     }
 }
 

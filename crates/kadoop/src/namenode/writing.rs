@@ -25,7 +25,7 @@ pub(super) struct Wishes<'a> {
 
 impl Namenode {
     /// The opening, if the client has its lease.
-    fn leased(&self, file: FileId, client: ClientId) -> Result<&OpenFile> {
+    pub(super) fn leased(&self, file: FileId, client: ClientId) -> Result<&OpenFile> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         if open.client != Some(client) && !self.config.faults.has(Fault::LeaseNotChecked) {
             return Err(Error::LeaseLost);
@@ -181,7 +181,7 @@ impl Namenode {
         Ok(fits.then_some(Source { chunk: *last, stamp: logged.stamp, length: logged.used, nodes }))
     }
 
-    fn chunk_bytes(&self, open: &OpenFile) -> Result<u32> {
+    pub(super) fn chunk_bytes(&self, open: &OpenFile) -> Result<u32> {
         match self.state.inode(open.inode)?.body {
             super::inodes::Body::File { chunk_bytes, .. } => Ok(chunk_bytes),
             super::inodes::Body::Directory(_) => Err(Error::IsADirectory),

@@ -44,7 +44,7 @@ impl From<Error> for Failure {
 
 /// The number of each kind in `idl/kadoop.x`. What a text goes with arrives with the
 /// text as the line for people.
-const NUMBERS: [(u32, Error); 26] = [
+const NUMBERS: [(u32, Error); 27] = [
     (1, Error::NotFound),
     (2, Error::AlreadyExists),
     (3, Error::NotADirectory),
@@ -71,6 +71,7 @@ const NUMBERS: [(u32, Error); 26] = [
     (24, Error::TokenExpired),
     (25, Error::NoSpace),
     (26, Error::OutcomeUnknown),
+    (27, Error::BytesLost),
 ];
 
 /// A refusal as a service answers it.

@@ -9,5 +9,6 @@ mod load;
 mod names;
 mod processes;
 mod rack;
+mod restarted;
 mod short_circuit;
 mod support;

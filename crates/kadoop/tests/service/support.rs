@@ -167,6 +167,22 @@ impl Cluster {
         self.datanodes.retain(|datanode| datanode.address() != address);
     }
 
+    /// Ends the datanodes, does something, and starts them on the same directories: they serve
+    /// elsewhere then.
+    pub fn restart_datanodes(&mut self, meanwhile: impl FnOnce()) {
+        let count = self.datanodes.len();
+        self.datanodes.clear();
+        meanwhile();
+        self.start_datanodes(count);
+    }
+
+    fn start_datanodes(&mut self, count: usize) {
+        for number in 0..count {
+            let datanode = DatanodeServer::start(self.datanode_options(number)).unwrap();
+            self.datanodes.push(datanode);
+        }
+    }
+
     /// Ends all, and starts them on the same directories.
     pub fn restart(&mut self) {
         self.restart_with(namenode_options(&self.directory.path().join("namenode")));
@@ -178,10 +194,7 @@ impl Cluster {
         let placeholder = tempfile::tempdir().unwrap();
         self.namenode = namenode(placeholder.path());
         self.namenode = NamenodeServer::start(options).unwrap();
-        for number in 0..count {
-            let datanode = DatanodeServer::start(self.datanode_options(number)).unwrap();
-            self.datanodes.push(datanode);
-        }
+        self.start_datanodes(count);
         self.await_datanodes();
     }
 }

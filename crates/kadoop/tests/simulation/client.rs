@@ -147,6 +147,75 @@ fn a_seal_that_meets_a_higher_stamp_means_that_the_lease_is_lost() {
     assert_eq!(writer.begin(Goal::Sync, 30), Err(Error::LeaseLost));
 }
 
+/// A writer with 32 acknowledged bytes in chunk 1, 32 more that aren't, and members that were
+/// asked to seal it; their answers to that come next.
+fn broken() -> (Writer, Vec<Issue<WriteCall>>) {
+    let (mut writer, write) = writing(None);
+    writer.on_write(write.id, &[Outcome::Value; 2], 10);
+    writer.append(&mut Bytes::from_static(&[8; 32]), 10).unwrap();
+    let write = calls(&mut writer).pop().unwrap();
+    writer.on_write(write.id, &[Outcome::Error(Error::WrongIncarnation); 2], 20);
+    assert_eq!(answer_all(&mut writer, Outcome::Error(Error::WrongIncarnation), 20), 2, "both are there");
+    let seals = calls(&mut writer);
+    assert!(seals.iter().all(|issue| matches!(issue.call, WriteCall::Seal { length: 32, .. })));
+    (writer, seals)
+}
+
+/// The namenode is asked to end chunk 1.
+fn demand(issue: &Issue<WriteCall>) -> bool {
+    let (file, chunk, length) = (FileId(1), ChunkId(1), 32);
+    let demand = Mutation::EndChunk { file, chunk, length };
+    matches!(&issue.call, WriteCall::Namenode(asked) if *asked == demand)
+}
+
+/// It once tried for 45 s, and failed then. A member whose disk failed or that is silent may
+/// be back in a moment.
+#[test]
+fn a_chunk_that_no_member_can_seal_any_more_is_left_to_the_namenode() {
+    for (outcome, after) in [
+        (Outcome::Error(Error::NoReplica), 20),
+        (Outcome::Error(Error::BeyondEnd), 20),
+        (Outcome::Error(Error::Disk), 2_020),
+        (Outcome::NotExecuted, 2_020),
+    ] {
+        let (mut writer, mut issues) = broken();
+        let mut now = 20;
+        while !issues.iter().any(demand) {
+            issues.iter().for_each(|seal| writer.on_member(seal.id, outcome, now));
+            issues = calls(&mut writer);
+            if issues.is_empty() {
+                let wake = writer.wake_at().unwrap();
+                assert!(wake > now, "woken for nothing at {now}");
+                now = wake;
+                writer.tick(now);
+                issues = calls(&mut writer);
+            }
+        }
+        assert_eq!((now, issues.len()), (after, 1), "{outcome:?}");
+        writer.on_answer(issues[0].id, Err(Error::Unavailable), now);
+        let wake = writer.wake_at().unwrap();
+        writer.tick(wake);
+        let again = calls(&mut writer).pop().filter(demand).unwrap();
+        assert_eq!((again.id, wake), (issues[0].id, now + 200), "the same request");
+        writer.on_answer(again.id, Ok(Answer::Done), wake);
+        let Mutation::AddChunk { ends, next: true, .. } = grant(&mut writer, 2, wake) else { panic!() };
+        assert_eq!(ends, [], "it has its end");
+        let WriteCall::Write(write) = calls(&mut writer).pop().unwrap().call else { panic!() };
+        assert_eq!((write.chunk, write.offset, &write.bytes[..]), (ChunkId(2), 0, &[8; 32][..]));
+    }
+}
+
+#[test]
+fn a_writer_is_told_at_once_that_acknowledged_bytes_are_lost() {
+    let (mut writer, seals) = broken();
+    seals.into_iter().for_each(|seal| writer.on_member(seal.id, Outcome::Error(Error::NoReplica), 30));
+    let asked = calls(&mut writer).pop().filter(demand).unwrap();
+    writer.on_answer(asked.id, Err(Error::BytesLost), 40);
+    assert_eq!(writer.append(&mut Bytes::from_static(b"more"), 50), Err(Error::BytesLost));
+    assert_eq!(writer.begin(Goal::Close, 50), Err(Error::BytesLost));
+    assert!(calls(&mut writer).is_empty());
+}
+
 /// It once asked for pipelines as fast as they broke.
 #[test]
 fn where_every_pipeline_breaks_the_namenode_is_asked_ever_more_slowly() {

@@ -293,6 +293,86 @@ fn a_writer_whose_lease_was_taken_closes_nothing() {
     assert_eq!(zombie(Some(Fault::LeaseNotChecked)), Ok(Answer::Completed(true)));
 }
 
+/// A writer has 10 bytes acknowledged at both members, which restart and have these left. What
+/// it is told, asked each second to have the chunk end there.
+fn both_restarted(left: [u32; 2], fault: Option<Fault>) -> (Cluster, FileId, Vec<Result<Answer, Error>>) {
+    let mut cluster = Cluster::new(2, fault);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    for (at, left) in left.into_iter().enumerate() {
+        cluster.hold(&new, at, left, ReplicaState::Returned);
+    }
+    cluster.pass(1_000, &[]);
+    let answers = (0..4).map(|_| {
+        cluster.pass(1_000, &[]);
+        cluster.ask(Mutation::EndChunk { file, chunk: new.chunk, length: 10 })
+    });
+    let answers = answers.collect();
+    (cluster, file, answers)
+}
+
+#[test]
+fn a_writer_whose_members_have_all_restarted_goes_on_behind_what_is_left_if_that_is_all() {
+    for left in [[10, 10], [12, 10], [4, 11], [12, 0]] {
+        let (mut cluster, file, answers) = both_restarted(left, None);
+        assert_eq!(answers[0], Err(Error::Unavailable), "{left:?}");
+        assert_eq!(answers[2..], [Ok(Answer::Done), Ok(Answer::Done)], "{left:?}");
+        assert_eq!(cluster.length(), (10, true), "it has its lease");
+        let next = cluster.add(file, Vec::new());
+        cluster.hold(&next, 0, 5, ReplicaState::Sealed);
+        let ends = vec![End { chunk: next.chunk, length: 5, durable: vec![next.pipeline[0].node] }];
+        assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+        assert_eq!(cluster.length(), (15, false));
+    }
+}
+
+#[test]
+fn a_writer_is_told_if_nobody_has_all_that_was_acknowledged_and_recovery_keeps_what_there_is() {
+    let (mut cluster, _, answers) = both_restarted([4, 7], None);
+    assert_eq!(answers[2..], [Err(Error::BytesLost), Err(Error::BytesLost)]);
+    assert_eq!(cluster.length(), (0, true), "nothing was decided");
+    cluster.ask(Mutation::RecoverLease { path: "/f".into() }).unwrap_err();
+    cluster.pass(10_000, &[]);
+    assert_eq!(cluster.length(), (7, false));
+    let (.., answers) = both_restarted([4, 7], Some(Fault::LossHidden));
+    assert_eq!(answers[3], Ok(Answer::Done));
+}
+
+#[test]
+fn a_member_that_is_away_may_have_what_the_others_lost() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 4, ReplicaState::Returned);
+    let away = cluster.index(new.pipeline[0].node);
+    let demand = Mutation::EndChunk { file, chunk: new.chunk, length: 10 };
+    for _ in 0..100 {
+        cluster.pass(1_000, &[away]);
+        assert_eq!(cluster.ask(demand.clone()), Err(Error::Unavailable));
+    }
+    cluster.pass(10_000, &[]);
+    assert_eq!(cluster.ask(demand), Ok(Answer::Done));
+    assert_eq!(cluster.length(), (10, true));
+}
+
+#[test]
+fn who_has_no_lease_or_moves_an_end_ends_no_chunk() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    let claim = End { chunk: new.chunk, length: 10, durable: Vec::new() };
+    let next = cluster.add(file, vec![claim]);
+    let mut demand = |chunk, length| cluster.ask(Mutation::EndChunk { file, chunk, length });
+    for (chunk, length) in [(new.chunk, 9), (next.chunk, 0), (next.chunk, u32::MAX), (ChunkId(99), 1)] {
+        assert!(matches!(demand(chunk, length), Err(Error::Invalid(_))), "{chunk:?}, {length}");
+    }
+    let chunk = new.chunk;
+    cluster.ask(Mutation::RecoverLease { path: "/f".into() }).unwrap_err();
+    assert_eq!(cluster.ask(Mutation::EndChunk { file, chunk, length: 10 }), Err(Error::LeaseLost));
+}
+
 /// A file of one chunk, closed by its writer and sealed at both members.
 fn closed(nodes: u64, fault: Option<Fault>) -> (Cluster, NewChunk) {
     let mut cluster = Cluster::new(nodes, fault);

@@ -27,7 +27,7 @@ fn kind_of(error: Kadoop) -> ErrorKind {
         Kadoop::Busy | Kadoop::LeaseLost | Kadoop::Limit(_) => ErrorKind::Busy,
         Kadoop::NoDatanodes | Kadoop::NoReplica | Kadoop::Unavailable => ErrorKind::Unavailable,
         Kadoop::Unauthenticated | Kadoop::TokenExpired => ErrorKind::Unauthenticated,
-        Kadoop::Corrupt => ErrorKind::Corrupt,
+        Kadoop::Corrupt | Kadoop::BytesLost => ErrorKind::Corrupt,
         Kadoop::NoSpace => ErrorKind::NoSpace,
         // The namenode can't tell any more what it did for the client.
         Kadoop::UnknownClient | Kadoop::OutcomeUnknown => ErrorKind::OutcomeUnknown,

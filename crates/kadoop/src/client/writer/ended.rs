@@ -2,9 +2,10 @@
 //! member that sealed it.
 
 use crate::{
-    Millis, NodeId,
-    messages::{End, NewChunk},
+    Error, Millis, NodeId,
+    messages::{End, NewChunk, Outcome},
 };
+use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -19,6 +20,12 @@ pub(super) struct Ended {
     /// Seals under way.
     pub calls: usize,
     pub next_try: Millis,
+    /// When it ended.
+    pub since: Millis,
+    /// Members whose last answer was that they can't seal it, and won't ever.
+    pub refused: BTreeSet<NodeId>,
+    /// Its members are left to the namenode.
+    pub handed_over: bool,
     /// The namenode has the end, at least as a claim.
     pub claimed: bool,
 }
@@ -39,7 +46,33 @@ impl Ended {
     }
 
     pub fn needs_seal(&self, now: Millis) -> bool {
-        !self.is_durable() && self.calls == 0 && now >= self.next_try
+        self.waits() && now >= self.next_try
+    }
+
+    /// Nobody has sealed it, and nobody is being asked.
+    pub fn waits(&self) -> bool {
+        !self.is_durable() && self.calls == 0 && !self.handed_over
+    }
+
+    /// What a member said that was asked to seal it.
+    pub fn on_sealed(&mut self, node: NodeId, outcome: Outcome) {
+        self.calls = self.calls.saturating_sub(1);
+        self.refused.remove(&node);
+        match outcome {
+            Outcome::Value => self.durable.push(node),
+            // It has restarted: what it has left is never more.
+            Outcome::Error(Error::NoReplica | Error::NotOpen | Error::BeyondEnd | Error::Corrupt) => {
+                self.refused.insert(node);
+            }
+            Outcome::Error(_) | Outcome::NotExecuted | Outcome::Unknown => {}
+        }
+    }
+
+    /// The namenode may do better: it reaches members that have moved, and knows when there
+    /// is nothing left to wait for. One that merely restarts gets `grace_ms`.
+    pub fn is_hopeless(&self, now: Millis, grace_ms: Millis) -> bool {
+        let refused = self.refused.len() == self.new.pipeline.len();
+        self.waits() && (refused || now.saturating_sub(self.since) >= grace_ms)
     }
 
     /// All members, for the next try.

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use ended::Ended;
 use open::{Open, Phase, Telling};
 use staging::Staging;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Ended chunks that no datanode has sealed yet: more would let a writer run ahead of
 /// the disks without end.
@@ -222,7 +222,7 @@ impl Writer {
     /// When [`Writer::tick`] is due, if nothing happens before.
     pub fn wake_at(&self) -> Option<Millis> {
         let again = self.ask.as_ref().and_then(|ask| ask.again_at);
-        let seals = self.ended.iter().filter(|ended| !ended.is_durable() && ended.calls == 0);
+        let seals = self.ended.iter().filter(|ended| ended.waits());
         let waiting = (self.busy() && self.ask.is_none() && self.ask_at > 0).then_some(self.ask_at);
         let give_up = self.busy().then_some(self.progress + self.config.give_up_ms);
         let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
@@ -377,6 +377,9 @@ impl Writer {
             durable: Vec::new(),
             calls: 0,
             next_try: now,
+            since: now,
+            refused: BTreeSet::new(),
+            handed_over: false,
             claimed: false,
         };
         if ended.ask.is_empty() {
@@ -388,6 +391,10 @@ impl Writer {
 
     fn seal_ended(&mut self, now: Millis) {
         let mut seals = Vec::new();
+        for ended in &mut self.ended {
+            // A member that restarts is back within as long, or the namenode hears of it first.
+            ended.handed_over |= ended.is_hopeless(now, self.config.write_ms);
+        }
         for ended in self.ended.iter_mut().filter(|ended| ended.needs_seal(now)) {
             let everyone = ended.everyone();
             let ask = std::mem::replace(&mut ended.ask, everyone);
@@ -431,6 +438,9 @@ impl Writer {
         let settled = self.ended.iter().all(Ended::is_settled);
         // A broken chunk's end is told once a member has it on disk.
         let sound = self.ended.iter().all(|ended| !ended.broken || ended.is_durable());
+        if let Some(ended) = self.ended.iter().find(|ended| ended.handed_over) {
+            return Some(Mutation::EndChunk { file, chunk: ended.new.chunk, length: ended.length });
+        }
         if self.open.is_none() && self.staged.next(self.goal.is_some()).is_some() {
             let unsealed = self.ended.iter().filter(|ended| !ended.is_durable()).count();
             self.avoid.retain(|_, until| *until > now);

@@ -45,12 +45,9 @@ impl Writer {
                 let Some(ended) = self.ended.iter_mut().find(|ended| ended.new.chunk == chunk) else {
                     return;
                 };
-                ended.calls = ended.calls.saturating_sub(1);
+                ended.on_sealed(to, outcome);
                 match outcome {
-                    Outcome::Value => {
-                        ended.durable.push(to);
-                        self.progress = now;
-                    }
+                    Outcome::Value => self.progress = now,
                     // Only the namenode's recovery has a higher one, and it takes the lease first.
                     Outcome::Error(Error::StaleStamp) => return self.fail(Error::LeaseLost),
                     Outcome::Error(_) | Outcome::NotExecuted | Outcome::Unknown => {}
@@ -115,8 +112,15 @@ impl Writer {
     }
 
     fn on_granted(&mut self, mutation: &Mutation, answer: Answer, now: Millis) {
-        let (Mutation::AddChunk { ends, .. } | Mutation::Complete { ends, .. }) = mutation else { return };
-        self.on_logged(ends, now);
+        match mutation {
+            Mutation::AddChunk { ends, .. } | Mutation::Complete { ends, .. } => self.on_logged(ends, now),
+            Mutation::EndChunk { chunk, .. } => {
+                self.ended.retain(|ended| ended.new.chunk != *chunk);
+                self.progress = now;
+                return;
+            }
+            _ => return,
+        }
         match answer {
             Answer::Chunk { next, durable } => {
                 self.durable = durable && self.ended.is_empty();

@@ -107,13 +107,15 @@ impl Writer {
     ///
     /// # Errors
     /// LeaseLost: another writer or the namenode has taken the file. Unavailable: no
-    /// datanode could be had in time. After an error the writer is of no more use.
+    /// datanode could be had in time. BytesLost: all datanodes that had bytes of this writer in
+    /// memory, acknowledged and not synced, have lost them; what was synced is there. After an
+    /// error the writer is of no more use.
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
         let driver = &self.driver;
         let mut core = driver.core();
         loop {
-            core.append(&mut bytes, driver.clock.now())?;
+            core.append(&mut bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
             driver.submit(&mut core);
             if bytes.is_empty() {
                 return Ok(());
@@ -158,10 +160,10 @@ impl Writer {
     fn reach(&mut self, goal: Goal) -> Result<(), Failure> {
         let driver = &self.driver;
         let mut core = driver.core();
-        core.begin(goal, driver.clock.now())?;
+        core.begin(goal, driver.clock.now()).map_err(|error| driver.failure(error))?;
         loop {
             if let Some(outcome) = core.outcome() {
-                return Ok(outcome?);
+                return outcome.map_err(|error| driver.failure(error));
             }
             if let Some(issue) = driver.submit_but_one(&mut core) {
                 // This thread would only wait for it.
@@ -194,6 +196,14 @@ impl std::fmt::Debug for Writer {
 impl Driver {
     fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that are lost are called by the name of their file, whoever reads the line.
+    fn failure(&self, error: Error) -> Failure {
+        match error {
+            Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
+            other => other.into(),
+        }
     }
 
     /// Sleeps until something has changed, or is due.

@@ -128,6 +128,9 @@ pub fn mutation_to_wire(mutation: &Mutation) -> KdMutation<'_> {
             attributes: attributes_to_wire(attributes),
         }),
         Mutation::RecoverLease { path } => KdMutation::KdRecoverLease(path.into()),
+        Mutation::EndChunk { file, chunk, length } => {
+            KdMutation::KdEndChunk(wire::KdEndChunk { file: file.0, chunk: chunk.0, length: *length })
+        }
     }
 }
 
@@ -166,6 +169,9 @@ pub fn mutation_from_wire(mutation: &KdMutation<'_>) -> Result<Mutation> {
             attributes: attributes_from_wire(&of.attributes)?,
         },
         KdMutation::KdRecoverLease(of) => Mutation::RecoverLease { path: path(of)? },
+        KdMutation::KdEndChunk(of) => {
+            Mutation::EndChunk { file: FileId(of.file), chunk: ChunkId(of.chunk), length: of.length }
+        }
     })
 }
 

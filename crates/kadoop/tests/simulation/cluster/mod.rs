@@ -180,6 +180,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::ReturnedBelieved, 1071),
     (Fault::AbsenceBelieved, 2137),
     (Fault::SilenceBelieved, 10398),
+    (Fault::LossHidden, 18),
     (Fault::StampReused, 19),
     (Fault::LeaseNotChecked, 36),
     (Fault::CompleteNotDurable, 10),

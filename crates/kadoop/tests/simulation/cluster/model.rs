@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Of each pipeline a member still runs.
-    fn unbroken(&self, pipelines: &[Vec<Member>]) -> bool {
+    pub fn unbroken(&self, pipelines: &[Vec<Member>]) -> bool {
         let runs = |member: &Member| {
             self.nodes.iter().any(|node| node.running.is_some() && node.incarnation == member.incarnation)
         };

@@ -168,8 +168,13 @@ impl World {
             return self.soon(host, 30);
         }
         if let Some(error) = writing.writer.error() {
-            if !matches!(error, Error::Unavailable | Error::LeaseLost) {
+            let lost = error == Error::BytesLost;
+            if !lost && !matches!(error, Error::Unavailable | Error::LeaseLost) {
                 return self.fail(format!("the writer of {path} gave up: {error}"));
+            }
+            let pipelines = writing.pipelines.clone();
+            if lost && self.unbroken(&pipelines) {
+                return self.fail(format!("{path}: called lost, but a member of each of {pipelines:?} runs"));
             }
             self.end_requests(host);
             // Else the file stays leased to this client, which is alive.
