@@ -8,11 +8,11 @@ use crate::context::{Caller, Context};
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::random::random;
-use crate::seldom::Seldom;
 use crate::session::{Identity, Session};
 use futures::StreamExt;
 use std::sync::Arc;
 use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use strait_telemetry::Seldom;
 use strait_wire::{
     ClientArgs, ClientHandle, CloseArgs, CloseDfsArgs, DfsHandle, FileStatus, InitArgs, LoginArgs, MoveArgs,
     OpenArgs, PathArgs, ReadArgs, RemoveArgs, Text, WriteArgs,

@@ -32,7 +32,6 @@ mod passwords;
 mod random;
 mod request;
 mod retry;
-mod seldom;
 mod server;
 mod session;
 mod shared;

@@ -3,7 +3,6 @@
 use crate::config::Config;
 use crate::connection;
 use crate::memory::Budget;
-use crate::seldom::Seldom;
 use crate::session::Sessions;
 use crate::shared::Shared;
 use crate::shares::Shares;
@@ -12,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_telemetry::Seldom;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;

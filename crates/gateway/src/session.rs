@@ -5,7 +5,6 @@ use crate::config::{Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
-use crate::seldom::Seldom;
 use crate::shares::{Share, Shares};
 use crate::token::{Claims, Signer};
 use std::collections::HashMap;
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, fail};
+use strait_telemetry::Seldom;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Milliseconds since 1970-01-01 UTC.

@@ -6,6 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 /// One interface to many distributed file systems.
@@ -212,6 +213,25 @@ pub struct Operands {
     pub uris: Vec<String>,
 }
 
+/// What every server tells of its work.
+#[derive(Debug, Args)]
+pub struct Telling {
+    /// Serve latencies and counters of all operations, in Prometheus' text format, at
+    /// http://ADDR/metrics, to whoever can connect [default: nowhere].
+    #[arg(long, value_name = "ADDR", value_parser = resolve)]
+    pub metrics: Option<SocketAddr>,
+    /// Log calls that take so long, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 300)]
+    slow_call_ms: u64,
+}
+
+impl Telling {
+    /// From here on a call is slow.
+    pub fn slow_call(&self) -> Duration {
+        Duration::from_millis(self.slow_call_ms)
+    }
+}
+
 /// What `serve` and `up` have in common.
 #[derive(Debug, Args)]
 pub struct Listening {
@@ -265,6 +285,12 @@ pub struct Up {
     /// The cluster's key; made if missing [default: kadoop.key in DIR].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+    /// Write down who asked for what, and whether it was allowed, in this file, as HDFS's audit
+    /// log has it. It may be given another name, as logrotate does: it goes on under its own.
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub telling: Telling,
 }
 
 #[derive(Debug, Args)]
@@ -290,6 +316,12 @@ pub struct Namenode {
     /// Files of smaller blocks aren't made.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
+    /// Write down who asked for what, and whether it was allowed, in this file, as HDFS's audit
+    /// log has it. It may be given another name, as logrotate does: it goes on under its own.
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub telling: Telling,
 }
 
 #[derive(Debug, Args)]
@@ -325,6 +357,8 @@ pub struct Datanode {
     /// Lend no files: programs on this host read over TCP, as others do.
     #[arg(long)]
     pub no_local_reads: bool,
+    #[command(flatten)]
+    pub telling: Telling,
 }
 
 #[derive(Debug, Args)]

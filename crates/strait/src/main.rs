@@ -18,6 +18,7 @@ mod format;
 mod glob;
 mod malgen;
 mod messages;
+mod metrics;
 mod output;
 mod password;
 mod progress;

@@ -24,6 +24,7 @@ mod home;
 mod keys;
 mod lending;
 mod namenode;
+mod observed;
 mod stop;
 
 pub use client::{
@@ -31,13 +32,17 @@ pub use client::{
     Writer,
 };
 pub use convert::Host;
-pub use datanode::{DatanodeOptions, DatanodeServer, ShortCircuit};
+pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircuit};
 pub use dump::dump_log;
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};
-pub use namenode::{NamenodeOptions, NamenodeServer};
+pub use namenode::{NamenodeNumbers, NamenodeOptions, NamenodeServer};
 
 use std::time::Duration;
+
+/// From here on a call is slow, and written to the log, if nothing else is said: as HDFS's datanodes
+/// have it (`dfs.datanode.slow.io.warning.threshold.ms`); above a busy disk's sync.
+const SLOW_CALL: Duration = Duration::from_millis(300);
 
 /// A host that acknowledges nothing for so long is cut off, or gone: as long as a write may take.
 /// What it was asked may take longer, as a slow disk's sync does.

@@ -7,6 +7,7 @@ mod killed;
 mod lending;
 mod load;
 mod names;
+mod observing;
 mod processes;
 mod rack;
 mod restarted;

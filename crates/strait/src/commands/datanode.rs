@@ -5,9 +5,11 @@ use super::namenode::{blocking, make_private};
 use super::serve::raise_descriptor_limit;
 use crate::cli::Datanode;
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::signals::Signals;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 use strait_kadoop::service::{DatanodeOptions, DatanodeServer, ShortCircuit};
 use strait_store::ErrorKind;
@@ -45,6 +47,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
         directory: flags.local_socket,
         users: (!flags.local_users.is_empty()).then_some(flags.local_users),
     });
+    options.slow_call = flags.telling.slow_call();
     if let Some(host) = flags.host {
         options.host = host;
     }
@@ -58,7 +61,10 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     let data: Vec<String> = flags.data.iter().map(|path| path.display().to_string()).collect();
     let server =
         started.map_err(|error| Failure::other(format!("datanode in {}: {error}", data.join(", "))))?;
-    told(&server, &flags.namenode, &data).map_err(Failure::output)?;
+    let (numbers, name) = (server.numbers(), server.address().to_string());
+    let write = Arc::new(move |page: &mut _| numbers.write(page, &name));
+    let metrics = Metrics::serve(flags.telling.metrics, write).await?;
+    told(&server, &flags.namenode, &data, metrics.as_ref()).map_err(Failure::output)?;
     let ended = tokio::select! {
         _ = signals.next() => {
             tracing::info!("ending; a second signal ends at once");
@@ -94,10 +100,16 @@ fn towards(namenode: &str) -> Result<IpAddr, Failure> {
     find().map_err(|error| Failure::at(ErrorKind::Unavailable, "find namenode", namenode, error.to_string()))
 }
 
-fn told(server: &DatanodeServer, namenode: &str, data: &[String]) -> io::Result<()> {
+fn told(
+    server: &DatanodeServer,
+    namenode: &str,
+    data: &[String],
+    metrics: Option<&Metrics>,
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "strait {} is a datanode on {}", env!("CARGO_PKG_VERSION"), server.address())?;
     writeln!(out, "  namenode   {namenode}")?;
     writeln!(out, "  data       {}", data.join(", "))?;
+    out.write_all(metrics.map(Metrics::told).unwrap_or_default().as_bytes())?;
     out.flush()
 }

@@ -4,13 +4,16 @@ use super::keys;
 use crate::cli::Namenode;
 use crate::context::process_user;
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::signals::Signals;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use strait_kadoop::Config;
 use strait_kadoop::service::{Key, NamenodeOptions, NamenodeServer};
+use strait_telemetry::AuditLog;
 
 /// Where datanodes join, if nothing is said: beside the clients' 9091.
 const DATANODES_PORT: u16 = 9092;
@@ -35,10 +38,14 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
             .listen_datanodes
             .unwrap_or_else(|| SocketAddr::new(flags.listen.ip(), DATANODES_PORT)),
         config,
+        slow_call: flags.telling.slow_call(),
+        audit: audit_log(flags.audit_log.as_deref())?,
         ..NamenodeOptions::new(&flags.data, key)
     };
     let server = start(options).await?;
-    told(&server, &flags.data, &flags.key).map_err(Failure::output)?;
+    let numbers = server.numbers();
+    let metrics = Metrics::serve(flags.telling.metrics, Arc::new(move |page| numbers.write(page))).await?;
+    told(&server, &flags.data, &flags.key, metrics.as_ref()).map_err(Failure::output)?;
     let ended = tokio::select! {
         _ = signals.next() => {
             tracing::info!("ending; a second signal ends at once");
@@ -58,6 +65,14 @@ pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> 
         NamenodeServer::start(options)
     });
     started.await?.map_err(|error| Failure::local(error, "start the namenode in", &data))
+}
+
+/// The audit log, if there is to be one.
+pub fn audit_log(file: Option<&Path>) -> Result<Option<Arc<AuditLog>>, Failure> {
+    let open = |file| {
+        AuditLog::open(file).map(Arc::new).map_err(|error| Failure::local(error, "open --audit-log", file))
+    };
+    file.map(open).transpose()
 }
 
 /// Returns when the namenode's log has failed.
@@ -89,11 +104,12 @@ fn share(key: &Key, file: &Path) -> Result<(), Failure> {
     }
 }
 
-fn told(server: &NamenodeServer, data: &Path, key: &Path) -> io::Result<()> {
+fn told(server: &NamenodeServer, data: &Path, key: &Path, metrics: Option<&Metrics>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "strait {} is the namenode on {}", env!("CARGO_PKG_VERSION"), server.address())?;
     writeln!(out, "  datanodes  join on {}", server.datanodes_address())?;
     writeln!(out, "  data       {}", data.display())?;
     writeln!(out, "  key        {}", key.display())?;
+    out.write_all(metrics.map(Metrics::told).unwrap_or_default().as_bytes())?;
     out.flush()
 }

@@ -2,13 +2,14 @@
 
 use super::datanode;
 use super::keys;
-use super::namenode::{self, blocking, make_private};
+use super::namenode::{self, audit_log, blocking, make_private};
 use super::serve;
 use super::serve::{Door, raise_descriptor_limit};
 use super::stores::Opened;
 use crate::cli::Up;
 use crate::context::invoking_user;
 use crate::failure::Failure;
+use crate::metrics::{self, Metrics};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::ConfiguredStore;
-use strait_kadoop::service::{DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer};
+use strait_kadoop::service::{
+    DatanodeNumbers, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
+};
 use strait_kadoop::{Client, ClientOptions, Config};
 use strait_store::ErrorKind;
 use strait_store::kadoop::KadoopStore;
@@ -54,16 +57,18 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     let door = Door::open(&up.listening)?;
     // The datanodes have one for each replica.
     raise_descriptor_limit();
-    let cluster = Cluster::start(&up.data, up.key.as_deref()).await?;
+    let cluster = Cluster::start(&up).await?;
     let store = ConfiguredStore {
         name: "default".to_owned(),
         uri: format!("kadoop://{}/", cluster.namenode.address()),
         fs: Arc::new(cluster.store.clone()),
     };
     let opened = Opened { store, away: None, read_only: None };
+    let metrics = Metrics::serve(up.telling.metrics, cluster.numbers()).await?;
+    let told = cluster.told() + &metrics.as_ref().map(Metrics::told).unwrap_or_default();
     let watched = cluster.datanodes.iter().map(|datanode| Box::pin(datanode::failed(datanode)));
     let served = tokio::select! {
-        served = serve::run(up.listening, door, vec![opened], cluster.told()) => served,
+        served = serve::run(up.listening, door, vec![opened], told) => served,
         failure = namenode::failed(&cluster.namenode) => Err(failure),
         (failure, ..) = futures::future::select_all(watched) => Err(failure),
     };
@@ -85,12 +90,12 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn start(data: &Path, key: Option<&Path>) -> Result<Self, Failure> {
-        let data = std::path::absolute(data).map_err(|error| Failure::local(error, "find", data))?;
+    async fn start(up: &Up) -> Result<Self, Failure> {
+        let data = std::path::absolute(&up.data).map_err(|error| Failure::local(error, "find", &up.data))?;
         let failed = |error: io::Error| Failure::local(error, "use", &data);
         make_private(&data).map_err(failed)?;
         refuse_others(&data).map_err(failed)??;
-        let key_file = key.map_or_else(|| data.join(KEY), Path::to_owned);
+        let key_file = up.key.as_deref().map_or_else(|| data.join(KEY), Path::to_owned);
         let key = keys::load_or_make(&key_file)?;
         let config = Config {
             superuser: invoking_user().user.to_string(),
@@ -103,11 +108,13 @@ impl Cluster {
         };
         let options = NamenodeOptions {
             config: config.clone(),
+            slow_call: up.telling.slow_call(),
+            audit: audit_log(up.audit_log.as_deref())?,
             ..NamenodeOptions::new(data.join(NAMENODE), key.clone())
         };
         let namenode = namenode::start(options).await?;
-        let (address, of) = (namenode.address(), data.clone());
-        let joined = blocking(move || join(&of, address, &key, &config)).await?;
+        let (address, of, slow_call) = (namenode.address(), data.clone(), up.telling.slow_call());
+        let joined = blocking(move || join(&of, address, &key, &config, slow_call)).await?;
         let (datanodes, client) = joined?;
         let store = KadoopStore::over(client, REPLICATION, true);
         Ok(Self { data, key: key_file, store, datanodes, namenode })
@@ -117,6 +124,18 @@ impl Cluster {
     fn told(&self) -> String {
         let (data, key) = (self.data.display(), self.key.display());
         format!("  data     {data}, in a namenode and {DATANODES} datanodes; their key is {key}\n")
+    }
+
+    /// What all of them have counted.
+    fn numbers(&self) -> metrics::Write {
+        let namenode = self.namenode.numbers();
+        let datanodes: Vec<DatanodeNumbers> = self.datanodes.iter().map(DatanodeServer::numbers).collect();
+        Arc::new(move |page| {
+            namenode.write(page);
+            for (index, datanode) in datanodes.iter().enumerate() {
+                datanode.write(page, &format!("{DATANODE}{}", index + 1));
+            }
+        })
     }
 
     /// Ends it, from the top down. The gateway has ended: what its clients left open is closed.
@@ -147,6 +166,7 @@ fn join(
     namenode: SocketAddr,
     key: &Key,
     config: &Config,
+    slow_call: Duration,
 ) -> Result<(Vec<DatanodeServer>, Client), Failure> {
     let namenode = namenode.to_string();
     let mut datanodes = Vec::new();
@@ -154,6 +174,7 @@ fn join(
         let directory = data.join(format!("{DATANODE}{number}"));
         let mut options = DatanodeOptions::new(vec![directory.clone()], namenode.clone(), key.clone());
         options.config = config.clone();
+        options.slow_call = slow_call;
         let started = DatanodeServer::start(options);
         datanodes.push(started.map_err(|error| Failure::local(error, "start a datanode in", &directory))?);
     }

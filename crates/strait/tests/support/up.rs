@@ -1,4 +1,5 @@
 //! `strait up` on a directory of its own, and the roles of a cluster as processes.
+#![allow(dead_code)] // each test file uses its part
 
 use crate::support::{DEADLINE, Run, command, ended};
 use rustix::process::Signal;
@@ -14,23 +15,32 @@ pub struct Up {
     /// The gateway's, `127.0.0.1:PORT`.
     pub address: String,
     pub dir: TempDir,
+    flags: Vec<String>,
 }
 
 impl Up {
     pub fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
-        let process = Self::spawn(dir.path(), &address);
-        Self { process, address, dir }
+        Self::with(&[])
     }
 
-    fn spawn(dir: &Path, address: &str) -> Process {
-        role(dir, "up", &["up", "--data", "data", "--listen", address], address)
+    /// With further flags.
+    pub fn with(flags: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let process = Self::spawn(dir.path(), &address, &flags);
+        Self { process, address, dir, flags }
+    }
+
+    fn spawn(dir: &Path, address: &str, flags: &[String]) -> Process {
+        let mut args = vec!["up", "--data", "data", "--listen", address];
+        args.extend(flags.iter().map(String::as_str));
+        role(dir, "up", &args, address)
     }
 
     /// Another process on the same directory, after the first has ended.
     pub fn again(&mut self) {
-        self.process = Self::spawn(self.dir.path(), &self.address);
+        self.process = Self::spawn(self.dir.path(), &self.address, &self.flags);
     }
 
     /// As Ctrl-C; the exit code.

@@ -6,11 +6,14 @@ mod calls;
 mod directories;
 mod fetches;
 mod lender;
+mod numbers;
 mod shared;
 
 use super::{
+    SLOW_CALL,
     home::random,
     keys::Key,
+    observed::Observed,
     stop::{Stop, Threads},
 };
 use crate::{Config, Incarnation, datanode::Datanode, wire::KadoopDatanodeV1Server};
@@ -25,8 +28,10 @@ use std::{
     time::Duration,
 };
 use strait_flexrpc::{Forwarding, Server, ServerOptions, WorkerLimits, limits};
+use strait_telemetry::Calls;
 
 pub use lender::ShortCircuit;
+pub use numbers::DatanodeNumbers;
 
 /// Largest call: a write, with the longest pipeline. The interface allows a piece of
 /// 4 MiB.
@@ -62,6 +67,8 @@ pub struct DatanodeOptions {
     /// Bytes that are left free in each directory: a write that would go below is
     /// refused.
     pub reserve_bytes: u64,
+    /// A call that takes so long is written to the log.
+    pub slow_call: Duration,
 }
 
 impl DatanodeOptions {
@@ -79,6 +86,7 @@ impl DatanodeOptions {
             short_circuit: Some(ShortCircuit::default()),
             // What a chunk's end and its checksums still need when it is sealed.
             reserve_bytes: 64 << 20,
+            slow_call: SLOW_CALL,
         }
     }
 }
@@ -95,6 +103,7 @@ pub struct DatanodeServer {
     server: Option<Server>,
     lender: Option<Lender>,
     address: SocketAddr,
+    calls: Arc<Calls>,
 }
 
 impl DatanodeServer {
@@ -121,6 +130,7 @@ impl DatanodeServer {
             lender.map_err(told).ok()
         });
         shared.lends_at(lender.as_ref().map(Lender::place));
+        let calls = Arc::new(Calls::new(&numbers::OPERATIONS, options.slow_call));
         let (members, tokens) = (Arc::clone(&shared), Arc::clone(&shared));
         let server = ServerOptions {
             listen: options.listen,
@@ -139,7 +149,12 @@ impl DatanodeServer {
             .register(
                 KadoopDatanodeV1Server::<()>::PROGRAM,
                 KadoopDatanodeV1Server::<()>::VERSION,
-                KadoopDatanodeV1Server(calls::Chunks(tokens)),
+                Observed {
+                    service: KadoopDatanodeV1Server(calls::Chunks(tokens)),
+                    calls: Arc::clone(&calls),
+                    operation: |request| request.procedure.number as usize,
+                    about: numbers::about,
+                },
             )
             .start()?;
         let address = options.advertise.unwrap_or_else(|| server.address());
@@ -158,7 +173,7 @@ impl DatanodeServer {
             }
         })?;
         shared.also_stop(until);
-        Ok(Self { shared, stop, threads, server: Some(server), lender, address })
+        Ok(Self { shared, stop, threads, server: Some(server), lender, address, calls })
     }
 
     /// Where others reach it.
@@ -175,6 +190,11 @@ impl DatanodeServer {
     /// the midst of a change). It has left its cluster then, and the process should end.
     pub fn has_failed(&self) -> bool {
         self.shared.has_failed()
+    }
+
+    /// What it has counted, to be read while it runs and after.
+    pub fn numbers(&self) -> DatanodeNumbers {
+        DatanodeNumbers { shared: Arc::clone(&self.shared), calls: Arc::clone(&self.calls) }
     }
 
     /// Ends it, as dropping does.

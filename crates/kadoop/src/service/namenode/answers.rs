@@ -1,6 +1,6 @@
 //! What the namenode answers: wire to core and back.
 
-use super::{Shared, hosts::Known};
+use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
     ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
@@ -84,26 +84,31 @@ impl wire::KadoopNamenodeV1Service for Names {
                 Mutation::AddChunk { next: true, .. } => self.0.near(call.peer.ip()),
                 _ => Vec::new(),
             };
-            let answer: Answer = self.0.change(|namenode, now| {
+            let answer: Result<Answer> = self.0.change(|namenode, now| {
                 if self.0.commit.is_short_of_room() && !namenode.has_answered(request) {
                     return Err(Error::NoSpace);
                 }
                 namenode.mutate(&caller, request, &mutation, &near, now, wall())
-            })?;
-            answer_to_wire(&answer, |new| self.0.addressed(new))
+            });
+            let answer = match Asked::of(&mutation) {
+                Some(asked) => self.0.audited(call, &caller, asked, answer),
+                None => answer,
+            };
+            answer_to_wire(&answer?, |new| self.0.addressed(new))
         };
         mutate().map_err(refuse)
     }
 
     fn nn_stat(
         &self,
-        _: &Request,
+        call: &Request,
         caller: wire::KdCaller<'static>,
         path: Text<'static>,
     ) -> Answered<wire::KdStatus<'_>> {
         let stat = || -> Result<wire::KdStatus<'static>> {
             let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
-            let status = self.0.ask(|namenode| namenode.view(&caller).stat(path))?;
+            let status = self.0.ask(|namenode| namenode.view(&caller).stat(path));
+            let status = self.0.audited(call, &caller, Asked::new("getfileinfo", path), status)?;
             Ok(status_to_wire(&status))
         };
         stat().map_err(refuse)
@@ -111,7 +116,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_list(
         &self,
-        _: &Request,
+        call: &Request,
         caller: wire::KdCaller<'static>,
         path: Text<'static>,
         after: Text<'static>,
@@ -119,7 +124,8 @@ impl wire::KadoopNamenodeV1Service for Names {
     ) -> Answered<wire::KdPage<'_>> {
         let list = || -> Result<wire::KdPage<'static>> {
             let (caller, path, after) = (caller_from_wire(&caller)?, text(&path)?, text(&after)?);
-            let page = self.0.ask(|namenode| namenode.view(&caller).list(path, after, limit as usize))?;
+            let page = self.0.ask(|namenode| namenode.view(&caller).list(path, after, limit as usize));
+            let page = self.0.audited(call, &caller, Asked::new("listStatus", path), page)?;
             Ok(page_to_wire(&page))
         };
         list().map_err(refuse)
@@ -127,19 +133,21 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_summary(
         &self,
-        _: &Request,
+        call: &Request,
         caller: wire::KdCaller<'static>,
         path: Text<'static>,
     ) -> Answered<wire::KdSummary> {
         let sum = || -> Result<wire::KdSummary> {
             let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
             let mut counting = Counting::new(path);
-            loop {
-                let counted = self.0.ask(|namenode| counting.step(&namenode.view(&caller)))?;
-                if let Some(sum) = counted {
-                    return Ok(summary_to_wire(sum));
+            let counted = loop {
+                match self.0.ask(|namenode| counting.step(&namenode.view(&caller))) {
+                    Ok(None) => {}
+                    Ok(Some(sum)) => break Ok(summary_to_wire(sum)),
+                    Err(error) => break Err(error),
                 }
-            }
+            };
+            self.0.audited(call, &caller, Asked::new("contentSummary", path), counted)
         };
         sum().map_err(refuse)
     }
@@ -154,7 +162,8 @@ impl wire::KadoopNamenodeV1Service for Names {
     ) -> Answered<wire::KdLocated<'_>> {
         let locate = || -> Result<wire::KdLocated<'static>> {
             let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
-            let located = self.0.ask(|namenode| namenode.locate(&caller, path, offset, length))?;
+            let located = self.0.ask(|namenode| namenode.locate(&caller, path, offset, length));
+            let located = self.0.audited(call, &caller, Asked::new("open", path), located)?;
             Ok(self.0.located(&located, call.peer.ip()))
         };
         locate().map_err(refuse)

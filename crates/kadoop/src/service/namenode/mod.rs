@@ -1,14 +1,19 @@
 //! The namenode as a process: the core under one lock, the log behind it.
 
 mod answers;
+mod audit;
+mod calls;
 mod hosts;
+mod numbers;
 
 use super::{
+    SLOW_CALL,
     checkpoints::checkpoint,
     clock::{Clock, wall},
     commit::Commit,
     home::{Home, random},
     keys::{Key, TOKEN_MS, TokenKey},
+    observed::Observed,
     stop::{Stop, Threads},
 };
 use crate::{
@@ -20,6 +25,7 @@ use crate::{
     wire::{KadoopClusterV1Server, KadoopNamenodeV1Server},
 };
 use hosts::Hosts;
+pub use numbers::NamenodeNumbers;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
@@ -28,6 +34,7 @@ use std::{
     time::Duration,
 };
 use strait_flexrpc::{Server, ServerOptions, WorkerLimits};
+use strait_telemetry::{AuditLog, Calls};
 
 /// How often time goes by for the core.
 const TICK: Duration = Duration::from_secs(1);
@@ -62,6 +69,10 @@ pub struct NamenodeOptions {
     pub checkpoint_records: u64,
     /// How long a chunk's token is good for; clients get another when they need it.
     pub token_ms: Millis,
+    /// A call that takes so long is written to the log.
+    pub slow_call: Duration,
+    /// Where it is written down who asked for what.
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 impl NamenodeOptions {
@@ -76,6 +87,8 @@ impl NamenodeOptions {
             config: Config::default(),
             checkpoint_records: 1_000_000,
             token_ms: TOKEN_MS,
+            slow_call: SLOW_CALL,
+            audit: None,
         }
     }
 }
@@ -103,6 +116,8 @@ struct Shared {
     clock: Clock,
     /// Where datanodes join.
     datanodes_call: RwLock<Option<SocketAddr>>,
+    calls: Arc<Calls>,
+    audit: Option<Arc<AuditLog>>,
 }
 
 impl NamenodeServer {
@@ -144,6 +159,8 @@ impl NamenodeServer {
             token_ms: options.token_ms,
             clock,
             datanodes_call: RwLock::new(None),
+            calls: Arc::new(Calls::new(&calls::names(), options.slow_call)),
+            audit: options.audit.clone(),
         });
         let (datanodes, clients) = serve(&options, &shared)?;
         let (stop, mut threads) = (Stop::default(), Threads::default());
@@ -182,6 +199,11 @@ impl NamenodeServer {
     /// new start finds out what is on disk.
     pub fn has_failed(&self) -> bool {
         self.shared.commit.has_failed()
+    }
+
+    /// What it has counted, to be read while it runs and after.
+    pub fn numbers(&self) -> NamenodeNumbers {
+        NamenodeNumbers(Arc::clone(&self.shared))
     }
 
     /// Ends it, as dropping does.
@@ -238,7 +260,12 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
         .register(
             KadoopClusterV1Server::<()>::PROGRAM,
             KadoopClusterV1Server::<()>::VERSION,
-            KadoopClusterV1Server(answers::Heartbeats(Arc::clone(shared))),
+            Observed {
+                service: KadoopClusterV1Server(answers::Heartbeats(Arc::clone(shared))),
+                calls: Arc::clone(&shared.calls),
+                operation: calls::of_cluster,
+                about: calls::about_heartbeat,
+            },
         )
         .start()?;
     *shared.datanodes_call.write().unwrap_or_else(PoisonError::into_inner) = Some(datanodes.address());
@@ -253,7 +280,12 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
         .register(
             KadoopNamenodeV1Server::<()>::PROGRAM,
             KadoopNamenodeV1Server::<()>::VERSION,
-            KadoopNamenodeV1Server(answers::Names(Arc::clone(shared))),
+            Observed {
+                service: KadoopNamenodeV1Server(answers::Names(Arc::clone(shared))),
+                calls: Arc::clone(&shared.calls),
+                operation: calls::operation,
+                about: calls::about,
+            },
         )
         .start()?;
     Ok((datanodes, clients))

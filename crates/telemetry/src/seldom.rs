@@ -7,13 +7,21 @@ use std::time::{Duration, Instant};
 const A_SECOND: u32 = 10;
 
 /// One kind of warning.
+#[derive(Debug)]
 pub struct Seldom(Mutex<Second>);
 
 /// The second that is being counted.
+#[derive(Debug)]
 struct Second {
     began: Option<Instant>,
     written: u32,
     left_out: u64,
+}
+
+impl Default for Seldom {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Seldom {

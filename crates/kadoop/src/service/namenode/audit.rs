@@ -1,0 +1,65 @@
+//! What the audit log says of operations on names, in HDFS's words where it has them.
+
+use super::Shared;
+use crate::{
+    error::{Error, Result},
+    messages::{Caller, Mutation},
+};
+use strait_flexrpc::Request;
+use strait_telemetry::Record;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked<'a> {
+    pub operation: &'static str,
+    pub path: &'a str,
+    pub target: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(operation: &'static str, path: &'a str) -> Self {
+        Self { operation, path, target: None }
+    }
+
+    /// None of those that go on with a file which its writer has opened: that was written down.
+    pub(super) fn of(mutation: &'a Mutation) -> Option<Self> {
+        Some(match mutation {
+            Mutation::Mkdirs { path, .. } => Self::new("mkdirs", path),
+            Mutation::Create { path, .. } => Self::new("create", path),
+            Mutation::Append { path } => Self::new("append", path),
+            Mutation::Rename { from, to, .. } => Self { operation: "rename", path: from, target: Some(to) },
+            Mutation::Delete { path, .. } => Self::new("delete", path),
+            Mutation::Truncate { path, .. } => Self::new("truncate", path),
+            Mutation::SetAttributes { path, .. } => Self::new("setAttributes", path),
+            Mutation::RecoverLease { path } => Self::new("recoverLease", path),
+            Mutation::AddChunk { .. } | Mutation::EndChunk { .. } | Mutation::Complete { .. } => return None,
+        })
+    }
+}
+
+impl Shared {
+    /// Writes down what was asked for, and gives what came of it.
+    pub(super) fn audited<T>(
+        &self,
+        call: &Request,
+        caller: &Caller,
+        asked: Asked<'_>,
+        answer: Result<T>,
+    ) -> Result<T> {
+        if let Some(log) = &self.audit {
+            let error = answer.as_ref().err();
+            let why = error.map(Error::to_string);
+            log.note(&Record {
+                user: &caller.user,
+                from: call.peer.ip(),
+                protocol: "rpc",
+                operation: asked.operation,
+                path: asked.path,
+                target: asked.target,
+                allowed: error != Some(&Error::PermissionDenied),
+                error: why.as_deref(),
+            });
+        }
+        answer
+    }
+}

@@ -1,0 +1,102 @@
+//! What servers tell of their work: `--metrics`, `--audit-log`, `--slow-call-ms`.
+
+mod support;
+#[path = "support/up.rs"]
+mod up;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use strait_testkit::{eventually, free_port};
+use support::DEADLINE;
+use up::{Up, role};
+
+/// What a server of HTTP answers, head and all.
+fn http(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Everything in one process, all calls of which are slow.
+struct Watched {
+    up: Up,
+    metrics: String,
+}
+
+impl Watched {
+    fn start() -> Self {
+        let metrics = format!("127.0.0.1:{}", free_port());
+        let tell = ["--metrics", &metrics, "--audit-log", "audit.log", "--slow-call-ms", "0"];
+        Self { up: Up::with(&tell), metrics }
+    }
+
+    fn put_and_get(&self) {
+        self.up.run(["put", "-", &self.up.uri("/f")], b"content that no log has").ok();
+        self.up.run(["cat", &self.up.uri("/f")], b"").ok();
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.up.dir.path().join(name)).unwrap()
+    }
+}
+
+#[test]
+fn a_page_of_numbers_is_served_and_nothing_else() {
+    let up = Watched::start();
+    up.put_and_get();
+    let page = http(&up.metrics, "GET /metrics");
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("text/plain; version=0.0.4"), "{page}");
+    for series in [
+        r#"strait_call_seconds_count{role="namenode",operation="create"} 1"#,
+        r#"strait_kadoop_datanodes{state="alive"} 3"#,
+        r#"operation="seal"} 1"#,
+        "# TYPE strait_call_seconds histogram",
+    ] {
+        assert!(page.contains(series), "no {series} in\n{page}");
+    }
+    assert!(http(&up.metrics, "GET /").starts_with("HTTP/1.1 404 "));
+    assert!(http(&up.metrics, "POST /metrics").starts_with("HTTP/1.1 405 "));
+    assert!(http(&up.metrics, "nonsense").starts_with("HTTP/1.1 400 "));
+}
+
+#[test]
+fn slow_calls_are_logged_and_no_secret_with_them() {
+    let up = Watched::start();
+    up.put_and_get();
+    eventually("the audit log has it", DEADLINE, || {
+        let audit = up.file("audit.log");
+        ["cmd=create", "cmd=rename", "cmd=open"].iter().all(|word| audit.contains(word))
+    });
+    // Of many at a time some are left out.
+    eventually("slow calls are logged", DEADLINE, || {
+        let log = up.file("up.log");
+        ["slow call operation=\"heartbeat\"", "about=chunk "].iter().all(|words| log.contains(words))
+    });
+    let log = up.file("up.log");
+    let key = up.file("data/kadoop.key");
+    for text in [log, up.file("audit.log")] {
+        assert!(!text.contains(key.trim()) && !text.contains("content that no log has"), "{text}");
+    }
+}
+
+#[test]
+fn each_role_of_a_cluster_serves_its_own_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let [namenode, datanode, of_namenode, of_datanode] =
+        [(), (), (), ()].map(|()| format!("127.0.0.1:{}", free_port()));
+    let args = ["namenode", "--data", "nn", "--key", "key", "--listen", &namenode];
+    let more = ["--listen-datanodes", "127.0.0.1:0", "--metrics", &of_namenode];
+    let _namenode = role(dir.path(), "namenode", &[&args[..], &more].concat(), &of_namenode);
+    let args = ["datanode", "--data", "dn", "--key", "key", "--namenode", &namenode];
+    let more = ["--listen", &datanode, "--metrics", &of_datanode];
+    let _datanode = role(dir.path(), "datanode", &[&args[..], &more].concat(), &of_datanode);
+    eventually("the datanode has joined", DEADLINE, || {
+        http(&of_namenode, "GET /metrics").contains(r#"strait_kadoop_datanodes{state="alive"} 1"#)
+    });
+    let page = http(&of_datanode, "GET /metrics");
+    let series = format!(r#"strait_datanode_directories{{role="datanode",datanode="{datanode}"}} 1"#);
+    assert!(page.contains(&series), "{page}");
+}

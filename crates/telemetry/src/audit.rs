@@ -1,0 +1,357 @@
+//! Who asked for what: a line for each operation, in a file.
+
+use crate::calls::Shown;
+use crate::{Kind, Page, RequestId, Seldom};
+use chrono::{DateTime, Utc};
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Lines that come within this time are written together. What was asked for last may not be in
+/// the file after a crash.
+const GATHER: Duration = Duration::from_millis(50);
+/// Lines that wait to be written; whoever comes when there is no more room waits, too, so that
+/// a flood can't hide what is in it. Half a second's at 50,000 operations a second.
+const BUFFER_BYTES: usize = 4 << 20;
+/// From here on they are written at once.
+const MUCH_BYTES: usize = BUFFER_BYTES / 4;
+
+/// One operation. Neither keys nor tokens nor contents belong here.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// For whom.
+    pub user: &'a str,
+    /// From which host.
+    pub from: IpAddr,
+    /// By which protocol.
+    pub protocol: &'a str,
+    /// What was asked for.
+    pub operation: &'a str,
+    /// Of which file or directory.
+    pub path: &'a str,
+    /// What else is named, as a rename's target.
+    pub target: Option<&'a str>,
+    /// Whether the user's rights let it through.
+    pub allowed: bool,
+    /// Why it wasn't done, if it wasn't.
+    pub error: Option<&'a str>,
+}
+
+/// A file that records are appended to, by a thread of its own. If somebody gives the file
+/// another name, as logrotate does, a new one is made in its place.
+///
+/// A line is what HDFS's audit log has, key by key and with tabs between, so that what
+/// reads one reads the other: `callerContext` is the request's number, and `error`, at the
+/// end, is our own.
+#[derive(Debug)]
+pub struct AuditLog {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// For the writer: there is something to write, or much of it.
+    news: Condvar,
+    /// For who waits for room.
+    room: Condvar,
+    lines: AtomicU64,
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    text: Vec<u8>,
+    lines: u64,
+    /// The writer sleeps until there is a first line.
+    idle: bool,
+    ended: bool,
+}
+
+impl AuditLog {
+    /// Appends to this file, which only its owner may read if it is new.
+    ///
+    /// # Errors
+    /// It can't be opened for writing; no thread can be made.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let output = Output::open(path)?;
+        let shared = Arc::new(Shared::default());
+        let this = Arc::clone(&shared);
+        let writer =
+            std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || this.write(output))?;
+        Ok(Self { shared, writer: Some(writer) })
+    }
+
+    /// Takes down a record, and the request that this thread works for. Waits only if the disk
+    /// can't keep up.
+    pub fn note(&self, record: &Record<'_>) {
+        thread_local! {
+            static LINE: RefCell<(String, Clock)> = const { RefCell::new((String::new(), Clock::new())) };
+        }
+        LINE.with_borrow_mut(|(line, clock)| {
+            line.clear();
+            // A String takes everything.
+            let _ = clock.write(Utc::now(), line);
+            let _ = record.write(line);
+            self.shared.push(line.as_bytes());
+        });
+    }
+
+    /// Writes down how many records there were, and how many of them no disk would take.
+    pub fn write(&self, page: &mut Page, of: &[(&str, &str)]) {
+        let lines = self.shared.lines.load(Ordering::Relaxed);
+        page.number("strait_audit_records_total", Kind::Counter, "Audit records.", of, lines);
+        let lost = self.shared.lost.load(Ordering::Relaxed);
+        let help = "Audit records that couldn't be written to their file.";
+        page.number("strait_audit_lost_total", Kind::Counter, help, of, lost);
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.shared.waiting().ended = true;
+        self.shared.news.notify_all();
+        if let Some(writer) = self.writer.take() {
+            // It has no panics of its own to tell of.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.waiting();
+        // A longer line than that has the buffer for itself.
+        while !waiting.text.is_empty() && waiting.text.len() + line.len() > BUFFER_BYTES {
+            waiting = self.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let before = waiting.text.len();
+        waiting.text.extend_from_slice(line);
+        waiting.lines += 1;
+        let much = before < MUCH_BYTES && waiting.text.len() >= MUCH_BYTES;
+        let wake = std::mem::take(&mut waiting.idle) || much;
+        drop(waiting);
+        if wake {
+            self.news.notify_one();
+        }
+    }
+
+    fn write(&self, mut output: Output) {
+        let failures = Seldom::new();
+        let mut text = Vec::new();
+        loop {
+            let mut waiting = self.waiting();
+            while waiting.text.is_empty() && !waiting.ended {
+                waiting.idle = true;
+                waiting = self.news.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            if waiting.text.is_empty() {
+                return;
+            }
+            let little = |waiting: &mut Waiting| waiting.text.len() < MUCH_BYTES && !waiting.ended;
+            waiting = self
+                .news
+                .wait_timeout_while(waiting, GATHER, little)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            let lines = std::mem::take(&mut waiting.lines);
+            std::mem::swap(&mut text, &mut waiting.text);
+            drop(waiting);
+            self.room.notify_all();
+            self.lines.fetch_add(lines, Ordering::Relaxed);
+            if let Err(error) = output.append(&text) {
+                self.lost.fetch_add(lines, Ordering::Relaxed);
+                if let Some(left_out) = failures.may_write() {
+                    let path = output.path.display();
+                    tracing::error!(%path, %error, lines, left_out, "audit records are lost");
+                }
+            }
+            text.clear();
+        }
+    }
+}
+
+impl Record<'_> {
+    fn write(&self, to: &mut String) -> fmt::Result {
+        let Self { user, from, protocol, operation, path, target, allowed, error } = *self;
+        write!(to, "allowed={allowed}\tugi={}\tip=/{}\tcmd={operation}", Escaped(user), from.to_canonical())?;
+        write!(to, "\tsrc={}\tdst={}\tperm=null", Escaped(path), Escaped(target.unwrap_or("null")))?;
+        write!(to, "\tproto={protocol}\tcallerContext={}", Shown(RequestId::current()))?;
+        writeln!(to, "\terror={}", Escaped(error.unwrap_or("null")))
+    }
+}
+
+/// Without what would end a line or a field: names are chosen by whom the log is about.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let strange = |c: char| c.is_control() || c == '\\' || matches!(c, '\u{2028}' | '\u{2029}');
+        if !self.0.contains(strange) {
+            return f.write_str(self.0);
+        }
+        self.0
+            .chars()
+            .try_for_each(|c| if strange(c) { write!(f, "{}", c.escape_default()) } else { f.write_char(c) })
+    }
+}
+
+/// Spells times out, each second anew: that takes longer than all the rest of a record.
+#[derive(Debug)]
+struct Clock {
+    second: i64,
+    spelt: String,
+}
+
+impl Clock {
+    const fn new() -> Self {
+        Self { second: i64::MIN, spelt: String::new() }
+    }
+
+    fn write(&mut self, now: DateTime<Utc>, to: &mut String) -> fmt::Result {
+        if self.second != now.timestamp() {
+            self.second = now.timestamp();
+            self.spelt = now.format("%Y-%m-%dT%H:%M:%S").to_string();
+        }
+        write!(to, "{}.{:03}Z\t", self.spelt, now.timestamp_subsec_millis())
+    }
+}
+
+/// The file, and whether its last line is whole.
+#[derive(Debug)]
+struct Output {
+    path: PathBuf,
+    file: File,
+    torn: bool,
+}
+
+impl Output {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        Ok(Self { path: path.to_owned(), file, torn: false })
+    }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        let (here, there) = (self.file.metadata()?, self.path.metadata());
+        if there.map_or(true, |there| (there.dev(), there.ino()) != (here.dev(), here.ino())) {
+            *self = Self::open(&self.path)?;
+        }
+        if std::mem::replace(&mut self.torn, true) {
+            self.file.write_all(b"\n")?;
+        }
+        self.file.write_all(text)?;
+        self.torn = false;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const RECORD: Record<'static> = Record {
+        user: "ada",
+        from: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        protocol: "rpc",
+        operation: "rename",
+        path: "/a",
+        target: Some("/b"),
+        allowed: false,
+        error: Some("permission denied"),
+    };
+
+    #[test]
+    fn a_record_has_the_fields_of_hdfs_and_the_requests_number() {
+        let request = RequestId([0xab; 16]);
+        let _entered = RequestId::enter(Some(request));
+        let mut line = String::new();
+        Clock::new().write(DateTime::from_timestamp_millis(1_700_000_000_007).unwrap(), &mut line).unwrap();
+        RECORD.write(&mut line).unwrap();
+        assert_eq!(
+            line,
+            "2023-11-14T22:13:20.007Z\tallowed=false\tugi=ada\tip=/127.0.0.1\tcmd=rename\tsrc=/a\tdst=/b\
+             \tperm=null\tproto=rpc\tcallerContext=abababababababababababababababab\terror=permission denied\n"
+        );
+    }
+
+    #[test]
+    fn no_name_can_end_a_line_or_a_field() {
+        let mut line = String::new();
+        let path = "/x\nallowed=true\tugi=root\r\\\u{1b}[2J\u{2028}é";
+        Record { path, ..RECORD }.write(&mut line).unwrap();
+        assert_eq!(line.matches('\n').count(), 1);
+        assert_eq!(line.matches('\t').count(), 9);
+        assert!(line.contains(r"src=/x\nallowed=true\tugi=root\r\\\u{1b}[2J\u{2028}é"), "{line}");
+    }
+
+    #[test]
+    fn all_records_of_all_threads_are_in_the_file_line_by_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let log = AuditLog::open(&path).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let log = &log;
+                // More than the buffer holds: who comes too fast waits.
+                scope.spawn(move || {
+                    let name = format!("/{thread}{}", "x".repeat(1_000));
+                    (0..3_000).for_each(|_| log.note(&Record { path: &name, ..RECORD }));
+                });
+            }
+        });
+        let mut page = Page::default();
+        log.write(&mut page, &[]);
+        drop(log);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 12_000);
+        assert!(text.lines().all(|line| line.matches('\t').count() == 10));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        assert!(page.to_string().contains("strait_audit_lost_total 0"), "{page}");
+    }
+
+    #[test]
+    fn a_log_that_was_given_another_name_goes_on_under_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, old) = (directory.path().join("audit.log"), directory.path().join("audit.log.1"));
+        let mut output = Output::open(&path).unwrap();
+        output.append(b"first\n").unwrap();
+        std::fs::rename(&path, &old).unwrap();
+        output.append(b"second\n").unwrap();
+        assert_eq!(std::fs::read(&old).unwrap(), b"first\n");
+        assert_eq!(std::fs::read(&path).unwrap(), b"second\n");
+    }
+
+    #[test]
+    fn what_a_full_disk_refuses_is_counted_and_holds_nobody_up() {
+        let log = AuditLog::open(Path::new("/dev/full")).unwrap();
+        (0..10).for_each(|_| log.note(&RECORD));
+        let shared = Arc::clone(&log.shared);
+        drop(log);
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 10);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_spoils_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut output = Output::open(&path).unwrap();
+        output.append(b"half of a li").unwrap();
+        output.torn = true;
+        output.append(b"whole\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"half of a li\nwhole\n");
+    }
+}
