@@ -2,7 +2,7 @@
 //! Modes: `udp`, `tcp`, and `serial@N`, in which each server passes the bytes on
 //! to the next one as they arrive, and answers when that one has.
 
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_tcp_congestion};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
@@ -45,7 +45,7 @@ fn serve(address: SocketAddr) -> Result<()> {
         }
     });
     for stream in TcpListener::bind(address)?.incoming() {
-        let stream = stream?;
+        let stream = prepared(stream?)?;
         thread::spawn(move || answer(stream));
     }
     Ok(())
@@ -53,7 +53,6 @@ fn serve(address: SocketAddr) -> Result<()> {
 
 /// Until the caller goes.
 fn answer(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
     let mut buffer = vec![0; BUFFER];
     let mut next: Option<TcpStream> = None;
     loop {
@@ -90,8 +89,16 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
+    prepared(TcpStream::connect(address)?)
+}
+
+/// Small messages leave at once, and nothing paces those within a host, as BBR would
+/// where it is the system's default: the limit isn't to wait for timers.
+fn prepared(stream: TcpStream) -> std::io::Result<TcpStream> {
     stream.set_nodelay(true)?;
+    if stream.peer_addr()?.ip() == stream.local_addr()?.ip() {
+        set_tcp_congestion(&stream, "reno")?;
+    }
     Ok(stream)
 }
 
