@@ -51,6 +51,10 @@ faults! {
     LastReplicaDeleted,
     /// A replica that was told to go still counts.
     DeletionNotCounted,
+    /// Replicas count as before on a datanode that is being decommissioned.
+    LeavingCounted,
+    /// A replica that is moved goes before its copy is there.
+    MovedEarly,
     /// An append's new chunk replaces the old one at once.
     ReplacedEarly,
     /// What an append has replaced goes before the new chunk has its replicas.

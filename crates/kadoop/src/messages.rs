@@ -228,6 +228,23 @@ pub enum Change {
     Fenced { chunk: ChunkId, stamp: Stamp, replica: Option<ReplicaReport> },
 }
 
+/// How full a datanode's directories are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)] // the names say it
+pub struct Space {
+    /// 0: not told.
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+}
+
+impl Space {
+    /// Whether so much can be written, as far as was told. One that tells of no capacity has
+    /// lost its directories, and learns it by being written to.
+    pub fn has_room(self, bytes: u64) -> bool {
+        self.capacity_bytes == 0 || self.capacity_bytes.saturating_sub(self.used_bytes) >= bytes
+    }
+}
+
 /// A datanode's call to the namenode; one at a time, so that they are seen in order.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
@@ -239,6 +256,8 @@ pub struct Heartbeat {
     pub session: u64,
     /// Rising within a registration: one that comes late is known by it.
     pub number: u64,
+    /// What its directories can hold.
+    pub space: Space,
     /// All its replicas, when it registers and now and then.
     pub full: Option<Vec<ReplicaReport>>,
     /// What happened since the last heartbeat that was answered.

@@ -20,7 +20,9 @@ use crate::{
     disk::Disk,
     error::{Error, Result},
     faults::Fault,
-    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, ReplicaState, Write},
+    messages::{
+        Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, ReplicaState, Space, Write,
+    },
 };
 use copies::Copies;
 use replica::{Replica, name, parse_name};
@@ -332,7 +334,7 @@ impl<D: Disk> Datanode<D> {
 
     /// The next call to the namenode. One at a time: the answer, or that there is none,
     /// comes before the next.
-    pub fn heartbeat(&mut self) -> Heartbeat {
+    pub fn heartbeat(&mut self, space: Space) -> Heartbeat {
         self.number += 1;
         let registered = self.session != 0;
         let full: Option<Vec<ReplicaReport>> =
@@ -342,7 +344,7 @@ impl<D: Disk> Datanode<D> {
         }
         let changes = if registered { self.changes.clone() } else { Vec::new() };
         let Self { identity, incarnation, session, number, .. } = *self;
-        Heartbeat { identity, incarnation, session, number, full, changes }
+        Heartbeat { identity, incarnation, session, number, space, full, changes }
     }
 
     /// Takes the answer to `beat` and does what it orders.

@@ -5,7 +5,7 @@ use super::{
     record::{Ownership, Place, Record, Transaction},
     state::{Answered, Chunk, NodeRecord, OpenChunk, OpenFile, State},
 };
-use crate::{ChunkId, FileId, InodeNo, Millis, Stamp, config::MAX_CLIENTS, messages::Attributes};
+use crate::{ChunkId, FileId, InodeNo, Millis, NodeId, Stamp, config::MAX_CLIENTS, messages::Attributes};
 use std::collections::BTreeMap;
 
 /// What an application means for the datanodes.
@@ -17,6 +17,8 @@ pub enum Event {
     Ended(ChunkId),
     /// Another number of replicas is wanted.
     Target(ChunkId),
+    /// The datanode's replicas count from now on, or don't any more.
+    Service(NodeId),
 }
 
 /// A record that doesn't fit the state: the log is damaged, or this program is.
@@ -116,6 +118,19 @@ impl State {
             Record::AttributesSet { inode, attributes } => self.set_attributes(*inode, attributes, events),
             Record::KeptDropped { chunk } => {
                 self.drop_kept(*chunk, events);
+                Ok(())
+            }
+            Record::DecommissionBegun { node } => {
+                if !self.nodes.contains_key(node) {
+                    return Err("no such datanode");
+                }
+                self.decommissioned.insert(*node);
+                events.push(Event::Service(*node));
+                Ok(())
+            }
+            Record::DecommissionCancelled { node } => {
+                self.decommissioned.remove(node);
+                events.push(Event::Service(*node));
                 Ok(())
             }
         }

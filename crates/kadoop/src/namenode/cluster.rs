@@ -1,9 +1,9 @@
 //! What the namenode knows of the datanodes and forgets when it stops.
 
-use super::{Namenode, recovery::Round, state::State};
+use super::{Namenode, balance::Balance, recovery::Round, state::State};
 use crate::{
     ChunkId, ClientId, FileId, Incarnation, Millis, NodeId, Stamp,
-    messages::{Order, ReplicaReport},
+    messages::{Order, ReplicaReport, Space},
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -19,12 +19,16 @@ pub(super) struct Cluster {
     pub odd: BTreeMap<ChunkId, Vec<Odd>>,
     /// Chunks with too few replicas, those with fewest first.
     pub needy: BTreeSet<(u8, ChunkId)>,
+    /// Where the search among the least urgent of them goes on.
+    pub needy_from: ChunkId,
     pub superfluous: BTreeSet<ChunkId>,
     /// Of files that are being written: ended, with fewer replicas than `min_replicas`.
     pub short: BTreeSet<ChunkId>,
     /// Chunks reported that no file has.
     pub orphans: BTreeSet<ChunkId>,
     pub copies: BTreeMap<ChunkId, Copying>,
+    /// The last rebalance since this namenode began.
+    pub balance: Option<Balance>,
     /// When each client was last heard of.
     pub renewed: BTreeMap<ClientId, Millis>,
     pub rounds: BTreeMap<FileId, Round>,
@@ -49,10 +53,24 @@ pub(super) struct Node {
     pub dead: bool,
     /// Has told all its replicas in this session.
     pub reported: bool,
+    pub comeback: Comeback,
+    pub space: Space,
     pub held: BTreeSet<ChunkId>,
     /// Replicas it was told to delete, and hasn't yet said that it did: they don't count.
     pub leaving: BTreeMap<ChunkId, Stamp>,
     pub orders: Vec<Order>,
+}
+
+/// How far a datanode is that is to stay after all. It may have been thrown away by then, which
+/// shows once it is dead: until it has told anew what it holds, nothing of that counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comeback {
+    /// It has told, or never was to go.
+    Over,
+    /// It hasn't been heard since.
+    Unheard,
+    /// It was asked for all its replicas.
+    Asked,
 }
 
 /// A replica that doesn't count.
@@ -85,10 +103,12 @@ impl Cluster {
             good: FxHashMap::default(),
             odd: BTreeMap::new(),
             needy: BTreeSet::new(),
+            needy_from: ChunkId(0),
             superfluous: BTreeSet::new(),
             short,
             orphans: BTreeSet::new(),
             copies: BTreeMap::new(),
+            balance: None,
             renewed: BTreeMap::new(),
             rounds: BTreeMap::new(),
             safe_until: None,
@@ -141,14 +161,21 @@ impl Cluster {
 }
 
 impl Namenode {
-    /// Whether the datanode can be given something to write.
+    /// Whether the datanode is there.
     pub(super) fn usable(&self, node: NodeId, now: Millis) -> bool {
         self.cluster.nodes.get(&node).is_some_and(|node| {
             node.reported && !node.dead && now.saturating_sub(node.heard) < self.config.stale_ms
         })
     }
 
-    /// Datanodes for `count` replicas besides those in `taken`: the second on another
+    /// Whether the datanode can be given so many bytes to write.
+    pub(super) fn takes(&self, node: NodeId, bytes: u64, now: Millis) -> bool {
+        self.usable(node, now)
+            && !self.state.decommissioned.contains(&node)
+            && self.cluster.nodes.get(&node).is_some_and(|node| node.space.has_room(bytes))
+    }
+
+    /// Datanodes for `count` replicas of `bytes` besides those in `taken`: the second on another
     /// rack than the first, the third on the second's, the others anywhere; fewer
     /// if there are no more.
     pub(super) fn place(
@@ -156,10 +183,11 @@ impl Namenode {
         count: usize,
         taken: &[NodeId],
         avoid: &[NodeId],
+        bytes: u64,
         now: Millis,
     ) -> Vec<NodeId> {
         let mut free: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
-        free.retain(|node| !taken.contains(node) && !avoid.contains(node) && self.usable(*node, now));
+        free.retain(|node| !taken.contains(node) && !avoid.contains(node) && self.takes(*node, bytes, now));
         let mut chosen: Vec<NodeId> = taken.to_vec();
         while chosen.len() < taken.len() + count && !free.is_empty() {
             let wanted: Vec<usize> = match chosen[..] {
@@ -176,9 +204,15 @@ impl Namenode {
         chosen.split_off(taken.len())
     }
 
-    /// One of these datanodes that can be given something to write.
-    pub(super) fn one_of(&mut self, nodes: &[NodeId], avoid: &[NodeId], now: Millis) -> Option<NodeId> {
-        let fits = |node: &&NodeId| !avoid.contains(node) && self.usable(**node, now);
+    /// One of these datanodes that can be given so many bytes to write.
+    pub(super) fn one_of(
+        &mut self,
+        nodes: &[NodeId],
+        avoid: &[NodeId],
+        bytes: u64,
+        now: Millis,
+    ) -> Option<NodeId> {
+        let fits = |node: &&NodeId| !avoid.contains(node) && self.takes(**node, bytes, now);
         let free: Vec<NodeId> = nodes.iter().filter(fits).copied().collect();
         if free.is_empty() {
             return None;
@@ -186,7 +220,7 @@ impl Namenode {
         Some(free[self.cluster.random() as usize % free.len()])
     }
 
-    fn rack(&self, node: NodeId) -> &str {
+    pub(super) fn rack(&self, node: NodeId) -> &str {
         self.state.nodes.get(&node).map_or("", |node| node.rack.as_str())
     }
 
@@ -217,8 +251,10 @@ impl Namenode {
             Some(since) => since,
             none => {
                 let nodes = &self.cluster.nodes;
-                let all =
-                    self.state.nodes.keys().all(|node| nodes.get(node).is_some_and(|node| node.reported));
+                // Who was told to go may have gone.
+                let mut expected =
+                    self.state.nodes.keys().filter(|node| !self.state.decommissioned.contains(node));
+                let all = expected.all(|node| nodes.get(node).is_some_and(|node| node.reported));
                 let covered =
                     self.cluster.good.values().filter(|who| who.len() >= self.config.min_replicas).count();
                 // 99.9 %, as HDFS (`dfs.namenode.safemode.threshold-pct`).

@@ -29,6 +29,7 @@ enum Item {
     Chunk(ChunkId, Chunk),
     Open(FileId, OpenFile),
     Kept(ChunkId, Vec<ChunkId>),
+    Decommissioned(NodeId),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,6 +122,7 @@ fn write(state: &State, item: &mut dyn FnMut(&Item)) {
     state.chunks.iter().for_each(|(id, chunk)| item(&Item::Chunk(*id, *chunk)));
     state.open.iter().for_each(|(file, open)| item(&Item::Open(*file, open.clone())));
     state.kept.iter().for_each(|(chunk, old)| item(&Item::Kept(*chunk, old.clone())));
+    state.decommissioned.iter().for_each(|node| item(&Item::Decommissioned(*node)));
 }
 
 fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
@@ -173,6 +175,7 @@ impl State {
             }
             Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
             Item::Kept(chunk, old) => drop(self.kept.insert(chunk, old)),
+            Item::Decommissioned(node) => drop(self.decommissioned.insert(node)),
             Item::Open(file, open) => {
                 self.open_inodes.insert(open.inode, file);
                 self.open.insert(file, open);

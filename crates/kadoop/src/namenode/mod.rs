@@ -19,7 +19,9 @@
 //! rounds) is learned again after a restart, and nothing is decided from its absence.
 
 mod apply;
+mod balance;
 mod cluster;
+mod decommission;
 mod image;
 mod inodes;
 mod locate;
@@ -34,6 +36,8 @@ mod state;
 mod summary;
 mod writing;
 
+pub use balance::Rebalancing;
+pub use decommission::{Departure, Standing};
 pub use image::{Loaded, load, save};
 pub use path::View;
 pub use record::{Record, Transaction};
@@ -235,5 +239,6 @@ impl Namenode {
         self.drop_kept();
         self.remove_superfluous(now);
         self.order_copies(now);
+        self.balance(now);
     }
 }

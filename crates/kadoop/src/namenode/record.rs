@@ -91,4 +91,8 @@ pub enum Record {
     AttributesSet { inode: InodeNo, attributes: Attributes },
     /// What the chunk has replaced isn't kept any more.
     KeptDropped { chunk: ChunkId },
+    /// A datanode is to be done without.
+    DecommissionBegun { node: NodeId },
+    /// The datanode is to stay after all.
+    DecommissionCancelled { node: NodeId },
 }

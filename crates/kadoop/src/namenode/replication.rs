@@ -19,12 +19,15 @@ const MAX_CHUNKS_A_TICK: usize = 1_000;
 /// Chunks looked at when a copy has ended. What the first of them need may be busy otherwise.
 const MAX_CHUNKS_A_COPY: usize = 8;
 
+/// The priority of chunks that would survive a loss.
+const LEAST_URGENT: u8 = 2;
+
 impl Namenode {
     /// Looks at what is known of a chunk's replicas and says what is to be done.
     pub(super) fn review(&mut self, chunk: ChunkId) {
         self.note_short(chunk);
         let cluster = &mut self.cluster;
-        for priority in 0..3 {
+        for priority in 0..=LEAST_URGENT {
             cluster.needy.remove(&(priority, chunk));
         }
         cluster.superfluous.remove(&chunk);
@@ -39,18 +42,19 @@ impl Namenode {
         if !logged.ended || logged.replaced || cluster.in_safe_mode() {
             return;
         }
-        let live = self.cluster.live_good(chunk).len();
+        let live = self.cluster.live_good(chunk);
+        let (counted, live) = (self.counted(&live).len(), live.len());
         let target = self.target(chunk);
-        if live < target && live > 0 {
+        if counted < target && live > 0 {
             let priority = if live == 1 {
                 0
             } else if live * 3 < target {
                 1
             } else {
-                2
+                LEAST_URGENT
             };
             self.cluster.needy.insert((priority, chunk));
-        } else if live > target {
+        } else if counted > target {
             self.cluster.superfluous.insert(chunk);
         }
         self.review_odd(chunk, live);
@@ -64,9 +68,12 @@ impl Namenode {
             return;
         }
         let replicated = |(chunk, kept): (&ChunkId, &Vec<ChunkId>)| {
+            // A copy that was under way may be there, and not yet told.
+            let copied = kept.iter().any(|old| self.cluster.copies.contains_key(old));
             let before = kept.iter().map(|old| self.cluster.live_good(*old).len()).max().unwrap_or(0);
             let wanted = before.clamp(1, self.target(*chunk).max(1));
-            (careless || self.cluster.live_good(*chunk).len() >= wanted).then_some(*chunk)
+            let enough = !copied && self.cluster.live_good(*chunk).len() >= wanted;
+            (careless || enough).then_some(*chunk)
         };
         let chunks: Vec<ChunkId> =
             self.state.kept.iter().filter_map(replicated).take(MAX_CHUNKS_A_TICK).collect();
@@ -76,7 +83,7 @@ impl Namenode {
     }
 
     /// How many replicas the file wants.
-    fn target(&self, chunk: ChunkId) -> usize {
+    pub(super) fn target(&self, chunk: ChunkId) -> usize {
         let inode = self.state.chunks.get(&chunk).and_then(|chunk| self.state.inodes.get(chunk.inode));
         inode.map_or(0, |inode| inode.replication().into())
     }
@@ -101,17 +108,20 @@ impl Namenode {
     pub(super) fn remove_superfluous(&mut self, now: Millis) {
         let chunks: Vec<ChunkId> = self.cluster.superfluous.iter().copied().take(MAX_CHUNKS_A_TICK).collect();
         for chunk in chunks {
-            let live = self.cluster.live_good(chunk);
+            let counted = self.counted(&self.cluster.live_good(chunk));
             // One whose datanode hasn't told all since this namenode began may be
             // on its way out by an older order.
-            let goes = live.iter().copied().filter(|node| {
+            let goes = counted.iter().copied().filter(|node| {
                 self.cluster
                     .nodes
                     .get(node)
                     .is_some_and(|node| node.reported && !node.leaving.contains_key(&chunk))
             });
-            let goes = goes.max_by_key(|node| self.cluster.nodes.get(node).map_or(0, |node| node.held.len()));
-            if live.len() > self.target(chunk)
+            let moved = self.cluster.balance.as_ref().and_then(|balance| balance.source(chunk));
+            let goes = goes.max_by_key(|node| {
+                (Some(*node) == moved, self.cluster.nodes.get(node).map_or(0, |node| node.held.len()))
+            });
+            if counted.len() > self.target(chunk)
                 && let Some(node) = goes
                 && let Some(logged) = self.state.chunks.get(&chunk)
             {
@@ -139,29 +149,38 @@ impl Namenode {
             nodes.get(&copy.to).is_some_and(|node| !node.dead && node.session == copy.session)
         };
         copies.retain(|_, copy| now < copy.until && lives(copy));
-        let needy: Vec<ChunkId> =
-            self.cluster.needy.iter().map(|(_, chunk)| *chunk).take(MAX_CHUNKS_A_TICK).collect();
-        for chunk in needy {
-            if !self.cluster.copies.contains_key(&chunk) {
-                self.order_copy(chunk, now);
-            }
+        for chunk in self.next_needy(MAX_CHUNKS_A_TICK) {
+            self.order_copy(chunk, now);
         }
     }
 
     /// A copy has ended, so another can begin.
     pub(super) fn order_next_copies(&mut self, now: Millis) {
-        let Cluster { copies, needy, .. } = &self.cluster;
-        let waiting = needy.iter().map(|(_, chunk)| *chunk).filter(|chunk| !copies.contains_key(chunk));
-        let next: Vec<ChunkId> = waiting.take(MAX_CHUNKS_A_COPY).collect();
-        for chunk in next {
+        for chunk in self.next_needy(MAX_CHUNKS_A_COPY) {
             self.order_copy(chunk, now);
         }
+    }
+
+    /// Chunks to be copied: the urgent first, the others in turn, since those that no datanode
+    /// is left for stay among them.
+    fn next_needy(&mut self, most: usize) -> Vec<ChunkId> {
+        let Cluster { copies, needy, needy_from, .. } = &mut self.cluster;
+        let urgent = needy.range(..(LEAST_URGENT, ChunkId(0)));
+        let (from, first) = ((LEAST_URGENT, *needy_from), (LEAST_URGENT, ChunkId(0)));
+        let others = needy.range(from..).chain(needy.range(first..from));
+        let next = urgent.chain(others).filter(|(_, chunk)| !copies.contains_key(chunk)).take(most);
+        let next: Vec<(u8, ChunkId)> = next.copied().collect();
+        if let Some((LEAST_URGENT, last)) = next.last() {
+            *needy_from = ChunkId(last.0.saturating_add(1));
+        }
+        next.into_iter().map(|(_, chunk)| chunk).collect()
     }
 
     fn order_copy(&mut self, chunk: ChunkId, now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let most = self.config.copies_per_node;
         let live = self.cluster.live_good(chunk);
+        let counted = self.counted(&live);
         let Some(from) = live.iter().copied().find(|node| self.cluster.streams(*node) < most) else { return };
         let holds = |node: &NodeId| {
             self.cluster
@@ -172,13 +191,28 @@ impl Namenode {
         let all: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
         let avoid: Vec<NodeId> = all
             .into_iter()
-            .filter(|node| !live.contains(node) && (holds(node) || self.cluster.streams(*node) >= most))
+            .filter(|node| !counted.contains(node) && (holds(node) || self.cluster.streams(*node) >= most))
             .collect();
-        let Some(to) = self.place(1, &live, &avoid, now).first().copied() else {
+        let bytes = u64::from(logged.length);
+        let Some(to) = self.place(1, &counted, &avoid, bytes, now).first().copied() else {
             self.make_room(chunk, &avoid, now);
             return;
         };
-        let (stamp, length, nodes) = (logged.stamp, logged.length, live.to_vec());
+        self.begin_copy(chunk, logged, from, to, now);
+    }
+
+    /// Orders a copy, from this datanode if it can.
+    pub(super) fn begin_copy(
+        &mut self,
+        chunk: ChunkId,
+        logged: Chunk,
+        from: NodeId,
+        to: NodeId,
+        now: Millis,
+    ) {
+        let mut nodes = self.cluster.live_good(chunk).to_vec();
+        nodes.sort_by_key(|node| *node != from);
+        let (stamp, length) = (logged.stamp, logged.length);
         let session = self.cluster.nodes.get(&to).map_or(0, |node| node.session);
         self.cluster.order(to, Order::Copy(Source { chunk, stamp, length, nodes }));
         self.cluster.copies.insert(chunk, Copying { to, session, from, until: now + self.config.copy_ms });

@@ -3,7 +3,7 @@
 use super::{
     Namenode,
     apply::Event,
-    cluster::{Node, Odd},
+    cluster::{Comeback, Node, Odd},
     record::Record,
 };
 use crate::{
@@ -37,6 +37,12 @@ impl Namenode {
         // One that was overtaken tells of a time gone by.
         if beat.number > node.number {
             node.number = beat.number;
+            node.space = beat.space;
+            match node.comeback {
+                Comeback::Unheard => node.comeback = Comeback::Asked,
+                Comeback::Asked if beat.full.is_some() => node.comeback = Comeback::Over,
+                Comeback::Asked | Comeback::Over => {}
+            }
             self.take_report(id, beat, now)?;
         }
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
@@ -47,7 +53,12 @@ impl Namenode {
             sent += 1;
             sent > MAX_ORDERS || !matches!(order, Order::Copy(_) | Order::Verify { .. })
         });
-        Ok(HeartbeatAnswer { session: node.session, node: id, orders, report: !node.reported })
+        Ok(HeartbeatAnswer {
+            session: node.session,
+            node: id,
+            orders,
+            report: !node.reported || node.comeback != Comeback::Over,
+        })
     }
 
     /// Begins a session. What was known of the datanode before isn't any more.
@@ -69,6 +80,8 @@ impl Namenode {
             heard: now,
             dead: false,
             reported: false,
+            comeback: Comeback::Over,
+            space: beat.space,
             held: BTreeSet::new(),
             leaving: BTreeMap::new(),
             orders: Vec::new(),
@@ -225,6 +238,7 @@ impl Namenode {
     pub(super) fn on_event(&mut self, event: Event) {
         match event {
             Event::Target(chunk) => self.review(chunk),
+            Event::Service(node) => self.on_service(node),
             Event::Ended(chunk) => {
                 self.cluster.ended += 1;
                 // What was reported before may count now.

@@ -10,7 +10,7 @@ use crate::{
 use compact_str::CompactString;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The durable state.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +28,8 @@ pub struct State {
     pub clients: Clients,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub identities: BTreeMap<Identity, NodeId>,
+    /// Datanodes that are to be done without, or are already.
+    pub decommissioned: BTreeSet<NodeId>,
     pub next: Counters,
 }
 
@@ -133,6 +135,7 @@ impl State {
             clients: Clients::default(),
             nodes: BTreeMap::new(),
             identities: BTreeMap::new(),
+            decommissioned: BTreeSet::new(),
             next: Counters {
                 sequence: 0,
                 chunk: ChunkId(1),

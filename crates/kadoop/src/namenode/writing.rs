@@ -137,25 +137,26 @@ impl Namenode {
     ) -> Result<NewChunk> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         let inode = self.state.inode(open.inode)?;
-        let wanted = usize::from(inode.replication());
+        let (wanted, bytes) = (usize::from(inode.replication()), u64::from(self.chunk_bytes(open)?));
         let continues = if ends.is_empty() { self.continued(open)? } else { None };
         let mut holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
         holders.sort_by_key(|node| !near.contains(node));
         // Those that hold what is continued copy it without the network.
         let mut nodes: Vec<NodeId> = holders
             .into_iter()
-            .filter(|node| !avoid.contains(node) && self.usable(*node, now))
+            .filter(|node| !avoid.contains(node) && self.takes(*node, bytes, now))
             .take(wanted)
             .collect();
         if nodes.is_empty() && wanted > 0 {
-            nodes.extend(self.one_of(near, avoid, now));
+            nodes.extend(self.one_of(near, avoid, bytes, now));
         }
-        let more = self.place(wanted - nodes.len(), &nodes, avoid, now);
+        let more = self.place(wanted - nodes.len(), &nodes, avoid, bytes, now);
         nodes.extend(more);
-        if nodes.len() < wanted {
-            let more = self.place(wanted - nodes.len(), &nodes, &[], now);
-            // One that was lost a moment ago is better than too few.
+        // One that was lost a moment ago is better than too few, and so is one that has no room
+        // for a whole chunk: few are as long as they may be.
+        for bytes in [bytes, 0] {
             if nodes.len() < self.config.min_replicas {
+                let more = self.place(wanted - nodes.len(), &nodes, &[], bytes, now);
                 nodes.extend(more);
             }
         }

@@ -8,7 +8,7 @@ use strait_kadoop::{
     ChunkId, ClientId, Config, Error, Identity, Incarnation, Member, NodeId, Stamp,
     datanode::Datanode,
     disk::{Disk, DiskFile},
-    messages::{Answer, HeartbeatAnswer, Mutation, ReplicaState, RequestId, Write},
+    messages::{Answer, HeartbeatAnswer, Mutation, ReplicaState, RequestId, Space, Write},
     namenode::{Counting, Namenode, State},
 };
 
@@ -177,7 +177,7 @@ fn a_sync_that_fails_ahead_of_another_leaves_it_the_error() {
     let config = Config::default();
     let incarnation = Incarnation(1);
     let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), incarnation).unwrap();
-    let (beat, node) = (datanode.heartbeat(), NodeId(1));
+    let (beat, node) = (datanode.heartbeat(Space::default()), NodeId(1));
     datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node, orders: Vec::new(), report: false }));
     let (chunk, stamp) = (ChunkId(5), Stamp(7));
     let pipeline = vec![Member { node, incarnation }];

@@ -7,7 +7,7 @@ use strait_kadoop::{
     datanode::Datanode,
     disk::{Disk, DiskFile},
     faults::{Fault, Faults},
-    messages::{Change, HeartbeatAnswer, Order, Read, ReplicaState, Write},
+    messages::{Change, HeartbeatAnswer, Order, Read, ReplicaState, Space, Write},
 };
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -33,7 +33,7 @@ fn start(disk: &SimDisk, incarnation: u64, fault: Option<Fault>) -> Datanode<Sim
 }
 
 fn order(datanode: &mut Datanode<SimDisk>, orders: Vec<Order>) {
-    let beat = datanode.heartbeat();
+    let beat = datanode.heartbeat(Space::default());
     datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node: NODE, orders, report: false }));
 }
 
@@ -344,7 +344,7 @@ fn damage_on_disk_is_found_and_reported() {
     assert_eq!(read(&datanode, STAMP, 18, 4), Err(Error::Corrupt));
     order(&mut datanode, vec![Order::Verify { chunk: CHUNK, stamp: STAMP }]);
     (0..2).for_each(|second| datanode.tick(second * 1_000));
-    let changes = datanode.heartbeat().changes;
+    let changes = datanode.heartbeat(Space::default()).changes;
     assert_eq!(changes, [Change::Corrupt { chunk: CHUNK, stamp: STAMP }]);
 }
 
@@ -355,7 +355,7 @@ fn a_lost_directory_ends_the_incarnation_and_its_replicas() {
     datanode.lose_directory(0);
     assert_ne!(datanode.incarnation(), Incarnation(1));
     assert_eq!(datanode.replica(CHUNK), None);
-    assert_eq!(datanode.heartbeat().session, 0);
+    assert_eq!(datanode.heartbeat(Space::default()).session, 0);
 }
 
 /// It was looked for under its old name, for ever.
@@ -408,16 +408,16 @@ fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
     write(&mut open, 1, 0, 30);
     order(&mut open, vec![Order::Copy(source())]);
     let replica = open.replica(CHUNK).unwrap();
-    assert_eq!(open.heartbeat().changes, [Change::Has(replica)]);
+    assert_eq!(open.heartbeat(Space::default()).changes, [Change::Has(replica)]);
     let mut fenced = start(&SimDisk::default(), 1, None);
     order(&mut fenced, vec![Order::Fence { chunk: CHUNK, stamp: Stamp(8) }]);
     order(&mut fenced, vec![Order::Copy(source())]);
-    assert_eq!(fenced.heartbeat().changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
+    assert_eq!(fenced.heartbeat(Space::default()).changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
     let mut broken = start(&SimDisk::default(), 1, None);
     broken.lose_directory(0);
     order(&mut broken, Vec::new());
     order(&mut broken, vec![Order::Copy(source())]);
-    assert_eq!(broken.heartbeat().changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
+    assert_eq!(broken.heartbeat(Space::default()).changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
 }
 
 #[test]
@@ -478,10 +478,10 @@ fn the_scrub_finds_damage_in_its_time_and_tells_it_with_every_report() {
         datanode.tick(now);
         assert!(now <= 2 * scrub_ms, "not within its time");
     }
-    assert_eq!(datanode.heartbeat().changes, corrupt);
+    assert_eq!(datanode.heartbeat(Space::default()).changes, corrupt);
     order(&mut datanode, Vec::new());
     datanode.tick(now + Config::default().report_ms);
-    let beat = datanode.heartbeat();
+    let beat = datanode.heartbeat(Space::default());
     assert!(beat.full.is_some());
     assert_eq!(beat.changes, corrupt);
 }

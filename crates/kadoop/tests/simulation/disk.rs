@@ -54,9 +54,14 @@ impl Inner {
 }
 
 impl SimDisk {
-    /// Whether there is no more room.
+    /// No file grows any more, or all may again.
     pub fn set_full(&self, full: bool) {
         self.0.borrow_mut().full = full;
+    }
+
+    /// Whether there is no more room.
+    pub fn is_full(&self) -> bool {
+        self.0.borrow().full
     }
 
     /// Whether the power has failed, and wasn't turned on since.

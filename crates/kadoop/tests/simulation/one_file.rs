@@ -8,7 +8,7 @@ use strait_kadoop::{
     datanode::Datanode,
     faults::{Fault, Faults},
     log::Journal,
-    messages::{Answer, End, Mutation, NewChunk, Read, RequestId, Write},
+    messages::{Answer, End, Mutation, NewChunk, Read, RequestId, Space, Write},
     namenode::{Namenode, load},
 };
 
@@ -113,7 +113,7 @@ impl World {
 
     fn beat(&mut self, index: usize) {
         let Some(mut node) = self.nodes[index].running.take() else { return };
-        let beat = node.heartbeat();
+        let beat = node.heartbeat(Space::default());
         let now = self.now;
         let answer = if self.lost() { None } else { self.ask(|namenode| namenode.heartbeat(&beat, "", now)) };
         let answer = answer.filter(|_| !self.lost()).unwrap_or(Err(Error::Unavailable));

@@ -4,7 +4,7 @@ use crate::namespace::someone;
 use std::collections::BTreeMap;
 use strait_kadoop::{
     ClientId, Config, FileId, Identity, Incarnation, NodeId,
-    messages::{Answer, End, Heartbeat, Mutation, NewChunk, RequestId},
+    messages::{Answer, End, Heartbeat, Mutation, NewChunk, RequestId, Space},
     namenode::{Namenode, State},
 };
 
@@ -25,7 +25,9 @@ impl Cluster {
         let mut join = |(number, rack): (u64, &&str)| {
             let (identity, incarnation) = (Identity(number), Incarnation(number));
             let changes = Vec::new();
-            let hello = Heartbeat { identity, incarnation, session: 0, number: 1, full: None, changes };
+            let space = Space::default();
+            let hello =
+                Heartbeat { identity, incarnation, session: 0, number: 1, space, full: None, changes };
             let taken = namenode.heartbeat(&hello, rack, 0).unwrap();
             let report = Heartbeat { session: taken.session, number: 2, full: Some(Vec::new()), ..hello };
             namenode.heartbeat(&report, rack, 0).unwrap();

@@ -7,7 +7,7 @@ use strait_kadoop::{
     faults::{Fault, Faults},
     messages::{
         Answer, Change, End, Heartbeat, HeartbeatAnswer, Mutation, NewChunk, Order, ReplicaReport,
-        ReplicaState, RequestId,
+        ReplicaState, RequestId, Space,
     },
     namenode::{Namenode, State},
 };
@@ -20,6 +20,7 @@ struct Node {
     number: u64,
     id: NodeId,
     replicas: BTreeMap<ChunkId, ReplicaReport>,
+    space: Space,
     /// Its copies don't succeed.
     copies_fail: bool,
     /// It says so.
@@ -47,6 +48,7 @@ impl Cluster {
             number: 0,
             id: NodeId(0),
             replicas: BTreeMap::new(),
+            space: Space::default(),
             copies_fail: false,
             gives_up: false,
         };
@@ -131,7 +133,8 @@ impl Cluster {
         let node = &mut self.nodes[at];
         node.number += 1;
         let Node { identity, incarnation, session, number, .. } = *node;
-        let beat = Heartbeat { identity, incarnation, session, number, full, changes };
+        let space = self.nodes[at].space;
+        let beat = Heartbeat { identity, incarnation, session, number, space, full, changes };
         let answer = self.namenode.heartbeat(&beat, "", self.now)?;
         self.nodes[at].session = answer.session;
         Ok(answer)

@@ -3,7 +3,7 @@
 use super::{source_from_wire, source_to_wire};
 use crate::{
     ChunkId, Identity, Incarnation, NodeId, Stamp,
-    messages::{Change, Heartbeat, HeartbeatAnswer, Order, ReplicaReport, ReplicaState},
+    messages::{Change, Heartbeat, HeartbeatAnswer, Order, ReplicaReport, ReplicaState, Space},
     wire::{self, KdChange, KdOrder, KdReplicaState},
 };
 
@@ -50,6 +50,8 @@ pub fn beat_to_wire<'a>(beat: &Heartbeat, mut around: wire::KdHeartbeat<'a>) -> 
     around.incarnation = beat.incarnation.0;
     around.session = beat.session;
     around.number = beat.number;
+    around.capacity_bytes = beat.space.capacity_bytes;
+    around.used_bytes = beat.space.used_bytes;
     around.full = beat
         .full
         .as_ref()
@@ -80,6 +82,7 @@ pub fn beat_from_wire(beat: &wire::KdHeartbeat<'_>) -> Heartbeat {
         incarnation: Incarnation(beat.incarnation),
         session: beat.session,
         number: beat.number,
+        space: Space { capacity_bytes: beat.capacity_bytes, used_bytes: beat.used_bytes },
         full: beat.full.as_ref().map(|full| full.replicas.iter().map(replica_from_wire).collect()),
         changes: beat.changes.iter().map(change).collect(),
     }

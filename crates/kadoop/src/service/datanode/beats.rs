@@ -84,7 +84,7 @@ impl Namenode {
     }
 
     fn send(&mut self, shared: &Shared, beat: &Heartbeat) -> Result<wire::KdHeartbeatAnswer<'static>, Lost> {
-        let (space, cluster) = (shared.space(), shared.directories().cluster());
+        let cluster = shared.directories().cluster();
         let around = wire::KdHeartbeat {
             features: 0,
             cluster,
@@ -95,8 +95,8 @@ impl Namenode {
             address: self.address.to_string().into(),
             name: self.host.clone().into(),
             rack: self.rack.clone().into(),
-            capacity_bytes: space.capacity,
-            used_bytes: space.capacity.saturating_sub(space.available),
+            capacity_bytes: 0,
+            used_bytes: 0,
             members: shared.members_edition(),
             full: None,
             changes: Vec::new(),
@@ -127,7 +127,8 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
             tracing::error!("this datanode is of no use any more, and leaves its cluster");
             return;
         }
-        let beat = shared.change(crate::datanode::Datanode::heartbeat);
+        let space = shared.space();
+        let beat = shared.change(|core| core.heartbeat(space));
         let answer = if beat.changes.len() > MAX_CHANGES {
             Err(Error::Limit("changes in one heartbeat"))
         } else {

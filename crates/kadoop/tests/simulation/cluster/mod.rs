@@ -6,6 +6,7 @@ mod client;
 mod model;
 mod moments;
 mod network;
+mod operator;
 mod reading;
 mod servers;
 mod trouble;
@@ -33,6 +34,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     world.healed = false;
     (NODES + 1..HOSTS).for_each(|host| world.start(host));
     world.at(world.now, Event::Trouble);
+    world.begin_operating();
     world.run_until(4_000 + TROUBLE_MS)?;
     heal(&mut world);
     let end = world.now + CALM_MS;
@@ -79,6 +81,7 @@ fn check(world: &World) -> Result<(), String> {
     }
     let user = someone("kadoop");
     let (namenode, _) = world.namenode.as_ref().ok_or("the namenode is down")?;
+    let done_without = world.done_without()?;
     let mut known = BTreeSet::new();
     for (path, file) in &world.model.files {
         let status = namenode.view(&user).stat(path).map_err(|error| format!("{path}: {error}"))?;
@@ -108,8 +111,9 @@ fn check(world: &World) -> Result<(), String> {
             }
             let counted: BTreeSet<usize> =
                 chunk.nodes.iter().filter_map(|node| world.numbers.get(node).copied()).collect();
-            if sound != counted || sound.len() != World::target(file.replication) {
-                let wanted = World::target(file.replication);
+            let staying = sound.iter().filter(|node| !done_without.contains(node)).count();
+            let wanted = World::target(file.replication);
+            if sound != counted || staying != wanted {
                 let replica = |index: usize| world.nodes[index].running.as_ref()?.replica(chunk.chunk);
                 let there: Vec<_> = (0..NODES).map(replica).collect();
                 return Err(format!(

@@ -146,10 +146,11 @@ impl World {
     }
 
     pub fn beat(&mut self, host: Host) {
+        let space = self.space(host);
         let this = &mut self.nodes[host - 1];
         let Some(node) = this.running.as_mut().filter(|_| !this.beating) else { return };
         this.beating = true;
-        let beat = node.heartbeat();
+        let beat = node.heartbeat(space);
         self.call(host, vec![NAMENODE], &Request::Beat(beat.clone()), 900, Then::Beat(beat));
     }
 

@@ -5,6 +5,7 @@ use super::{
     model::Model,
     moments::{Moment, Strand},
     network::{Call, Host, NAMENODE, Reply, Request},
+    operator::Operator,
 };
 use crate::{
     disk::{SimDisk, SimFile},
@@ -59,6 +60,8 @@ pub enum Event {
     Takeover,
     Strand(Box<Strand>),
     Stranded(Box<Strand>),
+    /// The operator looks at the cluster.
+    Operate,
 }
 
 /// What a call was for.
@@ -121,6 +124,8 @@ pub struct World {
     pub model: Model,
     /// Which kinds of trouble this run has.
     pub mood: u64,
+    /// Who takes datanodes out of service.
+    pub operator: Operator,
     /// What it is after besides.
     pub moment: Option<Moment>,
     /// What datanodes were told lately.
@@ -207,6 +212,7 @@ impl World {
             clients: (0..CLIENTS).map(Client::new).collect(),
             model: Model::default(),
             mood,
+            operator: Operator::new(seed),
             moment: None,
             echoes: VecDeque::new(),
             continued: None,
@@ -297,6 +303,7 @@ impl World {
             Event::Takeover => {}
             Event::Strand(strand) => self.strand(strand),
             Event::Stranded(strand) => self.check_stranded(&strand),
+            Event::Operate => self.operate(),
         }
     }
 
