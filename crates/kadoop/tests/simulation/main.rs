@@ -1,9 +1,11 @@
 //! Kadoop's cores on simulated disks and datanodes, by seeds.
 
+mod balance;
 mod bounded;
 mod client;
 mod cluster;
 mod datanode;
+mod decommission;
 mod disk;
 mod log;
 mod namespace;
@@ -11,3 +13,4 @@ mod one_file;
 mod placement;
 mod random;
 mod recovery;
+mod told;

@@ -12,6 +12,7 @@ use strait_kadoop::{
 struct Cluster {
     namenode: Namenode,
     nodes: Vec<NodeId>,
+    sessions: Vec<u64>,
     client: ClientId,
     number: u64,
 }
@@ -31,10 +32,25 @@ impl Cluster {
             let taken = namenode.heartbeat(&hello, rack, 0).unwrap();
             let report = Heartbeat { session: taken.session, number: 2, full: Some(Vec::new()), ..hello };
             namenode.heartbeat(&report, rack, 0).unwrap();
-            taken.node
+            (taken.node, taken.session)
         };
-        let nodes = (1..).zip(racks).map(&mut join).collect();
-        Self { namenode, nodes, client, number: 0 }
+        let (nodes, sessions) = (1..).zip(racks).map(&mut join).unzip();
+        Self { namenode, nodes, sessions, client, number: 0 }
+    }
+
+    /// These have less room than a chunk takes; the others don't tell.
+    fn fill(&mut self, full: &[usize]) {
+        for at in 0..self.nodes.len() {
+            let space = match full.contains(&at) {
+                true => Space { capacity_bytes: 1 << 40, used_bytes: (1 << 40) - (1 << 26) + 1 },
+                false => Space::default(),
+            };
+            let (identity, incarnation) = (Identity(at as u64 + 1), Incarnation(at as u64 + 1));
+            let (session, number) = (self.sessions[at], 3 + self.number);
+            let (full, changes) = (None, Vec::new());
+            let beat = Heartbeat { identity, incarnation, session, number, space, full, changes };
+            self.namenode.heartbeat(&beat, "", 0).unwrap();
+        }
     }
 
     fn ask(&mut self, mutation: &Mutation, near: &[NodeId], now: u64) -> Answer {
@@ -116,4 +132,20 @@ fn a_writer_beside_no_datanode_has_its_first_replicas_anywhere() {
     let mut cluster = Cluster::new(&["a", "a", "b"]);
     let pipelines = cluster.pipelines(1, &[], &[]);
     assert!(cluster.nodes.iter().all(|node| pipelines.contains(&vec![*node])));
+}
+
+#[test]
+fn a_datanode_without_room_for_a_chunk_is_passed_over_unless_there_is_no_other() {
+    let mut cluster = Cluster::new(&["a", "a", "b"]);
+    cluster.fill(&[0]);
+    let full = cluster.nodes[0];
+    assert!(
+        cluster
+            .pipelines(3, &[], &[full])
+            .iter()
+            .all(|pipeline| { pipeline.len() == 2 && !pipeline.contains(&full) })
+    );
+    cluster.fill(&[0, 1, 2]);
+    // A chunk may be shorter than it may get.
+    assert!(cluster.pipelines(3, &[], &[]).iter().all(|pipeline| pipeline.len() == 3));
 }
