@@ -29,7 +29,7 @@ mod stop;
 
 pub use client::{
     Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, ShortCircuitReads,
-    Writer,
+    Standings, Writer,
 };
 pub use convert::Host;
 pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircuit};

@@ -8,6 +8,7 @@ mod lending;
 mod load;
 mod names;
 mod observing;
+mod operators;
 mod processes;
 mod rack;
 mod restarted;

@@ -56,7 +56,7 @@ impl Cluster {
             number: 0,
             id: NodeId(0),
             replicas: BTreeMap::new(),
-            rack: *rack,
+            rack,
             capacity_bytes: 0,
             copies_fail: false,
             gives_up: false,

@@ -32,7 +32,7 @@ mod writer;
 
 pub use borrowing::ShortCircuitReads;
 pub use files::CreateOptions;
-pub use names::{ClusterStatus, Location, NodeStatus};
+pub use names::{ClusterStatus, Location, NodeStatus, Standings};
 pub use reader::Reader;
 pub use writer::Writer;
 

@@ -5,15 +5,17 @@ use crate::{
     NodeId,
     error::Error,
     messages::{Attributes, Caller, LocatedChunk, Mutation, Page, Status, Summary},
+    namenode::{Rebalancing, Standing},
     service::{
         convert::{
-            Host, caller_to_wire, host_from_wire, located_from_wire, page_from_wire, status_from_wire,
-            summary_from_wire,
+            Host, caller_to_wire, host_from_wire, located_from_wire, page_from_wire, rebalancing_from_wire,
+            standing_from_wire, status_from_wire, summary_from_wire,
         },
         failure::Failure,
     },
     wire::{self, KdAnswer},
 };
+use std::collections::BTreeMap;
 
 /// Bytes whose chunks are asked for at a time: the namenode's lock is held for a thousand chunks of
 /// the usual size, and an answer has room for all of them if they are the smallest.
@@ -44,6 +46,15 @@ pub struct NodeStatus {
     pub used_bytes: u64,
     /// Since its last heartbeat.
     pub silent_ms: u64,
+}
+
+/// What is to become of the datanodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standings {
+    /// All that have ever joined.
+    pub nodes: BTreeMap<NodeId, Standing>,
+    /// The last rebalance since the namenode began.
+    pub rebalancing: Option<Rebalancing>,
 }
 
 /// Where a part of a file is.
@@ -213,6 +224,36 @@ impl Client {
         let nodes: Result<Vec<NodeStatus>, Error> = status.nodes.iter().map(node).collect();
         let wire::KdClusterStatus { cluster, safe_mode, files_and_directories, chunks, .. } = status;
         Ok(ClusterStatus { cluster, safe_mode, files_and_directories, chunks, nodes: nodes? })
+    }
+
+    /// What is to become of the datanodes.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub fn standings(&self) -> Result<Standings, Failure> {
+        let told = self.link.ask(|to| to.nn_service())?;
+        let rebalancing = told.rebalance.as_ref().map(rebalancing_from_wire);
+        Ok(Standings { nodes: told.nodes.iter().map(standing_from_wire).collect(), rebalancing })
+    }
+
+    /// Does without a datanode from now on: what it holds is copied elsewhere. If `cancelled`, it
+    /// stays after all.
+    ///
+    /// # Errors
+    /// PermissionDenied but for the superuser; NotFound.
+    pub fn decommission(&self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<(), Failure> {
+        let caller = caller_to_wire(caller);
+        self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
+    }
+
+    /// Moves replicas to emptier datanodes, until each is within so many percent of the mean. None
+    /// ends that.
+    ///
+    /// # Errors
+    /// PermissionDenied but for the superuser; Invalid: not 1 to 100.
+    pub fn rebalance(&self, caller: &Caller, threshold_percent: Option<u32>) -> Result<(), Failure> {
+        let caller = caller_to_wire(caller);
+        self.link.ask(|to| to.nn_rebalance(&caller, threshold_percent.unwrap_or(0)))
     }
 
     fn done(&self, caller: &Caller, mutation: &Mutation) -> Result<(), Failure> {

@@ -4,6 +4,7 @@
 mod chunks;
 mod heartbeats;
 mod names;
+mod standings;
 
 pub use chunks::{
     continue_from_wire, continue_to_wire, piece_from_wire, piece_to_wire, read_from_wire, read_to_wire,
@@ -18,6 +19,7 @@ pub use names::{
     mutation_from_wire, mutation_to_wire, page_from_wire, page_to_wire, reach_from_wire, request_from_wire,
     request_to_wire, status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
 };
+pub use standings::{rebalancing_from_wire, rebalancing_to_wire, standing_from_wire, standing_to_wire};
 
 use crate::{
     ChunkId, Incarnation, Member, NodeId, Stamp,

@@ -3,7 +3,7 @@
 use super::{DatanodeOptions, shared::Shared};
 use crate::{
     error::{Error, Result},
-    messages::{Heartbeat, HeartbeatAnswer},
+    messages::{Heartbeat, HeartbeatAnswer, Space},
     service::{
         Host, PEER_SILENCE,
         convert::{address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire},
@@ -127,7 +127,9 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
             tracing::error!("this datanode is of no use any more, and leaves its cluster");
             return;
         }
-        let space = shared.space();
+        let room = shared.space();
+        let used_bytes = room.capacity.saturating_sub(room.available);
+        let space = Space { capacity_bytes: room.capacity, used_bytes };
         let beat = shared.change(|core| core.heartbeat(space));
         let answer = if beat.changes.len() > MAX_CHANGES {
             Err(Error::Limit("changes in one heartbeat"))

@@ -1,12 +1,15 @@
 //! What all threads of a datanode work on.
 
-use super::{DatanodeOptions, directories::Directories, lender::Place};
+use super::{
+    DatanodeOptions,
+    directories::{Directories, Space},
+    lender::Place,
+};
 use crate::{
     ChunkId, Config, Millis, NodeId, Stamp,
     datanode::{Datanode, Fetch},
     disk::{DiskFile, RealDisk},
     error::{Error, Result},
-    messages::Space,
     service::{
         Host,
         clock::{Clock, wall},
@@ -199,15 +202,13 @@ impl Shared {
             }
             self.beating.nudge();
         }
-        self.available.store(self.directories().space().available, Ordering::Relaxed);
+        self.available.store(self.space().available, Ordering::Relaxed);
         let now = self.clock.now();
         self.change(|core| core.tick(now));
     }
 
     pub(super) fn space(&self) -> Space {
-        let space = self.directories().space();
-        let used_bytes = space.capacity.saturating_sub(space.available);
-        Space { capacity_bytes: space.capacity, used_bytes }
+        self.directories().space()
     }
 
     pub(super) fn directories(&self) -> MutexGuard<'_, Directories> {

@@ -188,6 +188,31 @@ impl wire::KadoopNamenodeV1Service for Names {
         Ok(self.0.datanodes_call().map_err(refuse)?.to_string().into())
     }
 
+    fn nn_service(&self, _: &Request) -> Answered<wire::KdService> {
+        self.0.standings().map_err(refuse)
+    }
+
+    fn nn_decommission(
+        &self,
+        call: &Request,
+        caller: wire::KdCaller<'static>,
+        node: u32,
+        cancel: bool,
+    ) -> Answered<()> {
+        let caller = caller_from_wire(&caller).map_err(refuse)?;
+        self.0.decommission(call, &caller, NodeId(node), cancel).map_err(refuse)
+    }
+
+    fn nn_rebalance(
+        &self,
+        call: &Request,
+        caller: wire::KdCaller<'static>,
+        threshold_percent: u32,
+    ) -> Answered<()> {
+        let caller = caller_from_wire(&caller).map_err(refuse)?;
+        self.0.rebalance(call, &caller, threshold_percent).map_err(refuse)
+    }
+
     fn nn_suspect(&self, _: &Request, node: u32, of: wire::KdVersion) -> Answered<()> {
         let suspect = self.0.change(|namenode, _| {
             namenode.suspect(NodeId(node), ChunkId(of.chunk), Stamp(of.stamp));

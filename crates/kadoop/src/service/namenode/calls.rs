@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// By their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 12] = [
+const PROCEDURES: [&str; 15] = [
     "null",
     "join",
     "renew",
@@ -23,6 +23,9 @@ const PROCEDURES: [&str; 12] = [
     "status",
     "suspect",
     "datanodes",
+    "service",
+    "decommission",
+    "rebalance",
 ];
 /// NN_MUTATE, which is many operations.
 const MUTATE: u32 = 3;

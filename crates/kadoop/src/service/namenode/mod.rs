@@ -5,6 +5,7 @@ mod audit;
 mod calls;
 mod hosts;
 mod numbers;
+mod standings;
 
 use super::{
     SLOW_CALL,

@@ -1,0 +1,39 @@
+//! Datanodes that come and go, and replicas that move.
+
+use crate::{
+    NodeId,
+    namenode::{Rebalancing, Standing},
+    wire::{self, KdStanding},
+};
+
+/// What is to become of a datanode.
+pub fn standing_to_wire(node: NodeId, standing: Standing) -> wire::KdNodeStanding {
+    let (standing, chunks) = match standing {
+        Standing::InService => (KdStanding::KdInService, None),
+        Standing::Decommissioning { chunks } => (KdStanding::KdDecommissioning, chunks),
+        Standing::Decommissioned => (KdStanding::KdDecommissioned, None),
+    };
+    wire::KdNodeStanding { node: node.0, standing, chunks }
+}
+
+/// What is to become of a datanode.
+pub fn standing_from_wire(told: &wire::KdNodeStanding) -> (NodeId, Standing) {
+    let standing = match told.standing {
+        KdStanding::KdInService => Standing::InService,
+        KdStanding::KdDecommissioning => Standing::Decommissioning { chunks: told.chunks },
+        KdStanding::KdDecommissioned => Standing::Decommissioned,
+    };
+    (NodeId(told.node), standing)
+}
+
+/// How far a rebalance is.
+pub fn rebalancing_to_wire(told: Rebalancing) -> wire::KdRebalance {
+    let Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes } = told;
+    wire::KdRebalance { running, threshold_percent, moving, moved_chunks, moved_bytes }
+}
+
+/// How far a rebalance is.
+pub fn rebalancing_from_wire(told: &wire::KdRebalance) -> Rebalancing {
+    let wire::KdRebalance { running, threshold_percent, moving, moved_chunks, moved_bytes } = *told;
+    Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes }
+}
