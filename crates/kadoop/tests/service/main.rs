@@ -13,4 +13,5 @@ mod processes;
 mod rack;
 mod restarted;
 mod short_circuit;
+mod stuck;
 mod support;

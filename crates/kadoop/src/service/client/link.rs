@@ -66,7 +66,8 @@ impl Link {
             ..flexrpc::ClientOptions::default()
         });
         let address = Mutex::new(None);
-        let joined = call(&options, &rpc, &address, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
+        let until = Instant::now() + options.timeout;
+        let joined = call(&options, &rpc, &address, until, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
@@ -82,7 +83,12 @@ impl Link {
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
     ) -> Result<T, Failure> {
-        call(&self.options, &self.rpc, &self.address, ask)
+        call(&self.options, &self.rpc, &self.address, self.until(), ask)
+    }
+
+    /// When an operation that begins now is given up.
+    fn until(&self) -> Instant {
+        Instant::now() + self.options.timeout
     }
 
     /// Has a mutation executed once.
@@ -92,10 +98,11 @@ impl Link {
         mutation: &Mutation,
     ) -> Result<wire::KdAnswer<'static>, Failure> {
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        let until = self.until();
         loop {
-            let begun = self.joined().requests.begin();
+            let begun = self.joined().requests.begin(until)?;
             let mut doubtful = false;
-            let answer = call(&self.options, &self.rpc, &self.address, |to| {
+            let answer = call(&self.options, &self.rpc, &self.address, until, |to| {
                 let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
                 if let Err(error) = &answer {
                     doubtful |= matches!(Lost::from(error.clone()), Lost::Unknown(_));
@@ -178,9 +185,9 @@ fn call<T>(
     options: &ClientOptions,
     rpc: &flexrpc::Client,
     place: &Place,
+    until: Instant,
     mut ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
 ) -> Result<T, Failure> {
-    let until = Instant::now() + options.timeout;
     let mut pause = PAUSE;
     loop {
         let left = until.saturating_duration_since(Instant::now());

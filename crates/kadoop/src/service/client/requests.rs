@@ -1,7 +1,12 @@
 //! The numbers of one client's mutations, which all its threads share.
 
-use crate::{ClientId, client::Requests as Numbers, messages::RequestId};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::{
+    ClientId, client::Requests as Numbers, error::Error, messages::RequestId, service::failure::Failure,
+};
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 /// Hands out numbers, no more at a time than the namenode keeps answers for.
 pub(super) struct Requests {
@@ -26,14 +31,22 @@ impl Requests {
     }
 
     /// Waits while too many are under way.
-    pub(super) fn begin(self: &Arc<Self>) -> Begun {
+    ///
+    /// # Errors
+    /// Unavailable: that was so until then.
+    pub(super) fn begin(self: &Arc<Self>, until: Instant) -> Result<Begun, Failure> {
         let mut numbers = self.numbers();
         loop {
             if let Some(number) = numbers.begin() {
                 drop(numbers);
-                return Begun { requests: Arc::clone(self), number };
+                return Ok(Begun { requests: Arc::clone(self), number });
             }
-            numbers = self.ended.wait(numbers).unwrap_or_else(PoisonError::into_inner);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let why = "the client's older mutations have no answer yet";
+                return Err(Failure::new(Error::Unavailable, why));
+            }
+            (numbers, _) = self.ended.wait_timeout(numbers, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -65,16 +78,34 @@ impl Drop for Begun {
 mod tests {
     use super::*;
     use crate::config::MAX_REQUESTS_IN_FLIGHT;
+    use std::time::Duration;
+
+    /// As many requests as can be, the oldest of which is under way.
+    fn exhausted(requests: &Arc<Requests>) -> Begun {
+        let stuck = requests.begin(Instant::now()).unwrap();
+        for _ in 1..MAX_REQUESTS_IN_FLIGHT {
+            drop(requests.begin(Instant::now()).unwrap());
+        }
+        stuck
+    }
+
+    #[test]
+    fn a_mutation_that_would_wait_for_longer_than_its_caller_is_refused() {
+        let requests = Arc::new(Requests::new(ClientId(1)));
+        let stuck = exhausted(&requests);
+        let refused = requests.begin(Instant::now() + Duration::from_millis(10)).err().unwrap();
+        assert_eq!(refused.error, Error::Unavailable);
+        drop(stuck);
+        assert!(requests.begin(Instant::now()).is_ok());
+    }
 
     #[test]
     fn a_mutation_waits_while_the_namenode_would_have_to_keep_too_many_answers() {
         let requests = Arc::new(Requests::new(ClientId(1)));
-        let stuck = requests.begin();
-        for _ in 1..MAX_REQUESTS_IN_FLIGHT {
-            drop(requests.begin());
-        }
+        let stuck = exhausted(&requests);
+        let until = Instant::now() + Duration::from_secs(30);
         std::thread::scope(|scope| {
-            let late = scope.spawn(|| requests.begin().id().number);
+            let late = scope.spawn(|| requests.begin(until).unwrap().id().number);
             std::thread::yield_now();
             assert!(!late.is_finished());
             drop(stuck);

@@ -30,7 +30,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use strait_flexrpc as flexrpc;
 use strait_xdr::Opaque;
@@ -61,12 +61,21 @@ pub(super) struct Driver {
     /// Whose the lease is.
     client: u64,
     chunks: Mutex<BTreeMap<ChunkId, Place>>,
-    /// The request under way, through all its repetitions.
-    request: Mutex<Option<(CallId, Arc<Begun>)>>,
+    /// The request that is to be repeated.
+    request: Mutex<Option<Asked>>,
     /// Pieces leave one after the other, and so are applied while the next are on their way.
     turn: flexrpc::Turn,
     clock: Clock,
     closed: AtomicBool,
+}
+
+/// A request to the namenode. While it has its number, the answers of all later ones of the
+/// client have to be kept.
+struct Asked {
+    id: CallId,
+    begun: Begun,
+    /// It may have been executed: only its repetition gets the answer.
+    doubtful: bool,
 }
 
 /// Where a chunk is written.
@@ -215,14 +224,23 @@ impl Driver {
             self.changed.wait_timeout(core, time).unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
             core.tick(self.clock.now());
+            self.let_go(&core);
         }
         core
+    }
+
+    /// Nobody asks again for a writer that gave up.
+    fn let_go(&self, core: &Core) {
+        if core.error().is_some() {
+            self.request().take();
+        }
     }
 
     /// Time has passed, and perhaps nobody waits.
     pub(super) fn tick(self: &Arc<Self>) {
         let mut core = self.core();
         core.tick(self.clock.now());
+        self.let_go(&core);
         self.submit(&mut core);
     }
 
@@ -256,7 +274,9 @@ impl Driver {
         match call {
             WriteCall::Namenode(mutation) => {
                 let answer = self.ask(id, &mutation, within);
-                self.core().on_answer(id, answer, self.clock.now());
+                let mut core = self.core();
+                core.on_answer(id, answer, self.clock.now());
+                self.let_go(&core);
             }
             WriteCall::Write(write) => {
                 let outcomes = self.write(&write, within);
@@ -272,6 +292,8 @@ impl Driver {
 
     /// Has the namenode close the file, if the lease is still this writer's.
     fn give_up(&self) {
+        // What is asked for below needs a number, too.
+        self.request().take();
         // No chunk has that number: the refusal tells whose the lease is.
         let held = self.link.ask(|to| to.nn_token(self.client, self.file.0, 0));
         if held.is_err_and(|failure| failure.error == Error::NotOpen) {
@@ -283,32 +305,33 @@ impl Driver {
 
     /// The namenode's answer; Unavailable if there is none in time.
     fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Judged<Answer> {
-        let begun = {
-            let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*request {
-                Some((of, begun)) if *of == id => Arc::clone(begun),
-                _ => {
-                    let begun = Arc::new(self.link.joined().requests.begin());
-                    *request = Some((id, Arc::clone(&begun)));
-                    begun
-                }
+        let asked = self.request().take_if(|asked| asked.id == id);
+        let mut asked = match asked {
+            Some(asked) => asked,
+            None => {
+                let begun = self.link.joined().requests.begin(Instant::now() + within);
+                Asked { id, begun: begun.map_err(|failure| failure.error)?, doubtful: false }
             }
         };
-        if begun.client().0 != self.client {
+        if asked.begun.client().0 != self.client {
             // The namenode has forgotten who had the lease.
             return Err(Error::LeaseLost);
         }
-        let answer = self.link.mutate_as(&begun, &self.caller, mutation, within);
+        let answer = self.link.mutate_as(&asked.begun, &self.caller, mutation, within);
+        asked.doubtful |= matches!(answer, Err(Lost::Unknown(_)));
         let answer = answer.map_err(|lost| members::kind(&lost)).and_then(|answer| self.take(&answer));
         let again =
             matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
-        if !again {
-            self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
-        }
+        // What was refused is asked anew.
+        *self.request() = (again && asked.doubtful).then_some(asked);
         match answer {
             Err(Error::UnknownClient) => Err(Error::LeaseLost),
             answer => answer,
         }
+    }
+
+    fn request(&self) -> MutexGuard<'_, Option<Asked>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers where a new chunk is written.

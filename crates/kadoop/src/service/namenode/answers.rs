@@ -261,10 +261,11 @@ impl Shared {
     fn addressed(&self, new: &NewChunk) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let address = |node| hosts.get(node).map(|host| host.address);
-        // Not known only just after a restart: it will be, or the writer gives the chunk up.
+        // Not known only just after a restart: it will be, or the writer gives the chunk up. The
+        // chunk is logged, so this isn't a refusal.
         let addresses: Option<Vec<SocketAddr>> =
             new.pipeline.iter().map(|member| address(member.node)).collect();
-        let addresses = addresses.ok_or(Error::NoDatanodes)?;
+        let addresses = addresses.ok_or(Error::OutcomeUnknown)?;
         let token = self.token(new.chunk, new.stamp, Right::Write);
         let source = new.continues.as_ref();
         let source = source.map(|source| self.token(source.chunk, source.stamp, Right::Read));
