@@ -32,6 +32,13 @@
 //! 3. Give calls a timeout; it travels with the call, and callees don't begin what
 //!    nobody waits for.
 //!
+//! # Requests
+//!
+//! A call tells its callee for which request its caller works
+//! ([`strait_telemetry::RequestId::current`]), if for any, and a service works for that
+//! request while it executes the call: one number goes through every hop, along chains as
+//! well, into all their logs. It is a hint that changes nothing else.
+//!
 //! # Security
 //!
 //! Servers listen on loopback unless told. Off loopback they want a cluster key

@@ -23,6 +23,8 @@ pub struct Config {
     pub token_key: [u8; 32],
     /// The limits in force.
     pub limits: Limits,
+    /// A call that takes so long is written to the log.
+    pub slow_call: Duration,
 }
 
 /// A store under the name by which clients ask for it.

@@ -3,14 +3,17 @@
 use crate::context::Context;
 use crate::errors::Exception;
 use crate::memory::Permit;
-use crate::request::{Body, Outgoing, Request};
+use crate::request::{self, Body, Outgoing, Request};
 use crate::v2::PAGE_BYTES;
 use crate::{copies, legacy, mutate, v2};
 use futures::FutureExt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use strait_store::{Error, ErrorKind, Result};
+use strait_telemetry::RequestId;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
 
 /// Executes a request and gives the answer. `granted` is the memory for an
@@ -20,9 +23,11 @@ use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method,
 /// else's: the connection and what its session has open stay.
 pub async fn execute(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
     let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
-    let answer = AssertUnwindSafe(run(request, context, granted)).catch_unwind().await;
+    let id = request.id();
+    let answer =
+        AssertUnwindSafe(RequestId::scope(Some(id), run(request, context, granted))).catch_unwind().await;
     answer.unwrap_or_else(|_| {
-        tracing::error!(%name, "a call met a defect");
+        tracing::error!(%name, request = %id, "a call met a defect");
         let message = "a defect in the gateway or its store".to_owned();
         let error = ApplicationError { kind: ApplicationErrorKind::InternalError, message };
         Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last: false }
@@ -38,7 +43,8 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
             return Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last };
         }
     };
-    let answer = Answer { wire, sequence };
+    let answer = Answer { wire, sequence, failed: AtomicBool::new(false) };
+    let (began, about) = (Instant::now(), request::path_of(&call));
     let mut memory = match (&call, granted) {
         (_, Some(granted)) => Some(granted),
         (Call::ListFiles(_), None) => {
@@ -49,6 +55,12 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     };
     let allowed = memory.as_ref().map_or(0, Permit::bytes);
     let encoded = answer.to(call, &context, allowed, held).await;
+    let operation = Call::METHODS.iter().position(|method| *method == name).unwrap_or(usize::MAX);
+    let failed = answer.failed.into_inner();
+    context
+        .shared
+        .calls
+        .note(operation, began.elapsed(), failed, context.peer.address, || about.unwrap_or_default());
     if let Some(memory) = &mut memory {
         memory.shrink(encoded.len());
     }
@@ -62,16 +74,19 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    tokio::spawn(work(context.clone())).await.unwrap_or_else(|failure| {
-        tracing::error!(%failure, "a call didn't run to its end");
-        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation"))
-    })
+    tokio::spawn(RequestId::scope(RequestId::current(), work(context.clone()))).await.unwrap_or_else(
+        |failure| {
+            tracing::error!(%failure, "a call didn't run to its end");
+            Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation"))
+        },
+    )
 }
 
 /// How to answer one request.
 struct Answer {
     wire: Wire,
     sequence: i32,
+    failed: AtomicBool,
 }
 
 impl Answer {
@@ -80,7 +95,8 @@ impl Answer {
         M::Exception: Exception,
     {
         if let Err(error) = &result {
-            tracing::debug!(method = M::NAME, %error, "call failed");
+            self.failed.store(true, Ordering::Relaxed);
+            tracing::debug!(method = M::NAME, %error, request = ?RequestId::current(), "call failed");
         }
         M::reply(self.wire, self.sequence, &result.map_err(|error| M::Exception::of(&error)))
     }
@@ -90,6 +106,7 @@ impl Answer {
     where
         M: Method<Exception = strait_wire::DfsError>,
     {
+        self.failed.store(result.is_err(), Ordering::Relaxed);
         M::reply(self.wire, self.sequence, &result)
     }
 

@@ -43,4 +43,5 @@ mod v2;
 pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot};
 pub use passwords::PasswordFile;
 pub use server::Gateway;
+pub use shared::GatewayNumbers;
 pub use tls::{Tls, TlsFiles};

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, Result, SetAttributes, StorePath, fail,
 };
+use strait_telemetry::RequestId as InLogs;
 use strait_wire as wire;
 use strait_wire::DfsError;
 use tokio::sync::OwnedSemaphorePermit;
@@ -78,7 +79,7 @@ impl Asked {
                 },
             }
         };
-        tokio::spawn(run).await.unwrap_or_else(|failure| {
+        tokio::spawn(InLogs::scope(InLogs::current(), run)).await.unwrap_or_else(|failure| {
             tracing::error!(%failure, method, "a mutation didn't run to its end");
             Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation")))
         })

@@ -4,6 +4,7 @@ use crate::memory::Permit;
 use crate::v2::PAGE_BYTES;
 use bytes::Bytes;
 use strait_store::MAX_CHUNK_BYTES;
+use strait_telemetry::RequestId;
 use strait_wire::{
     ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Wire,
 };
@@ -66,6 +67,24 @@ impl Request {
         Self { wire, name, sequence, body, memory }
     }
 
+    /// By which it is known in all logs: the client's name for it, if it gave one.
+    pub fn id(&self) -> RequestId {
+        let given = match &self.body {
+            Body::Call(Call::CreateFile(request)) => &request.request_id,
+            Body::Call(Call::AppendFile(request)) => &request.request_id,
+            Body::Call(Call::AppendData(request)) => &request.request_id,
+            Body::Call(Call::CloseFile(request)) => &request.request_id,
+            Body::Call(Call::TruncateFile(request)) => &request.request_id,
+            Body::Call(Call::MakeDirectories(request)) => &request.request_id,
+            Body::Call(Call::RenamePath(request)) => &request.request_id,
+            Body::Call(Call::RemovePath(request)) => &request.request_id,
+            Body::Call(Call::SetAttributes(request)) => &request.request_id,
+            _ => &None,
+        };
+        let given = given.as_ref().and_then(|bytes| bytes[..].try_into().ok());
+        given.map_or_else(RequestId::next, RequestId)
+    }
+
     /// Whether it may run beside others of its kind: a read at a given offset.
     pub fn runs_beside_others(&self) -> bool {
         match &self.body {
@@ -85,6 +104,28 @@ impl Request {
         };
         Some(usize::try_from(asked).unwrap_or(0).min(MAX_CHUNK_BYTES))
     }
+}
+
+/// The path that a call names, for who wants to know why it was slow; none of those that go on
+/// with an open file.
+pub fn path_of(call: &Call) -> Option<String> {
+    let path = match call {
+        Call::GetFileInfo(request) => &request.path,
+        Call::ListDirectory(request) => &request.path,
+        Call::GetBlockLocations(request) => &request.path,
+        Call::GetChecksum(request) => &request.path,
+        Call::OpenFile(request) => &request.path,
+        Call::CreateFile(request) => &request.path,
+        Call::AppendFile(request) => &request.path,
+        Call::TruncateFile(request) => &request.path,
+        Call::MakeDirectories(request) => &request.path,
+        Call::RenamePath(request) => &request.source,
+        Call::RemovePath(request) => &request.path,
+        Call::SetAttributes(request) => &request.path,
+        _ => return None,
+    };
+    // What others choose can't break a line.
+    path.as_ref().map(|path| format!("{path:?}"))
 }
 
 /// An answer on its way out.

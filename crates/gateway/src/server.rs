@@ -4,14 +4,15 @@ use crate::config::Config;
 use crate::connection;
 use crate::memory::Budget;
 use crate::session::Sessions;
-use crate::shared::Shared;
+use crate::shared::{GatewayNumbers, Shared};
 use crate::shares::Shares;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_telemetry::Seldom;
+use strait_telemetry::{Calls, Seldom};
+use strait_wire::Call;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -47,6 +48,7 @@ impl Gateway {
             budget: Budget::new(limits.buffered_bytes, limits.reserved_bytes),
             local_root: config.local_root.clone(),
             tls: config.tls.clone(),
+            calls: Calls::new(Call::METHODS, config.slow_call),
             sessions: Arc::new(Sessions::new(config)),
             limits,
         };
@@ -56,6 +58,11 @@ impl Gateway {
     /// Where it listens; the port is real even if 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// What it has counted, to be read while it serves and after.
+    pub fn numbers(&self) -> GatewayNumbers {
+        GatewayNumbers(self.shared.clone())
     }
 
     /// Serves until `shutdown` is done, then lets requests in flight end

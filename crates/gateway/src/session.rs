@@ -507,6 +507,7 @@ mod tests {
             local_root: None,
             tls: None,
             token_key: [0; 32],
+            slow_call: Duration::MAX,
             limits: Limits { password_checks: 1, ..Limits::default() },
         }));
         let mut check = Box::pin(sessions.check_password("alice", "secret", Ipv4Addr::LOCALHOST.into()));

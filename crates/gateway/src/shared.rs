@@ -5,6 +5,7 @@ use crate::memory::Budget;
 use crate::session::Sessions;
 use crate::tls::Tls;
 use std::sync::Arc;
+use strait_telemetry::{Calls, Page};
 
 /// The gateway, as a connection sees it.
 pub struct Shared {
@@ -16,6 +17,19 @@ pub struct Shared {
     pub limits: Limits,
     /// Where this host's own files may be copied to and from.
     pub local_root: Option<LocalRoot>,
+    /// What is counted of the calls.
+    pub calls: Calls,
     /// TLS, where it is configured.
     pub tls: Option<Arc<Tls>>,
+}
+
+/// What a gateway has counted, to be read while it serves and after.
+#[derive(Clone)]
+pub struct GatewayNumbers(pub(crate) Arc<Shared>);
+
+impl GatewayNumbers {
+    /// Writes it down.
+    pub fn write(&self, page: &mut Page) {
+        self.0.calls.write(page, &[("role", "gateway")]);
+    }
 }

@@ -263,6 +263,8 @@ pub struct Listening {
     /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
     #[arg(long, value_name = "DIR")]
     pub local_root: Option<PathBuf>,
+    #[command(flatten)]
+    pub telling: Telling,
 }
 
 #[derive(Debug, Args)]
@@ -289,8 +291,6 @@ pub struct Up {
     /// log has it. It may be given another name, as logrotate does: it goes on under its own.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
-    #[command(flatten)]
-    pub telling: Telling,
 }
 
 #[derive(Debug, Args)]

@@ -50,9 +50,9 @@ impl Metrics {
         Ok(Some(Self { address, serving: tokio::spawn(accept(listener, write)) }))
     }
 
-    /// The start-up block's line.
-    pub fn told(&self) -> String {
-        format!("  metrics  http://{}{PATH}\n", self.address)
+    /// Where the page is.
+    pub fn url(&self) -> String {
+        format!("http://{}{PATH}", self.address)
     }
 }
 

@@ -4,6 +4,7 @@ mod support;
 #[path = "support/up.rs"]
 mod up;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use strait_testkit::{eventually, free_port};
@@ -50,6 +51,7 @@ fn a_page_of_numbers_is_served_and_nothing_else() {
     let page = http(&up.metrics, "GET /metrics");
     assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("text/plain; version=0.0.4"), "{page}");
     for series in [
+        r#"strait_call_seconds_count{role="gateway",operation="createFile"} 1"#,
         r#"strait_call_seconds_count{role="namenode",operation="create"} 1"#,
         r#"strait_kadoop_datanodes{state="alive"} 3"#,
         r#"operation="seal"} 1"#,
@@ -80,6 +82,35 @@ fn slow_calls_are_logged_and_no_secret_with_them() {
     for text in [log, up.file("audit.log")] {
         assert!(!text.contains(key.trim()) && !text.contains("content that no log has"), "{text}");
     }
+}
+
+/// The numbers of the requests that slow calls of this operation were made for.
+fn requests(log: &str, operation: &str) -> BTreeSet<String> {
+    let operation = format!("slow call operation={operation:?} ");
+    let of = |line: &str| line.split_once(" request=")?.1.split(' ').next().map(str::to_owned);
+    log.lines().filter(|line| line.contains(&operation)).filter_map(of).collect()
+}
+
+#[test]
+fn one_number_goes_with_a_request_from_the_gateway_to_the_namenode_and_the_datanodes() {
+    let up = Watched::start();
+    // Of more than a few slow calls a second some aren't logged.
+    eventually("all of it is logged once", DEADLINE, || {
+        up.up.run(["put", "-f", "-", &up.up.uri("/f")], b"content").ok();
+        up.up.run(["cat", &up.up.uri("/f")], b"").ok();
+        let (log, audit) = (up.file("up.log"), up.file("audit.log"));
+        let written_down = |operation: &str, cmd: &str| {
+            let mut lines = audit.lines().filter(|line| line.contains(cmd));
+            let requests = requests(&log, operation);
+            lines.any(|line| requests.iter().any(|id| line.contains(&format!("\tcallerContext={id}\t"))))
+        };
+        let shared = |operation, called| !requests(&log, operation).is_disjoint(&requests(&log, called));
+        written_down("createFile", "cmd=create")
+            && written_down("openFile", "cmd=open")
+            && shared("closeFile", "seal")
+            && shared("readRange", "read")
+    });
+    assert!(!up.file("audit.log").contains("callerContext=-"), "{}", up.file("audit.log"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Page {
 
     /// Latencies and errors of one operation.
     pub(crate) fn calls(&mut self, of: &[(&str, &str)], counts: &Counts) {
-        const HELP: &str = "From a call's arrival to its answer.";
+        const HELP: &str = "How long calls take where they are answered.";
         let mut line = |suffix, of: &[(&str, &str)], value: &dyn fmt::Display| {
             self.line(CALLS, "histogram", HELP, suffix, of, value);
         };

@@ -12,9 +12,8 @@ use crate::net::reader::Frame;
 use crate::net::socket::Sent;
 use crate::proto::Micros;
 use crate::proto::answer;
-use crate::proto::auth::Credentials;
 use crate::proto::call::{Call, Step, Transport};
-use crate::proto::extension::Extension;
+use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Kind, flags};
 use crate::proto::ids::{CallId, Procedure};
 use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
@@ -22,6 +21,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_telemetry::RequestId;
 
 /// A pooled connection unused for longer is looked at before it carries a call:
 /// looking costs a system call, and servers close idle ones.
@@ -407,9 +407,12 @@ impl Shared {
     }
 
     pub(crate) fn extension(&self, options: &CallOptions) -> Vec<u8> {
-        match options.credentials.as_ref().unwrap_or(&self.options.credentials) {
-            Credentials::None => Vec::new(),
-            credentials => Extension { credentials: credentials.clone(), ..Extension::default() }.encode(),
-        }
+        Extension::from(self.caller(options)).encode()
+    }
+
+    /// Who calls, and for which request this thread does.
+    pub(crate) fn caller(&self, options: &CallOptions) -> Caller {
+        let credentials = options.credentials.as_ref().unwrap_or(&self.options.credentials);
+        Caller { credentials: credentials.clone(), request: RequestId::current() }
     }
 }

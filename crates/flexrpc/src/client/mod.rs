@@ -21,7 +21,6 @@ use crate::net::pool::Handles;
 use crate::net::spin::SPIN;
 use crate::proto::auth::{ClusterKey, Credentials};
 use crate::proto::call::{RetryPolicy, Transport};
-use crate::proto::extension::Extension;
 use crate::proto::ids::Procedure;
 use crate::proto::limits;
 use crate::proto::status::{CallError, Outcome};
@@ -235,9 +234,7 @@ impl Client {
         }
         let handles = callees.iter().map(|callee| self.idle_handle(*callee, Transport::Tcp)).collect();
         let multicast = self.multicast(callees.len(), procedure, args, options);
-        let credentials = options.call.credentials.as_ref().unwrap_or(&self.shared.options.credentials);
-        let extension = Extension { credentials: credentials.clone(), ..Extension::default() };
-        serial::call(&multicast, handles, extension, options.store_and_forward)
+        serial::call(&multicast, handles, self.shared.caller(&options.call), options.store_and_forward)
     }
 
     fn multicast(

@@ -6,7 +6,7 @@ use crate::client::message::Message;
 use crate::client::workers::Multicast;
 use crate::proto::Micros;
 use crate::proto::chain::{self, Chain, Hop};
-use crate::proto::extension::Extension;
+use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Kind, flags};
 use crate::proto::status::{Doubt, Outcome, Refusal};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 pub(crate) fn call(
     multicast: &Multicast,
     mut handles: Vec<Handle>,
-    credentials: Extension,
+    caller: Caller,
     store_and_forward: bool,
 ) -> Vec<Outcome> {
     let deadline = multicast.deadline;
@@ -32,7 +32,7 @@ pub(crate) fn call(
         .map(|handle| Some(Hop { callee: handle.callee(), id: handle.next_call()? }))
         .collect();
     let Some(hops) = hops else { return none_but(others.len() + 1, 0, Refusal::Unreachable) };
-    let extension = Extension { chain: Some(Chain { hops: hops.clone() }), ..credentials }.encode();
+    let extension = Extension { chain: Some(Chain { hops: hops.clone() }), ..caller.into() }.encode();
     let mode = if store_and_forward { flags::STORE_AND_FORWARD } else { 0 };
     let outcome = multicast.with_message(|message| {
         let (flags, extension) = if hops.is_empty() {

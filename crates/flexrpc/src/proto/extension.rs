@@ -6,12 +6,14 @@
 use crate::proto::auth::{AuthSys, Credentials};
 use crate::proto::chain::Chain;
 use crate::proto::frame::FrameError;
+use strait_telemetry::RequestId;
 
 const AUTH_SYS: u8 = 1;
 const CHAIN: u8 = 2;
 const NONCE: u8 = 3;
 const FIRST_HINT: u8 = 128;
 const TERMS: u8 = 128;
+const REQUEST: u8 = 129;
 
 /// What a handshake proves to be fresh.
 pub type Nonce = [u8; 16];
@@ -36,9 +38,31 @@ pub struct Extension {
     pub nonce: Option<Nonce>,
     /// Of the handshake.
     pub terms: Option<Terms>,
+    /// What the caller works for, for logs.
+    pub request: Option<RequestId>,
+}
+
+/// Who calls, and what for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// Who it says it is.
+    pub credentials: Credentials,
+    /// What it works for, for logs.
+    pub request: Option<RequestId>,
+}
+
+impl From<Caller> for Extension {
+    fn from(Caller { credentials, request }: Caller) -> Self {
+        Self { credentials, request, ..Self::default() }
+    }
 }
 
 impl Extension {
+    /// Who calls, and what for.
+    pub fn into_caller(self) -> Caller {
+        Caller { credentials: self.credentials, request: self.request }
+    }
+
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -55,6 +79,9 @@ impl Extension {
             let mut bytes = terms.payload_bytes.to_be_bytes().to_vec();
             bytes.extend_from_slice(&terms.session_idle_ms.to_be_bytes());
             put(&mut out, TERMS, &bytes);
+        }
+        if let Some(request) = &self.request {
+            put(&mut out, REQUEST, &request.0);
         }
         out
     }
@@ -81,6 +108,9 @@ impl Extension {
                         u32::from_be_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
                     };
                     parsed.terms = Some(Terms { payload_bytes: word(0), session_idle_ms: word(4) });
+                }
+                REQUEST if value.len() >= 16 && parsed.request.is_none() => {
+                    parsed.request = value.first_chunk().copied().map(RequestId);
                 }
                 hint if hint >= FIRST_HINT => {}
                 _ => return Err(FrameError::Malformed),
@@ -118,6 +148,7 @@ mod tests {
             chain: Some(Chain { hops: vec![hop(1), hop(2)] }),
             nonce: Some([5; 16]),
             terms: Some(Terms { payload_bytes: 9, session_idle_ms: 8 }),
+            request: Some(RequestId([3; 16])),
         }
     }
 
@@ -132,7 +163,7 @@ mod tests {
     fn truncated_repeated_and_unknown_parts_are_refused_hints_are_not() {
         let bytes = sample().encode();
         let whole_parts = (0..bytes.len()).filter(|len| Extension::decode(&bytes[..*len]).is_ok()).count();
-        assert_eq!(whole_parts, 4, "only cuts between parts are well-formed");
+        assert_eq!(whole_parts, 5, "only cuts between parts are well-formed");
         let twice = [bytes.clone(), bytes].concat();
         assert!(Extension::decode(&twice).is_err());
         assert!(Extension::decode(&[77, 0, 1, 0]).is_err());

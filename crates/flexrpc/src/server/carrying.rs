@@ -65,7 +65,7 @@ pub(crate) fn carry(
 /// Executes the call; `None` if its time was over first, and the forwarder has it.
 fn execute(passing: Box<Passing>, job: Job, core: &Core, chains: &Chains) -> Option<Box<Passing>> {
     let id = passing.id;
-    let run = || core.run(&job.head, job.args, job.credentials, job.origin, job.arrived);
+    let run = || core.run(&job.head, job.args, job.caller, job.origin, job.arrived);
     if chains.lent.lend(passing, core) {
         chains.adopted.wake();
     }

@@ -2,7 +2,7 @@
 
 use crate::net::pool::Pool;
 use crate::proto::Micros;
-use crate::proto::auth::Credentials;
+use crate::proto::extension::Caller;
 use crate::proto::frame::Head;
 use crate::server::core::Origin;
 use crate::server::lent::Lent;
@@ -52,7 +52,7 @@ pub(crate) struct Job {
     pub(crate) passing: u64,
     pub(crate) head: Head,
     pub(crate) args: Bytes,
-    pub(crate) credentials: Credentials,
+    pub(crate) caller: Caller,
     pub(crate) origin: Origin,
     pub(crate) arrived: Micros,
 }

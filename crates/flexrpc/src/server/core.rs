@@ -6,10 +6,9 @@ use crate::net::reader::{Frame, Reader};
 use crate::net::wire::Security;
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
-use crate::proto::auth::Credentials;
 use crate::proto::call::Transport;
 use crate::proto::checksum;
-use crate::proto::extension::{Extension, Terms};
+use crate::proto::extension::{Caller, Extension, Terms};
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits;
@@ -25,6 +24,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use strait_telemetry::RequestId;
 
 /// Sessions, results, programs and settings of one incarnation of a server.
 pub(crate) struct Core {
@@ -151,7 +151,7 @@ impl Core {
                 let arrived = frame.arrived;
                 let (args, spare) = frame.into_payload();
                 reuse(spare);
-                Response::Send(self.execute(&head, args, extension.credentials, origin, arrived))
+                Response::Send(self.execute(&head, args, extension.into_caller(), origin, arrived))
             }
             Some(other) => self.answer_without_execution(head.id, other, origin.transport),
         }
@@ -177,15 +177,8 @@ impl Core {
     }
 
     /// Executes a call that was admitted, and keeps its answer.
-    fn execute(
-        &self,
-        head: &Head,
-        args: Bytes,
-        credentials: Credentials,
-        origin: Origin,
-        arrived: Micros,
-    ) -> Bytes {
-        let answer = match self.run(head, args, credentials, origin, arrived) {
+    fn execute(&self, head: &Head, args: Bytes, caller: Caller, origin: Origin, arrived: Micros) -> Bytes {
+        let answer = match self.run(head, args, caller, origin, arrived) {
             Ok(reply) => self.frame(Head::new(Kind::Value, head.id), reply),
             Err(Ended::Refused(refusal)) => self.refusal(head.id, refusal),
             Err(Ended::Fault(fault)) => {
@@ -203,7 +196,7 @@ impl Core {
         &self,
         head: &Head,
         args: Bytes,
-        credentials: Credentials,
+        caller: Caller,
         origin: Origin,
         arrived: Micros,
     ) -> Result<Reply, Ended> {
@@ -214,7 +207,7 @@ impl Core {
         let request = Request {
             procedure: head.procedure,
             args,
-            credentials,
+            credentials: caller.credentials,
             authenticated: self.options.key.is_some() || origin.security == Security::Certified,
             encrypted: origin.security != Security::Plain,
             peer: origin.peer,
@@ -226,6 +219,7 @@ impl Core {
             Transport::Tcp => self.options.payload_bytes,
             Transport::Udp => limits::udp_payload_bytes(self.options.key.is_some()),
         };
+        let _working = RequestId::enter(caller.request);
         self.invoke(&request, limit)
     }
 

@@ -12,10 +12,9 @@ use crate::net::wire::{Security, Wire};
 use crate::proto::Micros;
 use crate::proto::admission::Verdict;
 use crate::proto::answer;
-use crate::proto::auth::Credentials;
 use crate::proto::call::{Answer, Transport};
 use crate::proto::chain::{self, Hop};
-use crate::proto::extension::Extension;
+use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Head, Kind, TAG_BYTES, flags};
 use crate::proto::relay::Relay;
 use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
@@ -65,7 +64,7 @@ pub(crate) struct Passing {
     blocked: bool,
     tag: Option<[u8; TAG_BYTES]>,
     /// Until the call is handed to a worker.
-    credentials: Option<Credentials>,
+    caller: Option<Caller>,
     /// The payload, once it is whole.
     payload: Option<Bytes>,
     resends: u32,
@@ -119,7 +118,7 @@ impl Passing {
             downstream: None,
             blocked: false,
             tag: None,
-            credentials: None,
+            caller: None,
             payload: None,
             resends: 0,
             answer: None,
@@ -136,8 +135,8 @@ impl Passing {
     }
 
     /// Decides what is passed on to whom.
-    fn plan(&mut self, extension: Extension, core: &Core) -> Result<(), Refusal> {
-        let chain = extension.chain.ok_or(Refusal::Malformed)?;
+    fn plan(&mut self, mut extension: Extension, core: &Core) -> Result<(), Refusal> {
+        let chain = extension.chain.take().ok_or(Refusal::Malformed)?;
         chain.check(core.options.chain_callees, |session| core.admission.knows(session))?;
         if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
             return Err(Refusal::ForwardingDenied);
@@ -169,9 +168,10 @@ impl Passing {
             time_left_us: time_left(self.answer_by),
             ..Head::new(Kind::Call, next.id)
         };
-        self.credentials = Some(extension.credentials.clone());
+        let caller = extension.into_caller();
         let chain = (!rest.hops.is_empty()).then_some(rest);
-        let extension = Extension { credentials: extension.credentials, chain, ..Extension::default() };
+        let extension = Extension { chain, ..caller.clone().into() };
+        self.caller = Some(caller);
         self.next = Some((next, head.encode(&extension.encode())));
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Passing {
         }
         self.pass_on(core, idle);
         // The next callee has executed hardly sooner than this one.
-        if !(may_sleep && self.has_left() && self.credentials.is_some()) {
+        if !(may_sleep && self.has_left() && self.caller.is_some()) {
             self.listen(core, idle);
         }
         let now = clock::now();
@@ -302,7 +302,7 @@ impl Passing {
             passing: self.id,
             head: self.head,
             args,
-            credentials: self.credentials.take()?,
+            caller: self.caller.take()?,
             origin: self.upstream.origin(),
             arrived: self.arrived,
         })

@@ -231,7 +231,7 @@ impl Workers {
     /// Executes a call that the forwarder has.
     fn run_job(&self) {
         if let Some(job) = self.chains.jobs.take_one() {
-            let ended = self.core.run(&job.head, job.args, job.credentials, job.origin, job.arrived);
+            let ended = self.core.run(&job.head, job.args, job.caller, job.origin, job.arrived);
             self.chains.adopt(Adopted::Ran(job.passing, ended));
         }
     }

@@ -34,6 +34,7 @@ pub fn config(store: Arc<dyn FileSystem>) -> Config {
         tls: None,
         token_key: [7; 32],
         limits: Limits::default(),
+        slow_call: std::time::Duration::MAX,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
+use strait_telemetry::RequestId;
 use tokio::sync::Semaphore;
 
 /// Calls of one store at a time; further ones wait. As many requests of one client as
@@ -27,7 +28,10 @@ impl Calls {
         let internal = |why: String| Error::new(ErrorKind::Internal, why);
         let permits = Arc::clone(&self.permits);
         let permit = permits.acquire_owned().await.map_err(|error| internal(error.to_string()))?;
+        // Whoever works for no request begins one.
+        let request = RequestId::current().unwrap_or_else(RequestId::next);
         let working = tokio::task::spawn_blocking(move || {
+            let _working = RequestId::enter(Some(request));
             let done = work();
             drop(permit);
             done

@@ -110,6 +110,8 @@ fn told(
     writeln!(out, "strait {} is a datanode on {}", env!("CARGO_PKG_VERSION"), server.address())?;
     writeln!(out, "  namenode   {namenode}")?;
     writeln!(out, "  data       {}", data.join(", "))?;
-    out.write_all(metrics.map(Metrics::told).unwrap_or_default().as_bytes())?;
+    if let Some(metrics) = metrics {
+        writeln!(out, "  metrics    {}", metrics.url())?;
+    }
     out.flush()
 }

@@ -110,6 +110,8 @@ fn told(server: &NamenodeServer, data: &Path, key: &Path, metrics: Option<&Metri
     writeln!(out, "  datanodes  join on {}", server.datanodes_address())?;
     writeln!(out, "  data       {}", data.display())?;
     writeln!(out, "  key        {}", key.display())?;
-    out.write_all(metrics.map(Metrics::told).unwrap_or_default().as_bytes())?;
+    if let Some(metrics) = metrics {
+        writeln!(out, "  metrics    {}", metrics.url())?;
+    }
     out.flush()
 }

@@ -4,6 +4,7 @@ use super::stores::{self, Opened};
 use crate::cli::{Listening, Serve};
 use crate::context::{Context, invoking_user, process_user};
 use crate::failure::Failure;
+use crate::metrics::{self, Metrics};
 use crate::signals::Signals;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
@@ -21,15 +22,21 @@ const NOBODY: &str = "nobody";
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
     let stores = stores::open_all(context, &serve.stores).await?;
-    run(serve.listening, access, stores, String::new()).await
+    run(serve.listening, access, stores, String::new(), Arc::new(|_| ())).await
 }
 
-/// Serves until a signal comes; `more` goes into the start-up block.
-pub async fn run(listening: Listening, door: Door, stores: Vec<Opened>, more: String) -> Result<(), Failure> {
+/// Serves until a signal comes; `more` goes into the start-up block, `counted` on the page of metrics.
+pub async fn run(
+    listening: Listening,
+    door: Door,
+    stores: Vec<Opened>,
+    more: String,
+    counted: metrics::Write,
+) -> Result<(), Failure> {
     // From now on a signal means a clean end.
     let mut signals = Signals::catch()?;
     let descriptors = raise_descriptor_limit();
-    let told = door.told(&stores) + &more;
+    let mut told = door.told(&stores) + &more;
     let config = Config {
         stores: stores.into_iter().map(|opened| opened.store).collect(),
         access: door.access,
@@ -37,9 +44,17 @@ pub async fn run(listening: Listening, door: Door, stores: Vec<Opened>, more: St
         tls: tls(&listening)?,
         token_key: token_key(listening.token_key.as_deref())?,
         limits: Limits::default().within_descriptors(descriptors),
+        slow_call: listening.telling.slow_call(),
     };
     let address = listening.listen;
     let gateway = Gateway::bind(address, config).await.map_err(|error| cannot_listen(address, error))?;
+    let numbers = gateway.numbers();
+    let write = move |page: &mut _| {
+        numbers.write(page);
+        counted(page);
+    };
+    let metrics = Metrics::serve(listening.telling.metrics, Arc::new(write)).await?;
+    told.extend(metrics.as_ref().map(|metrics| format!("  metrics  {}\n", metrics.url())));
     start_block(gateway.local_addr(), &told).map_err(Failure::output)?;
 
     let (stop, stopped) = tokio::sync::oneshot::channel();

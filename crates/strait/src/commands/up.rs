@@ -9,7 +9,7 @@ use super::stores::Opened;
 use crate::cli::Up;
 use crate::context::invoking_user;
 use crate::failure::Failure;
-use crate::metrics::{self, Metrics};
+use crate::metrics;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
@@ -64,11 +64,9 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         fs: Arc::new(cluster.store.clone()),
     };
     let opened = Opened { store, away: None, read_only: None };
-    let metrics = Metrics::serve(up.telling.metrics, cluster.numbers()).await?;
-    let told = cluster.told() + &metrics.as_ref().map(Metrics::told).unwrap_or_default();
     let watched = cluster.datanodes.iter().map(|datanode| Box::pin(datanode::failed(datanode)));
     let served = tokio::select! {
-        served = serve::run(up.listening, door, vec![opened], told) => served,
+        served = serve::run(up.listening, door, vec![opened], cluster.told(), cluster.numbers()) => served,
         failure = namenode::failed(&cluster.namenode) => Err(failure),
         (failure, ..) = futures::future::select_all(watched) => Err(failure),
     };
@@ -108,12 +106,12 @@ impl Cluster {
         };
         let options = NamenodeOptions {
             config: config.clone(),
-            slow_call: up.telling.slow_call(),
+            slow_call: up.listening.telling.slow_call(),
             audit: audit_log(up.audit_log.as_deref())?,
             ..NamenodeOptions::new(data.join(NAMENODE), key.clone())
         };
         let namenode = namenode::start(options).await?;
-        let (address, of, slow_call) = (namenode.address(), data.clone(), up.telling.slow_call());
+        let (address, of, slow_call) = (namenode.address(), data.clone(), up.listening.telling.slow_call());
         let joined = blocking(move || join(&of, address, &key, &config, slow_call)).await?;
         let (datanodes, client) = joined?;
         let store = KadoopStore::over(client, REPLICATION, true);

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use strait_telemetry::RequestId;
 
 /// A thread ends after having had nothing to do for so long.
 const DORMANT: Duration = Duration::from_secs(10);
@@ -26,8 +27,14 @@ struct State {
 }
 
 impl Pool {
-    /// Has the job run by another thread; by this one, if there can't be another.
+    /// Has the job run by another thread; by this one, if there can't be another. It works for the
+    /// request that this thread works for.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let request = RequestId::current();
+        let job = move || {
+            let _working = RequestId::enter(request);
+            job();
+        };
         let mut state = self.state();
         state.jobs.push_back(Box::new(job));
         if state.idle >= state.jobs.len() || state.threads >= MOST {
