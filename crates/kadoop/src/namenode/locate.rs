@@ -2,8 +2,8 @@
 
 use super::Namenode;
 use crate::{
-    NodeId,
-    error::Result,
+    ChunkId, InodeNo, NodeId,
+    error::{Error, Result},
     faults::Fault,
     messages::{Caller, Located, LocatedChunk},
 };
@@ -14,7 +14,32 @@ impl Namenode {
     /// # Errors
     /// As for reading: NotFound, IsADirectory, PermissionDenied …
     pub fn locate(&self, caller: &Caller, path: &str, offset: u64, length: u64) -> Result<Located> {
-        let inode = self.view(caller).readable(path)?;
+        self.layout_from(self.view(caller).readable(path)?, offset, length)
+    }
+
+    /// The same of a file that was located before, whatever it is called by now: `made` and
+    /// one of its chunks tell which.
+    ///
+    /// # Errors
+    /// NotFound: it has been removed, or that chunk has; PermissionDenied, also of the directories
+    /// that it lies in now.
+    pub fn locate_file(
+        &self,
+        caller: &Caller,
+        made: u64,
+        chunk: ChunkId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Located> {
+        let inode = self.state.chunks.get(&chunk).ok_or(Error::NotFound)?.inode;
+        if self.state.inodes.get(inode).is_none_or(|file| file.made() != made) {
+            return Err(Error::NotFound);
+        }
+        self.view(caller).demand_reachable(inode)?;
+        self.layout_from(inode, offset, length)
+    }
+
+    fn layout_from(&self, inode: InodeNo, offset: u64, length: u64) -> Result<Located> {
         let file = self.state.open_inodes.get(&inode).copied();
         let end = offset.saturating_add(length);
         let mut file_length = 0;

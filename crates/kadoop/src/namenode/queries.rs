@@ -66,6 +66,18 @@ impl View<'_> {
         Ok(Page { entries: page?, more: behind.next().is_some() })
     }
 
+    /// Refuses unless the caller may read the file, and pass through the directories above it.
+    ///
+    /// # Errors
+    /// PermissionDenied.
+    pub fn demand_reachable(&self, file: InodeNo) -> Result<()> {
+        let mut at = self.demand(file, READ)?.parent;
+        while self.demand(at, EXECUTE)?.parent != at {
+            at = self.state.inode(at)?.parent;
+        }
+        Ok(())
+    }
+
     /// The file that may be read.
     ///
     /// # Errors

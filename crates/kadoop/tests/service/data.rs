@@ -1,6 +1,6 @@
 //! Files' bytes, written and read over sockets.
 
-use crate::support::{Cluster, DEADLINE, client, namenode_options, pattern, superuser};
+use crate::support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, pattern, superuser};
 use std::time::{Duration, Instant};
 use strait_kadoop::{
     Error,
@@ -179,4 +179,33 @@ fn a_writer_keeps_its_file_when_the_client_that_it_came_from_is_dropped() {
         std::thread::sleep(Duration::from_millis(100));
     }
     writer.flush().unwrap();
+}
+
+#[test]
+fn a_file_that_is_renamed_is_read_on_and_one_that_is_replaced_isnt_taken_for_it() {
+    const TOKEN: Duration = Duration::from_millis(50);
+    let mut cluster = Cluster::start(1);
+    let mut options = namenode_options(&cluster.directory.path().join("namenode"));
+    options.token_ms = TOKEN.as_millis() as u64;
+    cluster.restart_with(options);
+    let client = client_over_tcp(&cluster.namenode);
+    let put = |bytes: &'static str| {
+        let mut writer = client.create(&superuser(), "/f", &replicated(1)).unwrap();
+        writer.write(bytes).unwrap();
+        writer.close().unwrap();
+    };
+    put("what was opened");
+    let reader = client.open(&superuser(), "/f").unwrap();
+    let opened = Instant::now();
+    client.rename(&superuser(), "/f", "/elsewhere", false).unwrap();
+    // From then on it has to ask where the file is before each read.
+    assert!(wait_until(DEADLINE, || opened.elapsed() > TOKEN));
+    assert_eq!(reader.read_at(5, 3).unwrap(), "was");
+    put("another");
+    assert!(wait_until(DEADLINE, || opened.elapsed() > 3 * TOKEN));
+    assert_eq!(reader.read_at(9, 6).unwrap(), "opened");
+    client.delete(&superuser(), "/elsewhere", false).unwrap();
+    assert!(wait_until(DEADLINE, || {
+        matches!(reader.read_at(0, 4), Err(failure) if failure.error == Error::NotFound)
+    }));
 }

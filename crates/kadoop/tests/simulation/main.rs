@@ -7,6 +7,7 @@ mod cluster;
 mod datanode;
 mod decommission;
 mod disk;
+mod locating;
 mod log;
 mod namespace;
 mod one_file;

@@ -17,7 +17,7 @@ use crate::{
         convert::{caller_to_wire, host_from_wire, located_from_wire, piece_from_wire, read_to_wire},
         failure::Failure,
     },
-    wire::KdVersion,
+    wire::{KdLocated, KdVersion},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -56,6 +56,8 @@ struct Places {
     hosts: BTreeMap<NodeId, SocketAddr>,
     tokens: BTreeMap<(ChunkId, Stamp), Vec<u8>>,
     range: (u64, u64),
+    /// What tells the file from others, and one of its chunks, once it had any.
+    file: Option<(u64, ChunkId)>,
 }
 
 impl Reader {
@@ -84,7 +86,7 @@ impl Reader {
     ///
     /// # Errors
     /// Unavailable: no replica of a part could be had. Corrupt: all of them are damaged.
-    /// NotFound: another file has the name now.
+    /// NotFound: the file was removed meanwhile.
     pub fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Failure> {
         let first = self.driver.read(offset, length)?;
         if first.is_empty() || first.len() >= length {
@@ -209,10 +211,11 @@ impl Driver {
     }
 
     fn locate(&self, offset: u64, length: u64) -> Result<Located, Failure> {
-        let caller = caller_to_wire(&self.caller);
-        let found = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
-        let found = found?;
+        let found = self.ask_where(offset, length)?;
         let mut places = self.places();
+        if let Some(chunk) = found.chunks.first() {
+            places.file = Some((found.made, ChunkId(chunk.chunk)));
+        }
         for host in &found.hosts {
             let host = host_from_wire(host)?;
             places.hosts.insert(host.node, host.address);
@@ -229,6 +232,26 @@ impl Driver {
             borrowing.confirm(&located.chunks);
         }
         Ok(located)
+    }
+
+    /// By its name, which readers share with the audit log; and if another file has that by now,
+    /// or none, by what tells it from others.
+    fn ask_where(&self, offset: u64, length: u64) -> Result<KdLocated<'static>, Failure> {
+        let caller = caller_to_wire(&self.caller);
+        let named = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
+        let Some((made, chunk)) = self.places().file else { return named };
+        let moved = match &named {
+            Ok(found) => found.made != made,
+            Err(failure) => matches!(
+                failure.error,
+                Error::NotFound | Error::NotADirectory | Error::IsADirectory | Error::PermissionDenied
+            ),
+        };
+        if moved {
+            self.link.ask(|to| to.nn_locate_file(&caller, made, chunk.0, offset, length))
+        } else {
+            named
+        }
     }
 
     fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {

@@ -169,6 +169,25 @@ impl wire::KadoopNamenodeV1Service for Names {
         locate().map_err(refuse)
     }
 
+    fn nn_locate_file(
+        &self,
+        call: &Request,
+        caller: wire::KdCaller<'static>,
+        made: u64,
+        chunk: u64,
+        offset: u64,
+        length: u64,
+    ) -> Answered<wire::KdLocated<'_>> {
+        let locate = || -> Result<wire::KdLocated<'static>> {
+            let (caller, path) = (caller_from_wire(&caller)?, format!("/.reserved/files/{made}"));
+            let chunk = ChunkId(chunk);
+            let located = self.0.ask(|namenode| namenode.locate_file(&caller, made, chunk, offset, length));
+            let located = self.0.audited(call, &caller, Asked::new("open", &path), located)?;
+            Ok(self.0.located(&located, call.peer.ip()))
+        };
+        locate().map_err(refuse)
+    }
+
     fn nn_token(&self, _: &Request, client: u64, file: u64, chunk: u64) -> Answered<Opaque<'_>> {
         let (client, file, chunk) = (ClientId(client), FileId(file), ChunkId(chunk));
         let stamp = self.0.ask(|namenode| {

@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// By their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 15] = [
+const PROCEDURES: [&str; 16] = [
     "null",
     "join",
     "renew",
@@ -26,6 +26,7 @@ const PROCEDURES: [&str; 15] = [
     "service",
     "decommission",
     "rebalance",
+    "locate_file",
 ];
 /// NN_MUTATE, which is many operations.
 const MUTATE: u32 = 3;
