@@ -133,6 +133,9 @@ pub struct StoreStatus {
     pub used: u64,
     /// To be had.
     pub remaining: u64,
+    /// Where bytes lie isn't known of all yet: it has just started. What seems to be missing may
+    /// be there.
+    pub settling: bool,
 }
 
 /// What a store can do, as data: picks which contract tests run, and tells

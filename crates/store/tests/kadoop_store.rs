@@ -91,17 +91,6 @@ async fn an_abandoned_file_is_closed_although_its_client_goes_on_writing_others(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_disk_counts_once() {
-    let cluster = Cluster::start(3);
-    let each = cluster.store(1).await.status(&superuser()).await.unwrap();
-    let key = strait_kadoop::service::ClientKey::load(&cluster.key_file()).unwrap();
-    let options = strait_kadoop::ClientOptions::new(cluster.address(), key);
-    let client = strait_kadoop::Client::connect(options).unwrap();
-    let once = KadoopStore::over(client, 1, true).status(&superuser()).await.unwrap();
-    assert_eq!(each.capacity, 3 * once.capacity);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_keeps_one_out_is_said_at_once() {
     let cluster = Cluster::start(0);
     let refused = async |namenode: &str, options: &Options| {

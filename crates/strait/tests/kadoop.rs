@@ -19,6 +19,7 @@ use up::{Up, role, run};
 const OTHER: i32 = 1;
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
+const UNAVAILABLE: i32 = 22;
 const CORRUPT: i32 = 23;
 
 fn path(text: &str) -> StorePath {
@@ -255,6 +256,43 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
     });
     rack.processes[0].signal(rustix::process::Signal::INT);
     assert_eq!(ended(&mut rack.processes[0]), 0);
+}
+
+#[test]
+fn fsck_calls_nothing_missing_before_the_datanodes_have_reported() {
+    let mut rack = Rack::start(1);
+    rack.run(["put", "--replication", "1", "-", &rack.uri("/f")], b"bytes").ok();
+    for process in rack.processes.iter_mut().rev() {
+        process.signal(rustix::process::Signal::TERM);
+        assert_eq!(ended(process), 0);
+    }
+    let listen = ["namenode", "--data", "nn", "--listen", &rack.namenode];
+    let more = ["--listen-datanodes", "127.0.0.1:0", "--key", "cluster.key"];
+    rack.processes[0] = role(rack.dir.path(), "namenode", &[&listen[..], &more].concat(), &rack.namenode);
+    let fsck = rack.run(["fsck", &rack.uri("/")], b"");
+    let told = String::from_utf8(fsck.stdout).unwrap();
+    assert_eq!(fsck.code, UNAVAILABLE, "{told}");
+    assert!(told.contains("/f\t0\t5\tnot reported yet: 0 of 1") && told.contains("safe mode"), "{told}");
+    assert!(told.contains(" 0 missing"), "{told}");
+    let json = rack.run(["fsck", "--json", &rack.uri("/f")], b"");
+    let told = String::from_utf8(json.stdout).unwrap();
+    assert!(told.contains(r#""not_reported":1"#) && told.contains(r#""healthy":false"#), "{told}");
+}
+
+#[test]
+fn the_disk_below_up_counts_once_whoever_asks() {
+    let up = Up::start();
+    let capacity = |uri: &str| -> u64 {
+        let df = up.run(["--kadoop-key", "data/kadoop.key", "df", uri], b"");
+        let of = df.text().split('\t').find_map(|part| part.strip_prefix("capacity ")).unwrap();
+        of.parse().unwrap()
+    };
+    let disk = rustix::fs::statvfs(up.data()).unwrap();
+    let whole = disk.f_blocks * disk.f_frsize;
+    for uri in [up.uri("/"), format!("{}/", up.kadoop())] {
+        // Each of three tells of a third, without what is left of it.
+        assert!((whole - 3..=whole).contains(&capacity(&uri)), "{uri}: {} of {whole}", capacity(&uri));
+    }
 }
 
 #[test]

@@ -212,6 +212,7 @@ impl Inner {
             capacity: bytes(disk.f_blocks),
             used: bytes(disk.f_blocks.saturating_sub(disk.f_bfree)),
             remaining: bytes(disk.f_bavail),
+            settling: false,
         })
     }
 }

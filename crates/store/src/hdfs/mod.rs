@@ -210,7 +210,13 @@ impl FileSystem for HdfsStore {
         let status = async {
             self.shared.require_own_calls()?;
             let stats = self.shared.namenode.statistics(&who.user).await?;
-            Ok(StoreStatus { capacity: stats.capacity, used: stats.used, remaining: stats.remaining })
+            Ok(StoreStatus {
+                capacity: stats.capacity,
+                used: stats.used,
+                remaining: stats.remaining,
+                // Its protocol would have to be asked for it.
+                settling: false,
+            })
         };
         status.await.map_err(|error: Error| error.at("status", "/"))
     }

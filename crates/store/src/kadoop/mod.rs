@@ -83,7 +83,6 @@ struct Shared {
     callers: Callers,
     closings: Closings,
     replication: u16,
-    one_disk: bool,
 }
 
 impl KadoopStore {
@@ -100,20 +99,18 @@ impl KadoopStore {
         let joining =
             ClientOptions { short_circuit: options.short_circuit, ..ClientOptions::new(namenode, key) };
         let client = calls.run(move || Client::connect(joining).map_err(from_kadoop)).await.map_err(named)?;
-        Ok(Self::over(client, options.replication, false))
+        Ok(Self::over(client, options.replication))
     }
 
     /// Over a client that has joined. `replication` is that of files that are created
-    /// without saying; `one_disk` says that all datanodes are on the same one, so that its
-    /// capacity counts once.
-    pub fn over(client: Client, replication: u16, one_disk: bool) -> Self {
+    /// without saying.
+    pub fn over(client: Client, replication: u16) -> Self {
         let shared = Shared {
             client,
             calls: Calls::new(),
             callers: Callers::default(),
             closings: Closings::default(),
             replication,
-            one_disk,
         };
         Self { shared: Arc::new(shared) }
     }

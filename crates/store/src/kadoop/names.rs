@@ -101,13 +101,13 @@ impl Shared {
     pub(super) fn status(&self) -> Result<StoreStatus> {
         let cluster = self.client.status().map_err(from_kadoop)?;
         let alive = cluster.nodes.iter().filter(|node| node.alive);
-        let alive = alive.take(if self.one_disk { 1 } else { usize::MAX });
         let (mut capacity, mut used) = (0, 0);
         for node in alive {
             capacity += node.capacity_bytes;
             used += node.used_bytes;
         }
-        Ok(StoreStatus { capacity, used, remaining: u64::saturating_sub(capacity, used) })
+        let remaining = u64::saturating_sub(capacity, used);
+        Ok(StoreStatus { capacity, used, remaining, settling: cluster.safe_mode })
     }
 }
 

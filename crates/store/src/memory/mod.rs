@@ -167,6 +167,7 @@ impl FileSystem for MemoryStore {
 
     async fn status(&self, _who: &Principal) -> Result<StoreStatus> {
         let used = self.tree().used_bytes().min(NOMINAL_CAPACITY_BYTES);
-        Ok(StoreStatus { capacity: NOMINAL_CAPACITY_BYTES, used, remaining: NOMINAL_CAPACITY_BYTES - used })
+        let (capacity, remaining) = (NOMINAL_CAPACITY_BYTES, NOMINAL_CAPACITY_BYTES - used);
+        Ok(StoreStatus { capacity, used, remaining, settling: false })
     }
 }

@@ -287,6 +287,8 @@ impl FileSystem for StraitStore {
             capacity: named(convert::unsigned(reply.capacity, "capacity"), what)?,
             used: named(convert::unsigned(reply.used, "used"), what)?,
             remaining: named(convert::unsigned(reply.remaining, "remaining"), what)?,
+            // Not on the wire.
+            settling: false,
         })
     }
 }

@@ -19,10 +19,11 @@ pub async fn fsck(context: &Context, operands: Operands) -> Result<(), Failure> 
     found.tell(json, &mut out)?;
     out.finish()?;
     tally.finish()?;
-    match found.missing {
-        0 => Ok(()),
-        // Each was told of above.
-        _ => Err(Failure::Told(ErrorKind::Corrupt.row().exit)),
+    // Each was told of above.
+    match found {
+        Found { unknown: 1.., .. } => Err(Failure::Told(ErrorKind::Unavailable.row().exit)),
+        Found { missing: 1.., .. } => Err(Failure::Told(ErrorKind::Corrupt.row().exit)),
+        _ => Ok(()),
     }
 }
 
@@ -41,6 +42,8 @@ struct Found {
     blocks: u64,
     /// Blocks without a good replica, and what blocks don't cover.
     missing: u64,
+    /// The same where not all replicas have been reported: they may be there.
+    unknown: u64,
     /// Blocks with fewer replicas than the file wants.
     too_few: u64,
 }
@@ -85,28 +88,52 @@ impl Check {
     }
 
     async fn file(&mut self, place: &Place, status: &FileStatus) -> Result<(), Failure> {
-        let blocks = place.fs.block_locations(&place.who, &place.path, 0..u64::MAX).await?;
+        let locate = || place.fs.block_locations(&place.who, &place.path, 0..u64::MAX);
+        let mut blocks = locate().await?;
+        let mut settling = false;
+        if !is_whole(&blocks, status.length) {
+            // Where a store can't say, it has its replicas in sight.
+            settling = place.fs.status(&place.who).await.is_ok_and(|status| status.settling);
+            if !settling {
+                // It may have been while it located them.
+                blocks = locate().await?;
+            }
+        }
         self.found.files += 1;
         self.found.bytes += status.length;
         let mut covered = 0;
         for block in &blocks {
             self.found.blocks += 1;
             covered += block.length;
-            if block.corrupt || block.hosts.is_empty() {
-                self.found.missing += 1;
-                self.problem(place, block, "missing", status.replication)?;
+            if is_missing(block) {
+                self.missing(place, block, status.replication, settling)?;
             } else if block.hosts.len() < usize::from(status.replication) {
                 self.found.too_few += 1;
                 self.problem(place, block, "too few replicas", status.replication)?;
             }
         }
         if covered < status.length {
-            self.found.missing += 1;
             let (offset, length) = (covered, status.length - covered);
             let rest = BlockLocation { offset, length, hosts: vec![], addresses: vec![], corrupt: true };
-            self.problem(place, &rest, "missing", status.replication)?;
+            self.missing(place, &rest, status.replication, settling)?;
         }
         Ok(())
+    }
+
+    /// Nobody has it; or, if the store is `settling`, nobody has said so yet.
+    fn missing(
+        &mut self,
+        place: &Place,
+        block: &BlockLocation,
+        wanted: u16,
+        settling: bool,
+    ) -> Result<(), Failure> {
+        let (count, what) = match settling {
+            true => (&mut self.found.unknown, "not reported yet"),
+            false => (&mut self.found.missing, "missing"),
+        };
+        *count += 1;
+        self.problem(place, block, what, wanted)
     }
 
     fn problem(
@@ -133,9 +160,18 @@ impl Check {
     }
 }
 
+fn is_missing(block: &BlockLocation) -> bool {
+    block.corrupt || block.hosts.is_empty()
+}
+
+fn is_whole(blocks: &[BlockLocation], length: u64) -> bool {
+    let covered: u64 = blocks.iter().map(|block| block.length).sum();
+    covered >= length && !blocks.iter().any(is_missing)
+}
+
 impl Found {
     fn tell(&self, json: bool, out: &mut Output) -> Result<(), Failure> {
-        let Self { directories, files, bytes, blocks, missing, too_few } = *self;
+        let Self { directories, files, bytes, blocks, missing, unknown, too_few } = *self;
         if json {
             return out.object([
                 ("directories", directories.into()),
@@ -143,14 +179,20 @@ impl Found {
                 ("bytes", bytes.into()),
                 ("blocks", blocks.into()),
                 ("missing", missing.into()),
+                ("not_reported", unknown.into()),
                 ("too_few_replicas", too_few.into()),
-                ("healthy", (missing == 0).into()),
+                ("healthy", (missing + unknown == 0).into()),
             ]);
         }
-        let verdict = if missing == 0 { "healthy" } else { "CORRUPT" };
+        let verdict = match (unknown, missing) {
+            (0, 0) => "healthy",
+            (0, _) => "CORRUPT",
+            _ => "not known yet (safe mode: not all datanodes have reported)",
+        };
+        let unreported = if unknown > 0 { format!("{unknown} not reported yet, ") } else { String::new() };
         out.line(format_args!(
             "{verdict}: {files} files in {directories} directories, {bytes} bytes in {blocks} blocks, \
-             {missing} missing, {too_few} with too few replicas"
+             {unreported}{missing} missing, {too_few} with too few replicas"
         ))
     }
 }

@@ -114,7 +114,7 @@ impl Cluster {
         let (address, of, slow_call) = (namenode.address(), data.clone(), up.listening.telling.slow_call());
         let joined = blocking(move || join(&of, address, &key, &config, slow_call)).await?;
         let (datanodes, client) = joined?;
-        let store = KadoopStore::over(client, REPLICATION, true);
+        let store = KadoopStore::over(client, REPLICATION);
         Ok(Self { data, key: key_file, store, datanodes, namenode })
     }
 
@@ -173,6 +173,7 @@ fn join(
         let mut options = DatanodeOptions::new(vec![directory.clone()], namenode.clone(), key.clone());
         options.config = config.clone();
         options.slow_call = slow_call;
+        options.sharing = DATANODES as u64;
         let started = DatanodeServer::start(options);
         datanodes.push(started.map_err(|error| Failure::local(error, "start a datanode in", &directory))?);
     }

@@ -127,7 +127,7 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
             tracing::error!("this datanode is of no use any more, and leaves its cluster");
             return;
         }
-        let room = shared.space();
+        let room = shared.space().share(shared.sharing);
         let used_bytes = room.capacity.saturating_sub(room.available);
         let space = Space { capacity_bytes: room.capacity, used_bytes };
         let beat = shared.change(|core| core.heartbeat(space));

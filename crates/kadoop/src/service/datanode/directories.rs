@@ -39,6 +39,14 @@ pub(super) struct Space {
     pub available: u64,
 }
 
+impl Space {
+    /// What is told of it by each of so many datanodes on the same disks.
+    pub(super) fn share(self, sharing: u64) -> Self {
+        let of = sharing.max(1);
+        Self { capacity: self.capacity / of, available: self.available / of }
+    }
+}
+
 impl Directories {
     /// Takes those that can be used; they must be of one datanode. New ones get its
     /// identity, or one that is drawn.

@@ -69,6 +69,9 @@ pub struct DatanodeOptions {
     pub reserve_bytes: u64,
     /// A call that takes so long is written to the log.
     pub slow_call: Duration,
+    /// Datanodes that have their directories on the same disks, this one among them: each tells
+    /// the namenode of its share, so that the cluster's sum is what there is.
+    pub sharing: u64,
 }
 
 impl DatanodeOptions {
@@ -87,6 +90,7 @@ impl DatanodeOptions {
             // What a chunk's end and its checksums still need when it is sealed.
             reserve_bytes: 64 << 20,
             slow_call: SLOW_CALL,
+            sharing: 1,
         }
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Shared {
     others: Mutex<Vec<Stop>>,
     ended: AtomicBool,
     pub config: Config,
+    /// Datanodes on the same disks.
+    pub sharing: u64,
     clock: Clock,
     /// When the namenode was last asked for datanodes that aren't known.
     asked_ms: AtomicU64,
@@ -100,6 +102,7 @@ impl Shared {
             others: Mutex::default(),
             ended: AtomicBool::new(false),
             config: options.config.clone(),
+            sharing: options.sharing,
             clock: Clock::start(),
             asked_ms: AtomicU64::new(0),
             ahead_ms: AtomicU64::new(0),
