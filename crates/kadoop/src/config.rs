@@ -13,6 +13,9 @@ pub const MAX_CHUNK_BYTES: u32 = 1 << 31;
 /// Most chunks of a file. They are one item of a checkpoint, of 10 bytes each at most, and an
 /// item has to stay below 16 MiB; 64 TiB in chunks of the usual size.
 pub const MAX_FILE_CHUNKS: usize = 1 << 20;
+/// Chunks of an open file that have no durable end: a writer has five at most, and they are one
+/// item of a checkpoint together.
+pub const MAX_UNENDED_CHUNKS: usize = 64;
 /// Most replicas of a file (HDFS: `dfs.replication.max`).
 pub const MAX_REPLICATION: u16 = 512;
 /// Most entries in one page of a listing (HDFS: `dfs.ls.limit`).

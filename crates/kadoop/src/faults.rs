@@ -85,6 +85,8 @@ faults! {
     EarlyWriteAnswered,
     /// Bytes in their place are applied without a second look at stamp and incarnation.
     PlaceTrusted,
+    /// A datanode that lost a directory goes on in the session that it had before.
+    FormerRunBelieved,
     /// A sealed replica is cut again.
     SealedCut,
     /// Bytes that aren't acknowledged are shown to readers.

@@ -282,6 +282,10 @@ impl<D: Disk> Datanode<D> {
     pub fn lose_directory(&mut self, index: usize) {
         if let Some(directory) = self.directories.get_mut(index) {
             *directory = None;
+            for replica in self.replicas.values_mut().filter(|replica| replica.directory == index) {
+                let held = replica.refuse_held();
+                self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::Disk))));
+            }
             self.replicas.retain(|_, replica| replica.directory != index);
             self.drop_copies(|copy| copy.directory == index);
             self.begin_anew();
@@ -355,6 +359,10 @@ impl<D: Disk> Datanode<D> {
             self.copies.ordered.clear();
             return;
         };
+        // A directory was lost meanwhile: what the namenode knows is of the run before.
+        if beat.incarnation != self.incarnation && !self.config.faults.has(Fault::FormerRunBelieved) {
+            return;
+        }
         if beat.session == 0 {
             // The report that follows tells all that these would.
             self.changes.clear();

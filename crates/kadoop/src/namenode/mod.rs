@@ -215,12 +215,15 @@ impl Namenode {
     }
 
     /// Applies records and keeps them for the log: the only way to change the state.
+    ///
+    /// # Panics
+    /// If they don't fit the state they were decided against. Logged, no start could get past
+    /// them; so they aren't, and whoever drives this stops.
     fn commit(&mut self, request: Option<(RequestId, Answer)>, records: Vec<Record>) {
         let transaction = Transaction { request, records };
         self.events.clear();
         let applied = self.state.apply(&transaction, &mut self.events);
-        // What was decided against this very state fits it.
-        debug_assert_eq!(applied, Ok(()), "{transaction:?}");
+        assert_eq!(applied, Ok(()), "{transaction:?}");
         self.outbox.push(transaction);
         for event in std::mem::take(&mut self.events) {
             self.on_event(event);

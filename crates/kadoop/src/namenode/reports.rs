@@ -30,7 +30,9 @@ impl Namenode {
         }
         let id = *self.state.identities.get(&beat.identity).ok_or(Error::NotRegistered)?;
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
-        if node.session != beat.session {
+        let same_run =
+            node.incarnation == beat.incarnation || self.config.faults.has(Fault::FormerRunBelieved);
+        if node.session != beat.session || !same_run {
             return Err(Error::NotRegistered);
         }
         node.heard = node.heard.max(now);

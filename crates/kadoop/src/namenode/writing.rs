@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     ChunkId, ClientId, FileId, Millis, NodeId,
-    config::MAX_FILE_CHUNKS,
+    config::{MAX_FILE_CHUNKS, MAX_UNENDED_CHUNKS},
     error::{Error, Result},
     faults::Fault,
     messages::{Answer, End, Mutation, NewChunk, Source},
@@ -55,6 +55,10 @@ impl Namenode {
         if next.is_some() && chunks >= MAX_FILE_CHUNKS {
             return Err(Error::Invalid("the file has as many chunks as a file may: make them larger"));
         }
+        let unended = open.chunks.iter().filter(|open| !ends.iter().any(|end| end.chunk == open.chunk));
+        if next.is_some() && unended.count() >= MAX_UNENDED_CHUNKS {
+            return Err(Error::Limit("chunks of an open file without a durable end"));
+        }
         let next = match next {
             Some(wishes) => Some(self.new_chunk(file, ends, wishes, now)?),
             None => None,
@@ -100,7 +104,11 @@ impl Namenode {
         let careless = self.config.faults.has(Fault::CompleteNotDurable);
         let limit = self.chunk_bytes(open)?;
         let mut records = Vec::new();
+        let mut named = BTreeSet::new();
         for end in ends {
+            if !named.insert(end.chunk) {
+                return Err(Error::Invalid("a chunk's end is told twice"));
+            }
             // Told before, and logged: nothing to do.
             let Some(at) = open.place(end.chunk) else { continue };
             let this = &open.chunks[at];
@@ -244,7 +252,7 @@ mod tests {
     use crate::{
         Config,
         messages::{Caller, RequestId},
-        namenode::{State, inodes::Body},
+        namenode::{State, inodes::Body, state::OpenChunk},
     };
 
     #[test]
@@ -272,5 +280,18 @@ mod tests {
         };
         assert_eq!(mutate(2, &add, &grow_to(MAX_FILE_CHUNKS - 1)), Err(Error::NoDatanodes));
         assert!(matches!(mutate(2, &add, &grow_to(MAX_FILE_CHUNKS)), Err(Error::Invalid(_))));
+        let leave_open = |namenode: &mut Namenode| {
+            grow_to(0)(namenode);
+            let Some(open) = namenode.state.open.get_mut(&file) else { panic!("it isn't open") };
+            let unended = |chunk| OpenChunk {
+                chunk: ChunkId(chunk),
+                pipeline: Vec::new(),
+                continues: None,
+                claimed: true,
+                recovery: None,
+            };
+            open.chunks = (0..MAX_UNENDED_CHUNKS as u64).map(unended).collect();
+        };
+        assert!(matches!(mutate(2, &add, &leave_open), Err(Error::Limit(_))));
     }
 }

@@ -358,6 +358,39 @@ fn a_lost_directory_ends_the_incarnation_and_its_replicas() {
     assert_eq!(datanode.heartbeat(Space::default()).session, 0);
 }
 
+/// The namenode went on believing the run before, and so that it had never seen a chunk.
+#[test]
+fn an_answer_to_a_heartbeat_of_the_run_before_begins_no_session() {
+    for (fault, session) in [(None, 0), (Some(Fault::FormerRunBelieved), 1)] {
+        let mut datanode = start(&SimDisk::default(), 1, fault);
+        write(&mut datanode, 1, 0, 30);
+        let under_way = datanode.heartbeat(Space::default());
+        datanode.lose_directory(0);
+        let answer = HeartbeatAnswer { session: 1, node: NODE, orders: Vec::new(), report: false };
+        datanode.on_answer(&under_way, Ok(answer));
+        assert_eq!(datanode.heartbeat(Space::default()).session, session);
+    }
+}
+
+#[test]
+fn who_waits_for_a_directory_that_is_lost_is_told() {
+    let mut datanode = start(&SimDisk::default(), 1, None);
+    assert_eq!(write(&mut datanode, 1, 16, 32), None);
+    datanode.lose_directory(0);
+    let caller = 16 << 32 | 32;
+    assert_eq!(datanode.settled(), [(caller, Err(Error::Disk))]);
+}
+
+#[test]
+fn a_write_of_no_bytes_is_refused_and_displaces_nothing() {
+    let mut datanode = start(&SimDisk::default(), 1, None);
+    assert_eq!(write(&mut datanode, 1, 16, 32), None);
+    assert!(matches!(write(&mut datanode, 1, 16, 16), Some(Err(Error::Invalid(_)))));
+    assert!(matches!(datanode.place(&whole_write(1, 16, 16)), Ok(None)));
+    assert_eq!(write(&mut datanode, 1, 0, 16), Some(Ok(())));
+    assert_eq!(datanode.replica(CHUNK).map(|replica| replica.length), Some(32));
+}
+
 /// It was looked for under its old name, for ever.
 #[test]
 fn a_replica_whose_seal_failed_after_its_renaming_can_be_sealed_again() {

@@ -2,9 +2,10 @@
 
 use crate::{namespace::someone, told::Cluster};
 use strait_kadoop::{
-    ChunkId, Error, FileId, Stamp,
+    ChunkId, Config, Error, FileId, Stamp,
     faults::Fault,
     messages::{Answer, Change, End, Mutation, NewChunk, ReplicaReport, ReplicaState},
+    namenode::State,
 };
 
 /// A writer dies with 10 bytes at both members, of which one restarts and has 4 left.
@@ -451,4 +452,22 @@ fn a_copy_that_ends_makes_room_for_the_next_at_once() {
     cluster.pass(3_000, &[0]);
     assert_eq!(with_replicas(&cluster, 2), CHUNKS);
     assert_eq!(cluster.nodes[2].replicas.len(), CHUNKS, "copies, all in a second or two");
+}
+
+/// Such a transaction couldn't be replayed, so no start got past it.
+#[test]
+fn an_end_that_is_told_twice_is_refused() {
+    let mut cluster = Cluster::new(1, None);
+    let file = cluster.create(1);
+    let new = cluster.add(file, Vec::new());
+    let end = |length| End { chunk: new.chunk, length, durable: vec![new.pipeline[0].node] };
+    for ends in [[end(10), end(10)], [end(0), end(10)]] {
+        let refused = cluster.ask(Mutation::Complete { file, ends: ends.to_vec() });
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    }
+    assert_eq!(cluster.ask(Mutation::Complete { file, ends: vec![end(10)] }), Ok(Answer::Completed(true)));
+    let mut replayed = State::new(&Config::default());
+    for transaction in &cluster.namenode.outbox {
+        assert_eq!(replayed.apply(transaction, &mut Vec::new()), Ok(()));
+    }
 }

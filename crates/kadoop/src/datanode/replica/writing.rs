@@ -41,6 +41,9 @@ impl<D: Disk> Replica<D> {
         if self.state != ReplicaState::Open {
             return Err(Error::NotOpen);
         }
+        if bytes.is_empty() {
+            return Err(Error::Invalid("a write of no bytes"));
+        }
         let end = offset.checked_add(bytes.len() as u32).ok_or(Error::BeyondEnd)?;
         if end <= self.sums.length {
             // Repeated: the same bytes, or one of the two is wrong.
@@ -73,7 +76,7 @@ impl<D: Disk> Replica<D> {
         let unit = config.unit_bytes;
         let end = u32::try_from(length).ok().and_then(|length| offset.checked_add(length));
         let end = end.ok_or(Error::BeyondEnd)?;
-        let within = offset >= self.sums.length && end - self.sums.length <= config.hold_bytes;
+        let within = length > 0 && offset >= self.sums.length && end - self.sums.length <= config.hold_bytes;
         if !within || !offset.is_multiple_of(unit) {
             return Ok(None);
         }

@@ -169,6 +169,21 @@ impl World {
         sound.len() >= 2 && sound == counted && sound.len() <= self.wanted(chunk)
     }
 
+    /// Whether it is being written, and another member of its pipeline has run unbroken and has
+    /// a replica.
+    fn open_elsewhere(&self, host: Host, chunk: ChunkId) -> bool {
+        let Some((namenode, _)) = &self.namenode else { return false };
+        let open = namenode.state().open.values().flat_map(|open| &open.chunks);
+        let members = open.filter(|open| open.chunk == chunk).flat_map(|open| &open.pipeline);
+        let mut others = members.filter_map(|member| {
+            let other = *self.numbers.get(&member.node)?;
+            let running = self.nodes[other].running.as_ref()?;
+            let unbroken = running.incarnation() == member.incarnation;
+            (unbroken && running.replica(chunk).is_some()).then_some(other)
+        });
+        !self.rotten.contains(&chunk) && others.any(|other| other + 1 != host)
+    }
+
     /// Replicas that the chunk's file is to have.
     pub fn wanted(&self, chunk: ChunkId) -> usize {
         let Some((namenode, _)) = &self.namenode else { return 0 };
@@ -205,11 +220,11 @@ impl World {
         let Some(running) = &self.nodes[host - 1].running else { return };
         let Some((namenode, _)) = &self.namenode else { return };
         let all: Vec<ReplicaReport> = running.replicas().collect();
-        let used = namenode.state().open.values().any(|open| !open.chunks.is_empty());
         let safe = all.iter().all(|replica| {
-            !namenode.state().chunks.contains_key(&replica.chunk) || self.spare(replica.chunk)
+            let known = namenode.state().chunks.contains_key(&replica.chunk);
+            !known || self.spare(replica.chunk) || self.open_elsewhere(host, replica.chunk)
         });
-        if used || !safe {
+        if !safe {
             return;
         }
         let directory = self.random.below(DIRECTORIES as u64) as usize;
