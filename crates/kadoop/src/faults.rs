@@ -53,6 +53,8 @@ faults! {
     DeletionNotCounted,
     /// Replicas count as before on a datanode that is being decommissioned.
     LeavingCounted,
+    /// Those of one that is to stay after all count before it has told what it still has.
+    ComebackBelieved,
     /// A replica that is moved goes before its copy is there.
     MovedEarly,
     /// An append's new chunk replaces the old one at once.

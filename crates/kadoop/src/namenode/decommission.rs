@@ -77,8 +77,9 @@ impl Namenode {
     /// A datanode is to be done without, or to stay.
     pub(super) fn on_service(&mut self, id: NodeId) {
         let stays = !self.state.decommissioned.contains(&id);
+        let careless = self.config.faults.has(Fault::ComebackBelieved);
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
-        node.comeback = if stays { Comeback::Unheard } else { Comeback::Over };
+        node.comeback = if stays && !careless { Comeback::Unheard } else { Comeback::Over };
         let held = node.held.clone();
         held.into_iter().for_each(|chunk| self.review(chunk));
     }

@@ -168,6 +168,11 @@ impl Namenode {
         if leaving && !self.config.faults.has(Fault::DeletionNotCounted) {
             return;
         }
+        // What was to go has become this, with a seal that was ordered before.
+        if node.leaving.get(&chunk).is_some_and(|stamp| *stamp < report.stamp) {
+            node.leaving.remove(&chunk);
+            node.orders.retain(|order| !matches!(order, Order::Delete { chunk: of, stamp } if *of == chunk && *stamp < report.stamp));
+        }
         node.held.insert(chunk);
         if report.state == ReplicaState::Sealed {
             let to = (chunk, report.stamp);

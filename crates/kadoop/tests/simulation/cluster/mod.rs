@@ -192,6 +192,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::LastReplicaDeleted, 23),
     (Fault::DeletionNotCounted, 378),
     (Fault::LeavingCounted, 0),
+    (Fault::ComebackBelieved, 209),
     (Fault::MovedEarly, 25),
     (Fault::ReplacedEarly, 0),
     (Fault::KeptDroppedEarly, 712),
