@@ -8,6 +8,7 @@ use crate::{
 use bytes::Bytes;
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::{FileExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -215,13 +216,26 @@ fn the_socket_is_its_owners_alone_and_doesnt_lie_where_others_may_write() {
     assert_eq!((mode(&lender.path), mode(lender.path.parent().unwrap())), (0o600, 0o700));
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
-    let mut options = cluster.datanode_options(1);
-    options.short_circuit = Some(ShortCircuit { directory: Some(shared), users: None });
-    cluster.add(options);
-    assert_eq!(
-        Lender::of(cluster.datanode_addresses()[1]).err(),
-        Some(wire::Refusal::RefusedNotFound as u32)
-    );
+    let mut not_lent_in = |number: usize, directory: PathBuf| {
+        let mut options = cluster.datanode_options(number);
+        options.short_circuit = Some(ShortCircuit { directory: Some(directory), users: None });
+        cluster.add(options);
+        let lender = Lender::of(cluster.datanode_addresses()[number]);
+        assert_eq!(lender.err(), Some(wire::Refusal::RefusedNotFound as u32));
+    };
+    not_lent_in(1, shared.clone());
+    not_lent_in(2, shared.join("own"));
+    // It is nobody's else to write, but its owner's, who is somebody else.
+    if rustix::process::geteuid().is_root() {
+        let others = shared.join("others");
+        fs::create_dir(&others).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&others, Some(65_534), None).unwrap();
+        not_lent_in(3, others);
+    } else {
+        let line = "a lender's directory of another user: 0 passed, 1 skipped (it needs root)\n";
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    }
 }
 
 #[test]

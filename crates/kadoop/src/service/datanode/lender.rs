@@ -41,6 +41,8 @@ const HURRY: Duration = Duration::from_millis(100);
 /// Before connections are taken again, if this process has too many files open.
 const PAUSE: Duration = Duration::from_millis(100);
 const ROOT: u32 = 0;
+/// In a directory with this bit only who owns something may rename or remove it (S_ISVTX).
+const STICKY: u32 = 0o1000;
 
 /// How programs on a datanode's host read its replicas without it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl Lender {
     /// Begins to lend. `home` is the first data directory.
     ///
     /// # Errors
-    /// Others may write into the directory; its path is too long for a socket (107 bytes); the
+    /// Others may put something in the directory's or the socket's place; its path is too long for a socket (107 bytes); the
     /// operating system's.
     pub(super) fn start(
         options: &ShortCircuit,
@@ -116,12 +118,30 @@ impl Drop for Lender {
 fn make(directory: &Path, strangers: bool) -> io::Result<PathBuf> {
     let mode = if strangers { 0o711 } else { 0o700 };
     fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    if fs::metadata(directory)?.mode() & 0o022 != 0 {
-        // They could put a socket of their own there, and be told tokens.
-        let why = format!("{}: others may write into it", directory.display());
+    // As it is without links: who may change one of those may change where it leads.
+    let directory = fs::canonicalize(directory)?;
+    if let Some(open) = others_may_replace(&directory)? {
+        // They could put a socket of their own there, be told tokens and lend forged bytes.
+        let why = format!("{}: others may put something in its place", open.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
-    Ok(directory.to_owned())
+    Ok(directory)
+}
+
+/// The first of a directory and those above it in which somebody else than this user and root
+/// may put something in place of what is there.
+fn others_may_replace(directory: &Path) -> io::Result<Option<&Path>> {
+    let me = geteuid().as_raw();
+    for (at, this) in directory.ancestors().enumerate() {
+        let status = fs::metadata(this)?;
+        let ours = [me, ROOT].contains(&status.uid());
+        // Where everybody may write, as in /tmp, the sticky bit keeps what is another's.
+        let kept = status.mode() & 0o022 == 0 || at > 0 && status.mode() & STICKY != 0;
+        if !ours || !kept {
+            return Ok(Some(this));
+        }
+    }
+    Ok(None)
 }
 
 fn listen_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
