@@ -117,9 +117,7 @@ impl Handle {
                 self.invalid = true;
                 // Most likely the server restarted: better a handshake too many than
                 // a call refused for its session.
-                if let Some(lease) = self.lease.take() {
-                    lease.session.lose();
-                }
+                self.lose_session();
             }
         }
         let usable = self.lease.as_ref().is_some_and(|lease| lease.session.is_usable(now));
@@ -266,10 +264,8 @@ impl Handle {
     /// The outcome of a call that got no answer of value.
     pub(crate) fn end(&mut self, step: Step, call: &Call) -> Outcome {
         let lost = [Step::NotExecuted(Refusal::UnknownSession), Step::Unknown(Doubt::SessionLost)];
-        if lost.contains(&step)
-            && let Some(lease) = self.lease.take()
-        {
-            lease.session.lose();
+        if lost.contains(&step) {
+            self.lose_session();
         }
         match step {
             Step::NotExecuted(refusal) => {
@@ -284,6 +280,13 @@ impl Handle {
                 self.line = None;
                 Outcome::Unknown(if let Step::Unknown(doubt) = other { doubt } else { Doubt::BadAnswer })
             }
+        }
+    }
+
+    /// The callee doesn't know the session any more: the next call is made in another.
+    pub(crate) fn lose_session(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.session.lose();
         }
     }
 

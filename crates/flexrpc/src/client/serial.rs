@@ -46,6 +46,13 @@ pub(crate) fn call(
     for (index, hop) in hops.iter().enumerate() {
         resolve(&mut outcomes[index + 1..], &mut others[index], hop, deadline);
     }
+    // The first has seen to its own.
+    for (handle, outcome) in others.iter_mut().zip(&outcomes[1..]) {
+        if let Outcome::NotExecuted(Refusal::UnknownSession) | Outcome::Unknown(Doubt::SessionLost) = outcome
+        {
+            handle.lose_session();
+        }
+    }
     outcomes
 }
 
