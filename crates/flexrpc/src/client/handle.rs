@@ -290,6 +290,13 @@ impl Handle {
         }
     }
 
+    /// The callee has executed a call of this session.
+    pub(crate) fn note_executed(&self) {
+        if let Some(lease) = &self.lease {
+            lease.session.executed();
+        }
+    }
+
     fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
         let _turn = message.turn.map(Turn::take);
         let framing = self.framing(call, message);
@@ -351,6 +358,7 @@ impl Handle {
         if frame.head.kind == Kind::Fault {
             return Outcome::Error(Fault::decode(frame.payload()));
         }
+        self.note_executed();
         let (payload, spare) = frame.into_payload();
         if let Some(line) = &mut self.line {
             line.give_back(spare);

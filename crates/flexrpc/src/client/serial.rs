@@ -48,9 +48,12 @@ pub(crate) fn call(
     }
     // The first has seen to its own.
     for (handle, outcome) in others.iter_mut().zip(&outcomes[1..]) {
-        if let Outcome::NotExecuted(Refusal::UnknownSession) | Outcome::Unknown(Doubt::SessionLost) = outcome
-        {
-            handle.lose_session();
+        match outcome {
+            Outcome::Value(_) | Outcome::Error(_) => handle.note_executed(),
+            Outcome::NotExecuted(Refusal::UnknownSession) | Outcome::Unknown(Doubt::SessionLost) => {
+                handle.lose_session();
+            }
+            Outcome::NotExecuted(_) | Outcome::Unknown(_) => {}
         }
     }
     outcomes

@@ -6,6 +6,7 @@ use crate::proto::Micros;
 use crate::proto::auth::SessionKey;
 use crate::proto::extension::Terms;
 use crate::proto::ids::{CallId, SessionId};
+use crate::proto::limits;
 use crate::proto::status::Refusal;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::cmp::Reverse;
@@ -24,6 +25,11 @@ const TRANSACTIONS: u64 = 64;
 /// A session's use is noted this often: the note is every caller's, too.
 const NOTE: Micros = 1_000;
 
+/// A session in which the server has executed nothing yet is trusted for so long: half of
+/// the time after which the server forgets it. Over UDP a call that is refused for its
+/// session is in doubt.
+const UNUSED_TRUSTED: Micros = limits::SESSION_UNUSED_MS * 1000 / 2;
+
 /// A session with one incarnation of a server.
 pub(crate) struct Session {
     id: SessionId,
@@ -31,7 +37,10 @@ pub(crate) struct Session {
     pub(crate) terms: Terms,
     next_transaction: AtomicU64,
     handles: Mutex<HandleIds>,
+    made_at: Micros,
     used_at: AtomicU64,
+    /// The server has executed a call of it.
+    executed: AtomicBool,
     lost: AtomicBool,
 }
 
@@ -44,13 +53,16 @@ struct HandleIds {
 
 impl Session {
     pub(crate) fn new(id: SessionId, key: Option<SessionKey>, terms: Terms) -> Self {
+        let made_at = clock::now();
         Self {
             id,
             key,
             terms,
             next_transaction: AtomicU64::new(1),
             handles: Mutex::default(),
-            used_at: AtomicU64::new(clock::now()),
+            made_at,
+            used_at: AtomicU64::new(made_at),
+            executed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         }
     }
@@ -75,12 +87,24 @@ impl Session {
         self.lost.store(true, Ordering::Release);
     }
 
+    /// The server has executed a call of it. Every answer says so: written once.
+    pub(crate) fn executed(&self) {
+        if !self.executed.load(Ordering::Relaxed) {
+            self.executed.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether calls may still be made: not lost, and not unused for so long
     /// that the server may soon forget it.
     pub(crate) fn is_usable(&self, now: Micros) -> bool {
-        let idle = now.saturating_sub(self.used_at.load(Ordering::Relaxed));
         let trusted = Micros::from(self.terms.session_idle_ms) * 1000 / 2;
-        !self.lost.load(Ordering::Acquire) && idle < trusted
+        let (since, trusted) = if self.executed.load(Ordering::Relaxed) {
+            (self.used_at.load(Ordering::Relaxed), trusted)
+        } else {
+            // A call that was made may not have come to the server.
+            (self.made_at, trusted.min(UNUSED_TRUSTED))
+        };
+        !self.lost.load(Ordering::Acquire) && now.saturating_sub(since) < trusted
     }
 }
 
@@ -242,11 +266,25 @@ mod tests {
     fn a_session_is_not_trusted_when_the_server_may_soon_forget_it() {
         let terms = Terms { payload_bytes: 1, session_idle_ms: 1000 };
         let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
+        session.executed();
         session.lease().next_call(5_000_000);
         assert!(session.is_usable(5_499_999));
         assert!(!session.is_usable(5_500_000));
         session.lose();
         assert!(!session.is_usable(5_000_000));
+    }
+
+    #[test]
+    fn a_session_without_calls_is_not_trusted_when_the_server_may_soon_forget_it() {
+        let terms = Terms { payload_bytes: 1, session_idle_ms: 30 * 60 * 1000 };
+        let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
+        let after = |seconds: u64| session.made_at + seconds * 1_000_000;
+        assert!(session.is_usable(after(29)) && !session.is_usable(after(30)));
+        // On its way to the callee it may get lost.
+        session.lease().next_call(after(29));
+        assert!(!session.is_usable(after(30)));
+        session.executed();
+        assert!(session.is_usable(after(900)));
     }
 
     #[test]
