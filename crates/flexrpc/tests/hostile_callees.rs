@@ -11,7 +11,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 use strait_flexrpc::proto::frame::{Head, Kind};
 use strait_flexrpc::{
-    CallError, CallId, CallOptions, Client, ClientOptions, Doubt, MulticastOptions, Outcome, Transport,
+    CallError, CallId, CallOptions, Client, ClientOptions, Doubt, MulticastOptions, Outcome, Refusal,
+    Transport, Turn,
 };
 
 /// How long the callers of these tests wait.
@@ -156,4 +157,35 @@ fn a_caller_in_a_hurry_doesnt_sleep_before_it_connects_anew() {
         handle.call_with(procedure(ECHO), &[b"x"], &options())
     });
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+}
+
+#[test]
+fn a_callers_deadline_holds_while_another_has_the_turn() {
+    // Takes the greeting, and nothing of a call.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap();
+    let (server, service) = common::server();
+    let (client, turn) = (client(), Turn::default());
+    let call = |callee, size, timeout| {
+        let call = CallOptions { timeout: Some(timeout), ..CallOptions::default() };
+        let options = MulticastOptions { call, turn: Some(turn.clone()), ..MulticastOptions::default() };
+        client.call_chain(&[callee], procedure(COUNT), &[Bytes::from(vec![1; size])], &options)
+    };
+    std::thread::scope(|scope| {
+        // More than sockets hold.
+        let first = scope.spawn(|| call(silent, 48 << 20, 2 * TOO_LONG));
+        let mut connection = Raw::of(listener.accept().unwrap().0);
+        let hello = connection.receive().unwrap();
+        connection.send(&raw::welcome(&hello));
+        let Raw::Tcp(stream, _) = &connection else { unreachable!() };
+        stream.peek(&mut [0]).expect("it has begun to leave");
+        let outcomes = in_time(|| call(server.address(), 1, TIMEOUT));
+        assert_eq!(outcomes, [Outcome::NotExecuted(Refusal::DeadlinePassed)]);
+        // Nobody waits behind one that has gone away.
+        let next = scope.spawn(|| call(server.address(), 1, 2 * TOO_LONG));
+        drop((connection, listener));
+        assert!(matches!(first.join().unwrap()[..], [Outcome::NotExecuted(_)]));
+        assert!(next.join().unwrap()[0].is_value());
+    });
+    assert_eq!(service.executed(), 1);
 }

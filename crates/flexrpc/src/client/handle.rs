@@ -5,7 +5,7 @@ use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
 use crate::client::message::{Framing, Message, Sum};
 use crate::client::session::Lease;
-use crate::client::{CallOptions, Shared, Turn};
+use crate::client::{CallOptions, Shared};
 use crate::net::clock;
 use crate::net::pool::Callee;
 use crate::net::reader::Frame;
@@ -298,7 +298,10 @@ impl Handle {
     }
 
     fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
-        let _turn = message.turn.map(Turn::take);
+        let _turn = match message.turn.map(|turn| turn.take(deadline)) {
+            Some(None) => return call.on_time(clock::now()),
+            taken => taken,
+        };
         let framing = self.framing(call, message);
         let (Some(line), Some(framing)) = (&mut self.line, framing) else {
             return call.on_broken(clock::now());
@@ -355,10 +358,10 @@ impl Handle {
 
     fn outcome(&mut self, frame: Frame) -> Outcome {
         self.answered = frame.head.kind;
+        self.note_executed();
         if frame.head.kind == Kind::Fault {
             return Outcome::Error(Fault::decode(frame.payload()));
         }
-        self.note_executed();
         let (payload, spare) = frame.into_payload();
         if let Some(line) = &mut self.line {
             line.give_back(spare);

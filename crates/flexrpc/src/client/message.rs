@@ -1,7 +1,7 @@
 //! A call's frame, in slices: the payload stays where the caller has it, and its
 //! checksum is computed once for all callees and transmissions.
 
-use crate::client::Turn;
+use crate::client::turn::Turn;
 use crate::proto::auth::SessionKey;
 use crate::proto::checksum;
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, TAG_BYTES, flags};

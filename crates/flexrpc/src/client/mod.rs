@@ -8,6 +8,7 @@ pub(crate) mod message;
 pub(crate) mod parallel;
 pub(crate) mod serial;
 pub(crate) mod session;
+pub(crate) mod turn;
 pub(crate) mod workers;
 
 use crate::client::gather::Gather;
@@ -15,6 +16,7 @@ use crate::client::handle::Handle;
 use crate::client::handle::Idle;
 use crate::client::message::Sum;
 use crate::client::session::Sessions;
+pub use crate::client::turn::Turn;
 use crate::client::workers::{CallingWorkers, Multicast, Subcall};
 use crate::net::clock;
 use crate::net::pool::Handles;
@@ -28,7 +30,7 @@ use crate::tls::ClientTls;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How a client behaves.
@@ -111,21 +113,6 @@ pub struct MulticastOptions {
     pub store_and_forward: bool,
     /// Serial multicasting: calls with the same turn leave this host one after the other.
     pub turn: Option<Turn>,
-}
-
-/// Calls that are made side by side, and leave one after the other: each has the link for
-/// itself, so they arrive in about the order in which they were made, and while the last
-/// bytes of one are on their way through a chain, those of the next follow. Sharing the
-/// link, they would arrive all at once, and the link would stand still until then. One
-/// that isn't taken keeps the turn until its deadline.
-#[derive(Clone, Debug, Default)]
-pub struct Turn(Arc<Mutex<()>>);
-
-impl Turn {
-    /// Waits for it; until this is dropped it is the caller's.
-    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Makes calls, from any number of threads. Clones share pool and sessions. In a

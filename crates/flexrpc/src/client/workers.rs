@@ -1,10 +1,10 @@
 //! Calling workers (section IV.A): threads that issue the subcalls of parallel
 //! multicasts. There are as many as are needed at a time; dormant ones end.
 
-use crate::client::Turn;
 use crate::client::gather::Gather;
 use crate::client::handle::Handle;
 use crate::client::message::{Message, Sum};
+use crate::client::turn::Turn;
 use crate::proto::Micros;
 use crate::proto::call::{Call, Step};
 use crate::proto::frame::Kind;

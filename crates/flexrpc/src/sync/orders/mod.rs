@@ -9,6 +9,7 @@ mod datagrams;
 mod handles;
 mod service_workers;
 mod sessions;
+mod turns;
 
 /// Of each claim, by default: seconds in all.
 const ORDERS: usize = 10_000;

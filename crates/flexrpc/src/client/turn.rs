@@ -1,0 +1,120 @@
+//! Calls that wait for each other before they leave.
+
+use crate::net::clock;
+use crate::proto::Micros;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Calls that are made side by side, and leave one after the other, in the order in which
+/// they come: each has the link for itself, so they arrive in about that order, and while
+/// the last bytes of one are on their way through a chain, those of the next follow.
+/// Sharing the link, they would arrive all at once, and the link would stand still until
+/// then. One that isn't taken keeps the turn until its deadline; those that wait for it
+/// give up, not executed, at theirs.
+#[derive(Clone, Default)]
+pub struct Turn(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    taken: bool,
+    next_ticket: u64,
+    /// The tickets of those who wait; the first is the next.
+    waiting: VecDeque<u64>,
+}
+
+impl Turn {
+    /// Waits for it; until the result is dropped it is the caller's. `None` if it doesn't
+    /// come by `deadline`.
+    pub(crate) fn take(&self, deadline: Option<Micros>) -> Option<Taken<'_>> {
+        let Queue { changed, .. } = &*self.0;
+        let mut state = self.0.state();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back(ticket);
+        while state.taken || state.waiting.front() != Some(&ticket) {
+            let left = deadline.map(|deadline| deadline.saturating_sub(clock::now()));
+            state = match left {
+                Some(0) => {
+                    state.waiting.retain(|waiting| *waiting != ticket);
+                    drop(state);
+                    // It may have been the next.
+                    changed.notify_all();
+                    return None;
+                }
+                Some(left) => {
+                    let left = Duration::from_micros(left);
+                    changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        state.waiting.pop_front();
+        state.taken = true;
+        Some(Taken(&self.0))
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn, while it is somebody's.
+pub(crate) struct Taken<'a>(&'a Queue);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.state().taken = false;
+        // Who is next isn't known to the condition: all look.
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_to_those_who_wait_in_their_order_and_not_to_who_gave_up() {
+        let turn = Turn::default();
+        let taken = turn.take(None);
+        let order = std::sync::Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for number in 0..4u64 {
+                let (turn, order) = (&turn, &order);
+                // The second doesn't wait long.
+                let deadline = (number == 1).then(|| clock::now() + 1_000);
+                scope.spawn(move || {
+                    let taken = turn.take(deadline);
+                    if taken.is_some() {
+                        order.lock().unwrap().push(number);
+                    }
+                });
+                while turn.0.state().next_ticket < number + 2 {
+                    std::thread::yield_now();
+                }
+            }
+            while turn.0.state().waiting.len() == 4 {
+                std::thread::yield_now();
+            }
+            drop(taken);
+        });
+        assert_eq!(order.into_inner().unwrap(), [0, 2, 3]);
+    }
+}
