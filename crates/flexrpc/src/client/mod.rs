@@ -116,7 +116,7 @@ pub struct MulticastOptions {
 }
 
 /// Makes calls, from any number of threads. Clones share pool and sessions. In a
-/// forked child it begins with neither; handles checked out before are the
+/// forked child it begins with neither, and with no threads; handles checked out before are the
 /// parent's.
 #[derive(Clone)]
 pub struct Client {
@@ -127,25 +127,41 @@ pub(crate) struct Shared {
     pub(crate) options: ClientOptions,
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles<Idle>,
-    workers: CallingWorkers<Subcall>,
-    /// Whose sockets and sessions these are.
+    workers: Mutex<CallingWorkers<Subcall>>,
+    /// Whose sockets, sessions and threads these are.
     process: AtomicU32,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.workers.close();
+        self.workers().close();
     }
 }
 
 impl Shared {
     /// In a forked child, the parent's sessions and connections must not be used:
-    /// both would give their calls the same identifiers.
+    /// both would give their calls the same identifiers. Its threads aren't there.
     fn belong_to(&self, process: u32) {
-        if self.process.swap(process, Ordering::AcqRel) != process {
-            self.sessions.forget();
-            self.handles.clear();
+        // Every call looks: a cache line that none writes to.
+        if self.process.load(Ordering::Acquire) == process {
+            return;
         }
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.process.load(Ordering::Relaxed) == process {
+            return;
+        }
+        self.sessions.forget();
+        self.handles.clear();
+        let new = CallingWorkers::new(self.options.calling_workers, self.options.calling_dormant);
+        // Nothing of it is touched: one of the parent's threads may have had its lock, and
+        // the handles in its queue are the parent's.
+        std::mem::forget(std::mem::replace(&mut *workers, new));
+        self.process.store(process, Ordering::Release);
+    }
+
+    /// This process's.
+    fn workers(&self) -> CallingWorkers<Subcall> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -155,6 +171,7 @@ impl Client {
         let handles = Handles::new(options.pooled_handles);
         let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
         let (sessions, process) = (Sessions::default(), AtomicU32::new(std::process::id()));
+        let workers = Mutex::new(workers);
         Self { shared: Arc::new(Shared { options, sessions, handles, workers, process }) }
     }
 
@@ -198,7 +215,7 @@ impl Client {
     ) -> Vec<Outcome> {
         let handles = callees.iter().map(|callee| self.idle_handle(*callee, transport)).collect();
         let multicast = Arc::new(self.multicast(callees.len(), procedure, args, options));
-        parallel::call(&multicast, handles, &self.shared.workers, self.shared.options.spin);
+        parallel::call(&multicast, handles, &self.shared.workers(), self.shared.options.spin);
         multicast.gather.take()
     }
 
@@ -245,7 +262,7 @@ impl Client {
 
     /// Calling workers at present.
     pub fn calling_workers(&self) -> usize {
-        self.shared.workers.count()
+        self.shared.workers().count()
     }
 
     /// Idle handles at present.
@@ -287,9 +304,17 @@ mod tests {
             place.session(None, || Err(Refusal::Unreachable)).is_ok()
         };
         assert!(has_session() && client.pooled_handles() == 1);
+        let callees = [server.address(); 2];
+        let args = [Bytes::from(vec![1; parallel::ONE_THREAD_BYTES + 1])];
+        let multicast = || {
+            let procedure = Procedure::new(1, 1, 1);
+            client.call_parallel(&callees, Transport::Tcp, procedure, &args, &MulticastOptions::default())
+        };
+        multicast();
+        assert!(client.calling_workers() > 0);
         // As if this were another process.
         client.shared.belong_to(std::process::id() + 1);
-        assert!(!has_session() && client.pooled_handles() == 0);
+        assert!(!has_session() && client.pooled_handles() == 0 && client.calling_workers() == 0);
         call().unwrap();
     }
 }
