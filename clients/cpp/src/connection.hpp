@@ -49,6 +49,8 @@ public:
     /// Whether the gateway hung up since the last reply, as it does at a restart.
     /// Noticed before a request is sent, it can't have been executed.
     bool ended_while_idle();
+    /// Ends it under the hands of whoever uses it, in another thread.
+    void interrupt() { transport_->socket().interrupt(); }
     /// Whether another request may be sent and will be answered by its own reply.
     bool is_clean() const { return !broken_ && in_flight_ == 0; }
     /// Whether this process is a forked child, which would take its parent's replies.

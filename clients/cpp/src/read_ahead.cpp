@@ -10,6 +10,12 @@ ReadAhead::ReadAhead(Lease connection, std::int64_t handle, std::int64_t begin, 
     : connection_(std::move(connection)), handle_(handle), next_(begin), end_(end), chunk_(chunk),
       window_(std::min(window, max_window)), path_(path) {}
 
+void ReadAhead::leave_out_every_other() {
+    stride_ = 2 * chunk_;
+    largest_window_ = max_window / 2;
+    window_ = std::min(window_, largest_window_);
+}
+
 std::size_t ReadAhead::read(char* into, std::size_t size) {
     fill_window();
     if (chunks_.empty()) {
@@ -67,7 +73,7 @@ void ReadAhead::finish_chunk() {
     chunks_.pop_front();
     // As in TCP's slow start: who reads little doesn't pay for much, and a
     // distant gateway is kept busy after a few round trips.
-    window_ = std::min(window_ + 1, max_window);
+    window_ = std::min(window_ + 1, largest_window_);
     fill_window();
 }
 
@@ -76,7 +82,7 @@ void ReadAhead::fill_window() {
         const auto length = static_cast<std::size_t>(
             std::min<std::int64_t>(static_cast<std::int64_t>(chunk_), end_ - next_));
         chunks_.push_back({next_, length});
-        next_ += static_cast<std::int64_t>(length);
+        next_ += static_cast<std::int64_t>(stride_);
         request(chunks_.back(), chunks_.back().offset, length);
     }
 }

@@ -26,6 +26,12 @@ public:
     std::size_t read(char* into, std::size_t size);
     const Lease& connection() const { return connection_; }
 
+    /// The offset of the next request.
+    std::int64_t next() const { return next_; }
+    /// Of what isn't requested yet, every second chunk comes by another connection, and with
+    /// it half of what may be in flight.
+    void leave_out_every_other();
+
 private:
     struct Chunk {
         std::int64_t offset;
@@ -48,7 +54,8 @@ private:
     std::int64_t next_;
     const std::int64_t end_;
     const std::size_t chunk_;
-    std::size_t window_;
+    std::size_t stride_ = chunk_; // from chunk to chunk
+    std::size_t window_, largest_window_ = max_window;
     const std::string& path_;
     std::deque<Chunk> chunks_; // by offset
     std::deque<Asked> asked_;  // in the order of their replies

@@ -125,7 +125,7 @@ std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t s
 
 /// Bytes from the requests in flight; 0 where the read isn't sequential, or they ended.
 std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
-    if (ahead_ && ahead_->connection()->is_a_parents()) {
+    if (ahead_ && ahead_->is_a_parents()) {
         ahead_.reset();
     }
     const bool sequential = sequential_from_ == position_ || size >= chunk();
@@ -137,7 +137,7 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
     try {
         if (!ahead_) {
             const std::size_t window = std::max(window_, size / chunk());
-            ahead_.emplace(session_->borrow(), handle_, position_, length_, chunk(), window, path_);
+            ahead_.emplace(*session_, handle_, position_, length_, chunk(), window, path_);
         }
         count = ahead_->read(into, size);
     } catch (const ConnectionLost&) {

@@ -11,7 +11,7 @@
 
 #include <strait/reader.hpp>
 
-#include "read_ahead.hpp"
+#include "striped_read.hpp"
 
 namespace strait {
 
@@ -48,7 +48,7 @@ private:
     std::atomic<std::int64_t> handle_{0}, length_{0};
     std::int64_t position_ = 0;
     std::int64_t sequential_from_ = -1; // a read at this position continues the one before
-    std::optional<detail::ReadAhead> ahead_;
+    std::optional<detail::StripedRead> ahead_;
     bool closed_ = false;
 };
 

@@ -89,6 +89,7 @@ public:
     Lease borrow();
     static std::string new_request_id();
 
+    bool is_encrypted() const { return endpoint_.options.tls.has_value(); }
     std::string user() const;
     std::string token() const;
     StoreInfo store() const;

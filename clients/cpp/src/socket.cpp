@@ -153,6 +153,10 @@ bool Socket::readable() const {
     return ::poll(&poll, 1, 0) > 0;
 }
 
+void Socket::interrupt() const {
+    ::shutdown(descriptor_, SHUT_RDWR);
+}
+
 bool Socket::leads_to_this_machine() const {
     sockaddr_storage peer{};
     socklen_t length = sizeof peer;

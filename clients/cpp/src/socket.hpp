@@ -29,6 +29,8 @@ public:
     /// Whether something came, which while no reply is due is the connection's end.
     bool readable() const;
     bool leads_to_this_machine() const;
+    /// Has a receive or send that waits, in another thread, throw ConnectionLost.
+    void interrupt() const;
 
 protected:
     int descriptor() const { return descriptor_; }
