@@ -36,9 +36,7 @@ def copy(client: strait.Client, arguments: argparse.Namespace) -> None:
     if arguments.action == "put":
         client.put(arguments.local, arguments.remote, overwrite=True)
     elif arguments.blocking:
-        # os.devnull is a file too, and costs a system call of a microsecond.
-        local = os.devnull if arguments.local == "-" else arguments.local
-        read_blocking(client, arguments.remote, local, arguments.blocking)
+        read_blocking(client, arguments.remote, arguments.local, arguments.blocking)
     elif arguments.local == "-":
         with client.open(arguments.remote, "rb", buffering=0) as remote:
             piece = bytearray(PIECE_BYTES)
@@ -51,12 +49,13 @@ def copy(client: strait.Client, arguments: argparse.Namespace) -> None:
 def read_blocking(client: strait.Client, path: str, target: str, length: int) -> None:
     with (
         client.open(path, "rb", buffering=0) as remote,
-        io.FileIO(target, "wb") as local,
+        io.FileIO(os.devnull if target == "-" else target, "wb") as local,
     ):
         assert isinstance(remote, RemoteReader)
         done = 0
         while piece := remote.pread(length, done):
-            local.write(piece)
+            if target != "-":
+                local.write(piece)
             done += len(piece)
 
 

@@ -2,16 +2,19 @@
 
 import io
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from strait import errors
 from strait._gen.ttypes import CloseFileRequest, OpenFileRequest, ReadRangeRequest
 from strait._session import Session
-from strait._wire import Connection, ConnectionLostError
+from strait._wire import SHORT_RANGE_BYTES, Connection, ConnectionLostError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+T = TypeVar("T")
 
 # Bytes of a request while reading ahead, and requests in flight at once.
 # Chunks of 1 MiB measured best on loopback among 0.25 to 4 MiB. Over a local
@@ -110,11 +113,22 @@ class RemoteReader(io.RawIOBase):
     def pread(self, length: int, offset: int) -> bytes:
         """Up to `length` bytes from `offset`, shorter only at the end; the position stays."""
         self._check_open()
+        if length <= SHORT_RANGE_BYTES:
+            return self._pread_short(length, offset)
         data = bytearray(length)
         view, filled = memoryview(data), 0
         while filled < length and (count := self._read_once(offset + filled, view[filled:])):
             filled += count
         return bytes(view[:filled])
+
+    def _pread_short(self, length: int, offset: int) -> bytes:
+        data = b""
+        while missing := length - len(data):
+            more = self._read_short(offset + len(data), missing)
+            if not more:
+                break
+            data += more
+        return data
 
     def _read_ahead(self, view: memoryview) -> int:
         """Bytes from the requests in flight; 0 where the read isn't sequential, or they ended."""
@@ -149,23 +163,33 @@ class RemoteReader(io.RawIOBase):
 
     def _read_once(self, offset: int, view: memoryview) -> int:
         sink = view[: self._session.max_chunk_bytes]
-        try:
-            return self._request_range(offset, sink)
-        except (errors.InvalidArgument, errors.NotFound, errors.Unauthenticated):
-            if offset < 0:
-                raise
-        # The handle is gone, as with a session that ended.
-        self._open()
-        return self._request_range(offset, sink)
-
-    def _request_range(self, offset: int, sink: memoryview) -> int:
-        request = ReadRangeRequest(handle=self._handle, offset=offset, length=len(sink))
+        if len(sink) <= SHORT_RANGE_BYTES:
+            data = self._read_short(offset, len(sink))
+            sink[: len(data)] = data
+            return len(data)
 
         def exchange(connection: Connection) -> int:
+            request = ReadRangeRequest(handle=self._handle, offset=offset, length=len(sink))
             connection.send("readRange", request)
             return receive_range(connection, sink)
 
-        return self._session.attempt("readRange", request, exchange)
+        return self._on_handle(offset, exchange)
+
+    def _read_short(self, offset: int, length: int) -> bytes:
+        most = min(length, self._session.max_chunk_bytes)
+        return self._on_handle(
+            offset, lambda connection: connection.read_range(self._handle, offset, most)
+        )
+
+    def _on_handle(self, offset: int, exchange: Callable[[Connection], T]) -> T:
+        """Repeats it on a new handle where the old one is gone, as with a session that ended."""
+        try:
+            return self._session.attempt("readRange", None, exchange)
+        except (errors.InvalidArgument, errors.NotFound, errors.Unauthenticated):
+            if offset < 0:
+                raise
+        self._open()
+        return self._session.attempt("readRange", None, exchange)
 
     def _stop_reading_ahead(self) -> None:
         if self._ahead is not None:

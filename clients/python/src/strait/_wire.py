@@ -10,6 +10,7 @@ import select
 import socket
 import ssl
 import struct
+import time
 from typing import Any, Literal
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
@@ -21,9 +22,9 @@ from thrift.transport.TTransport import (
     TTransportException,
 )
 
-from strait import errors
+from strait import _ranges, errors
 from strait._gen import DfsV2
-from strait._gen.ttypes import DfsError
+from strait._gen.ttypes import DfsError, ReadRangeRequest
 
 Wire = Literal["framed-binary", "binary", "framed-compact", "compact"]
 
@@ -44,6 +45,13 @@ SEND_ALONE_BYTES = 16 << 10
 # Shorter byte strings are never received into the caller's memory. Above the
 # longest method name, which comes before the payload.
 SINK_MIN_BYTES = 64
+
+# Longest read whose messages are coded at once: a reply fits what is received at once.
+SHORT_RANGE_BYTES = RECEIVE_BYTES - _ranges.REPLY_BYTES
+# So soon after a reply a read saves the look for the connection's end: it costs a
+# system call, and an end in between is mended like any other. (A change would then
+# count as repeated, and its outcome might be unknown.)
+FRESH_S = 0.05
 
 # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 _OTHER_NAME_CODES = (62, 64)
@@ -100,8 +108,11 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
             raise TTransportException(message="a frame and its message differ in length")
 
     def _consumed(self) -> int:
-        unread = self._received.getbuffer().nbytes - self._received.tell()
-        return self._received_bytes - unread
+        return self._received_bytes - self.unread()
+
+    def unread(self) -> int:
+        """Bytes received that no reply has used yet."""
+        return self._received.getbuffer().nbytes - self._received.tell()
 
     def readAll(self, sz: int) -> Any:
         head = self._received.read(sz)
@@ -134,10 +145,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         parts, have = [partialread], len(partialread)
         self._check_room(reqlen - have)
         while have < reqlen:
-            part = self._socket.recv(max(RECEIVE_BYTES, reqlen - have))
-            if not part:
-                raise EOFError("the gateway closed the connection")
-            self._received_bytes += len(part)
+            part = self._receive(max(RECEIVE_BYTES, reqlen - have))
             have += len(part)
             parts.append(part)
         self._received = io.BytesIO(b"".join(parts))
@@ -149,6 +157,36 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
             raise TTransportException(
                 TTransportException.SIZE_LIMIT, "a message that is longer than it may be"
             )
+
+    def exchange_range(self, handle: int, offset: int, length: int) -> bytes | None:
+        """What a readRange yields, on a connection with nothing in flight, in the binary wire.
+
+        None: the reply came, and is something else that is still to be decoded.
+        """
+        number = _number_after(self.requests)
+        request = _ranges.encode_request(number, handle, offset, length)
+        self.requests = number
+        self._socket.sendall(request if self._framed else request[_ranges.FRAME_BYTES :])
+        most = length + _ranges.REPLY_BYTES
+        reply = self._receive(most)
+        found = _ranges.find_data(reply, number, framed=self._framed)
+        if found is not None:
+            begin, end = found
+            whole = end + len(_ranges.REPLY_END)
+            while len(reply) < whole <= most:
+                reply += self._receive(whole - len(reply))
+            if reply[end:] == _ranges.REPLY_END:
+                self.replies = number
+                return reply[begin:end]
+        self._received = io.BytesIO(reply)
+        return None
+
+    def _receive(self, most: int) -> bytes:
+        part = self._socket.recv(most)
+        if not part:
+            raise EOFError("the gateway closed the connection")
+        self._received_bytes += len(part)
+        return part
 
     # -- Sending
 
@@ -225,7 +263,9 @@ class Connection:
             raise ConnectionLostError(error.strerror or error, sent=False) from error
         if tls is not None:
             self._socket = _encrypted(self._socket, tls, host, port)
-        self._socket.settimeout(timeout)
+            self._socket.settimeout(timeout)
+        else:
+            _wait_in_kernel(self._socket, timeout)
         # A request is small and waits for nothing.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._timeout = timeout
@@ -234,6 +274,7 @@ class Connection:
             "string_length_limit": MAX_MESSAGE_BYTES,
             "container_length_limit": MAX_LIST_ENTRIES,
         }
+        self._codes_ranges = protocol == "binary"
         self._bulk: Any = DfsV2.Client(_SINKING[protocol](self._transport, **limits))
         self._control: Any = DfsV2.Client(_CODED_IN_C[protocol](self._transport, **limits))
         self._process = os.getpid()
@@ -242,10 +283,15 @@ class Connection:
         #: Requests whose reply hasn't come yet.
         self.in_flight = 0
         self.broken = False
+        self._last_reply = 0.0
 
     def peer(self) -> str:
         """The other end's IP address."""
         return str(self._socket.getpeername()[0])
+
+    def is_fresh(self) -> bool:
+        """Whether its last reply came just now."""
+        return time.monotonic() - self._last_reply < FRESH_S
 
     def ended_while_idle(self) -> bool:
         """Whether the gateway closed it since the last reply, as it does at a restart.
@@ -269,7 +315,7 @@ class Connection:
         client = self._bulk if method in _BULK else self._control
         try:
             getattr(client, f"send_{method}")(request)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             raise self._timed_out(method) from None
         except OSError as error:
             raise self._lost(error) from error
@@ -291,7 +337,7 @@ class Connection:
             except (DfsError, TApplicationException) as error:
                 reply = error  # a whole, well-formed reply too
             self._transport.end_reply()
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             raise self._timed_out(method) from None
         except Exception as error:
             # It ended, or what came is no reply.
@@ -300,6 +346,7 @@ class Connection:
             self.close()  # in the middle of a reply
             raise
         self.in_flight -= 1
+        self._last_reply = time.monotonic()
         if isinstance(reply, DfsError):
             raise errors.from_wire(reply)
         if isinstance(reply, TApplicationException):
@@ -307,6 +354,33 @@ class Connection:
             kind = errors.Unsupported if unknown else errors.Internal
             raise kind(f"{method}: {reply.message}")
         return reply
+
+    def read_range(self, handle: int, offset: int, length: int) -> bytes:
+        """A readRange of at most `SHORT_RANGE_BYTES`."""
+        if not self._codes_ranges or self.in_flight or self._transport.unread():
+            request = ReadRangeRequest(handle=handle, offset=offset, length=length)
+            self.send("readRange", request)
+            return self._receive_range(length)
+        try:
+            data = self._transport.exchange_range(handle, offset, length)
+        except (TimeoutError, BlockingIOError):
+            raise self._timed_out("readRange") from None
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from error
+        except BaseException:
+            self.close()  # as in `send` and `receive`
+            raise
+        if data is None:
+            self.in_flight += 1  # its reply is there, and to be decoded
+            return self._receive_range(length)
+        self._last_reply = time.monotonic()
+        return data
+
+    def _receive_range(self, length: int) -> bytes:
+        data = bytes(self.receive("readRange").data or b"")
+        if len(data) > length:
+            raise errors.Internal("the gateway sent more bytes than asked for")
+        return data
 
     def _timed_out(self, method: str) -> errors.TimedOut:
         self.close()
@@ -321,6 +395,19 @@ class Connection:
     def close(self) -> None:
         self.broken = True
         self._socket.close()
+
+
+def _wait_in_kernel(sock: socket.socket, timeout: float) -> None:
+    """Has receiving and sending end with BlockingIOError after so many seconds.
+
+    `settimeout` has Python poll before each: two more system calls a request.
+    """
+    sock.settimeout(None)
+    seconds, part = divmod(timeout, 1)
+    # A struct timeval; zero would mean for ever.
+    time = struct.pack("@ll", int(seconds), max(int(part * 1e6), not seconds))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, time)
 
 
 def _encrypted(plain: socket.socket, tls: ssl.SSLContext, host: str, port: int) -> ssl.SSLSocket:
