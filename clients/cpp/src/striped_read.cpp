@@ -45,8 +45,7 @@ void StripedRead::begin_second() {
         return;
     }
     try {
-        second_ =
-            std::make_unique<Stripe>(session_.borrow(), handle_, begin, end_, chunk_, path_);
+        second_ = std::make_unique<Stripe>(session_.borrow(), handle_, begin, end_, chunk_, path_);
         first_.leave_out_every_other();
     } catch (const ConnectionLost&) {
     } catch (const std::exception&) {

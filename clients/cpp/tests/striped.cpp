@@ -37,10 +37,10 @@ public:
         std::ofstream(scratch_ / "large", std::ios::binary) << data;
         options.tls.emplace();
         options.tls->ca_file = scratch_ / "pem";
-        gateway_.emplace("file://" + scratch_.path(),
-                         std::vector<std::string>{"--tls-cert", scratch_ / "pem", "--tls-key",
-                                                  scratch_ / "key"},
-                         options);
+        gateway_.emplace(
+            "file://" + scratch_.path(),
+            std::vector<std::string>{"--tls-cert", scratch_ / "pem", "--tls-key", scratch_ / "key"},
+            options);
         proxy.emplace(gateway_->address());
     }
 
