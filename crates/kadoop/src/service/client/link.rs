@@ -3,6 +3,7 @@
 use super::{
     ClientOptions,
     borrowing::Borrowing,
+    forked::Process,
     members,
     pool::Pool,
     requests::{Begun, Requests},
@@ -38,6 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The way to the namenode.
 pub(super) struct Link {
     pub options: ClientOptions,
+    pub process: Process,
     rpc: flexrpc::Client,
     address: Mutex<Option<SocketAddr>>,
     joined: RwLock<Arc<Joined>>,
@@ -71,7 +73,7 @@ impl Link {
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
-        Ok(Self { options, rpc, address, joined, data, pool, borrowing, writers })
+        Ok(Self { options, process: Process::this(), rpc, address, joined, data, pool, borrowing, writers })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
@@ -83,6 +85,7 @@ impl Link {
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
     ) -> Result<T, Failure> {
+        self.process.demand()?;
         call(&self.options, &self.rpc, &self.address, self.until(), ask)
     }
 
@@ -97,6 +100,7 @@ impl Link {
         caller: &Caller,
         mutation: &Mutation,
     ) -> Result<wire::KdAnswer<'static>, Failure> {
+        self.process.demand()?;
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
         let until = self.until();
         loop {

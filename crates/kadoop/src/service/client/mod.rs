@@ -19,9 +19,13 @@
 //! [`Error::OutcomeUnknown`] nothing was changed. Broken connections and restarts of
 //! the namenode are ridden out within [`ClientOptions::timeout`]: a mutation is named by
 //! a number that goes with each of its repetitions, so it is executed once.
+//!
+//! A client is of the process that connected it. In a forked child it refuses everything
+//! ([`Error::Invalid`]), and its writers leave their files to the parent: connect anew there.
 
 mod borrowing;
 mod files;
+mod forked;
 mod link;
 mod members;
 mod names;
@@ -39,6 +43,7 @@ pub use writer::Writer;
 use super::{failure::Failure, keys::ClientKey, stop::Stop};
 use crate::error::Error;
 use borrowing::Borrowing;
+use forked::Process;
 use link::Link;
 use std::{sync::Arc, time::Duration};
 
@@ -71,12 +76,14 @@ pub struct Client {
     _renewal: Arc<Renewal>,
 }
 
-/// Ends the thread that renews leases with the last clone.
-struct Renewal(Stop);
+/// Ends the thread that renews leases with the last clone, in the process that has it.
+struct Renewal(Stop, Process);
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        self.0.stop();
+        if self.1.is_this() {
+            self.0.stop();
+        }
     }
 }
 
@@ -103,7 +110,8 @@ impl Client {
             .name("kadoop-renew".to_owned())
             .spawn(renew)
             .map_err(|error| Failure::new(Error::Limit("threads"), error.to_string()))?;
-        Ok(Self { link, _renewal: Arc::new(Renewal(stop)) })
+        let process = link.process;
+        Ok(Self { link, _renewal: Arc::new(Renewal(stop, process)) })
     }
 
     /// What was read past the datanodes on this host.

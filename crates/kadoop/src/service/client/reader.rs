@@ -62,6 +62,7 @@ struct Places {
 
 impl Reader {
     pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
+        client.link.process.demand()?;
         let link = Arc::clone(&client.link);
         let config = link.joined().config();
         let driver = Driver {
@@ -141,6 +142,7 @@ impl Driver {
     }
 
     fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<Bytes, Failure> {
+        self.link.process.demand()?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
         loop {

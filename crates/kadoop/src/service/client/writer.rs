@@ -122,6 +122,7 @@ impl Writer {
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
         let driver = &self.driver;
+        driver.link.process.demand()?;
         let mut core = driver.core();
         loop {
             core.append(&mut bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
@@ -168,6 +169,7 @@ impl Writer {
 
     fn reach(&mut self, goal: Goal) -> Result<(), Failure> {
         let driver = &self.driver;
+        driver.link.process.demand()?;
         let mut core = driver.core();
         core.begin(goal, driver.clock.now()).map_err(|error| driver.failure(error))?;
         loop {
@@ -188,7 +190,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if !self.driver.closed.load(Ordering::Relaxed) {
+        if !self.driver.closed.load(Ordering::Relaxed) && self.driver.link.process.is_this() {
             // Its lease is renewed with the client's others, so it has to be given up.
             let driver = Arc::clone(&self.driver);
             self.driver.pool.run(move || driver.give_up());
