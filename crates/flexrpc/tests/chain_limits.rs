@@ -281,3 +281,77 @@ fn a_call_that_was_sent_ahead_behind_a_chains_call_is_answered_too() {
         assert_eq!(service.executed(), 2);
     }
 }
+
+/// Hands bytes on between callers and `server`, but for the second answer of the first
+/// connection: that is lost with it, `when_lost`.
+fn loses_an_answer(server: SocketAddr, when_lost: impl FnOnce() + Send + 'static) -> SocketAddr {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpStream};
+    let front = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = front.local_addr().unwrap();
+    let mut when_lost = Some(when_lost);
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for caller in front.incoming() {
+            let (mut caller, Ok(mut callee)) = (caller.unwrap(), TcpStream::connect(server)) else { return };
+            let (mut from, mut to) = (caller.try_clone().unwrap(), callee.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            let (mut buffer, mut answers) = ([0; 65_536], 0);
+            while let Ok(len @ 1..) = callee.read(&mut buffer) {
+                answers += 1;
+                if answers == 2
+                    && let Some(when_lost) = when_lost.take()
+                {
+                    when_lost();
+                    caller.shutdown(Shutdown::Both).unwrap();
+                    break;
+                }
+                let _ = caller.write_all(&buffer[..len]);
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn what_was_executed_isnt_refused_by_a_rule_that_came_later() {
+    let (first, first_service) = start(ServerOptions::default());
+    let (second, second_service) = start(ServerOptions::default());
+    let (first, next) = (Arc::new(first), second.address());
+    let rules = Arc::clone(&first);
+    let front = loses_an_answer(first.address(), move || rules.set_forwarding(Forwarding::Nowhere));
+    let outcomes = call(&[front, next]);
+    assert!(outcomes.iter().all(Outcome::is_value), "{outcomes:?}");
+    assert_eq!((first_service.executed(), second_service.executed()), (1, 1));
+    assert_eq!(call(&[front, next])[0], Outcome::NotExecuted(Refusal::ForwardingDenied), "a new one");
+}
+
+#[test]
+fn what_was_refused_by_a_rule_isnt_executed_under_a_later_one() {
+    let (first, service) = start(forwarding(Forwarding::Nowhere));
+    let (second, next_service) = start(ServerOptions::default());
+    let mut raw = Raw::tcp(first.address());
+    let bytes = bytes_of_chain(&mut raw, second.address(), COUNT, b"argument");
+    assert_eq!(raw.ask(&bytes).unwrap().0.status, 17);
+    first.set_forwarding(Forwarding::Anywhere);
+    assert_eq!(raw.ask(&bytes).unwrap().0.kind, Kind::Refused, "its caller was told otherwise");
+    assert_eq!((service.executed(), next_service.executed()), (0, 0));
+}
+
+#[test]
+fn a_call_that_runs_isnt_refused_by_a_rule_that_came_later() {
+    let workers = WorkerLimits { least: 4, most: 8, dormant: Duration::from_secs(10) };
+    let (first, service) = start(ServerOptions { workers, ..ServerOptions::default() });
+    let (second, _) = start(ServerOptions::default());
+    let mut raw = Raw::tcp(first.address());
+    let bytes = bytes_of_chain(&mut raw, second.address(), SLEEP, &400u32.to_be_bytes());
+    raw.send(&bytes);
+    let mut again = Raw::tcp(first.address());
+    common::eventually("it runs", || service.running() == 1);
+    first.set_forwarding(Forwarding::Nowhere);
+    assert_eq!(again.ask(&bytes).unwrap().0.kind, Kind::Pending, "neither executed nor refused");
+    assert_eq!(raw.receive().unwrap().0.kind, Kind::Outcomes);
+}

@@ -4,7 +4,8 @@
 //! packets, but doesn't hold the key. Then nobody but key holders has a call
 //! executed or forges an answer: every frame, payload included, carries an
 //! HMAC-SHA256 under a key derived from the cluster key and the session, and a
-//! replayed call meets the response cache. Key holders trust each other. What is
+//! replayed call meets the response cache. What doesn't verify is answered without a
+//! tag, if at all: who has no key can't have one made. Key holders trust each other. What is
 //! sent can be read by all: that takes TLS or a private network.
 //!
 //! Without a key the session id, 128 random bits, keeps out who can't see the

@@ -10,7 +10,7 @@ use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::limits::STALL_BYTES;
 use crate::proto::status::Refusal;
-use crate::server::core::{Core, Origin, Response};
+use crate::server::core::{Core, Origin, Response, untagged_refusal};
 use crate::server::onc::records::{self, Message, Records};
 use crate::sync::{Instant, Mutex};
 use crate::tls::ServerTls;
@@ -128,7 +128,7 @@ impl Connection {
                 Flushed::Broken => return Parked::Closed,
             }
             let next = match line.records {
-                None => self.next_frame(line, core, others),
+                None => self.next_frame(line, others),
                 Some(_) => self.next_record(line, others),
             };
             let origin = self.origin();
@@ -156,11 +156,8 @@ impl Connection {
                     Response::Silence
                 }
                 Next::Chain(frame) => return Parked::Chain(frame.map(|frame| *frame)),
-                Next::Refuse(frame) => {
-                    // What follows can't be told apart any more: a last word.
-                    let _ = self.fd.try_send(&[&frame]);
-                    return Parked::Closed;
-                }
+                // What follows can't be told apart any more. Nor was its tag looked at.
+                Next::Refuse(frame) => Response::LastWord(frame),
                 Next::Nothing => {
                     let released = match records {
                         None => reader.release(),
@@ -172,6 +169,10 @@ impl Connection {
             };
             match response {
                 Response::Send(frame) => line.outgoing = Some(Outgoing { frame, sent: 0, untaken: None }),
+                Response::LastWord(frame) => {
+                    let _ = self.fd.try_send(&[&frame]);
+                    return Parked::Closed;
+                }
                 Response::Silence => {}
                 Response::Hangup => return Parked::Closed,
             }
@@ -231,16 +232,16 @@ impl Connection {
         Flushed::All
     }
 
-    fn next_frame(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Next {
+    fn next_frame(&self, line: &mut Line, others: &impl MayStay) -> Next {
         let Line { reader, spinner, answered, .. } = line;
         loop {
             let read = match reader.read(|room| self.recv(room, spinner, answered, line.active, others)) {
                 Ok(read) => read,
                 Err(ReadError::TooLarge(head)) => {
-                    return Next::Refuse(core.refusal(head.id, Refusal::TooLarge));
+                    return Next::Refuse(untagged_refusal(head.id, Refusal::TooLarge));
                 }
                 Err(ReadError::NoRoom(head)) => {
-                    return Next::Refuse(core.refusal(head.id, Refusal::Overloaded));
+                    return Next::Refuse(untagged_refusal(head.id, Refusal::Overloaded));
                 }
                 Err(ReadError::Frame) => return Next::Foreign,
                 Err(ReadError::Closed) => return Next::Closed,

@@ -47,6 +47,8 @@ pub(crate) struct Core {
 pub(crate) enum Response {
     /// This frame.
     Send(Bytes),
+    /// This frame, after which the connection is of no use.
+    LastWord(Bytes),
     /// Nothing.
     Silence,
     /// Nothing, and the connection is of no use.
@@ -117,11 +119,11 @@ impl Core {
         if !head.kind.is_request() {
             return Response::Hangup;
         }
+        if !self.is_authentic(&frame) {
+            return self.turn_away(&frame, origin);
+        }
         if !self.is_secure(origin.security) {
             return Response::Send(self.refusal(head.id, Refusal::TlsRequired));
-        }
-        if !self.is_authentic(&frame) {
-            return Response::Send(self.refusal(head.id, Refusal::Unauthenticated));
         }
         let Ok(extension) = Extension::decode(frame.extension()) else {
             return Response::Send(self.refusal(head.id, Refusal::Malformed));
@@ -130,6 +132,23 @@ impl Core {
             Kind::Hello => self.welcome(&head, &extension),
             Kind::Revoke => self.revoke(head.id, origin.transport),
             _ => self.call(frame, extension, origin, reuse),
+        }
+    }
+
+    /// Answers a frame that doesn't prove that its sender has the key. Whatever is tagged
+    /// here somebody without the key could hand to the true caller of that call, while
+    /// the call itself is executed: so it is nothing that says what became of one.
+    pub(crate) fn turn_away(&self, frame: &Frame, origin: Origin) -> Response {
+        let id = frame.head.id;
+        let refusal =
+            if self.is_secure(origin.security) { Refusal::Unauthenticated } else { Refusal::TlsRequired };
+        match (origin.transport, frame.head.kind) {
+            // Most likely the network's doing, and all that is said is that nobody can tell.
+            (Transport::Tcp, _) if !frame.intact => Response::Send(self.send_again(id)),
+            (Transport::Tcp, _) => Response::LastWord(untagged_refusal(id, refusal)),
+            // Nothing is executed by a greeting: whoever has the wrong key may learn it.
+            (Transport::Udp, Kind::Hello) => Response::Send(untagged_refusal(id, refusal)),
+            (Transport::Udp, _) => Response::Silence,
         }
     }
 
@@ -143,7 +162,7 @@ impl Core {
         let head = frame.head;
         if head.has(flags::CHAIN) {
             // Pipelining is for streams (section IV.C); those don't come here.
-            return Response::Send(self.refusal(head.id, Refusal::BadChain));
+            return self.refuse_for_good(head.id, Refusal::BadChain, origin.transport);
         }
         match self.admission.judge(head.id, frame.intact, frame.arrived) {
             None => Response::Send(self.send_again(head.id)),
@@ -155,6 +174,18 @@ impl Core {
             }
             Some(other) => self.answer_without_execution(head.id, other, origin.transport),
         }
+    }
+
+    /// Refuses a call for a reason of which other copies of it may know nothing: sees to
+    /// it that none begins any more, or answers what became of the one that has.
+    pub(crate) fn refuse_for_good(&self, id: CallId, refusal: Refusal, transport: Transport) -> Response {
+        let verdict = match self.admission.revoke(id, clock::now()) {
+            Verdict::Refused(Refusal::Revoked) => Verdict::Refused(refusal),
+            // As it would be without that reason: its caller knows what this means.
+            Verdict::Doubtful(Doubt::SessionLost) => Verdict::Refused(Refusal::UnknownSession),
+            verdict => verdict,
+        };
+        self.answer_without_execution(id, verdict, transport)
     }
 
     /// Answers a call that isn't to be executed (again).
@@ -305,16 +336,9 @@ impl Core {
 
     /// A frame around a reply, with checksum and tag.
     pub(crate) fn frame(&self, head: Head, reply: Reply) -> Bytes {
-        let mut frame = reply.into_frame();
-        let (room, payload) = frame.split_at_mut(HEAD_BYTES);
-        let head = Head {
-            flags: self.flags(),
-            payload_len: payload.len() as u32,
-            payload_crc: checksum::crc32c(payload),
-            ..head
-        };
-        room.copy_from_slice(&head.fixed(&[]));
-        self.tag(&mut frame, head.id.session);
+        let session = head.id.session;
+        let mut frame = fill(Head { flags: self.flags(), ..head }, reply);
+        self.tag(&mut frame, session);
         frame.into()
     }
 
@@ -328,4 +352,20 @@ impl Core {
             frame.extend_from_slice(&tag);
         }
     }
+}
+
+/// The frame that refuses call `id` in nobody's name.
+pub(crate) fn untagged_refusal(id: CallId, refusal: Refusal) -> Bytes {
+    let mut reply = Reply::new();
+    let status = refusal.encode(reply.buffer());
+    fill(Head { status, ..Head::new(Kind::Refused, id) }, reply).into()
+}
+
+/// A frame around a reply, with its checksum.
+fn fill(head: Head, reply: Reply) -> Vec<u8> {
+    let mut frame = reply.into_frame();
+    let (room, payload) = frame.split_at_mut(HEAD_BYTES);
+    let head = Head { payload_len: payload.len() as u32, payload_crc: checksum::crc32c(payload), ..head };
+    room.copy_from_slice(&head.fixed(&[]));
+    frame
 }

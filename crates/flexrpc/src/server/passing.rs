@@ -128,10 +128,10 @@ impl Passing {
             Ok(()) => {}
             Err(refusal) => passing.refusal = Some(refusal),
         }
-        if let Some(frame) = frame {
-            passing.payload_is_whole(frame, core);
+        match frame {
+            Some(frame) => passing.payload_is_whole(frame, core).then_some(passing),
+            None => Some(passing),
         }
-        Some(passing)
     }
 
     /// Decides what is passed on to whom.
@@ -241,10 +241,7 @@ impl Passing {
         let Self { reader, upstream, relay, .. } = self;
         let recv = if may_sleep { Wire::recv } else { Wire::try_recv };
         match reader.read(|room| recv(&upstream.fd, room)) {
-            Ok(Read::Frame(frame)) => {
-                self.payload_is_whole(frame, core);
-                Some(false)
-            }
+            Ok(Read::Frame(frame)) => self.payload_is_whole(frame, core).then_some(false),
             Ok(Read::More) => {
                 self.moved = clock::now();
                 relay.received(reader.payload_so_far().len());
@@ -256,35 +253,45 @@ impl Passing {
         }
     }
 
-    fn payload_is_whole(&mut self, frame: Frame, core: &Core) {
+    /// `false` if the connection is of no use.
+    fn payload_is_whole(&mut self, frame: Frame, core: &Core) -> bool {
         let id = self.head.id;
-        let refusal = match self.refusal {
-            None if core.is_authentic(&frame) => None,
-            None => Some(Refusal::Unauthenticated),
-            known => known,
-        };
-        if let Some(refusal) = refusal {
-            return self.answer_instead(core.refusal(id, refusal));
-        }
-        match core.admission.judge(id, frame.intact, clock::now()) {
-            None => self.answer_instead(core.send_again(id)),
-            Some(Verdict::Execute) => {
-                self.relay.release();
-                let (payload, spare) = frame.into_payload();
-                self.reader.give_back(spare);
-                self.tag = self.next.as_ref().and_then(|(next, head)| {
-                    let key = core.options.key.as_ref()?.of_session(next.id.session);
-                    Some(key.tag(&[head, &payload]))
-                });
-                self.payload = Some(payload);
-            }
-            Some(other) => match core.answer_without_execution(id, other, Transport::Tcp) {
-                Response::Send(answer) => self.answer_instead(answer),
-                Response::Silence | Response::Hangup => {
-                    self.answer_instead(core.refusal(id, Refusal::Overloaded));
+        let response = if !core.is_authentic(&frame) {
+            core.turn_away(&frame, self.upstream.origin())
+        } else if !frame.intact {
+            Response::Send(core.send_again(id))
+        } else if let Some(refusal) = self.refusal {
+            core.refuse_for_good(id, refusal, Transport::Tcp)
+        } else {
+            match core.admission.begin(id, clock::now()) {
+                Verdict::Execute => {
+                    self.admit(frame, core);
+                    return true;
                 }
-            },
+                other => core.answer_without_execution(id, other, Transport::Tcp),
+            }
+        };
+        match response {
+            Response::Send(answer) => self.answer_instead(answer),
+            Response::LastWord(answer) => {
+                let _ = self.upstream.fd.try_send(&[&answer]);
+                return false;
+            }
+            Response::Silence | Response::Hangup => return false,
         }
+        true
+    }
+
+    /// The call is executed here, and all of it may leave.
+    fn admit(&mut self, frame: Frame, core: &Core) {
+        self.relay.release();
+        let (payload, spare) = frame.into_payload();
+        self.reader.give_back(spare);
+        self.tag = self.next.as_ref().and_then(|(next, head)| {
+            let key = core.options.key.as_ref()?.of_session(next.id.session);
+            Some(key.tag(&[head, &payload]))
+        });
+        self.payload = Some(payload);
     }
 
     /// The call doesn't begin here by this transmission.

@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 use strait_flexrpc::proto::checksum::crc32c;
 use strait_flexrpc::proto::extension::{Extension, Terms};
-use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind};
-use strait_flexrpc::{CallId, Procedure, SessionId};
+use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, flags};
+use strait_flexrpc::{CallId, ClusterKey, Procedure, SessionId};
 
 /// How long an answer may take before there is none.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,6 +22,14 @@ pub fn frame(head: Head, extension: &[u8], payload: &[u8]) -> Vec<u8> {
     [head.encode(extension), payload.to_vec()].concat()
 }
 
+/// The bytes of a frame with its tag, as a key holder sends it.
+pub fn tagged(head: Head, extension: &[u8], payload: &[u8], key: &ClusterKey) -> Vec<u8> {
+    let mut bytes = frame(Head { flags: head.flags | flags::AUTHENTIC, ..head }, extension, payload);
+    let tag = key.of_session(head.id.session).tag(&[&bytes]);
+    bytes.extend_from_slice(&tag);
+    bytes
+}
+
 /// The bytes of a call.
 pub fn call(id: CallId, procedure: Procedure, args: &[u8]) -> Vec<u8> {
     frame(Head { procedure, ..Head::new(Kind::Call, id) }, &[], args)
@@ -29,8 +37,16 @@ pub fn call(id: CallId, procedure: Procedure, args: &[u8]) -> Vec<u8> {
 
 /// The bytes of a request for a session.
 pub fn hello() -> Vec<u8> {
-    let extension = Extension { nonce: Some([3; 16]), ..Extension::default() };
-    frame(Head::new(Kind::Hello, CallId::default()), &extension.encode(), &[])
+    frame(Head::new(Kind::Hello, CallId::default()), &greeting(), &[])
+}
+
+/// The same, as a key holder sends it.
+pub fn tagged_hello(key: &ClusterKey) -> Vec<u8> {
+    tagged(Head::new(Kind::Hello, CallId::default()), &greeting(), &[], key)
+}
+
+fn greeting() -> Vec<u8> {
+    Extension { nonce: Some([3; 16]), ..Extension::default() }.encode()
 }
 
 fn parse(bytes: &[u8]) -> Option<(Frame, usize)> {
