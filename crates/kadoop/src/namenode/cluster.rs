@@ -1,6 +1,6 @@
 //! What the namenode knows of the datanodes and forgets when it stops.
 
-use super::{Namenode, balance::Balance, recovery::Round, state::State};
+use super::{Namenode, balance::Balance, orders::Orders, recovery::Round, state::State};
 use crate::{
     ChunkId, ClientId, FileId, Incarnation, Millis, NodeId, Stamp,
     messages::{Order, ReplicaReport, Space},
@@ -58,7 +58,7 @@ pub(super) struct Node {
     pub held: BTreeSet<ChunkId>,
     /// Replicas it was told to delete, and hasn't yet said that it did: they don't count.
     pub leaving: BTreeMap<ChunkId, Stamp>,
-    pub orders: Vec<Order>,
+    pub orders: Orders,
 }
 
 /// How far a datanode is that is to stay after all. It may have been thrown away by then, which
@@ -147,10 +147,8 @@ impl Cluster {
 
     /// Tells a datanode something, once.
     pub(super) fn order(&mut self, node: NodeId, order: Order) {
-        if let Some(node) = self.nodes.get_mut(&node)
-            && !node.orders.contains(&order)
-        {
-            node.orders.push(order);
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.orders.add(order);
         }
     }
 

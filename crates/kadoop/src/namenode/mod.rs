@@ -26,6 +26,7 @@ mod image;
 mod inodes;
 mod locate;
 mod namespace;
+mod orders;
 mod path;
 mod queries;
 mod record;

@@ -10,6 +10,7 @@
 
 use super::{
     Namenode,
+    orders::Kind,
     record::Record,
     state::{Chunk, OpenChunk},
 };
@@ -102,9 +103,7 @@ impl Namenode {
         now: Millis,
     ) {
         let Some(known) = self.cluster.nodes.get_mut(&node) else { return };
-        known.orders.retain(
-            |order| !matches!(order, Order::Fence { chunk: of, stamp: to } if *of == chunk && *to <= stamp),
-        );
+        known.orders.end(Kind::Fence, chunk, stamp);
         let incarnation = known.incarnation;
         let round =
             self.cluster.rounds.values_mut().find(|round| round.chunk == chunk && round.stamp == stamp);
@@ -246,9 +245,9 @@ impl Namenode {
         let stamp =
             if self.config.faults.has(Fault::StampReused) { logged.stamp } else { self.state.next.stamp };
         for node in self.cluster.nodes.values_mut() {
-            node.orders.retain(|order| {
-                !matches!(order, Order::Fence { chunk: of, .. } | Order::Seal { chunk: of, .. } if *of == chunk)
-            });
+            for kind in [Kind::Fence, Kind::Seal] {
+                node.orders.end(kind, chunk, Stamp(u64::MAX));
+            }
         }
         self.commit(None, vec![Record::StampTaken { file, chunk, stamp }]);
         let (answers, length, lost) = (BTreeMap::new(), None, false);

@@ -4,6 +4,7 @@ use super::{
     Namenode,
     apply::Event,
     cluster::{Comeback, Node, Odd},
+    orders::{Kind, Orders},
     record::Record,
 };
 use crate::{
@@ -48,13 +49,7 @@ impl Namenode {
             self.take_report(id, beat, now)?;
         }
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
-        let orders: Vec<Order> = node.orders.iter().take(MAX_ORDERS).cloned().collect();
-        let mut sent = 0;
-        // A copy that gets lost is noticed by its deadline; the rest is repeated.
-        node.orders.retain(|order| {
-            sent += 1;
-            sent > MAX_ORDERS || !matches!(order, Order::Copy(_) | Order::Verify { .. })
-        });
+        let orders = node.orders.next(MAX_ORDERS);
         Ok(HeartbeatAnswer {
             session: node.session,
             node: id,
@@ -86,7 +81,7 @@ impl Namenode {
             space: beat.space,
             held: BTreeSet::new(),
             leaving: BTreeMap::new(),
-            orders: Vec::new(),
+            orders: Orders::default(),
         };
         self.cluster.nodes.insert(id, node);
         HeartbeatAnswer { session, node: id, orders: Vec::new(), report: true }
@@ -135,7 +130,7 @@ impl Namenode {
                     if node.leaving.get(&chunk).is_some_and(|leaving| *leaving <= stamp) {
                         node.leaving.remove(&chunk);
                     }
-                    node.orders.retain(|order| !matches!(order, Order::Delete { chunk: of, stamp: to } if *of == chunk && *to <= stamp));
+                    node.orders.end(Kind::Delete, chunk, stamp);
                 }
                 self.end_copy(id, chunk, now);
                 self.forget(id, chunk);
@@ -169,19 +164,19 @@ impl Namenode {
             return;
         }
         // What was to go has become this, with a seal that was ordered before.
-        if node.leaving.get(&chunk).is_some_and(|stamp| *stamp < report.stamp) {
+        if let Some(stamp) = node.leaving.get(&chunk).copied().filter(|stamp| *stamp < report.stamp) {
             node.leaving.remove(&chunk);
-            node.orders.retain(|order| !matches!(order, Order::Delete { chunk: of, stamp } if *of == chunk && *stamp < report.stamp));
+            node.orders.end(Kind::Delete, chunk, stamp);
         }
         node.held.insert(chunk);
         if report.state == ReplicaState::Sealed {
-            let to = (chunk, report.stamp);
-            node.orders
-                .retain(|order| !matches!(order, Order::Seal { chunk, stamp, .. } if (*chunk, *stamp) == to));
+            node.orders.end(Kind::Seal, chunk, report.stamp);
         }
         if self.counts(&report) && !corrupt {
             self.cluster.good.entry(chunk).or_default().push(id);
-            self.cluster.copies.retain(|of, copy| *of != chunk || copy.to != id);
+            if self.cluster.copies.get(&chunk).is_some_and(|copy| copy.to == id) {
+                self.cluster.copies.remove(&chunk);
+            }
         } else {
             self.cluster.odd.entry(chunk).or_default().push(Odd { node: id, report, corrupt });
         }
@@ -266,9 +261,11 @@ impl Namenode {
         }
     }
 
-    /// A reader found a replica damaged: its datanode is to look for itself.
+    /// A reader found a replica damaged: its datanode is to look for itself, if that is the
+    /// chunk as it is logged.
     pub fn suspect(&mut self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
-        if self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node)) {
+        let logged = self.state.chunks.get(&chunk).is_some_and(|logged| logged.stamp == stamp);
+        if logged && self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node)) {
             self.cluster.order(node, Order::Verify { chunk, stamp });
         }
     }
@@ -279,7 +276,9 @@ impl Namenode {
             self.forget(id, chunk);
         }
         if let Some(node) = self.cluster.nodes.get_mut(&id) {
-            node.leaving.insert(chunk, stamp);
+            // As the order: a lower stamp doesn't make it any less.
+            let leaving = node.leaving.entry(chunk).or_insert(stamp);
+            *leaving = stamp.max(*leaving);
         }
         self.cluster.order(id, Order::Delete { chunk, stamp });
     }

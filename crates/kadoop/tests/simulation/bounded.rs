@@ -1,14 +1,15 @@
 //! What one caller asks for doesn't hold up all others: small chunks, large trees, disks that
 //! fail while two sync the same file.
 
-use crate::{disk::SimDisk, namespace::someone};
+use crate::{disk::SimDisk, namespace::someone, told::Cluster};
 use bytes::Bytes;
-use std::{cell::Cell, io, rc::Rc};
+use rustix::time::{ClockId, clock_gettime};
+use std::{cell::Cell, io, rc::Rc, time::Duration};
 use strait_kadoop::{
     ChunkId, ClientId, Config, Error, Identity, Incarnation, Member, NodeId, Stamp,
     datanode::Datanode,
     disk::{Disk, DiskFile},
-    messages::{Answer, HeartbeatAnswer, Mutation, ReplicaState, RequestId, Space, Write},
+    messages::{Answer, HeartbeatAnswer, Mutation, Order, ReplicaState, RequestId, Space, Write},
     namenode::{Counting, Namenode, State},
 };
 
@@ -189,4 +190,63 @@ fn a_sync_that_fails_ahead_of_another_leaves_it_the_error() {
     // Whoever synced ahead hasn't said so yet.
     assert_eq!(datanode.sync(chunk, stamp, 5), Err(Error::Disk));
     assert_eq!(datanode.replica(chunk).map(|replica| replica.state), Some(ReplicaState::Returned));
+}
+
+/// What this thread has computed so far: whoever else runs doesn't count.
+fn computed() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// What it takes to remove a file of so many chunks, and to have its datanode delete them.
+fn removal(chunks: usize) -> Duration {
+    let mut cluster = Cluster::new(1, None);
+    cluster.write(1, &vec![1; chunks]);
+    let begun = computed();
+    cluster.ask(Mutation::Delete { path: "/f".to_owned(), recursive: false }).unwrap();
+    while cluster.sealed() > 0 {
+        cluster.beat(0);
+    }
+    computed() - begun
+}
+
+/// Each order was once looked for among all others, and 160,000 files took 14 s.
+#[test]
+fn removing_four_times_as_much_takes_no_more_than_four_times_as_long_and_some() {
+    let least = |chunks| (0..3).map(|_| removal(chunks)).min().unwrap();
+    let (some, more) = (least(4_000), least(16_000));
+    assert!(more < some * 6, "{some:?}, {more:?} for four times as much");
+}
+
+#[test]
+fn suspicions_without_end_bind_no_datanode_and_delay_no_recovery() {
+    const CHUNKS: usize = 1_200;
+    let mut cluster = Cluster::new(1, None);
+    let written = cluster.write(1, &[10; CHUNKS]);
+    let node = cluster.nodes[0].id;
+    for new in &written {
+        // Whoever asks invents stamps, and repeats himself.
+        for stamp in 0..10 {
+            cluster.namenode.suspect(node, new.chunk, Stamp(new.stamp.0 + stamp));
+            cluster.namenode.suspect(node, new.chunk, new.stamp);
+        }
+    }
+    let Ok(Answer::Opened { file, .. }) = cluster.ask(Mutation::Append { path: "/f".to_owned() }) else {
+        panic!("not opened")
+    };
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 20, ReplicaState::Open);
+    cluster.ask(Mutation::RecoverLease { path: "/f".to_owned() }).unwrap_err();
+    cluster.beat(0);
+    assert!(!cluster.length().1, "the recovery waits behind suspicions");
+    let mut verified = 3 * 100;
+    loop {
+        let orders = cluster.send(0, None, Vec::new()).unwrap().orders;
+        let more = orders.iter().filter(|order| matches!(order, Order::Verify { .. })).count();
+        if more == 0 {
+            break;
+        }
+        verified += more;
+    }
+    assert!(verified <= 1_300, "{verified}");
 }

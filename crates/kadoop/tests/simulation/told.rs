@@ -69,7 +69,7 @@ impl Cluster {
 
     pub fn ask(&mut self, mutation: Mutation) -> Result<Answer, Error> {
         self.number += 1;
-        let request = RequestId { client: self.client, number: self.number, done_below: 0 };
+        let request = RequestId { client: self.client, number: self.number, done_below: self.number };
         self.namenode.mutate(&someone("kadoop"), request, &mutation, &[], self.now, 0)
     }
 
@@ -114,10 +114,12 @@ impl Cluster {
         let mut changes = Vec::new();
         // Orders are carried out at once, and what came of them is told.
         for _ in 0..100 {
-            let full = self.nodes[at].replicas.values().copied().collect();
             let answer = self.send(at, None, std::mem::take(&mut changes));
             let answer = match answer {
-                Ok(answer) if answer.report => self.send(at, Some(full), Vec::new()).unwrap(),
+                Ok(answer) if answer.report => {
+                    let full = self.nodes[at].replicas.values().copied().collect();
+                    self.send(at, Some(full), Vec::new()).unwrap()
+                }
                 Ok(answer) => answer,
                 Err(_) => {
                     self.nodes[at].session = 0;
@@ -142,7 +144,9 @@ impl Cluster {
         let node = &mut self.nodes[at];
         node.number += 1;
         let Node { identity, incarnation, session, number, rack, capacity_bytes, .. } = *node;
-        let used_bytes = node.replicas.values().map(|replica| u64::from(replica.length)).sum();
+        let replicas = if capacity_bytes > 0 { Some(&node.replicas) } else { None };
+        let used_bytes = replicas.into_iter().flat_map(BTreeMap::values);
+        let used_bytes = used_bytes.map(|replica| u64::from(replica.length)).sum();
         let space = Space { capacity_bytes, used_bytes };
         let beat = Heartbeat { identity, incarnation, session, number, space, full, changes };
         let answer = self.namenode.heartbeat(&beat, rack, self.now)?;

@@ -1,0 +1,105 @@
+//! What a datanode is still to be told.
+
+use crate::{
+    ChunkId, Stamp,
+    messages::{Order, Source},
+};
+use std::collections::BTreeMap;
+
+/// Replicas that a datanode is asked to compare with their checksums beyond what it does
+/// anyway. Readers ask for that, so there has to be an end to it.
+const MAX_VERIFIES: usize = 1_000;
+
+/// What an order is for. In the order in which they are given: recoveries, and whoever waits for
+/// them, don't wait behind thousands of deletions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Fence,
+    Seal,
+    Copy,
+    Delete,
+    Verify,
+}
+
+/// The orders for one datanode: of each kind one for a chunk, with the highest stamp.
+#[derive(Debug, Default)]
+pub(super) struct Orders(BTreeMap<(Kind, ChunkId), Order>);
+
+impl Orders {
+    /// One more to be given.
+    pub(super) fn add(&mut self, order: Order) {
+        let (kind, chunk, stamp) = parts(&order);
+        let waiting = self.0.get(&(kind, chunk));
+        if waiting.is_some_and(|waiting| parts(waiting).2 > stamp) {
+            return;
+        }
+        if kind == Kind::Verify
+            && waiting.is_none()
+            && self.0.range((kind, ChunkId(0))..).count() >= MAX_VERIFIES
+        {
+            return;
+        }
+        self.0.insert((kind, chunk), order);
+    }
+
+    /// It was carried out, or nobody wants it any more, for stamps up to this one.
+    pub(super) fn end(&mut self, kind: Kind, chunk: ChunkId, upto: Stamp) {
+        if self.0.get(&(kind, chunk)).is_some_and(|order| parts(order).2 <= upto) {
+            self.0.remove(&(kind, chunk));
+        }
+    }
+
+    /// What is to be told next.
+    pub(super) fn next(&mut self, most: usize) -> Vec<Order> {
+        let next: Vec<Order> = self.0.values().take(most).cloned().collect();
+        for order in &next {
+            // A copy that gets lost is noticed by its deadline; the rest is repeated.
+            let (kind, chunk, _) = parts(order);
+            if matches!(kind, Kind::Copy | Kind::Verify) {
+                self.0.remove(&(kind, chunk));
+            }
+        }
+        next
+    }
+}
+
+fn parts(order: &Order) -> (Kind, ChunkId, Stamp) {
+    match order {
+        Order::Fence { chunk, stamp } => (Kind::Fence, *chunk, *stamp),
+        Order::Seal { chunk, stamp, .. } => (Kind::Seal, *chunk, *stamp),
+        Order::Copy(Source { chunk, stamp, .. }) => (Kind::Copy, *chunk, *stamp),
+        Order::Delete { chunk, stamp } => (Kind::Delete, *chunk, *stamp),
+        Order::Verify { chunk, stamp } => (Kind::Verify, *chunk, *stamp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delete(chunk: u64, stamp: u64) -> Order {
+        Order::Delete { chunk: ChunkId(chunk), stamp: Stamp(stamp) }
+    }
+
+    #[test]
+    fn of_orders_for_one_chunk_the_one_with_the_highest_stamp_is_given_until_it_is_done() {
+        let mut orders = Orders::default();
+        [delete(1, 7), delete(1, 5)].into_iter().for_each(|order| orders.add(order));
+        assert_eq!(orders.next(9), [delete(1, 7)]);
+        orders.end(Kind::Delete, ChunkId(1), Stamp(6));
+        assert_eq!(orders.next(9), [delete(1, 7)]);
+        orders.end(Kind::Delete, ChunkId(1), Stamp(7));
+        assert_eq!(orders.next(9), []);
+    }
+
+    #[test]
+    fn recoveries_come_before_deletions() {
+        let mut orders = Orders::default();
+        (1..=500).for_each(|chunk| orders.add(delete(chunk, 1)));
+        let (chunk, stamp) = (ChunkId(900), Stamp(9));
+        let recovery = [Order::Fence { chunk, stamp }, Order::Seal { chunk, stamp, length: 5 }];
+        recovery.iter().for_each(|order| orders.add(order.clone()));
+        assert_eq!(orders.next(2), recovery);
+        assert_eq!(orders.next(100).len(), 100);
+    }
+}
