@@ -173,8 +173,8 @@ impl Namenode {
             && self.cluster.nodes.get(&node).is_some_and(|node| node.space.has_room(bytes))
     }
 
-    /// Datanodes for `count` replicas of `bytes` besides those in `taken`: the second on another
-    /// rack than the first, the third on the second's, the others anywhere; fewer
+    /// Datanodes for `count` replicas of `bytes` besides those in `taken`: one on another rack
+    /// while all are on one, the third on the second's, the others anywhere; fewer
     /// if there are no more.
     pub(super) fn place(
         &mut self,
@@ -189,10 +189,12 @@ impl Namenode {
         let mut chosen: Vec<NodeId> = taken.to_vec();
         while chosen.len() < taken.len() + count && !free.is_empty() {
             let wanted: Vec<usize> = match chosen[..] {
-                [first] => self.indices(&free, |rack| rack != self.rack(first)),
-                [first, second] if self.rack(first) != self.rack(second) => {
-                    self.indices(&free, |rack| rack == self.rack(second))
+                [first, ref others @ ..]
+                    if others.iter().all(|other| self.rack(*other) == self.rack(first)) =>
+                {
+                    self.indices(&free, |rack| rack != self.rack(first))
                 }
+                [_, second] => self.indices(&free, |rack| rack == self.rack(second)),
                 _ => Vec::new(),
             };
             let random = self.cluster.random() as usize;

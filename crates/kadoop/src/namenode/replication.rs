@@ -118,9 +118,11 @@ impl Namenode {
                     .is_some_and(|node| node.reported && !node.leaving.contains_key(&chunk))
             });
             let moved = self.cluster.balance.as_ref().and_then(|balance| balance.source(chunk));
-            let goes = goes.max_by_key(|node| {
-                (Some(*node) == moved, self.cluster.nodes.get(node).map_or(0, |node| node.held.len()))
-            });
+            let beside =
+                |node: NodeId| counted.iter().filter(|other| self.rack(**other) == self.rack(node)).count();
+            let held = |node: NodeId| self.cluster.nodes.get(&node).map_or(0, |node| node.held.len());
+            // What is left stays on as many racks as can be.
+            let goes = goes.max_by_key(|node| (Some(*node) == moved, beside(*node), held(*node)));
             if counted.len() > self.target(chunk)
                 && let Some(node) = goes
                 && let Some(logged) = self.state.chunks.get(&chunk)

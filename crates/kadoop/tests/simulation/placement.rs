@@ -1,10 +1,10 @@
 //! Where a chunk's replicas go.
 
-use crate::namespace::someone;
-use std::collections::BTreeMap;
+use crate::{namespace::someone, told};
+use std::collections::{BTreeMap, BTreeSet};
 use strait_kadoop::{
-    ClientId, Config, FileId, Identity, Incarnation, NodeId,
-    messages::{Answer, End, Heartbeat, Mutation, NewChunk, RequestId, Space},
+    ChunkId, ClientId, Config, FileId, Identity, Incarnation, NodeId,
+    messages::{Answer, Attributes, End, Heartbeat, Mutation, NewChunk, RequestId, Space},
     namenode::{Namenode, State},
 };
 
@@ -148,4 +148,36 @@ fn a_datanode_without_room_for_a_chunk_is_passed_over_unless_there_is_no_other()
     cluster.fill(&[0, 1, 2]);
     // A chunk may be shorter than it may get.
     assert!(cluster.pipelines(3, &[], &[]).iter().all(|pipeline| pipeline.len() == 3));
+}
+
+/// Racks with a replica of the file, which has so many replicas from now on.
+fn racks_after(cluster: &mut told::Cluster, chunk: ChunkId, replication: u16) -> BTreeSet<&'static str> {
+    let attributes = Attributes { replication: Some(replication), ..Attributes::default() };
+    cluster.ask(Mutation::SetAttributes { path: "/f".to_owned(), attributes }).unwrap();
+    cluster.pass(5_000, &[]);
+    let holders = cluster.holders(chunk);
+    assert_eq!(holders.len(), usize::from(replication));
+    holders.into_iter().map(|at| cluster.nodes[at].rack).collect()
+}
+
+#[test]
+fn the_last_replica_on_a_rack_isnt_the_superfluous_one() {
+    let mut cluster = told::Cluster::on_racks(&["a", "b", "b"], None);
+    // The one that is alone holds more than the others.
+    cluster.pass(5_000, &[1, 2]);
+    cluster.write(1, &[10; 3]);
+    let (from, to) = ("/f".to_owned(), "/g".to_owned());
+    cluster.ask(Mutation::Rename { from, to, replace: false }).unwrap();
+    let chunk = cluster.write(3, &[10])[0].chunk;
+    assert_eq!(racks_after(&mut cluster, chunk, 2).len(), 2);
+}
+
+#[test]
+fn replicas_that_are_all_on_one_rack_get_another_elsewhere() {
+    let racks = [["a"; 9].as_slice(), &["b"]].concat();
+    let mut cluster = told::Cluster::on_racks(&racks, None);
+    // Nothing is written where nobody has been heard of for so long.
+    cluster.pass(5_000, &[9]);
+    let chunk = cluster.write(2, &[10])[0].chunk;
+    assert_eq!(racks_after(&mut cluster, chunk, 3).len(), 2);
 }
