@@ -78,6 +78,7 @@ pub struct Namenode {
     config: Config,
     state: State,
     cluster: Cluster,
+    short_of_room: bool,
     /// Applied, to be logged: in order, by whoever drives this.
     pub outbox: Vec<Transaction>,
     events: Vec<Event>,
@@ -87,7 +88,8 @@ impl Namenode {
     /// From the state that was loaded. `random` is a number nobody else has had.
     pub fn new(config: Config, state: State, now: Millis, random: u64) -> Self {
         let cluster = Cluster::new(&state, now, random);
-        Self { config, state, cluster, outbox: Vec::new(), events: Vec::new() }
+        let (short_of_room, outbox, events) = (false, Vec::new(), Vec::new());
+        Self { config, state, cluster, short_of_room, outbox, events }
     }
 
     /// The durable state.
@@ -229,6 +231,12 @@ impl Namenode {
         for event in std::mem::take(&mut self.events) {
             self.on_event(event);
         }
+    }
+
+    /// Whether the log's disk is full. Recoveries are tried no more often then: each attempt logs
+    /// its stamp, and what is left is for those who end something.
+    pub fn set_short_of_room(&mut self, short: bool) {
+        self.short_of_room = short;
     }
 
     /// What has to happen as time goes by: once a second.

@@ -195,6 +195,9 @@ impl Namenode {
         // Orders and answers are lost with a datanode's session: begin anew now and then.
         let over = |round: &Round| now.saturating_sub(round.began) >= self.config.recovery_round_ms;
         if old.is_none_or(|round| over(round) || round.demanded != demanded) {
+            if self.short_of_room {
+                return false;
+            }
             self.begin_round(file, open, logged, demanded, waiting_since, now);
         }
         let Some(mut round) = self.cluster.rounds.remove(&file) else { return false };

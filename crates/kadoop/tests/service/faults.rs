@@ -4,7 +4,7 @@
 use crate::{
     load::{Acknowledged, Load},
     rack::{DATANODES, Rack, Shape, Who, skip},
-    support::{DEADLINE, superuser},
+    support::{DEADLINE, client_at, superuser},
 };
 use std::{fs, path::PathBuf, thread, time::Duration};
 use strait_kadoop::Error;
@@ -193,7 +193,7 @@ fn a_namenode_whose_disk_is_full_refuses_changes_until_there_is_room_and_serves_
     };
     let load = begin(&rack);
     rack.disk(Who::Namenode).fill().unwrap();
-    rack.at_client(|| {
+    let late = rack.at_client(|| {
         let refused = (0..).find_map(|number| {
             rack.client.mkdirs(&superuser(), &format!("/directories/{number}"), 0o755).err()
         });
@@ -201,10 +201,17 @@ fn a_namenode_whose_disk_is_full_refuses_changes_until_there_is_room_and_serves_
         let read = load.closed().pop().unwrap();
         let reader = rack.client.open(&superuser(), &read.path).unwrap();
         assert_eq!(reader.read_at(0, read.length).unwrap().len(), read.length);
+        let late = client_at(&rack.namenode.address);
+        let reader = late.open(&superuser(), &read.path).unwrap();
+        assert_eq!(reader.read_at(0, read.length).unwrap().len(), read.length);
+        let refused = late.mkdirs(&superuser(), "/late", 0o755);
+        assert_eq!(refused.map_err(|failure| failure.error), Err(Error::NoSpace));
+        late
     });
     assert!(!rack.namenode.has_ended());
     rack.disk(Who::Namenode).relieve().unwrap();
     load.goes_on_for(FILES, DEADLINE);
+    rack.at_client(|| late.mkdirs(&superuser(), "/late", 0o755)).unwrap();
     rack.namenode.kill_and_start();
     load.goes_on_for(FILES, DEADLINE);
     finish("the namenode's full disk", &rack, load, |failure| failure.contains("no space"));

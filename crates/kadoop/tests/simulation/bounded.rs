@@ -250,3 +250,19 @@ fn suspicions_without_end_bind_no_datanode_and_delay_no_recovery() {
     }
     assert!(verified <= 1_300, "{verified}");
 }
+
+#[test]
+fn no_recovery_fills_what_is_left_of_a_full_disk_and_each_ends_once_there_is_room() {
+    let mut cluster = Cluster::new(1, None);
+    let file = cluster.create(1);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.namenode.set_short_of_room(true);
+    cluster.ask(Mutation::RecoverLease { path: "/f".to_owned() }).unwrap_err();
+    let before = cluster.namenode.sequence();
+    cluster.pass(600_000, &[0]);
+    assert_eq!(cluster.namenode.sequence(), before, "the log grows");
+    cluster.namenode.set_short_of_room(false);
+    cluster.pass(60_000, &[]);
+    assert_eq!(cluster.length(), (10, false));
+}

@@ -5,7 +5,7 @@ use crate::{
     ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
     messages::{Answer, Located, Mutation, NewChunk},
-    namenode::Counting,
+    namenode::{Counting, Namenode},
     service::{
         Host,
         clock::wall,
@@ -47,7 +47,13 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_join(&self, _: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome> {
         let shared = &self.0;
-        let client = shared.change(|namenode, now| Ok(namenode.join_client(now))).map_err(refuse)?;
+        // Where no client can be logged, none is needed to read. Who changes something is refused
+        // while that is so, and then told to join, since nobody has that number.
+        let join = |namenode: &mut Namenode, now| match shared.commit.is_short_of_room() {
+            true => Ok(ClientId(0)),
+            false => Ok(namenode.join_client(now)),
+        };
+        let client = shared.change(join).map_err(refuse)?;
         let config = &shared.config;
         Ok(wire::KdWelcome {
             client: client.0,

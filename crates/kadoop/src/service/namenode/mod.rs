@@ -317,6 +317,7 @@ impl Shared {
     fn tick(&self, stop: &Stop) {
         while !stop.sleep(TICK) {
             let ticked = self.change(|namenode, now| {
+                namenode.set_short_of_room(self.commit.is_short_of_room());
                 namenode.tick(now);
                 Ok(())
             });
