@@ -8,7 +8,7 @@ use super::{
     record::Record,
 };
 use crate::{
-    ChunkId, Member, Millis, NodeId, Stamp,
+    ChunkId, Identity, Incarnation, Member, Millis, NodeId, Stamp,
     error::{Error, Result},
     faults::Fault,
     messages::{Change, Heartbeat, HeartbeatAnswer, Order, ReplicaReport, ReplicaState},
@@ -56,6 +56,12 @@ impl Namenode {
             orders,
             report: !node.reported || node.comeback != Comeback::Over,
         })
+    }
+
+    /// The datanode of that identity and its run, if it has a session.
+    pub fn run_of(&self, identity: Identity) -> Option<(NodeId, Incarnation)> {
+        let id = *self.state.identities.get(&identity)?;
+        Some((id, self.cluster.nodes.get(&id)?.incarnation))
     }
 
     /// Begins a session. What was known of the datanode before isn't any more.

@@ -355,3 +355,27 @@ fn an_answer_to_another_version_is_no_panic() {
     );
     assert!(!matches!(answer, Ok(KdAnswer::KdDone)));
 }
+
+#[test]
+fn of_two_datanodes_on_copies_of_one_directory_the_second_waits_for_the_firsts_end() {
+    let mut cluster = Cluster::start(1);
+    let mut twin = cluster.datanode_options(0);
+    let copy = cluster.directory.path().join("copy");
+    let original = std::mem::replace(&mut twin.directories[0], copy.clone());
+    cluster.restart_datanodes(|| {
+        fs::create_dir(&copy).unwrap();
+        for file in fs::read_dir(&original).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    });
+    let client = client(&cluster.namenode);
+    let serves_at = |address| client.status().unwrap().nodes.iter().any(|node| node.host.address == address);
+    let first = cluster.datanode_addresses()[0];
+    assert!(wait_until(DEADLINE, || serves_at(first)));
+    let second = DatanodeServer::start(twin).unwrap();
+    // Several heartbeats of each.
+    assert!(!wait_until(Duration::from_secs(3), || serves_at(second.address())));
+    assert!(serves_at(first));
+    cluster.stop(first);
+    assert!(wait_until(DEADLINE, || serves_at(second.address())));
+}

@@ -14,7 +14,7 @@ use crate::{
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport};
 
@@ -121,6 +121,7 @@ impl Namenode {
 pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
     let mut complained = false;
     let mut pause = Duration::ZERO;
+    let mut registered: Option<Instant> = None;
     while !shared.sleep(pause) {
         std::thread::sleep(GATHER);
         if shared.has_failed() {
@@ -131,14 +132,18 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         let used_bytes = room.capacity.saturating_sub(room.available);
         let space = Space { capacity_bytes: room.capacity, used_bytes };
         let beat = shared.change(|core| core.heartbeat(space));
+        if beat.session == 0 {
+            registered = Some(Instant::now());
+        }
         let answer = if beat.changes.len() > MAX_CHANGES {
             Err(Error::Limit("changes in one heartbeat"))
         } else {
             take(shared, namenode.send(shared, &beat), &mut complained)
         };
         pause = match &answer {
-            // A new session begins at once, and a report follows at once.
-            Err(Error::NotRegistered) => Duration::ZERO,
+            // A new session begins at once, and a report follows at once; but not again and again.
+            Err(Error::NotRegistered) => registered
+                .map_or(Duration::ZERO, |at| PAUSE.min(namenode.heartbeat).saturating_sub(at.elapsed())),
             Ok(answer) if answer.report => Duration::ZERO,
             Ok(_) => namenode.heartbeat,
             Err(_) => PAUSE.min(namenode.heartbeat),
@@ -163,7 +168,13 @@ fn take(
         Err(lost) => {
             let failure = lost.into_failure();
             if failure.error != Error::NotRegistered && !std::mem::replace(complained, true) {
-                tracing::warn!(%failure, "the namenode doesn't take this datanode up");
+                match failure.error {
+                    Error::Busy => tracing::error!(
+                        "another process serves as this datanode elsewhere: end one; if its directories are a \
+                         copy, give it empty ones"
+                    ),
+                    _ => tracing::warn!(%failure, "the namenode doesn't take this datanode up"),
+                }
             }
             return Err(match failure.error {
                 Error::OutcomeUnknown => Error::Unavailable,

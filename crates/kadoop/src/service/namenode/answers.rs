@@ -4,7 +4,7 @@ use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
     ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
-    messages::{Answer, Located, Mutation, NewChunk},
+    messages::{Answer, Heartbeat, Located, Mutation, NewChunk},
     namenode::{Counting, Namenode},
     service::{
         Host,
@@ -347,6 +347,25 @@ impl wire::KadoopClusterV1Service for Heartbeats {
 }
 
 impl Shared {
+    /// Two processes with one identity, as a copied disk has it, would end each other's sessions
+    /// without end. One that was restarted elsewhere waits until its last run is stale.
+    fn demand_sole(&self, beat: &Heartbeat, address: SocketAddr) -> Result<()> {
+        let Some((node, run)) = self.read().run_of(beat.identity) else { return Ok(()) };
+        let now = self.clock.now();
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        let other = hosts.elsewhere(node, address, now, self.config.stale_ms);
+        let other = other.filter(|_| run != beat.incarnation);
+        let news = hosts.note_rival(node, other.is_some());
+        let Some(other) = other else { return Ok(()) };
+        if news {
+            tracing::error!(
+                node = node.0, %other, %address,
+                "two processes serve as one datanode: end one; if its directories are a copy, give it empty ones"
+            );
+        }
+        Err(Error::Busy)
+    }
+
     fn heartbeat(
         &self,
         told: &wire::KdHeartbeat<'_>,
@@ -360,6 +379,9 @@ impl Shared {
         if address.ip().is_unspecified() {
             // It listens everywhere: where it calls from will do.
             address.set_ip(peer.ip());
+        }
+        if beat.session == 0 {
+            self.demand_sole(&beat, address)?;
         }
         let mut heard = 0;
         let answer = self.change(|namenode, now| {

@@ -1,7 +1,10 @@
 //! Where datanodes serve, and how full they are: learned from their heartbeats.
 
 use crate::{Millis, NodeId, service::Host};
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
 
 /// A datanode with less room isn't chosen for being near: what is written beside it until its
 /// next heartbeat could fill it, and each chunk that it refuses then costs a broken pipeline.
@@ -36,6 +39,8 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     known: BTreeMap<NodeId, Known>,
+    /// Those that a second process says it is, and the log tells of.
+    rivalled: BTreeSet<NodeId>,
     /// Changes with each address that changes.
     pub edition: u64,
 }
@@ -49,6 +54,23 @@ impl Hosts {
             self.edition = if self.edition == 0 { random() } else { self.edition.wrapping_add(1) };
         }
         self.known.insert(known.host.node, known);
+    }
+
+    /// At which other address the datanode serves, if it was heard of less than `stale_ms` ago.
+    pub(super) fn elsewhere(
+        &self,
+        node: NodeId,
+        address: SocketAddr,
+        now: Millis,
+        stale_ms: Millis,
+    ) -> Option<SocketAddr> {
+        let known = self.known.get(&node).filter(|known| now.saturating_sub(known.heard) < stale_ms)?;
+        Some(known.host.address).filter(|other| *other != address)
+    }
+
+    /// Whether that there are two of it, or not any more, is news.
+    pub(super) fn note_rival(&mut self, node: NodeId, rivalled: bool) -> bool {
+        if rivalled { self.rivalled.insert(node) } else { self.rivalled.remove(&node) }
     }
 
     pub(super) fn get(&self, node: NodeId) -> Option<&Host> {
