@@ -10,7 +10,7 @@ use strait_kadoop::{
     wire::{
         KdAnswer, KdAttributes, KdBorrow, KdCaller, KdClusterStatus, KdContinue, KdHeartbeat,
         KdHeartbeatAnswer, KdLender, KdLent, KdLocated, KdMutation, KdPage, KdPiece, KdRead, KdRequest,
-        KdStatus, KdUpto, KdWelcome, KdWrite,
+        KdService, KdStatus, KdUpto, KdWelcome, KdWrite,
     },
 };
 use strait_xdr::{Decode, Encode, from_shared, to_vec};
@@ -37,6 +37,7 @@ fuzz_target!(|data: &[u8]| {
         16 => drop(decode::<KdLender<'_>>(rest)),
         17 => drop(decode::<KdBorrow<'_>>(rest)),
         18 => drop(decode::<KdLent>(rest)),
+        19 => drop(decode::<KdService>(rest)),
         _ => drop(decode::<KdClusterStatus<'_>>(rest)),
     }
 });

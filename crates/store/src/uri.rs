@@ -145,6 +145,12 @@ impl StoreUri {
         self.address(strait_wire::DEFAULT_PORT)
     }
 
+    /// A Kadoop cluster's namenode, as `host:port`; none of another store.
+    #[cfg(feature = "kadoop")]
+    pub fn namenode(&self) -> Option<String> {
+        (self.scheme == Scheme::Kadoop).then(|| self.address(crate::kadoop::DEFAULT_PORT))
+    }
+
     #[cfg(any(feature = "kadoop", feature = "strait"))]
     fn address(&self, default_port: u16) -> String {
         match self.port() {

@@ -196,6 +196,12 @@ pub enum Command {
     Df(Df),
     /// Look for files with missing or too few replicas
     Fsck(Operands),
+    /// List the datanodes of a Kadoop cluster
+    Datanodes(Datanodes),
+    /// Copy what Kadoop datanodes hold elsewhere, so that they can be done without
+    Decommission(Decommission),
+    /// Move replicas from full Kadoop datanodes to emptier ones
+    Rebalance(Rebalance),
     /// Look into the log of a Kadoop namenode
     KadoopLog(KadoopLog),
     /// Forget the logins that are kept on this host
@@ -359,6 +365,41 @@ pub struct Datanode {
     pub no_local_reads: bool,
     #[command(flatten)]
     pub telling: Telling,
+}
+
+#[derive(Debug, Args)]
+pub struct Datanodes {
+    /// The cluster: kadoop://HOST:PORT/.
+    pub uri: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Decommission {
+    /// They are to stay after all.
+    #[arg(long, conflicts_with = "wait")]
+    pub cancel: bool,
+    /// Wait until nothing is missed without them.
+    #[arg(long)]
+    pub wait: bool,
+    /// Datanodes, by number or address as `datanodes` lists them, and the cluster:
+    /// kadoop://HOST:PORT/.
+    #[arg(required = true, num_args = 2.., value_name = "DATANODE... URI")]
+    pub operands: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Rebalance {
+    /// The cluster: kadoop://HOST:PORT/.
+    pub uri: String,
+    /// How far from the mean a datanode may be, in percent of its capacity.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub threshold: u32,
+    /// Return at once; `datanodes` tells how far it is.
+    #[arg(long)]
+    pub no_wait: bool,
+    /// End one that is under way.
+    #[arg(long, conflicts_with_all = ["threshold", "no_wait"])]
+    pub stop: bool,
 }
 
 #[derive(Debug, Args)]

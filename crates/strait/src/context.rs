@@ -133,6 +133,15 @@ impl Context {
         }
     }
 
+    /// The Kadoop cluster that a URI names, and for whom it is asked.
+    pub async fn cluster(&self, text: &str) -> Result<(kadoop::KadoopStore, Principal), Failure> {
+        let not_one =
+            || Failure::usage(format!("{text}: this is for Kadoop's own URIs, kadoop://HOST:PORT/"));
+        let namenode = StoreUri::parse(text)?.namenode().ok_or_else(not_one)?;
+        let store = kadoop::KadoopStore::connect(&namenode, &self.kadoop()).await?;
+        Ok((store, self.user.as_deref().map_or_else(invoking_user, Principal::new)))
+    }
+
     /// How to come into a Kadoop cluster.
     pub fn kadoop(&self) -> kadoop::Options {
         kadoop::Options {

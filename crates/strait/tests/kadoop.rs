@@ -17,6 +17,9 @@ use support::{DEADLINE, ended};
 use up::{Up, role, run};
 
 const OTHER: i32 = 1;
+const NOT_FOUND: i32 = 10;
+const PERMISSION_DENIED: i32 = 15;
+const USAGE: i32 = 2;
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
 const UNAVAILABLE: i32 = 22;
@@ -311,6 +314,30 @@ fn fsck_is_clean_again_after_a_datanode_was_killed_by_itself() {
     for number in 0..5 {
         assert_eq!(rack.run(["cat", &rack.uri(&format!("/f{number}"))], b"").text(), "bytes");
     }
+}
+
+#[test]
+fn a_datanode_is_decommissioned_and_missed_by_nobody() {
+    let mut rack = Rack::start(3);
+    rack.run(["put", "--replication", "2", "-", &rack.uri("/f")], b"bytes").ok();
+    // Two datanodes are too few for its three replicas.
+    rack.run(["rm", &rack.uri("/probe")], b"").ok();
+    let cluster = rack.uri("/");
+    let listed = |rack: &Rack| rack.run(["datanodes", &rack.uri("/")], b"").text().to_owned();
+    let before = listed(&rack);
+    assert_eq!(before.matches("\talive\tin service\t").count(), 3, "{before}");
+    let address = before.lines().next().unwrap().split('\t').nth(1).unwrap().to_owned();
+    rack.run(["decommission", "--user", "nobody", &address, &cluster], b"").fails(PERMISSION_DENIED, "");
+    rack.run(["decommission", "77", &cluster], b"").fails(NOT_FOUND, "no datanode");
+    rack.run(["decommission", "1", "file:///tmp"], b"").fails(USAGE, "kadoop://");
+    rack.run(["decommission", "--wait", &address, &cluster], b"").ok();
+    assert!(listed(&rack).lines().next().unwrap().contains("\tdecommissioned\t"), "{}", listed(&rack));
+    rack.run(["decommission", "--cancel", "1", &cluster], b"").ok();
+    assert_eq!(listed(&rack).matches("\tin service\t").count(), 3);
+    // All are on one disk, and so equally full.
+    let moved = rack.run(["rebalance", &cluster], b"");
+    assert_eq!(moved.text(), "the rebalance has ended: 0 replicas moved, 0 bytes\n");
+    rack.processes.clear();
 }
 
 #[test]

@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_kadoop::service::ClientKey;
+use strait_kadoop::service::{ClientKey, Failure};
 use strait_kadoop::{Client, ClientOptions};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -113,6 +113,22 @@ impl KadoopStore {
             replication,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// What operators ask of a cluster, in the library's own words.
+    ///
+    /// # Errors
+    /// As the library's.
+    pub async fn operate<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        who: &Principal,
+        work: impl FnOnce(&Client, &strait_kadoop::messages::Caller) -> std::result::Result<T, Failure>
+        + Send
+        + 'static,
+    ) -> Result<T> {
+        let work = |shared: &Arc<Shared>, caller: &_| work(&shared.client, caller).map_err(from_kadoop);
+        self.call(operation, &StorePath::root(), who, work).await
     }
 
     /// Waits until no file is left open by a writer that was dropped.

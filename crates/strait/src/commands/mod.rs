@@ -4,6 +4,7 @@ mod attributes;
 mod cat;
 mod create;
 mod datanode;
+mod datanodes;
 mod download;
 mod fsck;
 mod kadoop_log;
@@ -53,6 +54,9 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Checksum(operands) => locate::checksum(&context, operands).await,
         Command::Df(df) => locate::df(&context, df).await,
         Command::Fsck(operands) => fsck::fsck(&context, operands).await,
+        Command::Datanodes(of) => datanodes::datanodes(&context, of).await,
+        Command::Decommission(flags) => datanodes::decommission(&context, flags).await,
+        Command::Rebalance(flags) => datanodes::rebalance(&context, flags).await,
         Command::KadoopLog(log) => kadoop_log::kadoop_log(&context, log),
         Command::Logout(logout) => logout::logout(&context, logout),
         Command::Passwd(passwd) => passwd::passwd(passwd),
