@@ -530,3 +530,31 @@ fn files_that_are_no_good_are_named() {
     let roots = ClientTls::load(&Trust::Authorities(empty.clone()), None).unwrap_err();
     assert!(roots.to_string().contains("empty.pem"), "{roots}");
 }
+
+#[test]
+fn once_tls_is_set_chains_are_passed_on_by_no_connection_that_was_made_before() {
+    let certified = Certified::new();
+    let (first, _) = serve(ServerOptions::default());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let second = Server::builder(ServerOptions { tls: Some(certified.server()), ..ServerOptions::default() })
+        .register(PROGRAM, 1, move |request: &Request, _: &mut Reply| {
+            log.lock().unwrap().push(request.encrypted);
+            Ok(())
+        })
+        .start()
+        .unwrap();
+    let route = [first.address(), second.address()];
+    let chain = |client: &Client| {
+        let args = [Bytes::from_static(b"secret")];
+        client.call_chain(&route, procedure(ECHO), &args, &MulticastOptions::default())
+    };
+    assert!(chain(&common::client()).iter().all(Outcome::is_value));
+    assert_eq!(*seen.lock().unwrap(), [false], "in the clear, as it came");
+    first.set_tls(certified.server(), Some(certified.trusting())).unwrap();
+    assert!(chain(&by(certified.trusting())).iter().all(Outcome::is_value));
+    assert_eq!(*seen.lock().unwrap(), [false, true]);
+    // Nor to whom it trusted before.
+    first.set_tls(certified.server(), Some(Certified::new().trusting())).unwrap();
+    assert_eq!(chain(&by(certified.trusting()))[1], Outcome::NotExecuted(Refusal::Untrusted));
+}

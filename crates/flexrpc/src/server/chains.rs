@@ -81,6 +81,13 @@ impl Chains {
         self.adopted.put(adopted);
     }
 
+    /// Closes the connections to next callees that no call is on.
+    pub(crate) fn close_idle(&self) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).drain();
+        // Closed without the lock.
+        drop(idle);
+    }
+
     /// The forwarder ends once there is nothing to do.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);

@@ -22,7 +22,7 @@ use crate::tls::{ClientTls, ServerTls};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use strait_telemetry::RequestId;
 
@@ -41,6 +41,8 @@ pub(crate) struct Core {
     forwarding: RwLock<Forwarding>,
     /// For callers, and for the callees that chains are passed on to.
     tls: RwLock<(Option<ServerTls>, Option<ClientTls>)>,
+    /// How often these were replaced.
+    tls_renewals: AtomicU64,
 }
 
 /// What goes back.
@@ -71,6 +73,7 @@ impl Core {
             admission: Admission::new(options.admission),
             forwarding: RwLock::new(options.forwarding.clone()),
             tls: RwLock::new((options.tls.clone(), options.forwarding_tls.clone())),
+            tls_renewals: AtomicU64::new(0),
             duplicates: Duplicates::new(options.onc.duplicates),
             options,
             registry: Registry::default(),
@@ -84,6 +87,14 @@ impl Core {
 
     pub(crate) fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) {
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = (Some(callers), forwarding);
+        // Afterwards: who looks at this first, and then connects, never takes an old one for new.
+        self.tls_renewals.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often TLS was replaced: connections that were made under another number aren't
+    /// used any more.
+    pub(crate) fn tls_renewals(&self) -> u64 {
+        self.tls_renewals.load(Ordering::Acquire)
     }
 
     /// For a caller who comes with TLS.

@@ -16,6 +16,8 @@ pub(crate) struct Downstream {
     /// For the answer.
     pub(crate) spinner: Spinner,
     connected: bool,
+    /// [`Core::tls_renewals`] when it was made.
+    renewals: u64,
     /// From the pool: it may turn out to be closed by the callee.
     pub(crate) pooled: bool,
     /// Whether the forwarder's epoll tells of it.
@@ -37,6 +39,7 @@ pub(crate) enum Push {
 
 impl Downstream {
     pub(crate) fn connect(callee: SocketAddr, core: &Core) -> Result<Self, Refusal> {
+        let renewals = core.tls_renewals();
         let fd = Wire::new(socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?);
         if let Some(tls) = core.forwarding_tls() {
             fd.call_by_tls(&tls, callee.ip())?;
@@ -46,6 +49,7 @@ impl Downstream {
             reader: core.reader(),
             spinner: Spinner::new(core.options.spin),
             connected: false,
+            renewals,
             pooled: false,
             watched: false,
             sent: 0,
@@ -60,9 +64,10 @@ impl Downstream {
         Self { pooled: true, watched: false, sent: 0, answered: false, ..self }
     }
 
-    /// Whether the callee has neither closed it nor sent something unasked.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.fd.is_quiet()
+    /// Whether a connection made now would be no other, and the callee has neither closed
+    /// it nor sent something unasked.
+    pub(crate) fn is_fit(&self, core: &Core) -> bool {
+        self.renewals == core.tls_renewals() && self.fd.is_quiet()
     }
 
     /// Sends on; `slices` are the frame's bytes that may have left by now.

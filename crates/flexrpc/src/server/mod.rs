@@ -207,7 +207,8 @@ impl Server {
     }
 
     /// Replaces [`ServerOptions::tls`] and [`ServerOptions::forwarding_tls`], as where
-    /// certificates are renewed; for connections that begin from now on.
+    /// certificates are renewed; for connections that begin from now on. Chains are passed
+    /// on by no connection that was made before.
     ///
     /// # Errors
     /// So far callers had to show certificates, and now they wouldn't.
@@ -220,6 +221,7 @@ impl Server {
             ));
         }
         core.set_tls(callers, forwarding);
+        self.workers.chains.close_idle();
         Ok(())
     }
 

@@ -141,12 +141,10 @@ impl Passing {
         if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
             return Err(Refusal::ForwardingDenied);
         }
-        let security = self.upstream.origin().security;
-        if !core.is_secure(security) {
+        if !core.is_secure(self.upstream.fd.security()) {
             return Err(Refusal::TlsRequired);
         }
-        // What came encrypted doesn't leave in the clear.
-        if security != Security::Plain && core.forwarding_tls().is_none() {
+        if self.is_encrypted() && core.forwarding_tls().is_none() {
             return Err(Refusal::ForwardingDenied);
         }
         if core.draining.load(std::sync::atomic::Ordering::Acquire) && core.admission.is_new(self.head.id) {
@@ -390,9 +388,13 @@ impl Passing {
     fn connect(&mut self, core: &Core, idle: &Idle) -> Result<(), Refusal> {
         let Some((next, _)) = &self.next else { return Err(Refusal::Unreachable) };
         let check_out = || lock(idle).check_out((next.callee, Transport::Tcp));
-        let pooled = std::iter::from_fn(check_out).find(Downstream::is_quiet);
-        let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, core), Ok);
-        self.downstream = Some(downstream?);
+        let pooled = std::iter::from_fn(check_out).find(|downstream| downstream.is_fit(core));
+        let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, core), Ok)?;
+        // Whatever the settings became since the call was planned.
+        if self.is_encrypted() && downstream.fd.security() == Security::Plain {
+            return Err(Refusal::ForwardingDenied);
+        }
+        self.downstream = Some(downstream);
         Ok(())
     }
 
@@ -539,6 +541,11 @@ impl Passing {
         line.lent = false;
         drop(line);
         self.upstream
+    }
+
+    /// Whether it came so: then it doesn't leave in the clear.
+    fn is_encrypted(&self) -> bool {
+        self.upstream.fd.security() != Security::Plain
     }
 
     fn next_callee(&self) -> Option<SocketAddr> {
