@@ -355,3 +355,25 @@ fn a_call_that_runs_isnt_refused_by_a_rule_that_came_later() {
     assert_eq!(again.ask(&bytes).unwrap().0.kind, Kind::Pending, "neither executed nor refused");
     assert_eq!(raw.receive().unwrap().0.kind, Kind::Outcomes);
 }
+
+#[test]
+fn a_connection_that_carried_a_chains_call_may_rest() {
+    let message_stall = Duration::from_millis(300);
+    let (first, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
+    let (second, _) = start(ServerOptions::default());
+    let mut raw = Raw::tcp(first.address());
+    let call = bytes_of_chain(&mut raw, second.address(), COUNT, &[1; 100_000]);
+    // Its first bytes alone, so that the server waits for the head, too.
+    raw.send(&call[..30]);
+    let mut other = Raw::tcp(first.address());
+    let session = other.session();
+    raw.send(&call[30..1000]);
+    other.session();
+    raw.send(&call[1000..]);
+    assert_eq!(raw.receive().unwrap().0.kind, Kind::Outcomes);
+    let id = CallId { session, handle: 1, transaction: 1 };
+    other.send(&raw::call(id, procedure(COUNT), b"argument")[..70]);
+    common::eventually("who pauses in mid-message is cut off", || other.is_closed());
+    assert_eq!(raw.ask(&call).unwrap().0.kind, Kind::Outcomes, "who has paused since its last isn't");
+    assert_eq!(service.executed(), 1);
+}

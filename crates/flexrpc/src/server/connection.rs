@@ -43,7 +43,7 @@ pub(crate) struct Line {
     /// An answer that the caller hasn't taken yet, and how much of it it has.
     outgoing: Option<Outgoing>,
     /// Since when the call that is arriving does.
-    arrives_since: Option<Instant>,
+    pub(crate) arrives_since: Option<Instant>,
     spinner: Spinner,
     /// Whether nothing has been looked for since the last answer left.
     pub(crate) answered: bool,

@@ -536,6 +536,7 @@ impl Passing {
         }
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         line.reader = self.reader;
+        line.arrives_since = None;
         line.active = Instant::now();
         line.answered = true;
         line.lent = false;
