@@ -4,19 +4,22 @@ mod common;
 #[path = "common/raw.rs"]
 mod raw;
 
-use common::{COUNT, ECHO, Service, procedure};
+use common::{COUNT, ECHO, SLEEP, Service, procedure};
 use raw::Raw;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use strait_flexrpc::proto::chain::Chain;
+use strait_flexrpc::proto::chain::{Chain, Hop};
 use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
     AdmissionLimits, CallId, Client, ClientOptions, Server, ServerOptions, SessionId, Transport, WorkerLimits,
 };
+
+/// A session that no server knows.
+const NOBODY: SessionId = SessionId([8; 16]);
 
 fn start(options: ServerOptions) -> (Server, Arc<Service>) {
     let service = Arc::new(Service::default());
@@ -137,30 +140,87 @@ fn answers_that_nobody_takes_take_bounded_memory() {
     assert_eq!(answers.count(), 1, "the one that was within the bound gets its own");
 }
 
+/// A single call, and the same to a chain with nobody behind.
+fn calls(session: SessionId, number: u32, args: &[u8]) -> [Vec<u8>; 2] {
+    [0, flags::CHAIN].map(|mode| {
+        let transaction = if mode == 0 { 1 } else { 2 };
+        let id = id(session, number, transaction);
+        let next = Hop { callee: "127.0.0.1:1".parse().unwrap(), id: CallId { session: NOBODY, ..id } };
+        let chain = (mode != 0).then(|| Chain { hops: vec![next] });
+        let head = Head { flags: mode, procedure: procedure(number), ..Head::new(Kind::Call, id) };
+        raw::frame(head, &Extension { chain, ..Extension::default() }.encode(), args)
+    })
+}
+
 #[test]
 fn who_sends_or_takes_drop_by_drop_is_cut_off() {
     let message_stall = Duration::from_millis(300);
     let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
     let session = Raw::udp(server.address()).session();
     // Never still for as long as is allowed.
-    let call = raw::call(id(session, 0, 1), procedure(COUNT), &[1; 1 << 20]);
-    let mut raw = Raw::tcp(server.address());
-    raw.send(&call[..200_000]);
-    let mut drops = call[200_000..].chunks(1);
-    common::eventually("it is cut off", || {
-        std::thread::sleep(Duration::from_millis(10));
-        drops.next().into_iter().for_each(|drop| raw.send(drop));
-        server.connection_count() == 0
-    });
+    for call in calls(session, COUNT, &[1; 1 << 20]) {
+        let mut raw = Raw::tcp(server.address());
+        raw.send(&call[..200_000]);
+        let mut drops = call[200_000..].chunks(1);
+        common::eventually("it is cut off", || {
+            std::thread::sleep(Duration::from_millis(10));
+            drops.next().into_iter().for_each(|drop| raw.send(drop));
+            server.connection_count() == 0
+        });
+    }
     assert_eq!(service.executed(), 0);
-    let args = vec![1; 16 << 20];
-    let Raw::Tcp(mut taker, _) = Raw::tcp(server.address()) else { unreachable!() };
-    taker.write_all(&raw::call(id(session, 0, 2), procedure(ECHO), &args)).unwrap();
-    common::eventually("it is cut off", || {
-        std::thread::sleep(Duration::from_millis(10));
-        let _ = taker.read(&mut [0; 1000]);
-        server.connection_count() == 0
-    });
+    for call in calls(session, ECHO, &vec![1; 16 << 20]) {
+        let Raw::Tcp(mut taker, _) = Raw::tcp(server.address()) else { unreachable!() };
+        taker.write_all(&call).unwrap();
+        common::eventually("it is cut off", || {
+            std::thread::sleep(Duration::from_millis(10));
+            let _ = taker.read(&mut [0; 1000]);
+            server.connection_count() == 0
+        });
+    }
+}
+
+#[test]
+fn what_is_claimed_and_doesnt_come_takes_no_memory_from_others() {
+    let (server, service) = start(ServerOptions { receive_bytes: 32 << 20, ..ServerOptions::default() });
+    let session = Raw::udp(server.address()).session();
+    for call in calls(session, COUNT, &vec![1; 30 << 20]) {
+        let mut slow = Raw::tcp(server.address());
+        slow.send(&call[..1000]);
+        common::eventually("it has begun", || server.connection_count() == 1);
+        let mut quick = Raw::tcp(server.address());
+        let other = raw::call(id(session, 9, call.len() as u64), procedure(COUNT), &vec![1; 20 << 20]);
+        assert_eq!(quick.ask(&other).unwrap().0.kind, Kind::Value);
+        drop(quick);
+        slow.send(&call[1000..]);
+        assert!(matches!(slow.receive().unwrap().0.kind, Kind::Value | Kind::Outcomes));
+        drop(slow);
+        common::eventually("both are gone", || server.connection_count() == 0);
+    }
+    assert_eq!(service.executed(), 4);
+}
+
+#[test]
+fn what_is_sent_ahead_takes_bounded_memory() {
+    let (server, _) = start(ServerOptions { receive_bytes: 1 << 20, ..ServerOptions::default() });
+    let session = Raw::udp(server.address()).session();
+    let held: Vec<Raw> = (0..12)
+        .map(|handle| {
+            let mut raw = Raw::tcp(server.address());
+            let call = |transaction, number, args: &[u8]| {
+                raw::call(id(session, handle, transaction), procedure(number), args)
+            };
+            // Long enough that the rest is there when it is over.
+            let first = [&100u32.to_be_bytes()[..], &[0; 250_000]].concat();
+            raw.send(&call(1, SLEEP, &first));
+            raw.send(&[call(2, ECHO, b"x"), call(3, COUNT, &[7; 264_000])[..263_000].to_vec()].concat());
+            let _ = (raw.receive(), raw.receive());
+            raw
+        })
+        .collect();
+    common::eventually("all but what there is room for are cut off", || server.connection_count() < 5);
+    assert!(is_served(&server));
+    drop(held);
 }
 
 #[test]

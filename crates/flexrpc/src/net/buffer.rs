@@ -151,6 +151,32 @@ impl Buffer {
         buffer.share = Some(share);
         Some(buffer)
     }
+
+    /// One with what has come of the next message; `None` if it is more than what is read
+    /// at first, and the budget doesn't have it.
+    pub(crate) fn of_surplus(surplus: &[u8], budget: Option<&Arc<Budget>>) -> Option<Self> {
+        let mut buffer = match budget {
+            Some(budget) if surplus.len() > FIRST_READ_BYTES => Self::take_from(budget, surplus.len())?,
+            _ => Self::take(surplus.len()),
+        };
+        buffer.as_mut()[..surplus.len()].copy_from_slice(surplus);
+        Some(buffer)
+    }
+
+    /// Becomes one of `len` bytes, of which the first `used` stay. Only what it has more
+    /// than before is taken from the budget; `false` if there isn't as much.
+    pub(crate) fn enlarge(&mut self, budget: &Arc<Budget>, len: usize, used: usize) -> bool {
+        let held = self.share.as_ref().map_or(0, |share| share.bytes);
+        let Some(mut share) = budget.take(len.saturating_sub(held)) else { return false };
+        let mut larger = Self::take(len);
+        larger.as_mut()[..used].copy_from_slice(&self.as_ref()[..used]);
+        if let Some(before) = &mut self.share {
+            share.bytes += std::mem::take(&mut before.bytes);
+        }
+        larger.share = Some(share);
+        *self = larger;
+        true
+    }
 }
 
 impl Drop for Buffer {
@@ -206,6 +232,19 @@ mod tests {
         assert!(Buffer::take_from(&budget, (1 << 19) + 1).is_none());
         drop(half);
         assert!(Buffer::take_from(&budget, 1 << 20).is_some());
+    }
+
+    #[test]
+    fn a_buffer_that_grows_takes_from_the_budget_only_what_it_has_more() {
+        let budget = Budget::new(3 << 19);
+        let mut buffer = Buffer::take_from(&budget, 1 << 19).unwrap();
+        buffer.as_mut()[..3].copy_from_slice(b"abc");
+        assert!(buffer.enlarge(&budget, 3 << 19, 3));
+        assert_eq!(buffer.as_ref()[..3], *b"abc");
+        assert!(budget.take(1).is_none());
+        assert!(!buffer.enlarge(&budget, (3 << 19) + 1, 3));
+        drop(buffer);
+        assert!(budget.take(3 << 19).is_some());
     }
 
     #[test]

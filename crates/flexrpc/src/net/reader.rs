@@ -2,11 +2,12 @@
 //! or caller gets the payload as it is. The checksum is computed while the rest
 //! is under way.
 
-use crate::net::buffer::{self, Budget, Buffer, FIRST_READ_BYTES, Share};
+use crate::net::buffer::{self, Budget, Buffer, FIRST_READ_BYTES, SLACK, Share};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::checksum::{self, Running};
 use crate::proto::frame::{Head, MAGIC};
+use crate::proto::limits::STALL_BYTES;
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
@@ -22,6 +23,11 @@ const COPIED_BYTES: usize = 4 << 10;
 /// head comes in two segments now and then, and for all connections that are allowed
 /// by default it is 64 MiB.
 pub(crate) const STASHED_FREE: usize = 4 << 10;
+
+/// Up to here a frame's claimed size is taken from the budget at once, which spares
+/// copies; beyond it as it arrives, twice as much each time. As much as must arrive in
+/// the time in which a small message must be whole.
+const CLAIMED_BYTES: usize = STALL_BYTES + SLACK;
 
 /// A frame that has arrived whole.
 pub(crate) struct Frame {
@@ -278,19 +284,27 @@ impl Reader {
                 self.arrived = clock::now();
                 self.head = Some(head);
                 self.spoke = true;
-                self.expected = head.frame_len();
                 head
             }
         };
         let frame_len = head.frame_len();
-        if buffer.as_ref().len() < frame_len {
-            let larger = match &self.budget {
-                Some(budget) => Buffer::take_from(budget, frame_len),
-                None => Some(Buffer::take(frame_len)),
+        let room = buffer.as_ref().len();
+        if room < frame_len && (room < CLAIMED_BYTES || self.end == room) {
+            let grown = match &self.budget {
+                Some(budget) => {
+                    let wanted = frame_len.min((2 * room - SLACK).max(CLAIMED_BYTES));
+                    buffer.enlarge(budget, wanted, self.end)
+                }
+                None => {
+                    let mut larger = Buffer::take(frame_len);
+                    larger.as_mut()[..self.end].copy_from_slice(&buffer.as_ref()[..self.end]);
+                    *buffer = larger;
+                    true
+                }
             };
-            let Some(mut larger) = larger else { return Err(ReadError::NoRoom(Box::new(head))) };
-            larger.as_mut()[..self.end].copy_from_slice(&buffer.as_ref()[..self.end]);
-            *buffer = larger;
+            if !grown {
+                return Err(ReadError::NoRoom(Box::new(head)));
+            }
         }
         if self.end < frame_len {
             if self.payload_so_far().len() - self.checked >= SLICE_BYTES / 2 {
@@ -306,10 +320,15 @@ impl Reader {
             self.running.update(last);
             self.running.value()
         };
+        let intact = crc == head.payload_crc;
         let Some(whole) = self.buffer.take() else { return Ok(None) };
-        self.keep_surplus(&whole, frame_len);
+        if !self.keep_surplus(&whole, frame_len) {
+            return Err(ReadError::NoRoom(Box::new(head)));
+        }
         self.head = None;
-        Ok(Some(Frame { head, buffer: whole, intact: crc == head.payload_crc, arrived: self.arrived }))
+        // After what nobody has vouched for nothing is taken ahead.
+        self.expected = if intact { frame_len } else { FIRST_READ_BYTES };
+        Ok(Some(Frame { head, buffer: whole, intact, arrived: self.arrived }))
     }
 
     /// Checks what has arrived of the payload, so that less is left to check when
@@ -323,15 +342,15 @@ impl Reader {
         }
     }
 
-    /// A peer may send its next frame before the answer to this one.
-    fn keep_surplus(&mut self, whole: &Buffer, frame_len: usize) {
-        let surplus = self.end - frame_len;
-        if surplus > 0 {
-            let mut next = Buffer::take(surplus);
-            next.as_mut()[..surplus].copy_from_slice(&whole.as_ref()[frame_len..self.end]);
-            self.buffer = Some(next);
+    /// A peer may send its next frame before the answer to this one. `false` if there is
+    /// no memory for what has come of it.
+    fn keep_surplus(&mut self, whole: &Buffer, frame_len: usize) -> bool {
+        let surplus = &whole.as_ref()[frame_len..self.end];
+        self.end = surplus.len();
+        if !surplus.is_empty() {
+            self.buffer = Buffer::of_surplus(surplus, self.budget.as_ref());
         }
-        self.end = surplus;
+        surplus.is_empty() || self.buffer.is_some()
     }
 }
 
@@ -403,6 +422,64 @@ mod tests {
         let read = frames(&bytes, 100_000).unwrap();
         assert_eq!((read[0].1, read[1].1), (false, true));
         assert_eq!(read[1].0, b"next");
+    }
+
+    #[test]
+    fn a_claimed_size_takes_memory_as_it_arrives() {
+        const LARGE: usize = 32 << 20;
+        let budget = Budget::new(LARGE + SLACK);
+        let mut reader = Reader::with_budget(LARGE, Arc::clone(&budget));
+        let bytes = frame(&vec![7; LARGE]);
+        let mut sent = 0;
+        let mut send = |most: usize| {
+            let read = reader.read(|room| {
+                let len = most.min(room.len()).min(bytes.len() - sent);
+                room[..len].copy_from_slice(&bytes[sent..sent + len]);
+                sent += len;
+                Ok(Some(len))
+            });
+            (read.unwrap(), sent)
+        };
+        assert!(matches!(send(1000).0, Read::More));
+        assert!(budget.take(LARGE + SLACK - CLAIMED_BYTES).is_some(), "one byte costs no more");
+        let whole = loop {
+            match send(1 << 20) {
+                (Read::Frame(frame), _) => break frame,
+                (_, sent) => assert!(
+                    budget.take((LARGE + SLACK).saturating_sub(CLAIMED_BYTES.max(2 * sent))).is_some()
+                ),
+            }
+        };
+        assert!(whole.intact && whole.payload() == vec![7; LARGE]);
+    }
+
+    #[test]
+    fn what_is_sent_ahead_counts_against_the_budget() {
+        let ahead = frame(&[7; 200_000]);
+        for (left, room) in [(200_000, true), (100_000, false)] {
+            let budget = Budget::new(600_000 + left);
+            let mut reader = Reader::with_budget(1 << 20, Arc::clone(&budget));
+            let mut feed = |bytes: &[u8]| {
+                let mut fed = 0;
+                loop {
+                    let read = reader.read(|room| {
+                        let len = room.len().min(bytes.len() - fed);
+                        room[..len].copy_from_slice(&bytes[fed..fed + len]);
+                        fed += len;
+                        Ok((len > 0).then_some(len))
+                    });
+                    if !matches!(read, Ok(Read::More)) {
+                        return read;
+                    }
+                }
+            };
+            assert!(matches!(feed(&frame(&[7; 500_000])), Ok(Read::Frame(_))));
+            let held = budget.take(100_000 - 68 - 3).unwrap();
+            // Into a buffer that the last one's size has made large.
+            let read = feed(&[&frame(b"small")[..], &ahead[..180_000]].concat());
+            assert_eq!(matches!(read, Ok(Read::Frame(_))), room, "{left} left");
+            drop(held);
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::net::tls::{self, Stream};
 use crate::net::wire::{Security, Wire};
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
-use crate::proto::limits::STALL_BYTES;
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response, untagged_refusal};
 use crate::server::onc::records::{self, Message, Records};
@@ -65,16 +64,12 @@ struct Outgoing {
 impl Line {
     /// Whether the message under way takes longer than one that is meant.
     pub(crate) fn is_overdue(&self, core: &Core) -> bool {
-        let allowed = |bytes: usize| {
-            let times = u32::try_from(1 + bytes / STALL_BYTES).unwrap_or(u32::MAX);
-            core.options.message_stall.saturating_mul(times)
-        };
         let arriving = self.reader.head().map_or(0, |head| head.payload_len as usize);
         // A record tells its length last.
         let arriving = if self.records.is_some() { core.options.payload_bytes } else { arriving };
-        self.arrives_since.is_some_and(|since| since.elapsed() > allowed(arriving))
+        self.arrives_since.is_some_and(|since| since.elapsed() > core.time_for(arriving))
             || self.outgoing.as_ref().is_some_and(|Outgoing { frame, untaken, .. }| {
-                untaken.as_ref().is_some_and(|(since, _)| since.elapsed() > allowed(frame.len()))
+                untaken.as_ref().is_some_and(|(since, _)| since.elapsed() > core.time_for(frame.len()))
             })
     }
 

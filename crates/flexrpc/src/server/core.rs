@@ -11,7 +11,7 @@ use crate::proto::checksum;
 use crate::proto::extension::{Caller, Extension, Terms};
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
-use crate::proto::limits;
+use crate::proto::limits::{self, STALL_BYTES};
 use crate::proto::onc::duplicates::Duplicates;
 use crate::proto::status::{Doubt, Fault, Refusal};
 use crate::server::ServerOptions;
@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use strait_telemetry::RequestId;
 
 /// Sessions, results, programs and settings of one incarnation of a server.
@@ -117,6 +118,12 @@ impl Core {
     /// For a caller's connection.
     pub(crate) fn reader(&self) -> Reader {
         Reader::with_budget(self.options.payload_bytes, Arc::clone(&self.receiving))
+    }
+
+    /// How long a message of so many bytes may take to come, or to be taken.
+    pub(crate) fn time_for(&self, bytes: usize) -> Duration {
+        let times = u32::try_from(1 + bytes / STALL_BYTES).unwrap_or(u32::MAX);
+        self.options.message_stall.saturating_mul(times)
     }
 
     /// Does what the frame asks for, on this thread.

@@ -53,7 +53,9 @@ pub(crate) struct Passing {
     answer_by: Option<Micros>,
     /// When the server's shutdown doesn't wait for it any longer.
     end_by: Option<Micros>,
-    /// When something last came from the caller, or left towards it.
+    /// When the call began to come from the caller, or the answer to leave.
+    begun: Micros,
+    /// When something of it last came or left.
     moved: Micros,
     relay: Relay,
     /// Who comes next and the frame's head for it; absent if the call is refused.
@@ -103,6 +105,7 @@ impl Passing {
             Some(frame) => (frame.head, frame.arrived, Extension::decode(frame.extension())),
             None => (*reader.head()?, reader.arrived(), Extension::decode(reader.extension())),
         };
+        let now = clock::now();
         let mut passing = Self {
             id,
             upstream,
@@ -111,7 +114,8 @@ impl Passing {
             arrived,
             answer_by: Some(answer_by(&head, arrived, core.options.chain_wait)),
             end_by: None,
-            moved: clock::now(),
+            begun: now,
+            moved: now,
             relay: Relay::new(head.payload_len as usize, 0, true),
             next: None,
             refusal: None,
@@ -219,11 +223,16 @@ impl Passing {
         [self.answer_by, self.end_by, self.stalls_at(core)].into_iter().flatten().min()
     }
 
-    /// When a caller that sends its call, or takes its answer, has been still for too
-    /// long.
+    /// When a caller that sends its call, or takes its answer, has been still, or at it,
+    /// for too long.
     fn stalls_at(&self, core: &Core) -> Option<Micros> {
-        let turn = self.payload.is_none() || self.answer.is_some();
-        turn.then(|| clock::after(self.moved, core.options.message_stall))
+        let bytes = match (&self.payload, &self.answer) {
+            (_, Some((answer, _))) => answer.len(),
+            (None, None) => self.head.payload_len as usize,
+            (Some(_), None) => return None,
+        };
+        let still = clock::after(self.moved, core.options.message_stall);
+        Some(still.min(clock::after(self.begun, core.time_for(bytes))))
     }
 
     /// The server ends: `soon` the callees behind are given up on, `at_last` even the
@@ -297,6 +306,11 @@ impl Passing {
         self.relay.withhold();
         // Closed without the last byte, the next callee forgets what it has.
         self.downstream = None;
+        self.begin_answer(answer, clock::now());
+    }
+
+    fn begin_answer(&mut self, answer: Bytes, now: Micros) {
+        (self.begun, self.moved) = (now, now);
         self.answer = Some((answer, 0));
     }
 
@@ -501,8 +515,9 @@ impl Passing {
         let mut reply = Reply::new();
         reply.put(&chain::encode_outcomes(&outcomes));
         let answer = core.frame(Head::new(Kind::Outcomes, self.head.id), reply);
-        core.admission.complete(self.head.id, answer.clone(), clock::now());
-        self.answer = Some((answer, 0));
+        let now = clock::now();
+        core.admission.complete(self.head.id, answer.clone(), now);
+        self.begin_answer(answer, now);
     }
 
     fn flush(&mut self, core: &Core) -> Advanced {

@@ -135,7 +135,7 @@ impl Records {
             true => Some(Read::Record),
             false => {
                 if self.end == buffer.as_ref().len() {
-                    buffer = self.larger(&buffer)?;
+                    self.enlarge(&mut buffer)?;
                 }
                 match recv(&mut buffer.as_mut()[self.end..])? {
                     Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -156,7 +156,7 @@ impl Records {
         };
         let len = self.assembly.len();
         self.expected = len + MARK_BYTES;
-        self.keep_surplus(&buffer, len);
+        self.keep_surplus(&buffer, len)?;
         self.assembly.begin_next();
         Ok(record(Message { buffer, len }))
     }
@@ -183,25 +183,23 @@ impl Records {
         Ok(whole)
     }
 
-    /// A buffer twice as large, out of the budget: so it is never much larger
-    /// than what has arrived, and each byte is copied about once.
-    fn larger(&self, full: &Buffer) -> io::Result<Buffer> {
-        let wanted = (2 * full.as_ref().len()).min(self.most);
-        let larger = Buffer::take_from(&self.budget, wanted.max(self.end + 1));
-        let mut larger = larger.ok_or(io::ErrorKind::OutOfMemory)?;
-        larger.as_mut()[..self.end].copy_from_slice(&full.as_ref()[..self.end]);
-        Ok(larger)
+    /// Makes a buffer twice as large, out of the budget: so it is never much larger than
+    /// what has arrived, and each byte is copied about once.
+    fn enlarge(&self, full: &mut Buffer) -> io::Result<()> {
+        let wanted = (2 * full.as_ref().len()).min(self.most).max(self.end + 1);
+        let enlarged = full.enlarge(&self.budget, wanted, self.end);
+        enlarged.then_some(()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// A caller may send its next record before the answer to this one.
-    fn keep_surplus(&mut self, whole: &Buffer, len: usize) {
+    fn keep_surplus(&mut self, whole: &Buffer, len: usize) -> io::Result<()> {
         let surplus = &whole.as_ref()[len..self.end];
         self.end = surplus.len();
         if !surplus.is_empty() {
-            let mut next = Buffer::take(surplus.len());
-            next.as_mut()[..surplus.len()].copy_from_slice(surplus);
-            self.buffer = Some(next);
+            let next = Buffer::of_surplus(surplus, Some(&self.budget));
+            self.buffer = Some(next.ok_or(io::ErrorKind::OutOfMemory)?);
         }
+        Ok(())
     }
 }
 
