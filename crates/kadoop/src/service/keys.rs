@@ -10,9 +10,9 @@
 //! believed about the user that it acts as; it can neither join as a datanode nor make
 //! a token. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
 //! datanodes carry a token instead, and checksums: a tag over every byte at every
-//! member costs more than all the rest of a write (measured: ARCHITECTURE.md), and
-//! protects against nothing but somebody who can alter packets in the cluster's own
-//! network.
+//! member costs more than all the rest of a write (measured: ARCHITECTURE.md). So the
+//! cluster's own network is trusted with the data: who can alter packets there, or answers
+//! at a datanode's address in its place, is believed (docs/known-gaps.md).
 
 use crate::{
     ChunkId, Millis, Stamp,

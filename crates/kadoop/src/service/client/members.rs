@@ -17,7 +17,7 @@ use strait_xdr::EncodeError;
 /// whoever wants to write through it.
 const CONNECT: Duration = Duration::from_millis(1_000);
 
-/// For calls to datanodes, which ask for tokens instead of a key.
+/// For calls to datanodes, which ask for tokens instead of a key, and show none themselves.
 pub(super) fn client() -> flexrpc::Client {
     flexrpc::Client::new(flexrpc::ClientOptions {
         connect_timeout: CONNECT,
