@@ -83,7 +83,8 @@ pub struct ServerOptions {
     /// to the end of their execution; beyond it they are refused.
     pub receive_bytes: usize,
     /// Bytes of answers, at a time, that callers have asked for and don't take; who
-    /// leaves more is cut off, and can ask again while the results are kept.
+    /// leaves more is cut off, and can ask again while the results are kept. Results that
+    /// services are still making aren't in it: one of `payload_bytes` each worker at most.
     pub send_bytes: usize,
     /// Connections at a time; each costs a descriptor and some hundred bytes.
     pub connections: usize,
