@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for every change, some 30 minutes on four cores: FlexRPC's
-# million real calls under faults, its million simulated schedules, a million thread
-# orders; 200 times that a process of Kadoop is killed; and `make memcheck`. CALLS=N,
+# million real calls under faults, a process of a chain struck at each byte of a call, its
+# million simulated schedules, a million thread orders; 200 times that a process of Kadoop is killed; and `make memcheck`. CALLS=N,
 # SEEDS=N, ORDERS=N and KILLS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +17,8 @@ flexrpc() {
 }
 
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
+FLEXRPC_BYTES_APART=1 \
+    step cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture
 FLEXRPC_SIM_SEEDS=${SEEDS:-1000000} step flexrpc --lib sim
 KADOOP_KILLS=${KILLS:-200} \
     step cargo test --locked --release -p strait-kadoop --test service killed -- --nocapture

@@ -15,5 +15,6 @@ interface! {
     files: "In the manner of NFS and its mount protocol.";
     portmap: "In the manner of the port mapper.";
     monitor: "In the manner of the status monitor.";
+    ledger: "Callees that write down what they execute.";
     habits: "What rpcgen takes beyond the standard, and names that are hard on Rust.";
 }
