@@ -16,6 +16,7 @@ pub mod ids;
 pub mod limits;
 pub mod onc;
 pub(crate) mod planted;
+pub mod reception;
 pub mod relay;
 pub mod status;
 

@@ -31,6 +31,10 @@ pub(crate) enum Planted {
     LostSessionIsNotExecuted,
     /// A payload is executed without looking at its checksum.
     NoChecksum,
+    /// A forged copy is refused under the session's tag.
+    SignsForStrangers,
+    /// A call is refused before the cache is asked whether it was executed.
+    RefusesUnasked,
     /// A chain's callee passes on the last byte before the payload is verified.
     ForwardsUnverified,
     /// A chain's callee takes forwarded for executed.

@@ -8,6 +8,9 @@
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Outcome, Refusal};
 
+/// How often a damaged payload is sent to the next callee again.
+const RESENDS: u32 = 8;
+
 /// What is known of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
@@ -27,6 +30,7 @@ pub struct Relay {
     store_and_forward: bool,
     /// Whether the last byte of the frame has left.
     sent_whole: bool,
+    resends: u32,
     /// Callees behind this one.
     behind: usize,
     own: Option<Outcome>,
@@ -42,6 +46,7 @@ impl Relay {
             payload: Payload::Arriving,
             store_and_forward,
             sent_whole: false,
+            resends: 0,
             behind,
             own: None,
             rest: None,
@@ -108,6 +113,17 @@ impl Relay {
     /// Whether the callees behind may have executed the call.
     pub fn is_sent_whole(&self) -> bool {
         self.sent_whole
+    }
+
+    /// The next callee asks for the payload again, which came damaged: whether it may have
+    /// it. Else nothing is known.
+    pub fn may_send_again(&mut self) -> bool {
+        self.resends += 1;
+        let may = self.sent_whole && self.rest.is_none() && self.resends <= RESENDS;
+        if !may {
+            self.doubtful(Doubt::ConnectionLost);
+        }
+        may
     }
 
     /// The next callee couldn't be reached.

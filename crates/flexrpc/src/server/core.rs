@@ -13,6 +13,7 @@ use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits::{self, STALL_BYTES};
 use crate::proto::onc::duplicates::Duplicates;
+use crate::proto::reception::{self, Arrival, Reception};
 use crate::proto::status::{Doubt, Fault, Refusal};
 use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
@@ -134,85 +135,73 @@ impl Core {
         reuse: impl FnOnce(Option<Buffer>),
     ) -> Response {
         let head = frame.head;
-        if !head.kind.is_request() {
-            return Response::Hangup;
-        }
-        if !self.is_authentic(&frame) {
-            return self.turn_away(&frame, origin);
-        }
-        if !self.is_secure(origin.security) {
-            return Response::Send(self.refusal(head.id, Refusal::TlsRequired));
-        }
-        let Ok(extension) = Extension::decode(frame.extension()) else {
-            return Response::Send(self.refusal(head.id, Refusal::Malformed));
-        };
         match head.kind {
-            Kind::Hello => self.welcome(&head, &extension),
-            Kind::Revoke => self.revoke(head.id, origin.transport),
-            _ => self.call(frame, extension, origin, reuse),
+            Kind::Call => self.call(frame, origin, reuse),
+            kind if !kind.is_request() => Response::Hangup,
+            kind if !self.is_authentic(&frame) => match (origin.transport, kind) {
+                // Nothing is executed by a greeting: whoever has the wrong key may learn it.
+                (Transport::Udp, Kind::Hello) => Response::Send(self.last_word(head.id, origin)),
+                (transport, _) => {
+                    self.respond(head.id, reception::of_stranger(transport, frame.intact), origin)
+                }
+            },
+            _ if !self.is_secure(origin.security) => {
+                Response::Send(self.refusal(head.id, Refusal::TlsRequired))
+            }
+            kind => match (kind, Extension::decode(frame.extension())) {
+                (_, Err(_)) => Response::Send(self.refusal(head.id, Refusal::Malformed)),
+                (Kind::Hello, Ok(hello)) => self.welcome(&head, &hello),
+                _ => self.revoke(head.id, origin.transport),
+            },
         }
     }
 
-    /// Answers a frame that doesn't prove that its sender has the key. Whatever is tagged
-    /// here somebody without the key could hand to the true caller of that call, while
-    /// the call itself is executed: so it is nothing that says what became of one.
-    pub(crate) fn turn_away(&self, frame: &Frame, origin: Origin) -> Response {
-        let id = frame.head.id;
-        let refusal =
-            if self.is_secure(origin.security) { Refusal::Unauthenticated } else { Refusal::TlsRequired };
-        match (origin.transport, frame.head.kind) {
-            // Most likely the network's doing, and all that is said is that nobody can tell.
-            (Transport::Tcp, _) if !frame.intact => Response::Send(self.send_again(id)),
-            (Transport::Tcp, _) => Response::LastWord(untagged_refusal(id, refusal)),
-            // Nothing is executed by a greeting: whoever has the wrong key may learn it.
-            (Transport::Udp, Kind::Hello) => Response::Send(untagged_refusal(id, refusal)),
-            (Transport::Udp, _) => Response::Silence,
-        }
-    }
-
-    fn call(
-        &self,
-        frame: Frame,
-        extension: Extension,
-        origin: Origin,
-        reuse: impl FnOnce(Option<Buffer>),
-    ) -> Response {
+    fn call(&self, frame: Frame, origin: Origin, reuse: impl FnOnce(Option<Buffer>)) -> Response {
         let head = frame.head;
-        if head.has(flags::CHAIN) {
+        let extension = Extension::decode(frame.extension());
+        let objection = match &extension {
+            _ if !self.is_secure(origin.security) => Some(Refusal::TlsRequired),
             // Pipelining is for streams (section IV.C); those don't come here.
-            return self.refuse_for_good(head.id, Refusal::BadChain, origin.transport);
-        }
-        match self.admission.judge(head.id, frame.intact, frame.arrived) {
-            None => Response::Send(self.send_again(head.id)),
-            Some(Verdict::Execute) => {
-                let arrived = frame.arrived;
+            Ok(_) if head.has(flags::CHAIN) => Some(Refusal::BadChain),
+            Ok(_) => None,
+            Err(_) => Some(Refusal::Malformed),
+        };
+        let arrived = frame.arrived;
+        match (self.receive(&frame, objection, origin, arrived), extension) {
+            (Reception::Execute, Ok(extension)) => {
                 let (args, spare) = frame.into_payload();
                 reuse(spare);
                 Response::Send(self.execute(&head, args, extension.into_caller(), origin, arrived))
             }
-            Some(other) => self.answer_without_execution(head.id, other, origin.transport),
+            (reception, _) => self.respond(head.id, reception, origin),
         }
     }
 
-    /// Refuses a call for a reason of which other copies of it may know nothing: sees to
-    /// it that none begins any more, or answers what became of the one that has.
-    pub(crate) fn refuse_for_good(&self, id: CallId, refusal: Refusal, transport: Transport) -> Response {
-        let verdict = match self.admission.revoke(id, clock::now()) {
-            Verdict::Refused(Refusal::Revoked) => Verdict::Refused(refusal),
-            // As it would be without that reason: its caller knows what this means.
-            Verdict::Doubtful(Doubt::SessionLost) => Verdict::Refused(Refusal::UnknownSession),
-            verdict => verdict,
-        };
-        self.answer_without_execution(id, verdict, transport)
+    /// Decides what becomes of a call that has arrived whole.
+    pub(crate) fn receive(
+        &self,
+        frame: &Frame,
+        objection: Option<Refusal>,
+        origin: Origin,
+        now: Micros,
+    ) -> Reception {
+        let (authentic, intact) = (self.is_authentic(frame), frame.intact);
+        let (id, transport) = (frame.head.id, origin.transport);
+        self.admission.receive(Arrival { id, transport, authentic, intact, objection }, now)
+    }
+
+    /// The answer of a request that isn't executed.
+    pub(crate) fn respond(&self, id: CallId, reception: Reception, origin: Origin) -> Response {
+        match reception {
+            Reception::Answer(verdict) => self.answer_without_execution(id, verdict, origin.transport),
+            Reception::SendAgain => Response::Send(self.send_again(id)),
+            Reception::TurnAway => Response::LastWord(self.last_word(id, origin)),
+            Reception::Silence | Reception::Execute => Response::Silence,
+        }
     }
 
     /// Answers a call that isn't to be executed (again).
-    pub(crate) fn answer_without_execution(
-        &self,
-        id: CallId,
-        verdict: Verdict,
-        transport: Transport,
-    ) -> Response {
+    fn answer_without_execution(&self, id: CallId, verdict: Verdict, transport: Transport) -> Response {
         match (verdict, transport) {
             (Verdict::Answered(frame), _) => Response::Send(frame),
             (Verdict::Refused(refusal), _) => Response::Send(self.refusal(id, refusal)),
@@ -329,10 +318,16 @@ impl Core {
         security != Security::Plain || !self.options.tls_required
     }
 
-    pub(crate) fn is_authentic(&self, frame: &Frame) -> bool {
+    fn is_authentic(&self, frame: &Frame) -> bool {
         let Some(key) = &self.options.key else { return !frame.head.has(flags::AUTHENTIC) };
         let (covered, tag) = frame.tagged();
         frame.head.has(flags::AUTHENTIC) && key.of_session(frame.head.id.session).verify(&[covered], tag)
+    }
+
+    /// Why who doesn't prove to have the key isn't served.
+    fn last_word(&self, id: CallId, origin: Origin) -> Bytes {
+        let secure = self.is_secure(origin.security);
+        untagged_refusal(id, if secure { Refusal::Unauthenticated } else { Refusal::TlsRequired })
     }
 
     /// The frame that refuses call `id`.
@@ -348,7 +343,7 @@ impl Core {
     }
 
     /// The frame that asks for call `id` again.
-    pub(crate) fn send_again(&self, id: CallId) -> Bytes {
+    fn send_again(&self, id: CallId) -> Bytes {
         self.frame(Head::new(Kind::SendAgain, id), Reply::new())
     }
 

@@ -10,12 +10,12 @@ use crate::net::reader::{Frame, Read, Reader};
 use crate::net::socket;
 use crate::net::wire::{Security, Wire};
 use crate::proto::Micros;
-use crate::proto::admission::Verdict;
 use crate::proto::answer;
 use crate::proto::call::{Answer, Transport};
 use crate::proto::chain::{self, Hop};
 use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Head, Kind, TAG_BYTES, flags};
+use crate::proto::reception::Reception;
 use crate::proto::relay::Relay;
 use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
 use crate::server::chains::Job;
@@ -36,9 +36,6 @@ const READS_IN_A_ROW: usize = 32;
 /// The part of the remaining time that is kept for the answer's way back: a
 /// callee gives up on those behind it before its own caller gives up on it.
 const KEPT_TIME: Micros = 16;
-
-/// How often a damaged payload is sent to the next callee again.
-const RESENDS: u32 = 8;
 
 /// Idle connections to next callees.
 pub(crate) type Idle = Mutex<Pool<Downstream>>;
@@ -69,7 +66,6 @@ pub(crate) struct Passing {
     caller: Option<Caller>,
     /// The payload, once it is whole.
     payload: Option<Bytes>,
-    resends: u32,
     answer: Option<(Bytes, usize)>,
     /// Its memory's part of what all callers together may leave untaken.
     untaken: Option<Share>,
@@ -124,7 +120,6 @@ impl Passing {
             tag: None,
             caller: None,
             payload: None,
-            resends: 0,
             answer: None,
             untaken: None,
         };
@@ -262,22 +257,13 @@ impl Passing {
 
     /// `false` if the connection is of no use.
     fn payload_is_whole(&mut self, frame: Frame, core: &Core) -> bool {
-        let id = self.head.id;
-        let response = if !core.is_authentic(&frame) {
-            core.turn_away(&frame, self.upstream.origin())
-        } else if !frame.intact {
-            Response::Send(core.send_again(id))
-        } else if let Some(refusal) = self.refusal {
-            core.refuse_for_good(id, refusal, Transport::Tcp)
-        } else {
-            match core.admission.begin(id, clock::now()) {
-                Verdict::Execute => {
-                    self.admit(frame, core);
-                    return true;
-                }
-                other => core.answer_without_execution(id, other, Transport::Tcp),
-            }
-        };
+        let origin = self.upstream.origin();
+        let reception = core.receive(&frame, self.refusal, origin, clock::now());
+        if reception == Reception::Execute {
+            self.admit(frame, core);
+            return true;
+        }
+        let response = core.respond(self.head.id, reception, origin);
         match response {
             Response::Send(answer) => self.answer_instead(answer),
             Response::LastWord(answer) => {
@@ -483,8 +469,7 @@ impl Passing {
             }
             Answer::Refused(refusal) => self.relay.refused(refusal),
             Answer::Doubtful(doubt) => self.relay.doubtful(doubt),
-            Answer::SendAgain if self.resends < RESENDS && self.relay.is_sent_whole() => {
-                self.resends += 1;
+            Answer::SendAgain if self.relay.may_send_again() => {
                 self.give_back(Some(frame.into_buffer()));
                 if let Some(downstream) = &mut self.downstream {
                     downstream.sent = 0;
@@ -492,7 +477,8 @@ impl Passing {
                 // What the socket doesn't take now leaves with the next advance.
                 self.blocked = matches!(self.push(), Ok(Push::Blocked));
             }
-            Answer::SendAgain | Answer::Pending => self.relay.doubtful(Doubt::ConnectionLost),
+            Answer::SendAgain => {}
+            Answer::Pending => self.relay.doubtful(Doubt::ConnectionLost),
         }
     }
 

@@ -7,9 +7,10 @@ use crate::proto::chain::{self, Chain, Hop};
 use crate::proto::extension::Extension;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
+use crate::proto::limits::SESSION_UNUSED_MS;
 use crate::proto::status::{Outcome, Refusal};
+use crate::sim::frames::Parsed;
 use crate::sim::network::Owner;
-use crate::sim::servers::{frame, parse};
 use crate::sim::world::{Claim, Event, SERVERS, World};
 use bytes::Bytes;
 
@@ -17,6 +18,9 @@ const POLICY: RetryPolicy = RetryPolicy { first_us: 10_000, longest_us: 80_000, 
 
 /// Two callers are of one client: they share its sessions.
 const CALLERS_OF_A_CLIENT: usize = 2;
+
+/// Longer than a session is kept in which no call was made.
+const LONG_PAUSE: Micros = 2 * SESSION_UNUSED_MS * 1000;
 
 pub(super) struct Caller {
     pub(super) index: usize,
@@ -167,7 +171,7 @@ impl World {
     }
 
     fn transmit(&mut self, caller: usize) {
-        let now = self.now;
+        let (now, frames) = (self.now, self.frames.clone());
         let Some(active) = &mut self.callers[caller].active else { return };
         let (server, stamp) = (active.server, active.stamp);
         let head = Head {
@@ -176,7 +180,7 @@ impl World {
         };
         let payload = active.tag.to_be_bytes();
         let bytes = match &active.work {
-            Work::Single => frame(head, &[], &payload),
+            Work::Single => frames.frame(head, &[], &payload),
             Work::Chain { callees, ids, store_and_forward } => {
                 let hops = callees
                     .iter()
@@ -186,9 +190,9 @@ impl World {
                 let chain = Chain { hops: hops.collect() };
                 let extension = Extension { chain: Some(chain), ..Extension::default() }.encode();
                 let mode = if *store_and_forward { flags::STORE_AND_FORWARD } else { 0 };
-                frame(Head { flags: flags::CHAIN | mode, ..head }, &extension, &payload)
+                frames.frame(Head { flags: flags::CHAIN | mode, ..head }, &extension, &payload)
             }
-            Work::Resolve { .. } => frame(Head { kind: Kind::Revoke, ..head }, &[], &[]),
+            Work::Resolve { .. } => frames.frame(Head { kind: Kind::Revoke, ..head }, &[], &[]),
         };
         if active.transport == Transport::Udp {
             let step = active.call.sent(|| now);
@@ -256,13 +260,21 @@ impl World {
     }
 
     pub(super) fn answer_arrives(&mut self, caller: usize, bytes: &[u8], stream: Option<usize>) {
-        let now = self.now;
-        let Some((head, payload, intact)) = parse(bytes) else { return };
+        let (now, frames) = (self.now, self.frames.clone());
+        let Some(Parsed { head, payload, intact, authentic }) = frames.parse(bytes) else { return };
         let Some(active) = &self.callers[caller].active else { return };
         let by_its_way = match active.transport {
             Transport::Udp => stream.is_none(),
             Transport::Tcp => stream.is_some() && self.callers[caller].streams[active.server] == stream,
         };
+        if !authentic {
+            // Over UDP anybody can send anything; on a connection it is over.
+            if let Some(stream) = stream.filter(|_| by_its_way) {
+                self.streams[stream].alive = false;
+                self.caller_sees_cut(caller, stream);
+            }
+            return;
+        }
         let Some(active) = self.callers[caller].active.as_mut().filter(|_| by_its_way) else { return };
         let Some(answer) = answer::read(&head, payload, intact, active.call.id()) else { return };
         match active.call.on_answer(answer, now) {
@@ -354,7 +366,11 @@ impl World {
             self.claims.push((tag, *server, claim));
         }
         // Sometimes after a long pause, in which servers forget.
-        let pause = if self.random.percent(10) { 600_000 } else { 5_000 };
+        let pause = match self.random.below(100) {
+            0 => LONG_PAUSE,
+            1..=10 => 600_000,
+            _ => 5_000,
+        };
         self.after(pause, Event::NextCall { caller });
     }
 }

@@ -1,6 +1,8 @@
 //! The protocol under a seeded simulator: the state machines of [`crate::proto`]
 //! with a virtual clock and a virtual network that loses, duplicates, reorders,
-//! delays, damages and cuts; with servers that restart, stall, and forget.
+//! delays, damages and cuts; with servers that restart, stall, forget, and change to whom
+//! they pass calls on; with or without a key, and then with somebody who hasn't it, sends
+//! copies of what they see, altered or not, and hands on the answers.
 //!
 //! Every schedule is checked: nothing executed twice, a value only where it was
 //! executed once, "not executed" only where it never was. A failing seed prints
@@ -8,6 +10,7 @@
 //! runs: `FLEXRPC_SIM_SEEDS=1000000 cargo test --release -p strait-flexrpc sim`.
 
 mod callers;
+mod frames;
 mod network;
 mod relays;
 mod servers;
@@ -78,9 +81,19 @@ fn the_schedules_reach_what_they_are_for() {
         reached += world.reached;
     }
     let world::Reached {
-        values, refused, unknown, duplicates, evicted, sessions_lost, relayed, resent, ..
+        values,
+        refused,
+        unknown,
+        duplicates,
+        evicted,
+        sessions_lost,
+        relayed,
+        resent,
+        forged,
+        denied,
     } = reached;
-    for count in [values, refused, unknown, duplicates, evicted, sessions_lost, relayed, resent] {
+    let calls = [values, refused, unknown, duplicates, evicted, sessions_lost];
+    for count in calls.into_iter().chain([relayed, resent, forged, denied]) {
         assert!(count > 50, "{reached:?}");
     }
 }
@@ -117,6 +130,8 @@ planted_faults! {
     catches_a_lost_connection_taken_for_not_executed: LostConnectionIsNotExecuted,
     catches_a_lost_session_taken_for_not_executed: LostSessionIsNotExecuted,
     catches_a_payload_executed_unchecked: NoChecksum,
+    catches_a_refusal_signed_for_strangers: SignsForStrangers,
+    catches_a_refusal_before_the_cache_is_asked: RefusesUnasked,
     catches_the_last_byte_passed_on_unverified: ForwardsUnverified,
     catches_forwarded_taken_for_executed: ForwardedIsExecuted,
     catches_a_lost_forward_taken_for_not_executed: LostForwardIsNotExecuted,

@@ -43,6 +43,12 @@ pub(super) struct Weather {
     pub(super) restarts: u64,
     pub(super) stalls: u64,
     pub(super) forgetful: bool,
+    /// Whether members have a key.
+    pub(super) keyed: bool,
+    /// Requests of which somebody without it sends copies.
+    pub(super) forgeries: u64,
+    /// How often each server changes whether it passes calls on.
+    pub(super) flips: u64,
 }
 
 impl Weather {
@@ -57,6 +63,9 @@ impl Weather {
             stalls: maybe(40),
             forgetful: maybe(1) == 1,
             longest_delay: if maybe(1) == 1 { 120_000 } else { 3_000 },
+            keyed: maybe(1) == 1,
+            forgeries: maybe(30),
+            flips: maybe(30),
         }
     }
 }
@@ -80,6 +89,15 @@ pub(super) enum Owner {
     Caller(usize),
     /// A server's relay.
     Relay(usize, u64),
+    /// Somebody without the key.
+    Stranger(Victim),
+}
+
+/// To whom a stranger hands the answers to copies, and by which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Victim {
+    Caller(usize),
+    Stream(usize),
 }
 
 /// What a frame came by, and where its answer goes.
@@ -87,6 +105,8 @@ pub(super) enum Owner {
 pub(super) enum Path {
     Datagram(usize),
     Stream(usize),
+    /// A stranger's datagram.
+    Stranger(Victim),
 }
 
 /// Flips one bit.

@@ -1,22 +1,25 @@
 //! Callees in the middle of a chain: the real relay, around it what the
 //! forwarder does.
 
-use crate::proto::admission::Verdict;
 use crate::proto::answer;
-use crate::proto::call::Answer;
+use crate::proto::call::{Answer, Transport};
 use crate::proto::chain::{self, Chain, Hop};
 use crate::proto::extension::Extension;
 use crate::proto::frame::{Head, Kind, flags};
+use crate::proto::reception::{Arrival, Reception};
 use crate::proto::relay::Relay;
-use crate::proto::status::{Doubt, Outcome};
+use crate::proto::status::{Doubt, Outcome, Refusal};
+use crate::sim::frames::Parsed;
 use crate::sim::network::{Owner, Path};
-use crate::sim::servers::{frame, parse, tag_of};
+use crate::sim::servers::tag_of;
 use crate::sim::world::{Event, World};
 use bytes::Bytes;
 
 pub(super) struct Passing {
     upstream: usize,
     head: Head,
+    /// Why nothing is passed on.
+    objection: Option<Refusal>,
     relay: Relay,
     next: Hop,
     rest: Chain,
@@ -29,10 +32,12 @@ pub(super) struct Passing {
 impl World {
     /// All of the payload is there, but nothing says yet that it is whole.
     pub(super) fn head_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
-        let Some((head, payload, _)) = parse(bytes) else { return };
+        let frames = self.frames.clone();
+        let Some(Parsed { head, payload, .. }) = frames.parse(bytes) else { return };
         let Some(chain) = Self::chain_of(bytes, &head) else { return };
         let behind = chain.hops.len();
         let Some((next, rest)) = chain.split() else { return };
+        let objection = (!self.servers[server].forwards).then_some(Refusal::ForwardingDenied);
         let eager = self.servers[server].admission.is_new(head.id) && !head.has(flags::STORE_AND_FORWARD);
         let mut relay = Relay::new(payload.len(), behind, !eager);
         relay.received(payload.len());
@@ -41,6 +46,7 @@ impl World {
         let passing = Passing {
             upstream: stream,
             head,
+            objection,
             relay,
             next,
             rest,
@@ -55,7 +61,8 @@ impl World {
 
     /// The last byte is there.
     pub(super) fn chain_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
-        let Some((head, payload, intact)) = parse(bytes) else { return };
+        let frames = self.frames.clone();
+        let Some(Parsed { head, payload, intact, authentic }) = frames.parse(bytes) else { return };
         let waiting = |(_, passing): &(&u64, &Passing)| passing.upstream == stream && !passing.whole;
         let number = match self.servers[server].relays.iter().find(waiting) {
             Some((number, _)) => *number,
@@ -68,10 +75,13 @@ impl World {
                 }
             }
         };
-        let verdict = self.servers[server].admission.judge(head.id, intact, self.now);
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         passing.whole = true;
-        if verdict == Some(Verdict::Execute) {
+        let (id, transport, objection) = (head.id, Transport::Tcp, passing.objection);
+        let arrival = Arrival { id, transport, authentic, intact, objection };
+        let reception = self.servers[server].admission.receive(arrival, self.now);
+        let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
+        if reception == Reception::Execute {
             passing.relay.release();
             let late = self.now + u64::from(head.time_left_us) / 16 * 15;
             self.reached.relayed += 1;
@@ -85,14 +95,7 @@ impl World {
             self.streams[downstream].alive = false;
         }
         self.servers[server].relays.remove(&number);
-        match verdict {
-            None => {
-                self.reached.resent += 1;
-                let again = frame(Head::new(Kind::SendAgain, head.id), &[], &[]);
-                self.answer(Path::Stream(stream), &again);
-            }
-            Some(verdict) => self.without_execution(head.id, verdict, Path::Stream(stream)),
-        }
+        self.respond(id, reception, Path::Stream(stream));
     }
 
     /// Sends to the next callee once all bytes may leave; before that it has
@@ -100,10 +103,23 @@ impl World {
     fn pass_on(&mut self, server: usize, number: u64) {
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         let whole = passing.relay.head_may_leave() && passing.relay.may_leave() == passing.payload.len();
-        if passing.left || !whole || passing.relay.rest_is_settled() {
+        if passing.left || !whole || passing.objection.is_some() || passing.relay.rest_is_settled() {
             return;
         }
         passing.left = true;
+        let next = usize::from(passing.next.callee.port());
+        let downstream = self.connect(Owner::Relay(server, number), next);
+        if let Some(passing) = self.servers[server].relays.get_mut(&number) {
+            passing.downstream = Some(downstream);
+            passing.relay.sent_whole();
+        }
+        self.send_on(server, number);
+    }
+
+    /// Sends the whole call to the next callee, once more if that asks for it.
+    fn send_on(&mut self, server: usize, number: u64) {
+        let Some(passing) = self.servers[server].relays.get(&number) else { return };
+        let Some(downstream) = passing.downstream else { return };
         let rest = (!passing.rest.hops.is_empty()).then(|| passing.rest.clone());
         let head = Head {
             flags: if rest.is_some() { flags::CHAIN } else { 0 }
@@ -116,21 +132,16 @@ impl World {
         };
         let is_chain = rest.is_some();
         let extension = Extension { chain: rest, ..Extension::default() }.encode();
-        let bytes = [head.encode(&extension), passing.payload.clone()].concat();
-        let next = usize::from(passing.next.callee.port());
-        let downstream = self.connect(Owner::Relay(server, number), next);
-        if let Some(passing) = self.servers[server].relays.get_mut(&number) {
-            passing.downstream = Some(downstream);
-            passing.relay.sent_whole();
-        }
+        let bytes = self.frames.seal(head, &extension, &passing.payload);
         self.stream_to_server(downstream, bytes, is_chain);
     }
 
     pub(super) fn relay_answered(&mut self, server: usize, number: u64, bytes: &[u8]) {
-        let Some((head, payload, intact)) = parse(bytes) else { return };
+        let frames = self.frames.clone();
+        let Some(Parsed { head, payload, intact, authentic }) = frames.parse(bytes) else { return };
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
-        match answer::read(&head, payload, intact, passing.next.id) {
-            None => return,
+        match answer::read(&head, payload, intact, passing.next.id).filter(|_| authentic) {
+            None => passing.relay.broken(),
             Some(Answer::Executed) => {
                 let payload = Bytes::copy_from_slice(payload);
                 let outcomes = match head.kind {
@@ -143,7 +154,11 @@ impl World {
             }
             Some(Answer::Refused(refusal)) => passing.relay.refused(refusal),
             Some(Answer::Doubtful(doubt)) => passing.relay.doubtful(doubt),
-            Some(Answer::SendAgain | Answer::Pending) => passing.relay.doubtful(Doubt::ConnectionLost),
+            Some(Answer::SendAgain) if passing.relay.may_send_again() => {
+                return self.send_on(server, number);
+            }
+            Some(Answer::SendAgain) => {}
+            Some(Answer::Pending) => passing.relay.doubtful(Doubt::ConnectionLost),
         }
         self.conclude(server, number);
     }
@@ -174,7 +189,8 @@ impl World {
         let Some(passing) = self.servers[server].relays.get(&number) else { return };
         let Some(outcomes) = passing.relay.outcomes() else { return };
         let (id, upstream) = (passing.head.id, passing.upstream);
-        let answer = frame(Head::new(Kind::Outcomes, id), &[], &chain::encode_outcomes(&outcomes));
+        let answer = Head::new(Kind::Outcomes, id);
+        let answer = self.frames.frame(answer, &[], &chain::encode_outcomes(&outcomes));
         self.servers[server].admission.complete(id, answer.clone().into(), self.now);
         self.servers[server].relays.remove(&number);
         self.answer(Path::Stream(upstream), &answer);

@@ -3,11 +3,12 @@
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, AdmissionLimits, Verdict};
 use crate::proto::call::Transport;
-use crate::proto::checksum::crc32c;
 use crate::proto::extension::Extension;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
+use crate::proto::reception::{self, Arrival, Reception};
 use crate::proto::status::{Outcome, Refusal};
+use crate::sim::frames::Parsed;
 use crate::sim::network::{Path, Random, Weather};
 use crate::sim::relays::Passing;
 use crate::sim::world::{Event, World};
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 pub(super) struct Server {
     pub(super) incarnation: u64,
     pub(super) admission: Admission,
+    /// Its operator's rule.
+    pub(super) forwards: bool,
     pub(super) relays: BTreeMap<u64, Passing>,
     pub(super) next_relay: u64,
 }
@@ -44,7 +47,7 @@ impl Server {
             AdmissionLimits::default()
         };
         let (admission, relays) = (Admission::new(limits), BTreeMap::new());
-        Self { incarnation: random.next(), admission, relays, next_relay: 0 }
+        Self { incarnation: random.next(), admission, forwards: true, relays, next_relay: 0 }
     }
 
     pub(super) fn restart(&mut self, weather: &Weather, random: &mut Random) {
@@ -59,25 +62,6 @@ impl Server {
     }
 }
 
-/// A frame of a head, an extension and a payload.
-pub(super) fn frame(head: Head, extension: &[u8], payload: &[u8]) -> Vec<u8> {
-    let head = Head { payload_len: payload.len() as u32, payload_crc: crc32c(payload), ..head };
-    [head.encode(extension), payload.to_vec()].concat()
-}
-
-pub(super) fn refusal(id: CallId, refusal: Refusal) -> Vec<u8> {
-    let mut detail = Vec::new();
-    let status = refusal.encode(&mut detail);
-    frame(Head { status, ..Head::new(Kind::Refused, id) }, &[], &detail)
-}
-
-/// Head and payload of a frame, and whether the payload is undamaged.
-pub(super) fn parse(bytes: &[u8]) -> Option<(Head, &[u8], bool)> {
-    let head = Head::decode(bytes).ok()??;
-    let payload = bytes.get(head.head_len()..)?;
-    (payload.len() == head.payload_len as usize).then(|| (head, payload, crc32c(payload) == head.payload_crc))
-}
-
 /// The tag of a call is its payload; a damaged one is another's.
 pub(super) fn tag_of(payload: &[u8]) -> u64 {
     payload.first_chunk().map_or(u64::MAX, |tag| u64::from_be_bytes(*tag))
@@ -85,29 +69,47 @@ pub(super) fn tag_of(payload: &[u8]) -> u64 {
 
 impl World {
     pub(super) fn serve(&mut self, server: usize, bytes: Vec<u8>, path: Path) {
-        let Some((head, payload, intact)) = parse(&bytes) else { return };
+        let frames = self.frames.clone();
+        let Some(Parsed { head, payload, intact, authentic }) = frames.parse(&bytes) else { return };
         self.tell(|| {
-            format!("server {server} gets by {path:?}: {:?} {:?} intact {intact}", head.kind, head.id)
+            format!(
+                "server {server} gets by {path:?}: {:?} {:?} intact {intact} authentic {authentic}",
+                head.kind, head.id
+            )
         });
-        match head.kind {
-            Kind::Revoke => {
-                let verdict = self.servers[server].admission.revoke(head.id, self.now);
-                self.without_execution(head.id, verdict, path);
+        self.reached.forged += u64::from(!authentic);
+        let (id, transport) = (head.id, Self::transport(path));
+        let is_chain = head.has(flags::CHAIN);
+        match (head.kind, path) {
+            (Kind::Revoke, _) if authentic => {
+                let verdict = self.servers[server].admission.revoke(id, self.now);
+                self.without_execution(id, verdict, path);
             }
-            Kind::Call if head.has(flags::CHAIN) => {
-                if let Path::Stream(stream) = path {
-                    self.chain_arrives(server, stream, &bytes);
+            (Kind::Revoke, _) => self.respond(id, reception::of_stranger(transport, intact), path),
+            (Kind::Call, Path::Stream(stream)) if is_chain => self.chain_arrives(server, stream, &bytes),
+            (Kind::Call, _) => {
+                let objection = is_chain.then_some(Refusal::BadChain);
+                let arrival = Arrival { id, transport, authentic, intact, objection };
+                match self.servers[server].admission.receive(arrival, self.now) {
+                    Reception::Execute => self.execute(server, &head, tag_of(payload), path, None),
+                    reception => self.respond(id, reception, path),
                 }
             }
-            Kind::Call => match self.servers[server].admission.judge(head.id, intact, self.now) {
-                None => {
-                    let again = frame(Head::new(Kind::SendAgain, head.id), &[], &[]);
-                    self.reached.resent += 1;
-                    self.answer(path, &again);
-                }
-                Some(Verdict::Execute) => self.execute(server, &head, tag_of(payload), path, None),
-                Some(other) => self.without_execution(head.id, other, path),
-            },
+            _ => {}
+        }
+    }
+
+    /// Answers a request that isn't executed.
+    pub(super) fn respond(&mut self, id: CallId, reception: Reception, path: Path) {
+        match (reception, path) {
+            (Reception::Answer(verdict), _) => self.without_execution(id, verdict, path),
+            (Reception::SendAgain, _) => {
+                self.reached.resent += 1;
+                let again = self.frames.frame(Head::new(Kind::SendAgain, id), &[], &[]);
+                self.answer(path, &again);
+            }
+            // Of the last word nothing is believed.
+            (Reception::TurnAway, Path::Stream(stream)) => self.cut(stream),
             _ => {}
         }
     }
@@ -138,8 +140,8 @@ impl World {
             return self.relay_ran(server, relay, outcome);
         }
         let answer = match outcome {
-            Outcome::Value(value) => frame(Head::new(Kind::Value, id), &[], &value),
-            _ => refusal(id, Refusal::DeadlinePassed),
+            Outcome::Value(value) => self.frames.frame(Head::new(Kind::Value, id), &[], &value),
+            _ => self.frames.refusal(id, Refusal::DeadlinePassed),
         };
         self.servers[server].admission.complete(id, answer.clone().into(), self.now);
         self.answer(path, &answer);
@@ -154,15 +156,24 @@ impl World {
             }
             Verdict::Refused(reason) => {
                 self.reached.sessions_lost += u64::from(reason == Refusal::UnknownSession);
-                self.answer(path, &refusal(id, reason));
+                self.reached.denied += u64::from(reason == Refusal::ForwardingDenied);
+                let refusal = self.frames.refusal(id, reason);
+                self.answer(path, &refusal);
             }
             Verdict::Doubtful(doubt) => {
                 self.reached.evicted += 1;
                 let head = Head { status: doubt.code(), ..Head::new(Kind::Doubtful, id) };
-                self.answer(path, &frame(head, &[], &[]));
+                let doubt = self.frames.frame(head, &[], &[]);
+                self.answer(path, &doubt);
             }
-            Verdict::Running if tcp => self.answer(path, &frame(Head::new(Kind::Pending, id), &[], &[])),
-            Verdict::NoRoom if tcp => self.answer(path, &refusal(id, Refusal::Overloaded)),
+            Verdict::Running if tcp => {
+                let pending = self.frames.frame(Head::new(Kind::Pending, id), &[], &[]);
+                self.answer(path, &pending);
+            }
+            Verdict::NoRoom if tcp => {
+                let refusal = self.frames.refusal(id, Refusal::Overloaded);
+                self.answer(path, &refusal);
+            }
             Verdict::Running | Verdict::NoRoom | Verdict::Execute => {}
         }
     }

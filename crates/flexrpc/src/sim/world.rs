@@ -2,8 +2,10 @@
 
 use crate::proto::Micros;
 use crate::proto::call::Transport;
+use crate::proto::frame::{Head, flags};
 use crate::sim::callers::Caller;
-use crate::sim::network::{Owner, Path, Random, Stream, Weather, damage};
+use crate::sim::frames::Frames;
+use crate::sim::network::{Owner, Path, Random, Stream, Victim, Weather, damage};
 use crate::sim::servers::{Job, Server};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -20,6 +22,12 @@ pub(super) enum Event {
     Datagram {
         to_server: Option<usize>,
         caller: usize,
+        bytes: Vec<u8>,
+    },
+    /// A copy from somebody without the key.
+    Forged {
+        server: usize,
+        victim: Victim,
         bytes: Vec<u8>,
     },
     ToServer {
@@ -68,6 +76,10 @@ pub(super) enum Event {
     Sweep {
         server: usize,
     },
+    /// Another rule to whom calls are passed on.
+    Flip {
+        server: usize,
+    },
     NextCall {
         caller: usize,
     },
@@ -92,6 +104,8 @@ pub(super) struct Reached {
     pub(super) sessions_lost: u64,
     pub(super) relayed: u64,
     pub(super) resent: u64,
+    pub(super) forged: u64,
+    pub(super) denied: u64,
 }
 
 impl std::ops::AddAssign for Reached {
@@ -104,6 +118,8 @@ impl std::ops::AddAssign for Reached {
         self.sessions_lost += other.sessions_lost;
         self.relayed += other.relayed;
         self.resent += other.resent;
+        self.forged += other.forged;
+        self.denied += other.denied;
     }
 }
 
@@ -112,6 +128,7 @@ pub(super) struct World {
     pub(super) events: u64,
     pub(super) random: Random,
     pub(super) weather: Weather,
+    pub(super) frames: Frames,
     queue: BinaryHeap<Reverse<(Micros, u64)>>,
     pending: HashMap<u64, Event>,
     next_event: u64,
@@ -138,6 +155,7 @@ impl World {
             events: 0,
             random,
             weather,
+            frames: Frames::new(weather.keyed),
             queue: BinaryHeap::new(),
             pending: HashMap::new(),
             next_event: 0,
@@ -158,6 +176,9 @@ impl World {
             world.after(50_000, Event::Sweep { server });
             for _ in 0..world.weather.restarts {
                 world.after(2_000_000, Event::Restart { server });
+            }
+            for _ in 0..world.weather.flips {
+                world.after(2_000_000, Event::Flip { server });
             }
         }
         world
@@ -209,6 +230,7 @@ impl World {
                 self.serve(server, bytes, Path::Datagram(caller));
             }
             Event::Datagram { to_server: None, caller, bytes } => self.answer_arrives(caller, &bytes, None),
+            Event::Forged { server, victim, bytes } => self.serve(server, bytes, Path::Stranger(victim)),
             Event::ToServer { stream, bytes } => {
                 let Stream { server, incarnation, .. } = self.streams[stream];
                 if incarnation == self.servers[server].incarnation {
@@ -226,6 +248,7 @@ impl World {
                     match self.streams[stream].owner {
                         Owner::Caller(caller) => self.answer_arrives(caller, &bytes, Some(stream)),
                         Owner::Relay(server, relay) => self.relay_answered(server, relay, &bytes),
+                        Owner::Stranger(victim) => self.hand_on(victim, bytes),
                     }
                 }
             }
@@ -235,6 +258,7 @@ impl World {
             Event::CutSeen { stream } => match self.streams[stream].owner {
                 Owner::Caller(caller) => self.caller_sees_cut(caller, stream),
                 Owner::Relay(server, relay) => self.relay_sees_cut(server, relay, stream),
+                Owner::Stranger(_) => {}
             },
             Event::Ran { server, incarnation, job } => {
                 if self.servers[server].incarnation == incarnation {
@@ -247,6 +271,7 @@ impl World {
                 }
             }
             Event::Restart { server } => self.restart(server),
+            Event::Flip { server } => self.servers[server].forwards ^= true,
             Event::Sweep { server } => {
                 self.servers[server].admission.sweep(self.now);
                 // Ends with the callers, or the schedule wouldn't.
@@ -280,6 +305,9 @@ impl World {
 
     /// A datagram: lost, damaged, duplicated, late.
     pub(super) fn datagram(&mut self, to_server: Option<usize>, caller: usize, bytes: &[u8]) {
+        if let Some(server) = to_server {
+            self.forge(server, Victim::Caller(caller), bytes);
+        }
         let copies = 1 + u64::from(self.random.percent(self.weather.duplication));
         for _ in 0..copies {
             if self.random.percent(self.weather.loss) {
@@ -293,8 +321,43 @@ impl World {
         }
     }
 
+    /// Somebody without the key sees a request, and sends a copy: damaged, with its tag
+    /// altered, or as it is; by either transport, and to be handed to the true caller.
+    fn forge(&mut self, server: usize, victim: Victim, bytes: &[u8]) {
+        if !self.frames.are_keyed() || !self.random.percent(self.weather.forgeries) {
+            return;
+        }
+        let Some(head) = Head::decode(bytes).ok().flatten() else { return };
+        let mut bytes = bytes.to_vec();
+        match self.random.below(3) {
+            0 => damage(&mut bytes[head.head_len()..], &mut self.random),
+            1 => *bytes.last_mut().unwrap_or(&mut 0) ^= 1,
+            _ => {}
+        }
+        if self.random.percent(50) {
+            let stream = self.connect(Owner::Stranger(victim), server);
+            self.stream_to_server(stream, bytes, head.has(flags::CHAIN));
+        } else {
+            self.after(self.weather.longest_delay, Event::Forged { server, victim, bytes });
+        }
+    }
+
+    /// Only what may be believed: another frame would end the connection.
+    fn hand_on(&mut self, victim: Victim, bytes: Vec<u8>) {
+        if !self.frames.parse(&bytes).is_some_and(|frame| frame.authentic) {
+            return;
+        }
+        match victim {
+            Victim::Caller(caller) => self.after(1_000, Event::Datagram { to_server: None, caller, bytes }),
+            Victim::Stream(stream) => self.after(1_000, Event::ToOwner { stream, bytes }),
+        }
+    }
+
     /// A frame towards the server, in order; a chain's head runs ahead.
     pub(super) fn stream_to_server(&mut self, stream: usize, bytes: Vec<u8>, is_chain: bool) {
+        if !matches!(self.streams[stream].owner, Owner::Stranger(_)) {
+            self.forge(self.streams[stream].server, Victim::Stream(stream), &bytes);
+        }
         let bytes = self.damaged_payload(bytes);
         let delay = self.random.below(2_000) + 1;
         let arrival = self.streams[stream].to_server.max(self.now) + delay;
@@ -316,7 +379,7 @@ impl World {
     /// What TCP's own checksum lets through. A damaged head ends the connection,
     /// which cuts do already.
     fn damaged_payload(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
-        let head = crate::proto::frame::Head::decode(&bytes).ok().flatten().map_or(0, |head| head.head_len());
+        let head = Head::decode(&bytes).ok().flatten().map_or(0, |head| head.head_len());
         if bytes.len() > head && self.random.percent(self.weather.damage) {
             damage(&mut bytes[head..], &mut self.random);
         }
@@ -334,7 +397,7 @@ impl World {
         stream
     }
 
-    fn cut(&mut self, stream: usize) {
+    pub(super) fn cut(&mut self, stream: usize) {
         if std::mem::replace(&mut self.streams[stream].alive, false) {
             self.tell(|| format!("stream {stream} is cut: {:?}", self.streams[stream]));
             // What is on its way to the server may have arrived already, and is
@@ -362,12 +425,13 @@ impl World {
     /// Sends an answer the way that its request came.
     pub(super) fn answer(&mut self, path: Path, bytes: &[u8]) {
         self.tell(|| {
-            let head = crate::proto::frame::Head::decode(bytes).ok().flatten();
+            let head = Head::decode(bytes).ok().flatten();
             let head = head.map(|head| (head.kind, head.status, head.id));
             format!("answer by {path:?}: {head:?}")
         });
         match path {
             Path::Datagram(caller) => self.datagram(None, caller, bytes),
+            Path::Stranger(victim) => self.hand_on(victim, bytes.to_vec()),
             Path::Stream(stream) => {
                 if self.streams[stream].alive {
                     self.stream_to_owner(stream, bytes.to_vec());
@@ -378,7 +442,7 @@ impl World {
 
     pub(super) fn transport(path: Path) -> Transport {
         match path {
-            Path::Datagram(_) => Transport::Udp,
+            Path::Datagram(_) | Path::Stranger(_) => Transport::Udp,
             Path::Stream(_) => Transport::Tcp,
         }
     }
