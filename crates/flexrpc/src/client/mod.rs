@@ -42,9 +42,11 @@ pub struct ClientOptions {
     /// How long connecting and the handshake may take.
     pub connect_timeout: Duration,
     /// A callee whose host acknowledges nothing for so long is lost, whatever time a call has
-    /// left: its link is cut, or it is gone without a word. In whole seconds, two at least; over
-    /// TCP alone. `None` leaves it to the kernel, which takes many minutes. Costs a packet now
-    /// and then on each idle connection.
+    /// left: its link is cut, or it is gone without a word. So is one that takes nothing in for
+    /// so long while bytes are waiting for it, though its host is well: the kernel doesn't tell
+    /// these apart (`TCP_USER_TIMEOUT`). In whole seconds, two at least; over TCP alone. `None`
+    /// leaves it to the kernel, which takes many minutes. Costs a packet now and then on each
+    /// idle connection.
     pub peer_silence: Option<Duration>,
     /// When calls are sent again.
     pub retry: RetryPolicy,

@@ -182,7 +182,8 @@ pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
 }
 
 /// Has the kernel ask the peer's now and then whether it is there, and end the connection
-/// once nothing was acknowledged for so long, in whole seconds, two at least.
+/// once nothing was acknowledged for so long, in whole seconds, two at least; or once bytes
+/// have waited for so long because the peer has no room for them.
 pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()> {
     let half = Duration::from_secs((silence.as_secs() / 2).max(1));
     sockopt::set_socket_keepalive(&fd, true)?;

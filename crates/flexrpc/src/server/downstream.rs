@@ -40,7 +40,11 @@ pub(crate) enum Push {
 impl Downstream {
     pub(crate) fn connect(callee: SocketAddr, core: &Core) -> Result<Self, Refusal> {
         let renewals = core.tls_renewals();
-        let fd = Wire::new(socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?);
+        let fd = socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?;
+        if let Some(silence) = core.options.peer_silence {
+            socket::notice_silence(&fd, silence).map_err(|_| Refusal::Unreachable)?;
+        }
+        let fd = Wire::new(fd);
         if let Some(tls) = core.forwarding_tls() {
             fd.call_by_tls(&tls, callee.ip())?;
         }

@@ -111,6 +111,9 @@ pub struct ServerOptions {
     /// How long a chain's call without a deadline waits for the callees behind this
     /// one; their outcomes are then in doubt.
     pub chain_wait: Duration,
+    /// A chain's next callee whose host acknowledges nothing for so long is lost, as of
+    /// [`crate::ClientOptions::peer_silence`].
+    pub peer_silence: Option<Duration>,
     /// How long a shutdown waits for running calls.
     pub drain: Duration,
     /// Callers in plain ONC RPC, on the same port.
@@ -139,6 +142,7 @@ impl Default for ServerOptions {
             tls: None,
             tls_required: false,
             forwarding_tls: None,
+            peer_silence: None,
             // Far above what a rack's slowest disk takes for a payload.
             chain_wait: Duration::from_secs(600),
             drain: Duration::from_secs(30),
