@@ -377,3 +377,29 @@ fn a_connection_that_carried_a_chains_call_may_rest() {
     assert_eq!(raw.ask(&call).unwrap().0.kind, Kind::Outcomes, "who has paused since its last isn't");
     assert_eq!(service.executed(), 1);
 }
+
+#[test]
+fn a_callee_that_is_lost_after_a_damaged_answer_may_have_executed() {
+    // Its answer is damaged on its way, and then it is gone before the call is sent again.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let next = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut raw = Raw::of(stream.try_clone().unwrap());
+            let Some((call, _, _)) = raw.receive() else { continue };
+            let mut answer = raw::frame(Head::new(Kind::Value, call.id), &[], b"done");
+            *answer.last_mut().unwrap() ^= 1;
+            // Reset, so that not a byte can follow.
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+            raw.send(&answer);
+        }
+    });
+    let (first, _) = start(ServerOptions::default());
+    for _ in 0..50 {
+        let mut raw = Raw::tcp(first.address());
+        let call = bytes_of_chain(&mut raw, next, COUNT, b"argument");
+        raw.send(&call);
+        let outcomes = outcomes(&mut raw);
+        assert!(matches!(outcomes[1], Outcome::Unknown(_)), "{outcomes:?}");
+    }
+}

@@ -155,20 +155,8 @@ impl Call {
         }
     }
 
-    /// Most refusals are certain: the callee either keeps them as the call's
-    /// answer, or would give them to every copy. These three aren't.
     fn on_refusal(&self, refusal: Refusal) -> Step {
-        let certain = match refusal {
-            // The copy that was executed may have gone to an earlier incarnation,
-            // or to a session since forgotten; over UDP the network makes copies.
-            Refusal::UnknownSession => {
-                (self.whole <= 1 && self.transport == Transport::Tcp)
-                    || planted(Planted::LostSessionIsNotExecuted)
-            }
-            Refusal::Overloaded => self.whole <= 1,
-            Refusal::Superseded => false,
-            _ => true,
-        };
+        let certain = is_certain(refusal, self.whole, self.transport);
         if certain { Step::NotExecuted(refusal) } else { Step::Unknown(Doubt::SessionLost) }
     }
 
@@ -232,6 +220,22 @@ impl Call {
             (Some(at), Some(deadline)) => Some(at.min(deadline)),
             (at, deadline) => at.or(deadline),
         })
+    }
+}
+
+/// Whether a refusal says that none of so many transmissions was executed. Most do: the
+/// callee either keeps them as the call's answer, or would give them to every copy. These
+/// three don't.
+pub(crate) fn is_certain(refusal: Refusal, transmissions: u32, transport: Transport) -> bool {
+    match refusal {
+        // The copy that was executed may have gone to an earlier incarnation,
+        // or to a session since forgotten; over UDP the network makes copies.
+        Refusal::UnknownSession => {
+            (transmissions <= 1 && transport == Transport::Tcp) || planted(Planted::LostSessionIsNotExecuted)
+        }
+        Refusal::Overloaded => transmissions <= 1,
+        Refusal::Superseded => false,
+        _ => true,
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) enum Planted {
     ForwardedIsExecuted,
     /// A chain's callee claims that the next one didn't execute, when it lost it.
     LostForwardIsNotExecuted,
+    /// The same, where it couldn't send to it again what it asked for once more.
+    LostResendIsNotExecuted,
 }
 
 #[cfg(not(test))]

@@ -5,6 +5,7 @@
 //! only when the whole payload is there, verified, and admitted for execution
 //! here. So a callee behind that never got the last byte can't have executed.
 
+use crate::proto::call::{self, Transport};
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Outcome, Refusal};
 
@@ -126,17 +127,16 @@ impl Relay {
         may
     }
 
-    /// The next callee couldn't be reached.
-    pub fn unreachable(&mut self) {
-        self.lose(Refusal::Unreachable);
-    }
-
-    /// The connection to the next callee broke.
-    pub fn broken(&mut self) {
-        if self.sent_whole && !planted(Planted::LostForwardIsNotExecuted) {
-            self.settle(vec![Outcome::Unknown(Doubt::ConnectionLost); self.behind]);
+    /// The next callee couldn't be reached, or the connection to it broke. `unsent` says
+    /// why if none of this transmission has left: of an earlier one, whose answer came
+    /// damaged, all has.
+    pub fn lost(&mut self, unsent: Option<Refusal>) {
+        let forgets_it = planted(Planted::LostForwardIsNotExecuted)
+            || (planted(Planted::LostResendIsNotExecuted) && unsent.is_some());
+        if self.sent_whole && !forgets_it {
+            self.doubtful(Doubt::ConnectionLost);
         } else {
-            self.lose(Refusal::NotSent);
+            self.lose(unsent.unwrap_or(Refusal::NotSent));
         }
     }
 
@@ -153,7 +153,11 @@ impl Relay {
     /// The next callee refused the call, which it does only before it passes
     /// anything on for good.
     pub fn refused(&mut self, refusal: Refusal) {
-        self.lose(refusal);
+        if call::is_certain(refusal, self.resends + 1, Transport::Tcp) {
+            self.lose(refusal);
+        } else {
+            self.doubtful(Doubt::SessionLost);
+        }
     }
 
     /// The next callee doesn't know.
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn a_broken_connection_is_certain_only_before_the_last_byte() {
         let mut relay = Relay::new(100, 2, false);
-        relay.broken();
+        relay.lost(None);
         relay.release();
         relay.executed(value());
         let not = Outcome::NotExecuted;
@@ -274,10 +278,32 @@ mod tests {
         let mut relay = Relay::new(100, 2, false);
         relay.release();
         relay.sent_whole();
-        relay.broken();
+        relay.lost(None);
         relay.executed(value());
         let unknown = Outcome::Unknown(Doubt::ConnectionLost);
         assert_eq!(relay.outcomes().unwrap(), [value(), unknown.clone(), unknown]);
+    }
+
+    #[test]
+    fn once_it_was_sent_whole_not_sending_it_again_says_nothing() {
+        let sent = || {
+            let mut relay = Relay::new(100, 1, false);
+            relay.release();
+            relay.executed(value());
+            relay.sent_whole();
+            assert!(relay.may_send_again());
+            relay
+        };
+        let mut relay = sent();
+        relay.lost(Some(Refusal::Unreachable));
+        assert_eq!(relay.outcomes().unwrap()[1], Outcome::Unknown(Doubt::ConnectionLost));
+        let mut relay = sent();
+        relay.refused(Refusal::UnknownSession);
+        assert_eq!(relay.outcomes().unwrap()[1], Outcome::Unknown(Doubt::SessionLost));
+        let mut relay = sent();
+        (1..RESENDS).for_each(|_| assert!(relay.may_send_again()));
+        assert!(!relay.may_send_again(), "not for ever");
+        assert_eq!(relay.outcomes().unwrap()[1], Outcome::Unknown(Doubt::ConnectionLost));
     }
 
     #[test]
@@ -287,7 +313,7 @@ mod tests {
         relay.sent_whole();
         relay.answered(vec![value()]);
         assert_eq!(relay.outcomes(), None);
-        relay.broken();
+        relay.lost(None);
         relay.executed(value());
         assert_eq!(relay.outcomes().unwrap(), [value(), value()]);
         let mut relay = Relay::new(100, 2, false);

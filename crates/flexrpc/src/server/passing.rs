@@ -6,7 +6,7 @@
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
 use crate::net::pool::Pool;
-use crate::net::reader::{Frame, Read, Reader};
+use crate::net::reader::{Frame, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::wire::{Security, Wire};
 use crate::proto::Micros;
@@ -20,7 +20,7 @@ use crate::proto::relay::Relay;
 use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
 use crate::server::chains::Job;
 use crate::server::connection::Connection;
-use crate::server::core::{Core, Response};
+use crate::server::core::{Core, Response, untagged_refusal};
 use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
 use crate::sync::{Instant, Mutex, MutexGuard};
@@ -251,7 +251,12 @@ impl Passing {
             }
             Ok(Read::Nothing) => Some(false),
             // Without the last byte nobody behind executes either.
-            Err(_) => None,
+            Err(error) => {
+                if let ReadError::NoRoom(head) = error {
+                    let _ = upstream.fd.try_send(&[&untagged_refusal(head.id, Refusal::Overloaded)]);
+                }
+                None
+            }
         }
     }
 
@@ -373,7 +378,7 @@ impl Passing {
             if self.downstream.is_none()
                 && let Err(refusal) = self.connect(core, idle)
             {
-                return self.relay.refused(refusal);
+                return self.relay.lost(Some(refusal));
             }
             let pushed = self.push();
             self.blocked = matches!(pushed, Ok(Push::Blocked));
@@ -412,10 +417,8 @@ impl Passing {
     fn next_is_lost(&mut self) {
         let Some(downstream) = self.downstream.take() else { return };
         if self.relay.is_sent_whole() || !downstream.pooled {
-            match downstream.sent {
-                0 => self.relay.refused(downstream.fd.failure().unwrap_or(Refusal::Unreachable)),
-                _ => self.relay.broken(),
-            }
+            let unsent = downstream.sent == 0;
+            self.relay.lost(unsent.then(|| downstream.fd.failure().unwrap_or(Refusal::Unreachable)));
         }
         // Else the pooled connection was an old one, and without the last byte
         // nothing was executed: the next advance connects anew.

@@ -135,4 +135,5 @@ planted_faults! {
     catches_the_last_byte_passed_on_unverified: ForwardsUnverified,
     catches_forwarded_taken_for_executed: ForwardedIsExecuted,
     catches_a_lost_forward_taken_for_not_executed: LostForwardIsNotExecuted,
+    catches_a_lost_resend_taken_for_not_executed: LostResendIsNotExecuted,
 }

@@ -141,7 +141,7 @@ impl World {
         let Some(Parsed { head, payload, intact, authentic }) = frames.parse(bytes) else { return };
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         match answer::read(&head, payload, intact, passing.next.id).filter(|_| authentic) {
-            None => passing.relay.broken(),
+            None => passing.relay.lost(None),
             Some(Answer::Executed) => {
                 let payload = Bytes::copy_from_slice(payload);
                 let outcomes = match head.kind {
@@ -166,7 +166,9 @@ impl World {
     pub(super) fn relay_sees_cut(&mut self, server: usize, number: u64, stream: usize) {
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         if passing.downstream == Some(stream) {
-            passing.relay.broken();
+            // It may have been about to send to it again.
+            let unsent = self.random.percent(50).then_some(Refusal::Unreachable);
+            passing.relay.lost(unsent);
             self.conclude(server, number);
         }
     }
