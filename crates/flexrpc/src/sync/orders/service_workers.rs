@@ -3,8 +3,8 @@
 use super::in_any_order;
 use crate::net::clock;
 use crate::net::wire::Security;
-use crate::proto::auth::Credentials;
 use crate::proto::call::Transport;
+use crate::proto::extension::Caller;
 use crate::proto::frame::{Head, Kind};
 use crate::proto::ids::{CallId, Procedure};
 use crate::server::chains::{Adopted, Job};
@@ -56,7 +56,7 @@ fn job(number: u64, procedure: Procedure) -> Job {
         passing: number,
         head: Head { procedure, ..Head::new(Kind::Call, id) },
         args: Bytes::new(),
-        credentials: Credentials::None,
+        caller: Caller::default(),
         origin: Origin {
             peer: ([127, 0, 0, 1], 1).into(),
             transport: Transport::Tcp,

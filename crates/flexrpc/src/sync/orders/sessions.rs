@@ -9,8 +9,12 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// One that is trusted for longer than the waits of the model, of a minute each, may take.
 fn made() -> Session {
-    Session::new(SessionId([1; 16]), None, Terms { payload_bytes: 1, session_idle_ms: u32::MAX })
+    let terms = Terms { payload_bytes: 1, session_idle_ms: u32::MAX };
+    let session = Session::new(SessionId([1; 16]), None, terms);
+    session.executed();
+    session
 }
 
 /// So many callers, of whose handshakes the first `failing` fail; how many got a
