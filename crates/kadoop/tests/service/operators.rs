@@ -76,7 +76,8 @@ fn an_empty_datanode_gets_its_share() {
         let found = rack.client.locations(&superuser(), "/large", 0, u64::MAX).unwrap();
         assert!(found.iter().all(|part| part.hosts.len() == 1), "{found:?}");
         let moved = found.iter().filter(|part| part.hosts[0].node == node).count();
-        assert!(moved >= 3 && moved as u64 == told.moved_chunks, "{moved}: {told:?}");
+        // By chance another has less than its share as well.
+        assert!(moved >= 3 && moved as u64 <= told.moved_chunks, "{moved}: {told:?}");
         let reader = rack.client.open(&superuser(), "/large").unwrap();
         assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
     });
