@@ -44,10 +44,8 @@ impl Turn {
             let left = deadline.map(|deadline| deadline.saturating_sub(clock::now()));
             state = match left {
                 Some(0) => {
+                    // If it was the next, somebody has the turn, and will say when not.
                     state.waiting.retain(|waiting| *waiting != ticket);
-                    drop(state);
-                    // It may have been the next.
-                    changed.notify_all();
                     return None;
                 }
                 Some(left) => {
