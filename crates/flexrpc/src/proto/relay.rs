@@ -129,15 +129,17 @@ impl Relay {
 
     /// The next callee couldn't be reached, or the connection to it broke. `unsent` says
     /// why if none of this transmission has left: of an earlier one, whose answer came
-    /// damaged, all has.
-    pub fn lost(&mut self, unsent: Option<Refusal>) {
+    /// damaged, all has. `true` if another connection is to be tried: a pooled one may be
+    /// an old one, and without the last byte nothing was executed.
+    pub fn lost(&mut self, pooled: bool, unsent: Option<Refusal>) -> bool {
         let forgets_it = planted(Planted::LostForwardIsNotExecuted)
             || (planted(Planted::LostResendIsNotExecuted) && unsent.is_some());
-        if self.sent_whole && !forgets_it {
-            self.doubtful(Doubt::ConnectionLost);
-        } else {
-            self.lose(unsent.unwrap_or(Refusal::NotSent));
+        match self.sent_whole && !forgets_it {
+            true => self.doubtful(Doubt::ConnectionLost),
+            false if pooled => return true,
+            false => self.lose(unsent.unwrap_or(Refusal::NotSent)),
         }
+        false
     }
 
     /// The time is over.
@@ -270,7 +272,7 @@ mod tests {
     #[test]
     fn a_broken_connection_is_certain_only_before_the_last_byte() {
         let mut relay = Relay::new(100, 2, false);
-        relay.lost(None);
+        relay.lost(false, None);
         relay.release();
         relay.executed(value());
         let not = Outcome::NotExecuted;
@@ -278,10 +280,19 @@ mod tests {
         let mut relay = Relay::new(100, 2, false);
         relay.release();
         relay.sent_whole();
-        relay.lost(None);
+        relay.lost(false, None);
         relay.executed(value());
         let unknown = Outcome::Unknown(Doubt::ConnectionLost);
         assert_eq!(relay.outcomes().unwrap(), [value(), unknown.clone(), unknown]);
+    }
+
+    #[test]
+    fn an_old_connection_is_replaced_until_the_last_byte_has_left() {
+        let mut relay = Relay::new(100, 1, false);
+        assert!(relay.lost(true, None) && !relay.rest_is_settled());
+        relay.release();
+        relay.sent_whole();
+        assert!(!relay.lost(true, None) && relay.rest_is_settled());
     }
 
     #[test]
@@ -295,7 +306,7 @@ mod tests {
             relay
         };
         let mut relay = sent();
-        relay.lost(Some(Refusal::Unreachable));
+        relay.lost(false, Some(Refusal::Unreachable));
         assert_eq!(relay.outcomes().unwrap()[1], Outcome::Unknown(Doubt::ConnectionLost));
         let mut relay = sent();
         relay.refused(Refusal::UnknownSession);
@@ -313,7 +324,7 @@ mod tests {
         relay.sent_whole();
         relay.answered(vec![value()]);
         assert_eq!(relay.outcomes(), None);
-        relay.lost(None);
+        relay.lost(false, None);
         relay.executed(value());
         assert_eq!(relay.outcomes().unwrap(), [value(), value()]);
         let mut relay = Relay::new(100, 2, false);

@@ -378,7 +378,8 @@ impl Passing {
             if self.downstream.is_none()
                 && let Err(refusal) = self.connect(core, idle)
             {
-                return self.relay.lost(Some(refusal));
+                self.relay.lost(false, Some(refusal));
+                return;
             }
             let pushed = self.push();
             self.blocked = matches!(pushed, Ok(Push::Blocked));
@@ -416,12 +417,9 @@ impl Passing {
     /// The connection to the next callee broke or couldn't be made.
     fn next_is_lost(&mut self) {
         let Some(downstream) = self.downstream.take() else { return };
-        if self.relay.is_sent_whole() || !downstream.pooled {
-            let unsent = downstream.sent == 0;
-            self.relay.lost(unsent.then(|| downstream.fd.failure().unwrap_or(Refusal::Unreachable)));
-        }
-        // Else the pooled connection was an old one, and without the last byte
-        // nothing was executed: the next advance connects anew.
+        let unsent = (downstream.sent == 0).then(|| downstream.fd.failure().unwrap_or(Refusal::Unreachable));
+        // Where another connection is to be tried, the next advance makes it.
+        self.relay.lost(downstream.pooled, unsent);
     }
 
     /// Takes the next callee's answer.

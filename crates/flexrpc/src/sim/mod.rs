@@ -91,9 +91,10 @@ fn the_schedules_reach_what_they_are_for() {
         resent,
         forged,
         denied,
+        pooled,
     } = reached;
     let calls = [values, refused, unknown, duplicates, evicted, sessions_lost];
-    for count in calls.into_iter().chain([relayed, resent, forged, denied]) {
+    for count in calls.into_iter().chain([relayed, resent, forged, denied, pooled]) {
         assert!(count > 50, "{reached:?}");
     }
 }

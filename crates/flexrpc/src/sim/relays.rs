@@ -25,6 +25,10 @@ pub(super) struct Passing {
     rest: Chain,
     payload: Vec<u8>,
     downstream: Option<usize>,
+    /// An earlier relay's, too.
+    pooled: bool,
+    /// Whether another may use it afterwards.
+    answered: bool,
     left: bool,
     whole: bool,
 }
@@ -52,6 +56,8 @@ impl World {
             rest,
             payload: payload.to_vec(),
             downstream: None,
+            pooled: false,
+            answered: false,
             left: false,
             whole: false,
         };
@@ -108,11 +114,40 @@ impl World {
         }
         passing.left = true;
         let next = usize::from(passing.next.callee.port());
-        let downstream = self.connect(Owner::Relay(server, number), next);
+        // That one was closed isn't always noticed in time.
+        let idle = self.servers[server].idle.remove(&next);
+        let pooled = idle.filter(|stream| self.streams[*stream].alive || self.random.percent(50));
+        self.send_by(server, number, pooled);
+    }
+
+    /// Has the call leave by a pooled connection, or a new one.
+    fn send_by(&mut self, server: usize, number: u64, pooled: Option<usize>) {
+        let Some(passing) = self.servers[server].relays.get(&number) else { return };
+        let (next, owner) = (usize::from(passing.next.callee.port()), Owner::Relay(server, number));
+        let stream = match pooled {
+            Some(stream) => {
+                self.streams[stream].owner = owner;
+                stream
+            }
+            None => self.connect(owner, next),
+        };
         if let Some(passing) = self.servers[server].relays.get_mut(&number) {
-            passing.downstream = Some(downstream);
-            passing.relay.sent_whole();
+            (passing.downstream, passing.pooled) = (Some(stream), pooled.is_some());
         }
+        let incarnation = self.servers[server].incarnation;
+        self.after(1_000, Event::RelaySends { server, incarnation, relay: number, stream });
+    }
+
+    pub(super) fn relay_sends(&mut self, server: usize, number: u64, stream: usize) {
+        let alive = self.streams[stream].alive;
+        let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
+        if passing.downstream != Some(stream) || passing.relay.rest_is_settled() {
+            return;
+        }
+        if !alive {
+            return self.relay_sees_cut(server, number, stream);
+        }
+        passing.relay.sent_whole();
         self.send_on(server, number);
     }
 
@@ -141,7 +176,10 @@ impl World {
         let Some(Parsed { head, payload, intact, authentic }) = frames.parse(bytes) else { return };
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         match answer::read(&head, payload, intact, passing.next.id).filter(|_| authentic) {
-            None => passing.relay.lost(None),
+            None => {
+                passing.relay.lost(passing.pooled, None);
+                passing.downstream = None;
+            }
             Some(Answer::Executed) => {
                 let payload = Bytes::copy_from_slice(payload);
                 let outcomes = match head.kind {
@@ -160,15 +198,18 @@ impl World {
             Some(Answer::SendAgain) => {}
             Some(Answer::Pending) => passing.relay.doubtful(Doubt::ConnectionLost),
         }
+        passing.answered = authentic && passing.relay.is_sent_whole();
         self.conclude(server, number);
     }
 
     pub(super) fn relay_sees_cut(&mut self, server: usize, number: u64, stream: usize) {
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         if passing.downstream == Some(stream) {
-            // It may have been about to send to it again.
+            // It may have been about to send, or to send again.
             let unsent = self.random.percent(50).then_some(Refusal::Unreachable);
-            passing.relay.lost(unsent);
+            if passing.relay.lost(passing.pooled, unsent) {
+                return self.send_by(server, number, None);
+            }
             self.conclude(server, number);
         }
     }
@@ -191,6 +232,12 @@ impl World {
         let Some(passing) = self.servers[server].relays.get(&number) else { return };
         let Some(outcomes) = passing.relay.outcomes() else { return };
         let (id, upstream) = (passing.head.id, passing.upstream);
+        let used = passing.downstream.filter(|_| passing.answered);
+        let next = usize::from(passing.next.callee.port());
+        if let Some(stream) = used {
+            self.reached.pooled += 1;
+            self.servers[server].idle.insert(next, stream);
+        }
         let answer = Head::new(Kind::Outcomes, id);
         let answer = self.frames.frame(answer, &[], &chain::encode_outcomes(&outcomes));
         self.servers[server].admission.complete(id, answer.clone().into(), self.now);

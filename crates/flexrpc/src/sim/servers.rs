@@ -21,6 +21,8 @@ pub(super) struct Server {
     /// Its operator's rule.
     pub(super) forwards: bool,
     pub(super) relays: BTreeMap<u64, Passing>,
+    /// Its connections to other servers that no relay uses.
+    pub(super) idle: BTreeMap<usize, usize>,
     pub(super) next_relay: u64,
 }
 
@@ -46,8 +48,8 @@ impl Server {
         } else {
             AdmissionLimits::default()
         };
-        let (admission, relays) = (Admission::new(limits), BTreeMap::new());
-        Self { incarnation: random.next(), admission, forwards: true, relays, next_relay: 0 }
+        let (admission, relays, idle) = (Admission::new(limits), BTreeMap::new(), BTreeMap::new());
+        Self { incarnation: random.next(), admission, forwards: true, relays, idle, next_relay: 0 }
     }
 
     pub(super) fn restart(&mut self, weather: &Weather, random: &mut Random) {

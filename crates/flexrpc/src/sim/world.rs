@@ -70,6 +70,13 @@ pub(super) enum Event {
         incarnation: u64,
         relay: u64,
     },
+    /// The last byte leaves towards the next callee.
+    RelaySends {
+        server: usize,
+        incarnation: u64,
+        relay: u64,
+        stream: usize,
+    },
     Restart {
         server: usize,
     },
@@ -106,6 +113,7 @@ pub(super) struct Reached {
     pub(super) resent: u64,
     pub(super) forged: u64,
     pub(super) denied: u64,
+    pub(super) pooled: u64,
 }
 
 impl std::ops::AddAssign for Reached {
@@ -120,6 +128,7 @@ impl std::ops::AddAssign for Reached {
         self.resent += other.resent;
         self.forged += other.forged;
         self.denied += other.denied;
+        self.pooled += other.pooled;
     }
 }
 
@@ -268,6 +277,11 @@ impl World {
             Event::RelayLate { server, incarnation, relay } => {
                 if self.servers[server].incarnation == incarnation {
                     self.relay_late(server, relay);
+                }
+            }
+            Event::RelaySends { server, incarnation, relay, stream } => {
+                if self.servers[server].incarnation == incarnation {
+                    self.relay_sends(server, relay, stream);
                 }
             }
             Event::Restart { server } => self.restart(server),
