@@ -79,6 +79,8 @@ faults! {
     SealNotSynced,
     /// `seal` doesn't sync the directory.
     SealNameNotSynced,
+    /// A table of checksums is trusted at the start, though a crash may have left the bytes behind.
+    TableTrusted,
     /// An open replica's checksums are overwritten in place.
     SumsInPlace,
     /// A replica found open at the start goes on as if it had never stopped.

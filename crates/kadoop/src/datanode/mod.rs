@@ -455,7 +455,7 @@ fn scan<D: Disk>(
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
             }
-            "table" if !there.contains(&(*chunk, *stamp, "data")) => {
+            "table" if !["data", "open"].iter().any(|kind| there.contains(&(*chunk, *stamp, *kind))) => {
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
             }

@@ -104,7 +104,8 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// One that was being written when its datanode stopped.
+    /// One that was being written when its datanode stopped; a sealed one, if its seal had got as
+    /// far as that nothing but the new name was left to do.
     pub fn returned(
         disk_: &D,
         directory: usize,
@@ -113,6 +114,9 @@ impl<D: Disk> Replica<D> {
         config: &Config,
     ) -> io::Result<Self> {
         let data = disk_.open(&name(chunk, stamp, "open"))?;
+        if let Some(sealed) = Self::resume_seal(disk_, directory, chunk, stamp, &data, config) {
+            return Ok(sealed);
+        }
         let records = disk_.open(&name(chunk, stamp, "sums"));
         let sums = match &records {
             Ok(records) => provable(&data, records, config.unit_bytes)?,
@@ -125,6 +129,38 @@ impl<D: Disk> Replica<D> {
         };
         let replica = Self::of(directory, chunk, stamp, state, sums, data, records.ok());
         Ok(Self { file: name(chunk, stamp, "open"), ..replica })
+    }
+
+    /// None unless all bytes of the table are there.
+    fn resume_seal(
+        disk_: &D,
+        directory: usize,
+        chunk: ChunkId,
+        stamp: Stamp,
+        data: &D::File,
+        config: &Config,
+    ) -> Option<Self> {
+        let table = disk_.open(&name(chunk, stamp, "table")).ok()?;
+        let sums = Sums::from_table(&read_whole(&table).ok()?, config.unit_bytes)?;
+        let replica = Self::of(directory, chunk, stamp, ReplicaState::Returned, sums, data.clone(), None);
+        let mut replica = Self { file: name(chunk, stamp, "open"), ..replica };
+        if !config.faults.has(Fault::TableTrusted) {
+            replica.verify(0, u32::MAX, config).ok()?;
+        }
+        // Not the machine may have stopped but the process: then it is in memory alone.
+        let done = data.sync_data().and_then(|()| table.sync_data()).and_then(|()| disk_.sync_names());
+        if done.and_then(|()| replica.take_sealed_name(disk_, stamp)).is_ok() {
+            replica.state = ReplicaState::Sealed;
+            let _ = disk_.remove(&name(chunk, stamp, "sums"));
+        }
+        Some(replica)
+    }
+
+    fn take_sealed_name(&mut self, disk_: &D, stamp: Stamp) -> io::Result<()> {
+        let sealed = name(self.chunk, stamp, "data");
+        disk_.rename(&self.file, &sealed)?;
+        self.file = sealed;
+        Ok(())
     }
 
     /// One that was sealed. If its table is no good it counts for nothing, but is kept.
@@ -194,10 +230,14 @@ impl<D: Disk> Replica<D> {
         }
         let faults = config.faults;
         let done = (|| {
+            let records = self.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));
+            if let Some(records) = records {
+                records.begin_sync();
+            }
             if !faults.has(Fault::DataNotSynced) {
                 self.data.sync_data()?;
             }
-            if let Some(records) = self.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced)) {
+            if let Some(records) = records {
                 records.sync_data()?;
             }
             if !self.name_synced && !faults.has(Fault::NameNotSynced) {
@@ -233,14 +273,19 @@ impl<D: Disk> Replica<D> {
         if length > self.sums.length || length < least {
             return Err(Error::BeyondEnd);
         }
+        // Its names say already which bytes and which table belong together, so the one that it
+        // gets doesn't count: whoever finds it without compares them. A sync less to wait for.
+        let complete = !sealed && self.file == name(self.chunk, stamp, "open");
         let unit = config.unit_bytes;
         let mut last = vec![0; (length % unit) as usize];
         self.data.read_at((length - length % unit).into(), &mut last).map_err(disk)?;
         let mut sums = self.sums.clone();
         sums.cut(length, &last, unit);
         let done = (|| {
+            let sync_names =
+                || if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() };
             if renamed {
-                return disk_.sync_names();
+                return sync_names();
             }
             let table = disk_.create(&name(self.chunk, stamp, "table"))?;
             table.write_at(0, &sums.table(unit))?;
@@ -248,13 +293,16 @@ impl<D: Disk> Replica<D> {
                 self.data.set_length(length.into())?;
             }
             if !config.faults.has(Fault::SealNotSynced) {
+                table.begin_sync();
                 self.data.sync_data()?;
                 table.sync_data()?;
             }
-            let sealed_name = name(self.chunk, stamp, "data");
-            disk_.rename(&self.file, &sealed_name)?;
-            self.file = sealed_name;
-            if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() }
+            if complete {
+                sync_names()?;
+                return self.take_sealed_name(disk_, stamp);
+            }
+            self.take_sealed_name(disk_, stamp)?;
+            sync_names()
         })();
         if let Err(error) = done {
             if !sealed {

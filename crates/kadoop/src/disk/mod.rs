@@ -85,6 +85,9 @@ pub trait DiskFile: Clone {
     /// # Errors
     /// The operating system's; a disk that is full.
     fn preallocate(&self, length: u64) -> io::Result<()>;
+    /// Begins to put on stable storage what [`DiskFile::sync_data`] will wait for: a sync of
+    /// another file may then take it along. Promises nothing.
+    fn begin_sync(&self) {}
     /// Returns when bytes and length are on stable storage.
     ///
     /// # Errors
