@@ -205,7 +205,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::NameNotSynced, 138),
     (Fault::SealNotSynced, 0),
     (Fault::SealNameNotSynced, 1),
-    (Fault::TableTrusted, 0),
+    (Fault::TableTrusted, 6051),
     (Fault::SumsInPlace, 60),
     (Fault::ReturnedReopened, 238),
     (Fault::EarlyWriteAnswered, 0),
