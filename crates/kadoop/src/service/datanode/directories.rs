@@ -1,5 +1,6 @@
 //! The data directories: whose they are, how full, and whether they still work.
 
+use super::watch::Watch;
 use crate::{
     Identity,
     datanode::is_replica,
@@ -9,6 +10,7 @@ use crate::{
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// Written, synced and removed to see whether a directory works.
@@ -17,10 +19,10 @@ const PROBE: &str = "probe.tmp";
 const IDENTITY: &str = "datanode";
 const CLUSTER: &str = "cluster";
 
-/// All of them.
+/// All of them. Once they are taken nothing here waits for a disk, but that a datanode joins its
+/// cluster.
 pub(super) struct Directories {
     all: Vec<Directory>,
-    reserve_bytes: u64,
     identity: Identity,
     /// 0 until the first namenode took the datanode up.
     cluster: u64,
@@ -29,7 +31,8 @@ pub(super) struct Directories {
 struct Directory {
     home: Home,
     disk: RealDisk,
-    failed: bool,
+    /// None once it has failed.
+    watch: Option<Watch>,
 }
 
 /// Bytes of a file system.
@@ -57,7 +60,7 @@ impl Directories {
     pub(super) fn take(paths: &[PathBuf], reserve_bytes: u64) -> io::Result<(Self, Identity)> {
         let mut all = Vec::new();
         for path in paths {
-            match open(path) {
+            match open(path, reserve_bytes) {
                 Ok(directory) => all.push(directory),
                 Err(error) if is_wrong(&error) => return Err(error),
                 Err(error) => {
@@ -92,14 +95,14 @@ impl Directories {
             Some(numbers) => numbers,
             None => (random()?, 0),
         };
-        let taken = Self { all, reserve_bytes, identity: Identity(identity), cluster };
+        let taken = Self { all, identity: Identity(identity), cluster };
         taken.write()?;
         Ok((taken, Identity(identity)))
     }
 
     fn write(&self) -> io::Result<()> {
         let numbers = [(IDENTITY, self.identity.0), (CLUSTER, self.cluster)];
-        self.all.iter().filter(|directory| !directory.failed).try_for_each(|one| one.home.write(&numbers))
+        self.all.iter().filter(|one| one.watch.is_some()).try_for_each(|one| one.home.write(&numbers))
     }
 
     /// Of the first that could be used.
@@ -130,53 +133,71 @@ impl Directories {
 
     /// Those that work.
     pub(super) fn usable(&self) -> usize {
-        self.all.iter().filter(|directory| !directory.failed).count()
+        self.all.iter().filter(|directory| directory.watch.is_some()).count()
     }
 
-    /// Tries each directory; the places of those that fail from now on.
-    pub(super) fn failing(&mut self) -> Vec<usize> {
+    /// Once a second: has each directory looked at, and tried if it is `suspicious`; the places of
+    /// those that fail from now on, or haven't answered for `patience`.
+    pub(super) fn tick(&mut self, suspicious: bool, patience: Duration) -> Vec<usize> {
         let mut failing = Vec::new();
-        for (index, directory) in self.all.iter_mut().enumerate().filter(|(_, one)| !one.failed) {
-            match probe(&directory.disk) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
-                Err(error) => {
-                    let path = directory.home.path().display();
-                    tracing::error!(%path, %error, "a data directory failed and is taken out of service");
-                    directory.failed = true;
-                    failing.push(index);
-                }
+        for (index, directory) in self.all.iter_mut().enumerate() {
+            let Some(watch) = &mut directory.watch else { continue };
+            if let Err(error) = watch.tick(suspicious, patience) {
+                let path = directory.home.path().display();
+                tracing::error!(%path, %error, "a data directory failed and is taken out of service");
+                directory.watch = None;
+                failing.push(index);
             }
         }
         failing
     }
 
-    /// Whether one that works so far can't tell its space, as when it was taken away.
-    pub(super) fn any_gone(&self) -> bool {
-        let mut working = self.all.iter().filter(|directory| !directory.failed);
-        working.any(|directory| rustix::fs::statvfs(directory.home.path()).is_err())
-    }
-
-    /// Of all that work; two directories of one file system count twice.
+    /// Of all that work, as they were last seen; two directories of one file system count twice.
     pub(super) fn space(&self) -> Space {
         let mut sum = Space::default();
-        for directory in self.all.iter().filter(|directory| !directory.failed) {
-            let Ok(stat) = rustix::fs::statvfs(directory.home.path()) else { continue };
-            sum.capacity += stat.f_blocks * stat.f_frsize;
-            sum.available += (stat.f_bavail * stat.f_frsize).saturating_sub(self.reserve_bytes);
+        for space in self.all.iter().filter_map(|directory| directory.watch.as_ref()).map(Watch::space) {
+            sum.capacity += space.capacity;
+            sum.available += space.available;
         }
         sum
     }
+
+    /// As if its disk hung, for as long as `until` has another end.
+    #[cfg(test)]
+    pub(super) fn hang(&mut self, index: usize, until: std::sync::mpsc::Receiver<()>) {
+        let look = move |_| {
+            let _ = until.recv();
+            Ok(Space::default())
+        };
+        self.all[index].watch = Some(Watch::start(Space::default(), look).unwrap());
+    }
 }
 
-fn open(path: &Path) -> io::Result<Directory> {
+fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
     let home = Home::take(path)?;
     let disk = RealDisk::open(path)?;
-    probe(&disk).or_else(|error| match error.kind() {
-        io::ErrorKind::StorageFull => Ok(()),
-        _ => Err(error),
-    })?;
-    Ok(Directory { home, disk, failed: false })
+    let space = look(path, &disk, reserve_bytes, true)?;
+    let (of, tried) = (path.to_owned(), disk.clone());
+    let watch = Watch::start(space, move |suspicious| look(&of, &tried, reserve_bytes, suspicious))?;
+    Ok(Directory { home, disk, watch: Some(watch) })
+}
+
+/// How much room there is; one that can't tell, as when it was taken away, is tried as well.
+fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> io::Result<Space> {
+    let told = rustix::fs::statvfs(path);
+    if suspicious || told.is_err() {
+        probe(disk).or_else(|error| match error.kind() {
+            io::ErrorKind::StorageFull => Ok(()),
+            _ => Err(error),
+        })?;
+    }
+    Ok(told.map_or_else(
+        |_| Space::default(),
+        |stat| Space {
+            capacity: stat.f_blocks * stat.f_frsize,
+            available: (stat.f_bavail * stat.f_frsize).saturating_sub(reserve_bytes),
+        },
+    ))
 }
 
 /// What the operator has to see to, as opposed to a disk that failed.

@@ -8,6 +8,7 @@ mod fetches;
 mod lender;
 mod numbers;
 mod shared;
+mod watch;
 
 use super::{
     SLOW_CALL,
@@ -218,7 +219,18 @@ impl Drop for DatanodeServer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use crate::{
+        Client, ClientOptions,
+        service::{KEY_BYTES, NamenodeOptions, NamenodeServer},
+    };
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::mpsc,
+        time::Instant,
+    };
+    use strait_testkit::eventually;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
 
     #[test]
     fn nothing_is_answered_from_what_a_panic_left_half_changed() {
@@ -226,7 +238,7 @@ mod tests {
         let options = DatanodeOptions::new(
             vec![directory.path().join("data")],
             "127.0.0.1:1",
-            Key::new([7; crate::service::KEY_BYTES]),
+            Key::new([7; KEY_BYTES]),
         );
         let server = DatanodeServer::start(options).unwrap();
         assert!(!server.has_failed());
@@ -235,5 +247,32 @@ mod tests {
         assert!(server.has_failed());
         assert!(catch_unwind(AssertUnwindSafe(|| server.shared.change(|_| ()))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| drop(server.shared.read()))).is_err());
+    }
+
+    /// It once was left out of its cluster with all that it has on other disks.
+    #[test]
+    fn a_disk_that_hangs_holds_up_no_heartbeat_and_is_taken_out_of_service() {
+        let root = tempfile::tempdir().unwrap();
+        let key = Key::new([7; KEY_BYTES]);
+        let namenode =
+            NamenodeServer::start(NamenodeOptions::new(root.path().join("names"), key.clone())).unwrap();
+        let address = namenode.address().to_string();
+        let client = Client::connect(ClientOptions::new(address.clone(), key.for_clients())).unwrap();
+        let directories = ["sound", "hanging"].map(|name| root.path().join(name)).to_vec();
+        let patience = Duration::from_secs(4);
+        let config = Config { disk_ms: patience.as_millis() as u64, ..Config::default() };
+        let options = DatanodeOptions { config, ..DatanodeOptions::new(directories, address, key) };
+        let datanode = DatanodeServer::start(options).unwrap();
+        let silent_ms = || client.status().unwrap().nodes.first().map(|node| node.silent_ms);
+        eventually("the datanode is there", DEADLINE, || silent_ms().is_some());
+        let (_end, until) = mpsc::channel();
+        datanode.shared.directories().hang(1, until);
+        let begin = Instant::now();
+        eventually("the disk is given up", DEADLINE, || {
+            assert!(silent_ms().unwrap() < 3_000, "its heartbeats are held up");
+            datanode.directories() == 1
+        });
+        assert!(begin.elapsed() >= patience, "{:?}", begin.elapsed());
+        assert!(!datanode.has_failed());
     }
 }

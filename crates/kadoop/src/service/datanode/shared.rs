@@ -25,7 +25,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// The namenode isn't asked for unknown datanodes more often than this, whatever callers
@@ -196,13 +196,14 @@ impl Shared {
 
     /// Once a second: scrubs, looks after the directories.
     pub(super) fn tick(&self) {
-        // Without room nobody writes there, so no failing write would tell.
-        let gone = self.directories().any_gone();
-        if self.suspicious.swap(false, Ordering::Relaxed) || gone {
-            let failing = self.directories().failing();
-            for index in failing {
-                self.change(|core| core.lose_directory(index));
-            }
+        let suspicious = self.suspicious.swap(false, Ordering::Relaxed);
+        // Whoever waited for it has long given up.
+        let patience = Duration::from_millis(self.config.disk_ms);
+        let failing = self.directories().tick(suspicious, patience);
+        for index in &failing {
+            self.change(|core| core.lose_directory(*index));
+        }
+        if !failing.is_empty() {
             self.beating.nudge();
         }
         self.available.store(self.space().available, Ordering::Relaxed);

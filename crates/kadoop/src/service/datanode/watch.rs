@@ -1,0 +1,122 @@
+//! Looks after one data directory, in a thread of its own: a disk that hangs instead of failing
+//! holds up nobody but that thread.
+
+use super::directories::Space;
+use std::{
+    io,
+    sync::mpsc::{self, TryRecvError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A directory, as it was last seen. Dropped, its thread ends once the disk lets it: nobody
+/// waits for that.
+pub(super) struct Watch {
+    asks: mpsc::Sender<bool>,
+    answers: mpsc::Receiver<io::Result<Space>>,
+    /// Since when an answer is waited for.
+    asked: Option<Instant>,
+    /// Somebody met an error since the last look began.
+    suspicious: bool,
+    space: Space,
+}
+
+impl Watch {
+    /// Of a directory with `space`. `look` tells what there is now, and tries whether the
+    /// directory works if it is told to.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(super) fn start(
+        space: Space,
+        mut look: impl FnMut(bool) -> io::Result<Space> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (asks, asked) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        thread::Builder::new().name("kadoop-disk".to_owned()).spawn(move || {
+            while let Ok(suspicious) = asked.recv() {
+                if answer.send(look(suspicious)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { asks, answers, asked: None, suspicious: false, space })
+    }
+
+    /// What the last look found.
+    pub(super) fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Takes in what came of the last look and begins the next; never waits. `suspicious`: the
+    /// directory is to be tried.
+    ///
+    /// # Errors
+    /// The directory doesn't work, or hasn't answered for `patience`.
+    pub(super) fn tick(&mut self, suspicious: bool, patience: Duration) -> io::Result<()> {
+        self.suspicious |= suspicious;
+        if let Some(since) = self.asked {
+            match self.answers.try_recv() {
+                Ok(found) => self.space = found?,
+                Err(TryRecvError::Empty) if since.elapsed() < patience => return Ok(()),
+                Err(TryRecvError::Empty) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(TryRecvError::Disconnected) => return Err(panicked()),
+            }
+        }
+        self.asks.send(std::mem::take(&mut self.suspicious)).map_err(|_| panicked())?;
+        self.asked = Some(Instant::now());
+        Ok(())
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("who looks after it panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use strait_testkit::eventually;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn room(available: u64) -> Space {
+        Space { capacity: 100, available }
+    }
+
+    #[test]
+    fn what_a_look_finds_is_known_at_the_next_tick() {
+        static LOOKS: AtomicUsize = AtomicUsize::new(0);
+        let mut watch = Watch::start(room(50), |suspicious| {
+            LOOKS.fetch_add(1, Ordering::SeqCst);
+            if suspicious { Err(io::ErrorKind::NotFound.into()) } else { Ok(room(40)) }
+        })
+        .unwrap();
+        assert_eq!(watch.space().available, 50);
+        eventually("it was looked at", PATIENCE, || {
+            watch.tick(false, PATIENCE).unwrap();
+            watch.space().available == 40
+        });
+        // While a look is under way nothing is asked, and what was to be tried isn't forgotten.
+        watch.tick(true, PATIENCE).unwrap();
+        eventually("it was tried", PATIENCE, || watch.tick(false, PATIENCE).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_hangs_is_waited_for_by_nobody_and_given_up_in_the_end() {
+        let (end, until) = mpsc::channel::<()>();
+        let mut watch = Watch::start(room(50), move |_| {
+            let _ = until.recv();
+            Ok(room(40))
+        })
+        .unwrap();
+        for _ in 0..3 {
+            watch.tick(true, PATIENCE).unwrap();
+            assert_eq!(watch.space().available, 50);
+        }
+        let error = watch.tick(false, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(end);
+    }
+}
