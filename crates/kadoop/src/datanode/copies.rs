@@ -99,7 +99,7 @@ impl<D: Disk> Datanode<D> {
             return Err(Error::Invalid("a beginning longer than a chunk that is continued"));
         }
         let local = self.local(source);
-        self.create(*chunk, *stamp)?;
+        self.create(*chunk, *stamp, source.length as usize)?;
         let Some(replica) = self.replicas.get_mut(chunk) else { return Err(Error::NoReplica) };
         if let Some(bytes) = local {
             replica.write(caller, 0, bytes, &self.config, &mut Vec::new())?;
@@ -163,8 +163,12 @@ impl<D: Disk> Datanode<D> {
             if self.copies.running.iter().any(|copy| copy.chunk == chunk) {
                 continue;
             }
-            let place = self.demand_stamp(chunk, stamp).ok().and_then(|()| self.roomiest());
-            let Some((directory, disk)) = place else {
+            let place = self.demand_stamp(chunk, stamp).and_then(|()| self.room.next(&self.directories));
+            let place = place.and_then(|at| {
+                self.room.take(at, source.length as usize)?;
+                Ok((at, disk_of(&self.directories, at)?))
+            });
+            let Ok((directory, disk)) = place else {
                 self.tell_abandoned(chunk, stamp);
                 continue;
             };

@@ -7,6 +7,7 @@
 mod copies;
 mod places;
 mod replica;
+mod room;
 mod scrub;
 mod sums;
 
@@ -26,6 +27,7 @@ use crate::{
 };
 use copies::Copies;
 use replica::{Replica, name, parse_name};
+use room::Room;
 use scrub::Scrub;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +38,7 @@ use std::{
 pub struct Datanode<D: Disk> {
     config: Config,
     directories: Vec<Option<D>>,
+    room: Room,
     replicas: BTreeMap<ChunkId, Replica<D>>,
     /// Of chunks that aren't here. They last as long as the incarnation, and so does
     /// what they guard against: a write for it.
@@ -77,6 +80,7 @@ impl<D: Disk> Datanode<D> {
         }
         Ok(Self {
             config,
+            room: Room::new(directories.len()),
             directories: directories.into_iter().map(Some).collect(),
             replicas,
             fences: BTreeMap::new(),
@@ -136,15 +140,25 @@ impl<D: Disk> Datanode<D> {
     fn try_write(&mut self, caller: u64, write: &Write, applied: &mut Vec<u64>) -> Result<()> {
         self.demand_member(&write.pipeline)?;
         self.demand_stamp(write.chunk, write.stamp)?;
-        if !self.replicas.contains_key(&write.chunk) {
-            self.create(write.chunk, write.stamp)?;
-        }
+        self.make_ready(write)?;
         let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
         replica.write(caller, write.offset, write.bytes.clone(), &self.config, applied)
     }
 
-    fn create(&mut self, chunk: ChunkId, stamp: Stamp) -> Result<()> {
-        let (index, directory) = self.roomiest().ok_or(Error::Disk)?;
+    /// Sees to it that the write's replica is there, and room for the write's bytes.
+    fn make_ready(&mut self, write: &Write) -> Result<()> {
+        let bytes = write.bytes.len();
+        match self.replicas.get(&write.chunk) {
+            Some(replica) => self.room.take(replica.directory, bytes),
+            None => self.create(write.chunk, write.stamp, bytes),
+        }
+    }
+
+    /// Makes a replica where there is room for so many bytes, which are taken off it.
+    fn create(&mut self, chunk: ChunkId, stamp: Stamp, bytes: usize) -> Result<()> {
+        let index = self.room.next(&self.directories)?;
+        self.room.take(index, bytes)?;
+        let directory = disk_of(&self.directories, index)?;
         self.replicas.insert(chunk, Replica::create(directory, index, chunk, stamp)?);
         Ok(())
     }
@@ -299,6 +313,12 @@ impl<D: Disk> Datanode<D> {
         self.session = 0;
     }
 
+    /// The bytes that each data directory may still take, in their order: for what is written
+    /// until this is told again. As long as it isn't, it doesn't matter.
+    pub fn set_room(&mut self, bytes: &[u64]) {
+        self.room.set(bytes);
+    }
+
     /// Whether there is something to tell the namenode at once.
     pub fn has_news(&self) -> bool {
         !self.changes.is_empty()
@@ -403,15 +423,6 @@ impl<D: Disk> Datanode<D> {
         if !self.replicas.contains_key(&chunk) {
             self.changes.push(Change::Gone { chunk, stamp });
         }
-    }
-
-    /// The directory with fewest replicas.
-    fn roomiest(&self) -> Option<(usize, &D)> {
-        let used = |index| self.replicas.values().filter(|replica| replica.directory == index).count();
-        let directories = self.directories.iter().enumerate();
-        directories
-            .filter_map(|(index, at)| Some((index, at.as_ref()?)))
-            .min_by_key(|(index, _)| used(*index))
     }
 }
 

@@ -64,12 +64,14 @@ impl<D: Disk> Datanode<D> {
         if (write.bytes.len() as u64) < u64::from(self.config.unit_bytes) {
             return Ok(None);
         }
-        if !self.replicas.contains_key(&write.chunk) {
-            self.create(write.chunk, write.stamp)?;
-        }
+        self.make_ready(write)?;
         let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
         self.last_place += 1;
-        replica.place(self.last_place, write.offset, write.bytes.len(), &self.config)
+        let place = replica.place(self.last_place, write.offset, write.bytes.len(), &self.config);
+        if !matches!(place, Ok(Some(_))) {
+            self.room.give_back(replica.directory, write.bytes.len());
+        }
+        place
     }
 
     /// Takes a write whose bytes are in their place; `caller` is named in

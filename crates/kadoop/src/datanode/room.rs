@@ -1,0 +1,98 @@
+//! How much the data directories may still take, and which gets the next replica.
+
+use crate::error::{Error, Result};
+
+/// A directory with less room than this part of the roomiest's gets no new replica.
+const LEAST_PART: u64 = 4;
+
+/// Bytes that each directory may take, as its disk was last seen, less what was written since:
+/// a disk is never filled so far that what is there couldn't be sealed.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// None of one that isn't known.
+    bytes: Vec<Option<u64>>,
+    last: usize,
+}
+
+impl Room {
+    pub fn new(directories: usize) -> Self {
+        Self { bytes: vec![None; directories], last: 0 }
+    }
+
+    pub fn set(&mut self, bytes: &[u64]) {
+        for (room, bytes) in self.bytes.iter_mut().zip(bytes) {
+            *room = Some(*bytes);
+        }
+    }
+
+    /// Takes so much of a directory.
+    ///
+    /// # Errors
+    /// NoSpace.
+    pub fn take(&mut self, directory: usize, bytes: usize) -> Result<()> {
+        if let Some(Some(room)) = self.bytes.get_mut(directory) {
+            *room = room.checked_sub(bytes as u64).ok_or(Error::NoSpace)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing was written of what was taken.
+    pub fn give_back(&mut self, directory: usize, bytes: usize) {
+        if let Some(Some(room)) = self.bytes.get_mut(directory) {
+            *room += bytes as u64;
+        }
+    }
+
+    /// Where the next replica goes: in turn to those that have room, for their disks work at
+    /// the same time (HDFS: `RoundRobinVolumeChoosingPolicy`).
+    ///
+    /// # Errors
+    /// Disk: no directory is left.
+    pub fn next<D>(&mut self, directories: &[Option<D>]) -> Result<usize> {
+        let works = |at: &usize| directories[*at].is_some();
+        let room = |at: usize| self.bytes.get(at).copied().flatten().unwrap_or(u64::MAX);
+        let all = (0..directories.len()).filter(works);
+        let most = all.clone().map(room).max().ok_or(Error::Disk)?;
+        let mut roomy = all.filter(|at| room(*at) >= most / LEAST_PART);
+        let next = roomy.clone().find(|at| *at > self.last).or_else(|| roomy.next()).ok_or(Error::Disk)?;
+        self.last = next;
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKING: [Option<()>; 3] = [Some(()); 3];
+
+    fn chosen(room: &mut Room, directories: &[Option<()>]) -> Vec<usize> {
+        (0..4).map(|_| room.next(directories).unwrap()).collect()
+    }
+
+    #[test]
+    fn directories_take_turns() {
+        assert_eq!(chosen(&mut Room::new(3), &WORKING), [1, 2, 0, 1]);
+        assert_eq!(chosen(&mut Room::new(3), &[Some(()), None, Some(())]), [2, 0, 2, 0]);
+        assert_eq!(Room::new(1).next::<()>(&[None]), Err(Error::Disk));
+    }
+
+    #[test]
+    fn one_with_much_less_room_than_others_gets_nothing() {
+        let mut room = Room::new(3);
+        room.set(&[10, 1_000, 900]);
+        assert_eq!(chosen(&mut room, &WORKING), [1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_written_is_taken_off_until_more_is_known() {
+        let mut room = Room::new(2);
+        room.set(&[100, 100]);
+        assert_eq!(room.take(1, 60), Ok(()));
+        assert_eq!(room.take(1, 60), Err(Error::NoSpace));
+        assert_eq!(room.take(1, 40), Ok(()));
+        assert_eq!(chosen(&mut room, &WORKING[..2]), [0, 0, 0, 0]);
+        room.set(&[100, 100]);
+        assert_eq!(room.take(1, 100), Ok(()));
+    }
+}
