@@ -313,8 +313,8 @@ impl<D: Disk> Datanode<D> {
         self.session = 0;
     }
 
-    /// The bytes that each data directory may still take, in their order: for what is written
-    /// until this is told again. As long as it isn't, it doesn't matter.
+    /// The bytes that each data directory could take when this was told before, or later, in
+    /// their order. What is written since is taken off them; without room writes are refused.
     pub fn set_room(&mut self, bytes: &[u64]) {
         self.room.set(bytes);
     }
@@ -396,7 +396,8 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    /// Does what the namenode orders.
+    pub fn obey(&mut self, order: Order) {
         match order {
             Order::Delete { chunk, stamp } => self.delete(chunk, stamp),
             Order::Fence { chunk, stamp } => self.fence(chunk, stamp),

@@ -11,17 +11,20 @@ const LEAST_PART: u64 = 4;
 pub(super) struct Room {
     /// None of one that isn't known.
     bytes: Vec<Option<u64>>,
+    /// Since it was last told.
+    taken: Vec<u64>,
     last: usize,
 }
 
 impl Room {
     pub fn new(directories: usize) -> Self {
-        Self { bytes: vec![None; directories], last: 0 }
+        Self { bytes: vec![None; directories], taken: vec![0; directories], last: 0 }
     }
 
+    /// What each disk had when this was called before, or later.
     pub fn set(&mut self, bytes: &[u64]) {
-        for (room, bytes) in self.bytes.iter_mut().zip(bytes) {
-            *room = Some(*bytes);
+        for ((room, taken), bytes) in self.bytes.iter_mut().zip(&mut self.taken).zip(bytes) {
+            *room = Some(bytes.saturating_sub(std::mem::take(taken)));
         }
     }
 
@@ -32,6 +35,7 @@ impl Room {
     pub fn take(&mut self, directory: usize, bytes: usize) -> Result<()> {
         if let Some(Some(room)) = self.bytes.get_mut(directory) {
             *room = room.checked_sub(bytes as u64).ok_or(Error::NoSpace)?;
+            self.taken[directory] += bytes as u64;
         }
         Ok(())
     }
@@ -40,6 +44,7 @@ impl Room {
     pub fn give_back(&mut self, directory: usize, bytes: usize) {
         if let Some(Some(room)) = self.bytes.get_mut(directory) {
             *room += bytes as u64;
+            self.taken[directory] = self.taken[directory].saturating_sub(bytes as u64);
         }
     }
 
@@ -92,7 +97,12 @@ mod tests {
         assert_eq!(room.take(1, 60), Err(Error::NoSpace));
         assert_eq!(room.take(1, 40), Ok(()));
         assert_eq!(chosen(&mut room, &WORKING[..2]), [0, 0, 0, 0]);
-        room.set(&[100, 100]);
-        assert_eq!(room.take(1, 100), Ok(()));
+        // Seen before all that was written.
+        room.set(&[100, 150]);
+        assert_eq!(room.take(1, 51), Err(Error::NoSpace));
+        room.set(&[100, 150]);
+        assert_eq!(room.take(1, 150), Ok(()));
+        room.give_back(1, 150);
+        assert_eq!(room.take(1, 150), Ok(()));
     }
 }

@@ -3,26 +3,26 @@
 use super::{Disk, DiskFile};
 use rustix::{
     buffer::spare_capacity,
-    fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync},
+    fs::{
+        Advice, AtFlags, Dir, FallocateFlags, Mode, OFlags, StatVfs, fadvise, fallocate, fdatasync, fstatvfs,
+        openat, renameat, unlinkat,
+    },
     io::{Errno, pread},
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
     sync::Arc,
 };
 
 /// Rights within a cluster are the namenode's to check: nobody gets by it through the files.
-const OWNER_ALONE: u32 = 0o600;
+const OWNER_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A directory.
+/// A directory: the one that was opened, whatever its path leads to later.
 #[derive(Debug, Clone)]
-pub struct RealDisk {
-    directory: PathBuf,
-    handle: Arc<File>,
-}
+pub struct RealDisk(Arc<File>);
 
 impl RealDisk {
     /// Opens `directory`, which must be there.
@@ -30,7 +30,7 @@ impl RealDisk {
     /// # Errors
     /// The operating system's.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        Ok(Self { directory: directory.to_owned(), handle: Arc::new(File::open(directory)?) })
+        Ok(Self(Arc::new(File::open(directory)?)))
     }
 
     /// Opens a file for reading, for somebody else.
@@ -38,11 +38,26 @@ impl RealDisk {
     /// # Errors
     /// The operating system's; `NotFound`.
     pub fn open_to_read(&self, name: &str) -> io::Result<File> {
-        File::open(self.path(name))
+        self.open_as(name, OFlags::RDONLY)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+    /// Whether the path still leads to it.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let of = |status: std::fs::Metadata| (status.dev(), status.ino());
+        let there = std::fs::metadata(path).map(of);
+        there.is_ok_and(|there| self.0.metadata().is_ok_and(|own| of(own) == there))
+    }
+
+    /// Of its file system.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn space(&self) -> io::Result<StatVfs> {
+        Ok(fstatvfs(&*self.0)?)
+    }
+
+    fn open_as(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        Ok(openat(&*self.0, name, flags | OFlags::CLOEXEC, OWNER_ALONE)?.into())
     }
 }
 
@@ -50,14 +65,12 @@ impl Disk for RealDisk {
     type File = RealFile;
 
     fn create(&self, name: &str) -> io::Result<RealFile> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(OWNER_ALONE);
-        let path = self.path(name);
-        let made = match options.open(&path) {
+        let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let made = match self.open_as(name, new) {
             // Another file of that name, not that one emptied: who reads it goes on reading it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&path)?;
-                options.open(&path)
+                self.remove(name)?;
+                self.open_as(name, new)
             }
             made => made,
         };
@@ -65,30 +78,31 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        Ok(RealFile(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?)))
+        Ok(RealFile(Arc::new(self.open_as(name, OFlags::RDWR)?)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path(from), self.path(to))
+        Ok(renameat(&*self.0, from, &*self.0, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path(name))
+        Ok(unlinkat(&*self.0, name, AtFlags::empty())?)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
+        for entry in Dir::read_from(&*self.0)? {
             // A name that isn't UTF-8 is none of ours.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
+            match entry?.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => names.push(name.to_owned()),
             }
         }
         Ok(names)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        self.handle.sync_all()
+        self.0.sync_all()
     }
 }
 
@@ -160,7 +174,7 @@ impl DiskFile for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     #[test]
     fn a_file_is_read_as_far_as_it_goes() {

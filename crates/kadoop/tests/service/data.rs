@@ -1,12 +1,15 @@
 //! Files' bytes, written and read over sockets.
 
-use crate::support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, pattern, superuser};
+use crate::{
+    rack::skip,
+    support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, pattern, superuser},
+};
 use std::time::{Duration, Instant};
 use strait_kadoop::{
     Error,
     service::{CreateOptions, NamenodeServer},
 };
-use strait_testkit::wait_until;
+use strait_testkit::{SmallDisk, wait_until};
 
 fn replicated(replication: u16) -> CreateOptions {
     CreateOptions { replication, chunk_bytes: 3 << 20, ..CreateOptions::default() }
@@ -208,4 +211,30 @@ fn a_file_that_is_renamed_is_read_on_and_one_that_is_replaced_isnt_taken_for_it(
     assert!(wait_until(DEADLINE, || {
         matches!(reader.read_at(0, 4), Err(failure) if failure.error == Error::NotFound)
     }));
+}
+
+/// The full one had the fewest replicas, and so got every new one.
+#[test]
+fn a_datanode_with_a_full_directory_writes_to_its_others() {
+    const SMALL_DISK_BYTES: u64 = 4 << 20;
+    if !rustix::process::geteuid().is_root() {
+        return skip("a full directory beside another");
+    }
+    let mut cluster = Cluster::start(0);
+    let disk = SmallDisk::new(SMALL_DISK_BYTES).unwrap();
+    let mut options = cluster.datanode_options(0);
+    options.directories.insert(0, disk.path().join("data"));
+    // Of the small one nothing is left then.
+    options.reserve_bytes = SMALL_DISK_BYTES;
+    cluster.add(options);
+    cluster.await_datanodes();
+    let client = client(&cluster.namenode);
+    let start = Instant::now();
+    for number in 0..6 {
+        let path = format!("/file-{number}");
+        let mut writer = client.create(&superuser(), &path, &replicated(1)).unwrap();
+        writer.write(pattern(100_000)).unwrap();
+        assert_eq!(writer.close().unwrap(), 100_000);
+    }
+    assert!(start.elapsed() < DEADLINE / 2, "{:?}", start.elapsed());
 }

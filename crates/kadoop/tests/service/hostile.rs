@@ -301,7 +301,7 @@ fn a_failed_directory_is_taken_out_and_the_datanode_goes_on() {
         let reader = client(&cluster.namenode).open(&superuser(), &path).unwrap();
         assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
     }
-    assert_eq!(cluster.usable_directories(), 1);
+    assert!(wait_until(DEADLINE, || cluster.usable_directories() == 1));
 }
 
 #[test]

@@ -63,6 +63,11 @@ fn an_empty_datanode_gets_its_share() {
         let mut writer = rack.client.create(&superuser(), "/large", &options).unwrap();
         writer.write(bytes.clone()).unwrap();
         writer.close().unwrap();
+        eventually("datanodes have told how full they are now", DEADLINE, || {
+            let nodes = rack.client.status().unwrap().nodes;
+            let used: u64 = nodes.iter().filter(|node| node.alive).map(|node| node.used_bytes).sum();
+            used >= bytes.len() as u64
+        });
     });
     rack.datanodes[0].kill_and_start();
     rack.wait_for_alive(DATANODES);

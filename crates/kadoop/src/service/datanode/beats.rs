@@ -2,8 +2,9 @@
 
 use super::{DatanodeOptions, shared::Shared};
 use crate::{
+    Incarnation,
     error::{Error, Result},
-    messages::{Heartbeat, HeartbeatAnswer, Space},
+    messages::{Heartbeat, HeartbeatAnswer, Order, Space},
     service::{
         Host, PEER_SILENCE,
         convert::{address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire},
@@ -149,11 +150,31 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
             Err(_) => PAUSE.min(namenode.heartbeat),
         };
         let answered = answer.is_ok();
+        let mut answer = answer;
+        let orders = answer.as_mut().map_or_else(|_| Vec::new(), |answer| std::mem::take(&mut answer.orders));
         shared.change(|core| core.on_answer(&beat, answer));
+        obey(shared, beat.incarnation, orders);
         // What came while the heartbeat was under way.
         if answered && shared.read().has_news() {
             pause = Duration::ZERO;
         }
+    }
+}
+
+/// One after another: whoever else wants the core is let in between, and waits for no disk that
+/// can be waited for outside.
+fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
+    for order in orders {
+        if let Order::Seal { chunk, .. } = order {
+            // What couldn't be synced can't be sealed, as the next round's fence shows.
+            let _ = shared.noted(shared.sync_ahead(chunk));
+        }
+        shared.change(|core| {
+            // Once a directory is lost these are orders to another run.
+            if core.incarnation() == incarnation {
+                core.obey(order);
+            }
+        });
     }
 }
 

@@ -46,20 +46,17 @@ impl wire::KadoopDatanodeV1Service for Chunks {
     fn dn_write(&self, call: &Request, write: wire::KdWrite<'static>) -> Answered<()> {
         let shared = &self.0;
         let (chunk, stamp) = (ChunkId(write.chunk), Stamp(write.stamp));
-        let written = shared
-            .check(&write.token, chunk, stamp, Right::Write)
-            .and_then(|()| shared.demand_room(write.bytes.len()))
-            .and_then(|()| {
-                let write = write_from_wire(write);
-                let until = self.patience(call, shared.config.write_ms);
-                match shared.change(|core| core.place(&write))? {
-                    None => shared.wait_for(|core, caller| core.write(caller, &write), until),
-                    Some(place) => {
-                        let placed = place.put(&write);
-                        shared.wait_for(|core, caller| core.finish(caller, &write, placed), until)
-                    }
+        let written = shared.check(&write.token, chunk, stamp, Right::Write).and_then(|()| {
+            let write = write_from_wire(write);
+            let until = self.patience(call, shared.config.write_ms);
+            match shared.change(|core| core.place(&write))? {
+                None => shared.wait_for(|core, caller| core.write(caller, &write), until),
+                Some(place) => {
+                    let placed = place.put(&write);
+                    shared.wait_for(|core, caller| core.finish(caller, &write, placed), until)
                 }
-            });
+            }
+        });
         shared.noted(written).map_err(refuse)
     }
 
@@ -110,7 +107,6 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         let begun = shared
             .check(&of.token, begin.chunk, begin.stamp, Right::Write)
             .and_then(|()| shared.check(&of.source_token, source.chunk, source.stamp, Right::Read))
-            .and_then(|()| shared.demand_room(source.length as usize))
             .and_then(|()| {
                 let until = self.patience(call, shared.config.disk_ms);
                 shared.wait_for(|core, caller| core.begin(caller, &begin), until)

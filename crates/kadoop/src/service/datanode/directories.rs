@@ -7,6 +7,7 @@ use crate::{
     disk::{Disk, DiskFile, RealDisk},
     service::home::{Home, random},
 };
+use rustix::io::Errno;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -162,6 +163,13 @@ impl Directories {
         sum
     }
 
+    /// What each may still take, as it was last seen; nothing of one that has failed.
+    pub(super) fn room(&self) -> Vec<u64> {
+        let room =
+            |directory: &Directory| directory.watch.as_ref().map_or(0, |watch| watch.space().available);
+        self.all.iter().map(room).collect()
+    }
+
     /// As if its disk hung, for as long as `until` has another end.
     #[cfg(test)]
     pub(super) fn hang(&mut self, index: usize, until: std::sync::mpsc::Receiver<()>) {
@@ -184,12 +192,12 @@ fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
 
 /// How much room there is; one that can't tell, as when it was taken away, is tried as well.
 fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> io::Result<Space> {
-    let told = rustix::fs::statvfs(path);
+    if !disk.is_at(path) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "another directory is in its place, or none"));
+    }
+    let told = disk.space();
     if suspicious || told.is_err() {
-        probe(disk).or_else(|error| match error.kind() {
-            io::ErrorKind::StorageFull => Ok(()),
-            _ => Err(error),
-        })?;
+        probe(disk).or_else(|error| if is_short(&error) { Ok(()) } else { Err(error) })?;
     }
     Ok(told.map_or_else(
         |_| Space::default(),
@@ -198,6 +206,13 @@ fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> i
             available: (stat.f_bavail * stat.f_frsize).saturating_sub(reserve_bytes),
         },
     ))
+}
+
+/// Whether something has run out for now, which proves nothing against a disk: room, a quota,
+/// descriptors, memory.
+fn is_short(error: &io::Error) -> bool {
+    let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
 }
 
 /// What the operator has to see to, as opposed to a disk that failed.
@@ -231,6 +246,32 @@ mod tests {
         assert_eq!((again.cluster(), same), (7, identity));
         drop(again);
         assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
+    }
+
+    #[test]
+    fn a_directory_isnt_given_up_because_something_ran_out() {
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(is_short(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::IO, Errno::ROFS, Errno::NOENT, Errno::NODEV] {
+            assert!(!is_short(&errno.into()), "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_another_was_put_in_place_of_has_failed() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, aside) = (root.path().join("data"), root.path().join("aside"));
+        std::fs::create_dir(&path).unwrap();
+        let disk = RealDisk::open(&path).unwrap();
+        assert!(look(&path, &disk, 0, true).is_ok());
+        std::fs::rename(&path, &aside).unwrap();
+        assert!(look(&path, &disk, 0, true).is_err());
+        std::fs::create_dir(&path).unwrap();
+        assert!(look(&path, &disk, 0, true).is_err());
+        // What is still written goes where the rest is.
+        disk.create("file").unwrap();
+        assert!(aside.join("file").exists());
     }
 
     #[test]

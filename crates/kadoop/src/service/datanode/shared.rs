@@ -39,8 +39,6 @@ const LARGE_BYTES: u32 = 1 << 20;
 pub(super) struct Shared {
     core: RwLock<Datanode<RealDisk>>,
     directories: Mutex<Directories>,
-    /// Bytes that writes may still take, as of the last tick.
-    available: AtomicU64,
     /// Somebody met a disk's error: the directories are to be tried.
     suspicious: AtomicBool,
     tokens: TokenKey,
@@ -81,17 +79,16 @@ struct Waiting {
 
 impl Shared {
     pub(super) fn new(
-        core: Datanode<RealDisk>,
+        mut core: Datanode<RealDisk>,
         options: &DatanodeOptions,
         directories: Directories,
         beating: Stop,
         fetches: mpsc::Sender<Fetch>,
     ) -> Self {
-        let available = directories.space().available;
+        core.set_room(&directories.room());
         Self {
             core: RwLock::new(core),
             directories: Mutex::new(directories),
-            available: AtomicU64::new(available),
             suspicious: AtomicBool::new(false),
             tokens: options.key.for_tokens(),
             lender: OnceLock::new(),
@@ -189,11 +186,6 @@ impl Shared {
         result
     }
 
-    /// Refuses if there is no room for so many bytes.
-    pub(super) fn demand_room(&self, bytes: usize) -> Result<()> {
-        if self.available.load(Ordering::Relaxed) < bytes as u64 { Err(Error::NoSpace) } else { Ok(()) }
-    }
-
     /// Once a second: scrubs, looks after the directories.
     pub(super) fn tick(&self) {
         let suspicious = self.suspicious.swap(false, Ordering::Relaxed);
@@ -206,9 +198,11 @@ impl Shared {
         if !failing.is_empty() {
             self.beating.nudge();
         }
-        self.available.store(self.space().available, Ordering::Relaxed);
-        let now = self.clock.now();
-        self.change(|core| core.tick(now));
+        let (room, now) = (self.directories().room(), self.clock.now());
+        self.change(|core| {
+            core.set_room(&room);
+            core.tick(now);
+        });
     }
 
     pub(super) fn space(&self) -> Space {

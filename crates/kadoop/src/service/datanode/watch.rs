@@ -4,7 +4,10 @@
 use super::directories::Space;
 use std::{
     io,
-    sync::mpsc::{self, TryRecvError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, TryRecvError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -13,12 +16,13 @@ use std::{
 /// waits for that.
 pub(super) struct Watch {
     asks: mpsc::Sender<bool>,
-    answers: mpsc::Receiver<io::Result<Space>>,
+    answers: mpsc::Receiver<io::Result<()>>,
     /// Since when an answer is waited for.
     asked: Option<Instant>,
     /// Somebody met an error since the last look began.
     suspicious: bool,
-    space: Space,
+    /// What the last look found, as soon as it did.
+    space: Arc<Mutex<Space>>,
 }
 
 impl Watch {
@@ -33,9 +37,13 @@ impl Watch {
     ) -> io::Result<Self> {
         let (asks, asked) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
+        let space = Arc::new(Mutex::new(space));
+        let seen = Arc::clone(&space);
         thread::Builder::new().name("kadoop-disk".to_owned()).spawn(move || {
             while let Ok(suspicious) = asked.recv() {
-                if answer.send(look(suspicious)).is_err() {
+                let found = look(suspicious);
+                let found = found.map(|space| *seen.lock().unwrap_or_else(PoisonError::into_inner) = space);
+                if answer.send(found).is_err() {
                     return;
                 }
             }
@@ -45,7 +53,7 @@ impl Watch {
 
     /// What the last look found.
     pub(super) fn space(&self) -> Space {
-        self.space
+        *self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in what came of the last look and begins the next; never waits. `suspicious`: the
@@ -57,7 +65,7 @@ impl Watch {
         self.suspicious |= suspicious;
         if let Some(since) = self.asked {
             match self.answers.try_recv() {
-                Ok(found) => self.space = found?,
+                Ok(found) => found?,
                 Err(TryRecvError::Empty) if since.elapsed() < patience => return Ok(()),
                 Err(TryRecvError::Empty) => return Err(io::ErrorKind::TimedOut.into()),
                 Err(TryRecvError::Disconnected) => return Err(panicked()),
