@@ -481,7 +481,9 @@ fn scan<D: Disk>(
             }
             Err(error) => return Err(error),
         };
-        if replicas.get(chunk).is_none_or(|other| other.stamp < *stamp) {
+        // What a failed try has left in one directory doesn't hide what came of the next in another.
+        let worth = |it: &Replica<D>| (it.stamp, it.state == ReplicaState::Sealed, it.sums.length);
+        if replicas.get(chunk).is_none_or(|other| worth(other) < worth(&replica)) {
             replicas.insert(*chunk, replica);
         }
     }

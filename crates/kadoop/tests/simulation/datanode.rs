@@ -394,6 +394,30 @@ fn a_write_of_no_bytes_is_refused_and_displaces_nothing() {
     assert_eq!(datanode.replica(CHUNK).map(|replica| replica.length), Some(32));
 }
 
+/// The directories take turns, so the next try of a write that failed goes to another.
+#[test]
+fn what_a_failed_write_left_in_one_directory_doesnt_hide_what_is_sealed_in_another() {
+    let disks = [SimDisk::default(), SimDisk::default()];
+    let begin = |incarnation| {
+        let config = Config { unit_bytes: 16, ..Config::default() };
+        let incarnation = Incarnation(incarnation);
+        let mut datanode = Datanode::start(config, disks.to_vec(), Identity(1), incarnation).unwrap();
+        order(&mut datanode, Vec::new());
+        datanode
+    };
+    let mut datanode = begin(1);
+    // The second directory's turn is first.
+    datanode.write(0, &Write { chunk: ChunkId(4), ..whole_write(1, 0, 30) });
+    disks[0].fail_after(1);
+    assert_eq!(write(&mut datanode, 1, 0, 30), Some(Err(Error::Disk)));
+    disks[0].fail_after(u64::MAX);
+    assert_eq!(write(&mut datanode, 1, 0, 30), Some(Ok(())));
+    datanode.seal(CHUNK, STAMP, 30).unwrap();
+    assert!(disks[0].has("0000000000000005_0000000000000007.open"));
+    assert!(disks[1].has("0000000000000005_0000000000000007.data"));
+    assert_eq!(begin(2).replica(CHUNK).map(|replica| replica.state), Some(ReplicaState::Sealed));
+}
+
 /// It was looked for under its old name, for ever.
 #[test]
 fn a_replica_whose_seal_failed_after_its_renaming_can_be_sealed_again() {

@@ -170,8 +170,9 @@ impl World {
     }
 
     /// Whether it is being written, and another member of its pipeline has run unbroken and has
-    /// a replica.
-    fn open_elsewhere(&self, host: Host, chunk: ChunkId) -> bool {
+    /// as much: a sealed replica, where this host's may be the one that the writer counts on.
+    fn open_elsewhere(&self, host: Host, own: ReplicaReport) -> bool {
+        let chunk = own.chunk;
         let Some((namenode, _)) = &self.namenode else { return false };
         let open = namenode.state().open.values().flat_map(|open| &open.chunks);
         let members = open.filter(|open| open.chunk == chunk).flat_map(|open| &open.pipeline);
@@ -179,7 +180,9 @@ impl World {
             let other = *self.numbers.get(&member.node)?;
             let running = self.nodes[other].running.as_ref()?;
             let unbroken = running.incarnation() == member.incarnation;
-            (unbroken && running.replica(chunk).is_some()).then_some(other)
+            let theirs = running.replica(chunk)?;
+            let as_much = own.state != ReplicaState::Sealed || theirs == own;
+            (unbroken && as_much).then_some(other)
         });
         !self.rotten.contains(&chunk) && others.any(|other| other + 1 != host)
     }
@@ -222,7 +225,7 @@ impl World {
         let all: Vec<ReplicaReport> = running.replicas().collect();
         let safe = all.iter().all(|replica| {
             let known = namenode.state().chunks.contains_key(&replica.chunk);
-            !known || self.spare(replica.chunk) || self.open_elsewhere(host, replica.chunk)
+            !known || self.spare(replica.chunk) || self.open_elsewhere(host, *replica)
         });
         if !safe {
             return;
