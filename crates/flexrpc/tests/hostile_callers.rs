@@ -185,10 +185,10 @@ fn what_is_claimed_and_doesnt_come_takes_no_memory_from_others() {
     let (server, service) = start(ServerOptions { receive_bytes: 32 << 20, ..ServerOptions::default() });
     let session = Raw::udp(server.address()).session();
     for call in calls(session, COUNT, &vec![1; 30 << 20]) {
-        let mut slow = Raw::tcp(server.address());
+        let mut slow = Raw::tcp(server.address()).patient();
         slow.send(&call[..1000]);
         common::eventually("it has begun", || server.connection_count() == 1);
-        let mut quick = Raw::tcp(server.address());
+        let mut quick = Raw::tcp(server.address()).patient();
         let other = raw::call(id(session, 9, call.len() as u64), procedure(COUNT), &vec![1; 20 << 20]);
         assert_eq!(quick.ask(&other).unwrap().0.kind, Kind::Value);
         drop(quick);

@@ -13,6 +13,9 @@ use strait_flexrpc::{CallId, ClusterKey, Procedure, SessionId};
 /// How long an answer may take before there is none.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The same of a large call on a busy machine.
+const LONG_PATIENCE: Duration = Duration::from_secs(30);
+
 /// A frame: head, extension, payload.
 pub type Frame = (Head, Vec<u8>, Vec<u8>);
 
@@ -77,6 +80,14 @@ impl Raw {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self::Tcp(stream, Vec::new())
+    }
+
+    /// Waits longer for answers, of which there must be one.
+    pub fn patient(self) -> Self {
+        if let Self::Tcp(stream, _) = &self {
+            stream.set_read_timeout(Some(LONG_PATIENCE)).unwrap();
+        }
+        self
     }
 
     /// A UDP socket to `server`.
