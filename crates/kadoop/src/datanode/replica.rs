@@ -27,6 +27,8 @@ pub(super) struct Replica<D: Disk> {
     pub damaged: bool,
     /// The name that its data have now.
     file: String,
+    /// It was sealed and lacks but the name, with its table on disk: nothing must happen to that.
+    tabled: bool,
     data: D::File,
     records: Option<D::File>,
     records_end: u64,
@@ -93,6 +95,7 @@ impl<D: Disk> Replica<D> {
             published,
             sums,
             damaged: false,
+            tabled: false,
             file,
             data,
             records,
@@ -143,17 +146,25 @@ impl<D: Disk> Replica<D> {
         let table = disk_.open(&name(chunk, stamp, "table")).ok()?;
         let sums = Sums::from_table(&read_whole(&table).ok()?, config.unit_bytes)?;
         let replica = Self::of(directory, chunk, stamp, ReplicaState::Returned, sums, data.clone(), None);
-        let mut replica = Self { file: name(chunk, stamp, "open"), ..replica };
+        let mut replica = Self { file: name(chunk, stamp, "open"), tabled: true, ..replica };
         if !config.faults.has(Fault::TableTrusted) {
             replica.verify(0, u32::MAX, config).ok()?;
         }
-        // Not the machine may have stopped but the process: then it is in memory alone.
-        let done = data.sync_data().and_then(|()| table.sync_data()).and_then(|()| disk_.sync_names());
-        if done.and_then(|()| replica.take_sealed_name(disk_, stamp)).is_ok() {
+        if replica.finish_seal(disk_).is_ok() {
             replica.state = ReplicaState::Sealed;
             let _ = disk_.remove(&name(chunk, stamp, "sums"));
         }
         Some(replica)
+    }
+
+    /// Gives one that lacks but the name its name.
+    fn finish_seal(&mut self, disk_: &D) -> io::Result<()> {
+        let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
+        // Not the machine may have stopped but the process: then it is in memory alone.
+        self.data.sync_data()?;
+        table.sync_data()?;
+        disk_.sync_names()?;
+        self.take_sealed_name(disk_, self.stamp)
     }
 
     fn take_sealed_name(&mut self, disk_: &D, stamp: Stamp) -> io::Result<()> {
@@ -263,10 +274,11 @@ impl<D: Disk> Replica<D> {
         if sealed && length != self.sums.length && !config.faults.has(Fault::SealedCut) {
             return Err(Error::NotOpen);
         }
-        // Renamed by a try that failed after it: whole but for its name. To write the table
-        // anew would put at risk what a crash now would leave sealed.
+        // Renamed by a try that failed after it, or sealed before a crash: whole but for its name.
+        // To write the table anew would put at risk what a crash now would leave sealed.
         let renamed = !sealed && self.file == name(self.chunk, stamp, "data");
-        if renamed && length != self.sums.length {
+        let tabled = !sealed && self.tabled && stamp == self.stamp;
+        if (renamed || tabled) && length != self.sums.length {
             return Err(Error::NotOpen);
         }
         let least = if sealed { 0 } else { self.published };
@@ -286,6 +298,9 @@ impl<D: Disk> Replica<D> {
                 || if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() };
             if renamed {
                 return sync_names();
+            }
+            if tabled {
+                return self.finish_seal(disk_);
             }
             let table = disk_.create(&name(self.chunk, stamp, "table"))?;
             table.write_at(0, &sums.table(unit))?;

@@ -418,6 +418,32 @@ fn what_a_failed_write_left_in_one_directory_doesnt_hide_what_is_sealed_in_anoth
     assert_eq!(begin(2).replica(CHUNK).map(|replica| replica.state), Some(ReplicaState::Sealed));
 }
 
+/// The order to seal it once more began with a new table, and the disk was full.
+#[test]
+fn a_replica_that_lacks_but_its_sealed_name_is_never_put_at_risk_for_it() {
+    for seed in 0..100 {
+        let (disk, mut random) = (SimDisk::default(), Random(seed));
+        let mut before = start(&disk, 1, None);
+        write(&mut before, 1, 0, 30);
+        before.seal(CHUNK, STAMP, 30).unwrap();
+        disk.crash(&mut random);
+        if !disk.has("0000000000000005_0000000000000007.open") {
+            continue;
+        }
+        disk.fail_after(random.below(4));
+        let mut returned = start(&disk, 2, None);
+        disk.fail_after(u64::MAX);
+        disk.set_full(true);
+        for operations in 0..4 {
+            disk.fail_after(operations);
+            let _ = returned.seal(CHUNK, STAMP, 30);
+        }
+        disk.crash(&mut random);
+        let replica = start(&disk, 3, None).replica(CHUNK).unwrap();
+        assert_eq!((replica.state, replica.length), (ReplicaState::Sealed, 30), "{seed}");
+    }
+}
+
 /// It was looked for under its old name, for ever.
 #[test]
 fn a_replica_whose_seal_failed_after_its_renaming_can_be_sealed_again() {

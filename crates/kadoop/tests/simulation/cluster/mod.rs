@@ -22,8 +22,8 @@ use world::{Event, HOSTS, NODES, World};
 /// How long things go wrong.
 const TROUBLE_MS: u64 = 25_000;
 /// Within which all is well again afterwards: leases end, datanodes are asked anew, copies
-/// are made, and whatever a scrub has to find is found.
-const CALM_MS: u64 = 150_000;
+/// are made, whatever a scrub has to find is found, and the slowest reader is done.
+const CALM_MS: u64 = 240_000;
 /// Within which every file can be read: a lease, and the patience of its recovery.
 const RECOVERED_MS: u64 = 45_000;
 
