@@ -94,6 +94,17 @@ def test_short_reads_give_the_same_on_every_wire(wire):
     gateway.close()
 
 
+def test_a_negative_length_is_refused_before_a_gateway_hears_of_it():
+    gateway = FakeGateway()
+    gateway.files["/f"] = bytearray(b"abc")
+    with strait.connect(gateway.address) as client, client.open("/f", "rb", buffering=0) as file:
+        handles = dict(gateway.handles)
+        with pytest.raises(ValueError, match="negative"):
+            file.pread(-1, 0)
+        assert gateway.handles == handles
+    gateway.close()
+
+
 @pytest.mark.parametrize("wire", ["framed-binary", "binary"])
 def test_a_real_gateway_answers_short_reads_as_thrift_would(wire, tmp_path, monkeypatch):
     gateways.require()

@@ -113,6 +113,8 @@ class RemoteReader(io.RawIOBase):
     def pread(self, length: int, offset: int) -> bytes:
         """Up to `length` bytes from `offset`, shorter only at the end; the position stays."""
         self._check_open()
+        if length < 0:
+            raise ValueError("a negative length")
         if length <= SHORT_RANGE_BYTES:
             return self._pread_short(length, offset)
         data = bytearray(length)

@@ -126,7 +126,8 @@ def _within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target
     """The target itself, or where it is a directory, the path in it that a local file gets."""
     if not isinstance(local, str | os.PathLike) or not client.isdir(target):
         return target
-    return f"{target.rstrip('/')}/{Path(os.path.abspath(local)).name}"
+    name = Path(os.path.abspath(local)).name  # noqa: PTH100  `resolve` follows symbolic links
+    return f"{target.rstrip('/')}/{name}"
 
 
 def _name(error: BaseException, temporary: str, asked_for: str) -> None:
