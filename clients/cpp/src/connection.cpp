@@ -13,8 +13,9 @@ namespace strait::detail {
 
 namespace {
 
-// So soon after a reply the look for a connection's end is saved: it costs a
-// system call, and an end in between is mended like any other.
+// So soon after a reply a request that changes nothing saves the look for the connection's
+// end: it costs a system call, and an end in between is mended like any other. (A change
+// would then count as repeated, and its outcome might be unknown.)
 constexpr std::chrono::milliseconds fresh(50);
 
 } // namespace
@@ -27,9 +28,17 @@ Connection::Connection(const Endpoint& endpoint)
       client_(protocol_of(endpoint.options.wire, transport_)), timeout_(endpoint.options.timeout),
       process_(getpid()) {}
 
+bool Connection::is_fresh() const {
+    return std::chrono::steady_clock::now() - last_reply_ < fresh;
+}
+
 bool Connection::ended_while_idle() {
-    return std::chrono::steady_clock::now() - last_reply_ > fresh &&
-           transport_->socket().readable();
+    return transport_->socket().readable();
+}
+
+void Connection::interrupt() {
+    interrupted_ = true;
+    transport_->socket().interrupt();
 }
 
 bool Connection::is_a_parents() const {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -46,13 +47,15 @@ public:
     }
 
     bool leads_to_this_machine() { return transport_->socket().leads_to_this_machine(); }
+    /// Whether its last reply came just now.
+    bool is_fresh() const;
     /// Whether the gateway hung up since the last reply, as it does at a restart.
     /// Noticed before a request is sent, it can't have been executed.
     bool ended_while_idle();
     /// Ends it under the hands of whoever uses it, in another thread.
-    void interrupt() { transport_->socket().interrupt(); }
+    void interrupt();
     /// Whether another request may be sent and will be answered by its own reply.
-    bool is_clean() const { return !broken_ && in_flight_ == 0; }
+    bool is_clean() const { return !broken_ && !interrupted_ && in_flight_ == 0; }
     /// Whether this process is a forked child, which would take its parent's replies.
     bool is_a_parents() const;
 
@@ -72,6 +75,7 @@ private:
     std::size_t in_flight_ = 0; // requests whose reply hasn't come yet
     std::chrono::steady_clock::time_point last_reply_;
     bool broken_ = false;
+    std::atomic<bool> interrupted_{false};
 };
 
 } // namespace strait::detail

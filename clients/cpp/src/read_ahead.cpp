@@ -82,7 +82,7 @@ void ReadAhead::fill_window() {
         const auto length = static_cast<std::size_t>(
             std::min<std::int64_t>(static_cast<std::int64_t>(chunk_), end_ - next_));
         chunks_.push_back({next_, length});
-        next_ += static_cast<std::int64_t>(stride_);
+        next_ += std::min(static_cast<std::int64_t>(stride_), end_ - next_);
         request(chunks_.back(), chunks_.back().offset, length);
     }
 }

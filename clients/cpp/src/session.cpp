@@ -73,7 +73,7 @@ void Session::attempt(const Operation& operation,
     bool sent = false, renewed = false;
     for (int attempt = 1;; ++attempt) {
         try {
-            const Lease connection = borrow();
+            const Lease connection = borrow(!operation.is_mutation);
             exchange(*connection.operator->(), sent);
             return;
         } catch (const ConnectionLost& lost) {
@@ -111,9 +111,10 @@ std::string Session::new_request_id() {
 
 // -- Connections
 
-Lease Session::borrow() {
+Lease Session::borrow(bool trusting) {
     while (auto connection = idle_connection()) {
-        if (!connection->is_a_parents() && !connection->ended_while_idle()) {
+        const bool is_trusted = trusting && connection->is_fresh();
+        if (!connection->is_a_parents() && (is_trusted || !connection->ended_while_idle())) {
             return {*this, std::move(connection)};
         }
     }

@@ -86,7 +86,8 @@ public:
     void attempt(const Operation& operation,
                  const std::function<void(Connection&, bool is_retry)>& exchange);
 
-    Lease borrow();
+    /// With `trusting`, maybe one that has ended a moment ago.
+    Lease borrow(bool trusting = false);
     static std::string new_request_id();
 
     bool is_encrypted() const { return endpoint_.options.tls.has_value(); }

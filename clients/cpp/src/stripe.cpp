@@ -55,14 +55,13 @@ std::size_t Stripe::read(char* into, std::size_t size) {
 void Stripe::run() {
     const Closing<Piece> closing(full_);
     try {
-        for (std::int64_t left = end_ - begin_; left > 0;
-             left -= 2 * static_cast<std::int64_t>(chunk_)) {
+        const auto chunk = static_cast<std::int64_t>(chunk_);
+        for (std::int64_t left = end_ - begin_; left > 0;) {
             auto piece = empty_.pop();
             if (!piece) {
                 return;
             }
-            const auto wanted =
-                static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(chunk_)));
+            const auto wanted = static_cast<std::size_t>(std::min(left, chunk));
             piece->taken = 0;
             piece->size = 0;
             while (piece->size < wanted) {
@@ -73,9 +72,11 @@ void Stripe::run() {
                 }
                 piece->size += count;
             }
+            left -= 2 * chunk;
+            // Before the last piece is there to be taken: who has it may end the stripe.
+            finished_ = left <= 0;
             full_.push(std::move(*piece));
         }
-        finished_ = true;
     } catch (...) {
         // As the class says.
     }

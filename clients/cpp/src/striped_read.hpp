@@ -10,8 +10,8 @@
 namespace strait::detail {
 
 /// Begins as one connection's reading ahead. Over TLS, when much has been read, every
-/// other chunk comes by a second connection, whose thread decrypts it meanwhile: OpenSSL
-/// 3.0 decrypts on one core at half the speed at which a gateway encrypts on two.
+/// other chunk comes by a second connection, whose thread decrypts it meanwhile: one
+/// thread that receives and decrypts all keeps a core busy, and is what limits.
 class StripedRead {
 public:
     /// As ReadAhead.
@@ -32,7 +32,7 @@ private:
     const std::size_t chunk_;
     const std::string& path_;
     std::int64_t position_;
-    std::int64_t second_from_; // position from which a second connection is worth it
+    std::int64_t until_second_; // bytes, from which on a second connection is worth it
     ReadAhead first_;
     std::unique_ptr<Stripe> second_;
 };

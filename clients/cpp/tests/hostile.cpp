@@ -59,6 +59,17 @@ TEST_CASE("a file's length is believed only as its bytes come") {
     CHECK(client.open_reader("/f").read_all() == "all there is");
 }
 
+TEST_CASE("nothing is asked for beyond the end of the longest file") {
+    FakeGateway fake("");
+    fake.claimed_length = std::numeric_limits<std::int64_t>::max();
+    strait::Client client(fake.address());
+    strait::Reader reader = client.open_reader("/f");
+    reader.seek(std::numeric_limits<std::int64_t>::max() - 10);
+    std::string several(std::size_t{3} << 20, '\0');
+    CHECK(reader.read(several.data(), several.size()) == 0);
+    CHECK(fake.reads() == 2);
+}
+
 TEST_CASE("a new file begins where a file can") {
     FakeGateway fake("");
     strait::Client client(fake.address());

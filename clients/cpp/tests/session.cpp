@@ -16,7 +16,10 @@
 #include "support/gateway.hpp"
 #include "support/proxy.hpp"
 
+#include "session.hpp"
+
 using namespace testing;
+namespace detail = strait::detail;
 
 TEST_CASE("addresses are strait://host:port/ or host:port") {
     const std::string& plain = shared_gateway();
@@ -99,6 +102,37 @@ TEST_CASE("a connection that ended while idle is replaced, and a token logs in a
     CHECK(second.user() == client.user());
     second.close(); // not the session, which isn't its own
     CHECK(client.exists("/"));
+}
+
+TEST_CASE("a change after the connection's end is no repetition") {
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    const std::string path = unique_path();
+    client.create(path).close();
+    proxy.cut();
+    // Of a repetition nobody could say whose file that is.
+    CHECK_THROWS_AS(client.create(path), strait::AlreadyExists);
+}
+
+TEST_CASE("what can't be asked for twice isn't asked for over a connection that ended") {
+    Proxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    const std::string directory = unique_path();
+    client.mkdirs(directory + "/a");
+    client.mkdirs(directory + "/b");
+    const strait::Listing listing = client.list(directory, 1);
+    auto entry = listing.begin();
+    const std::string first = entry->name();
+    proxy.cut();
+    CHECK((++entry)->name() != first);
+}
+
+TEST_CASE("a connection that was interrupted is used no more") {
+    detail::Session session({shared_gateway(), {}});
+    const auto connection = session.borrow();
+    CHECK(connection->is_clean());
+    connection->interrupt();
+    CHECK(!connection->is_clean());
 }
 
 TEST_CASE("a moved client goes on, a closed one refuses") {
