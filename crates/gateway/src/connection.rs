@@ -15,6 +15,7 @@ use bytes::Buf;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
+use rustix::net::sockopt;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -37,6 +38,10 @@ const MAX_SLICES: usize = 16;
 /// What is read and thrown away of a client's that was refused, so that the
 /// refusal reaches it before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
+/// How much a connection within a host may have under way. There nothing is lost that
+/// slowing down would save; BBR, the default of many systems, paces all the same, at a
+/// rate that it has once measured. Reno is in every kernel, and anybody may use it.
+const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
 /// Serves one connection until its client is gone, breaks the protocol or
 /// stalls, or the gateway shuts down.
@@ -60,6 +65,7 @@ async fn accept(
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    unpace_within_a_host(&stream);
     let tls = match &shared.tls {
         None => None,
         Some(tls) => {
@@ -88,6 +94,16 @@ async fn accept(
             let (from, to) = tokio::io::split(stream);
             run(shared, from, to, Peer { address: peer, encrypted: true }, shutdown).await
         }
+    }
+}
+
+/// Where both ends have the same address.
+fn unpace_within_a_host(stream: &TcpStream) {
+    let is_within =
+        matches!((stream.local_addr(), stream.peer_addr()), (Ok(own), Ok(peer)) if own.ip() == peer.ip());
+    if is_within {
+        // Without, it is slower, and works.
+        let _ = sockopt::set_tcp_congestion(stream, CONGESTION_WITHIN_A_HOST);
     }
 }
 
@@ -310,5 +326,20 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         };
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), drain).await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn nothing_paces_a_connection_within_a_host() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        unpace_within_a_host(&accepted);
+        assert_eq!(sockopt::tcp_congestion(&accepted).unwrap(), CONGESTION_WITHIN_A_HOST);
     }
 }
