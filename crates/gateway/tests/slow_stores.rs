@@ -285,7 +285,8 @@ fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
     std::thread::sleep(Duration::from_millis(200)); // until it is well under way
     let begun = Instant::now();
     served.shut_down();
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // It would never end; a busy machine takes its time for what is under way.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     asking.join().unwrap();
     let _ = reading.join().unwrap();
 }
