@@ -59,6 +59,10 @@
 //!
 //! # Example
 //!
+//! With bytes as they are. Interfaces in rpcgen's language become typed clients and services
+//! (`crates/frpcgen`); `tests/idl/tests/first_steps.rs` shows a small one, with a cluster key,
+//! multicasts and a chain.
+//!
 //! ```
 //! use strait_flexrpc::{Client, Procedure, Reply, Request, Server, ServerOptions, Transport};
 //!

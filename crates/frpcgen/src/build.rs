@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, fs, io};
 
 /// Why there is no output.
-#[derive(Debug)]
 pub enum Error {
     /// The source is wrong.
     Source(Diagnostics),
@@ -29,6 +28,14 @@ impl fmt::Display for Error {
             Self::File { path, why } => write!(f, "{}: {why}", path.display()),
             Self::NoOutDir => f.write_str("OUT_DIR isn't set: compile() is for build scripts"),
         }
+    }
+}
+
+/// As people read it, on a line of its own: build scripts unwrap, or return the error from
+/// `main`, and cargo shows what that prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{self}")
     }
 }
 

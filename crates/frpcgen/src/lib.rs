@@ -14,12 +14,39 @@
 //! Lines that begin with `%` go into C output only; a type that only a C header
 //! defines is therefore an error, and wants a definition in the source.
 //!
-//! In a build script, with `include!(concat!(env!("OUT_DIR"), "/foo.rs"))` in a
+//! A crate that calls or serves what `idl/foo.x` says depends on the packages `strait-flexrpc`
+//! and, to build, `strait-frpcgen`, whose library is named `frpcgen`:
+//!
+//! ```toml
+//! [dependencies]
+//! strait-flexrpc = { path = "…/crates/flexrpc" }
+//! [build-dependencies]
+//! strait-frpcgen = { path = "…/crates/frpcgen" }
+//! ```
+//!
+//! In its build script, with `include!(concat!(env!("OUT_DIR"), "/foo.rs"))` in a
 //! module of its own:
 //!
 //! ```no_run
-//! frpcgen::compile("idl/foo.x").unwrap();
+//! fn main() -> Result<(), frpcgen::Error> {
+//!     frpcgen::compile("idl/foo.x")
+//! }
 //! ```
+//!
+//! Or by hand: `cargo run -p strait-frpcgen -- idl/foo.x -o foo.rs`.
+//!
+//! Of version 1 of `program FOO_PROGRAM` (or `FOO_PROG`, or `FOO`) come `FooV1Service`, the trait
+//! that a callee implements; `FooV1Server`, which makes of it what a server registers;
+//! `FooV1Client`, to call one callee; and `FooV1Callees`, to call several in parallel or along a
+//! chain. `tests/idl/tests/first_steps.rs` has all of them in one page.
+//!
+//! | in the `.x` | in Rust |
+//! | --- | --- |
+//! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
+//! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
+//! | `t *a` | `Option<t>`, in a `Box` where `t` is large or contains itself |
+//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` as `t *` alone and `next` comes last; else as it stands, nested 128 deep at most |
+//! | `union` | an enum with a variant for each case; `Default` carries the discriminant, and one that has a case of its own isn't sent |
 //!
 //! This crate must never: panic, hang or take unbounded memory over any input;
 //! write code that doesn't compile; write two different outputs for one input.

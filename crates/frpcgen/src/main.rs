@@ -4,6 +4,7 @@ use frpcgen::Builder;
 use lexopt::prelude::*;
 use std::error::Error;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
@@ -64,9 +65,10 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     let code = builder.generate(input)?;
     match output {
         Some(path) => fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()).into()),
-        None => {
-            print!("{code}");
-            Ok(())
-        }
+        // Not print!, which panics where the reader has gone, as in `frpcgen foo.x | head`.
+        None => match io::stdout().write_all(code.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        },
     }
 }

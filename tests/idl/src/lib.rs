@@ -12,6 +12,7 @@ macro_rules! interface {
 
 interface! {
     types: "Every type of the language; held against libtirpc.";
+    counter: "As small as a whole example can be: `tests/first_steps.rs`.";
     files: "In the manner of NFS and its mount protocol.";
     portmap: "In the manner of the port mapper.";
     monitor: "In the manner of the status monitor.";

@@ -95,9 +95,9 @@ impl Default for ClientOptions {
 /// What one call has different from its client's options.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// How long the call may take.
+    /// How long the call may take; `None` for the client's.
     pub timeout: Option<Duration>,
-    /// Who calls.
+    /// Who calls; `None` for the client's.
     pub credentials: Option<Credentials>,
 }
 
@@ -225,6 +225,9 @@ impl Client {
     /// multicasting, section III.B): the arguments leave this host once, and each
     /// callee passes them on as they arrive. Over TCP only. Returns each callee's
     /// outcome in the order of `callees`, all at once; `required` has no effect.
+    ///
+    /// The chain begins when every callee has been reached: while one can't be, nobody executes
+    /// the call, and the others' outcomes are [`crate::Refusal::NotForwarded`].
     ///
     /// Where a callee's outcome is lost with one before it, the callee is asked
     /// directly while there is time: a call that it hasn't begun is revoked.

@@ -206,8 +206,9 @@ pub enum Refusal {
     /// The last byte never left: the callee can't have the whole payload.
     #[error("the call wasn't sent in full")]
     NotSent,
-    /// An earlier callee of the chain didn't pass the call on.
-    #[error("an earlier callee of the chain didn't pass the call on")]
+    /// The chain broke, or never began, for the reason that another callee's outcome gives:
+    /// the call wasn't passed on to this one.
+    #[error("the chain broke at another callee")]
     NotForwarded,
     /// The callee doesn't pass calls on to the next one of the chain
     /// ([`crate::Forwarding`]).

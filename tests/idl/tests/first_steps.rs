@@ -1,0 +1,74 @@
+//! From an interface (`idl/counter.x`) to its server and its callers: what to copy from.
+
+use std::error::Error;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use strait_flexrpc::stub::{CallOptions, Callees, Pattern, Request, ServiceError};
+use strait_flexrpc::{Client, ClientOptions, ClusterKey, MulticastOptions, Server, ServerOptions, Transport};
+use strait_idl_tests::counter::*;
+
+/// A real one has as many random bytes, and is read from a file that only its owner reads.
+const KEY: [u8; 32] = [7; 32];
+
+/// What a callee has; its methods run side by side.
+#[derive(Default)]
+struct Counter(Mutex<u32>);
+
+impl CounterV1Service for Counter {
+    fn counter_add(&self, _: &Request, by: u32) -> Result<u32, ServiceError> {
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *count += by;
+        Ok(*count)
+    }
+
+    fn counter_take(&self, _: &Request, wanted: u32) -> Result<Taken, ServiceError> {
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = count.checked_sub(wanted) else { return Ok(Taken::False) };
+        *count = left;
+        Ok(Taken::True(left))
+    }
+
+    fn counter_owner(&self, _: &Request) -> Result<Owner<'_>, ServiceError> {
+        Ok("alice".into())
+    }
+}
+
+fn server() -> std::io::Result<Server> {
+    let options = ServerOptions { key: ClusterKey::new(&KEY), ..ServerOptions::default() };
+    let (program, version) = (CounterV1Server::<Counter>::PROGRAM, CounterV1Server::<Counter>::VERSION);
+    Server::builder(options).register(program, version, CounterV1Server(Counter::default())).start()
+}
+
+#[test]
+fn one_interface_serves_single_calls_multicasts_and_chains() -> Result<(), Box<dyn Error>> {
+    let servers = [server()?, server()?, server()?];
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let client = Client::new(ClientOptions { key: ClusterKey::new(&KEY), ..ClientOptions::default() });
+
+    // One callee. A client of its own, with its own connection, for each thread.
+    let mut one = CounterV1Client::new(client.handle(addresses[0], Transport::Tcp)?);
+    one.options = CallOptions { timeout: Some(Duration::from_secs(20)), ..CallOptions::default() };
+    assert_eq!(one.counter_add(2)?, 2);
+    assert_eq!(one.counter_take(3)?, Taken::False);
+    assert_eq!(one.counter_take(2)?, Taken::True(0));
+    assert_eq!(one.counter_owner()?.as_str()?, "alice");
+
+    // All of them, each with an outcome of its own.
+    for pattern in [Pattern::Parallel(Transport::Tcp), Pattern::Parallel(Transport::Udp), Pattern::Serial] {
+        let options = MulticastOptions::default();
+        let callees = Callees { client: client.clone(), addresses: addresses.clone(), pattern, options };
+        let all = CounterV1Callees { callees };
+        assert!(all.counter_add(1)?.iter().all(Result::is_ok), "{pattern:?}");
+    }
+
+    // Two values are enough. Whoever wasn't waited for may have executed the call all the same.
+    let options = MulticastOptions { required: Some(2), ..MulticastOptions::default() };
+    let pattern = Pattern::Parallel(Transport::Tcp);
+    let quorum = CounterV1Callees { callees: Callees { client, addresses, pattern, options } };
+    let counts = quorum.counter_add(1)?;
+    assert!(counts.iter().filter(|count| **count == Ok(4)).count() >= 2, "{counts:?}");
+    for error in counts.into_iter().filter_map(Result::err) {
+        assert!(error.to_string().contains("nobody waited for the answer") || error.is_retry_safe());
+    }
+    Ok(())
+}
