@@ -383,7 +383,7 @@ pub struct Decommission {
     pub wait: bool,
     /// Datanodes, by number or address as `datanodes` lists them, and the cluster:
     /// kadoop://HOST:PORT/.
-    #[arg(required = true, num_args = 2.., value_name = "DATANODE... URI")]
+    #[arg(required = true, value_name = "DATANODE... URI")]
     pub operands: Vec<String>,
 }
 
@@ -488,7 +488,7 @@ pub struct Put {
     pub block_size: Option<u64>,
     /// Local files or directories; - is standard input. The last operand is the URI they go to:
     /// a directory to put them into, or the new name of a single one.
-    #[arg(required = true, num_args = 2.., value_name = "SOURCE... URI")]
+    #[arg(required = true, value_name = "SOURCE... URI")]
     pub operands: Vec<String>,
 }
 
@@ -526,7 +526,7 @@ pub struct Mv {
     pub force: bool,
     /// What to move; the last operand is where to: a new name, or an existing directory to move into.
     /// It may be just a path in the same store.
-    #[arg(required = true, num_args = 2.., value_name = "URI... TARGET")]
+    #[arg(required = true, value_name = "URI... TARGET")]
     pub operands: Vec<String>,
 }
 

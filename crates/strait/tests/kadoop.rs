@@ -21,6 +21,7 @@ const NOT_FOUND: i32 = 10;
 const PERMISSION_DENIED: i32 = 15;
 const USAGE: i32 = 2;
 const UNAUTHENTICATED: i32 = 16;
+const BUSY: i32 = 19;
 const INVALID_ARGUMENT: i32 = 17;
 const UNAVAILABLE: i32 = 22;
 const CORRUPT: i32 = 23;
@@ -330,7 +331,8 @@ fn a_datanode_is_decommissioned_and_missed_by_nobody() {
     rack.run(["decommission", "--user", "nobody", &address, &cluster], b"").fails(PERMISSION_DENIED, "");
     rack.run(["decommission", "77", &cluster], b"").fails(NOT_FOUND, "no datanode");
     rack.run(["decommission", "1", "file:///tmp"], b"").fails(USAGE, "kadoop://");
-    rack.run(["decommission", "--wait", &address, &cluster], b"").ok();
+    rack.run(["decommission", &cluster], b"").fails(USAGE, "DATANODE");
+    rack.run(["decommission", &address, "--wait", &cluster], b"").ok();
     assert!(listed(&rack).lines().next().unwrap().contains("\tdecommissioned\t"), "{}", listed(&rack));
     rack.run(["decommission", "--cancel", "1", &cluster], b"").ok();
     assert_eq!(listed(&rack).matches("\tin service\t").count(), 3);
@@ -338,6 +340,22 @@ fn a_datanode_is_decommissioned_and_missed_by_nobody() {
     let moved = rack.run(["rebalance", &cluster], b"");
     assert_eq!(moved.text(), "the rebalance has ended: 0 replicas moved, 0 bytes\n");
     rack.processes.clear();
+}
+
+#[test]
+fn a_role_says_which_directory_or_address_another_process_has() {
+    let rack = Rack::start(1);
+    let start = |role: &str, data: &str, listen: &str, more: &[&str]| {
+        let args = [role, "--data", data, "--listen", listen, "--key", "cluster.key"];
+        rack.run([&args[..], more].concat(), b"")
+    };
+    let (any, taken) = ("127.0.0.1:0", rack.namenode.as_str());
+    let beside = ["--listen-datanodes", any];
+    start("namenode", "nn", any, &beside).fails(BUSY, "nn is in use by another process");
+    start("namenode", "other", taken, &beside).fails(BUSY, taken);
+    let namenode = ["--namenode", taken];
+    start("datanode", "dn0a", any, &namenode).fails(BUSY, "dn0a is in use by another process");
+    start("datanode", "another", taken, &namenode).fails(BUSY, taken);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `datanode`: one of a Kadoop cluster's datanodes, alone in its process.
 
 use super::keys;
-use super::namenode::{blocking, make_private};
+use super::namenode::{blocking, make_private, taken};
 use super::serve::raise_descriptor_limit;
 use crate::cli::Datanode;
 use crate::failure::Failure;
@@ -59,8 +59,11 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     }
     let started = blocking(move || DatanodeServer::start(options)).await?;
     let data: Vec<String> = flags.data.iter().map(|path| path.display().to_string()).collect();
-    let server =
-        started.map_err(|error| Failure::other(format!("datanode in {}: {error}", data.join(", "))))?;
+    let server = started.map_err(|error| {
+        let directories = data.join(", ");
+        taken(&error, &directories, &listen.to_string())
+            .unwrap_or_else(|| Failure::other(format!("datanode in {directories}: {error}")))
+    })?;
     let (numbers, name) = (server.numbers(), server.address().to_string());
     let write = Arc::new(move |page: &mut _| numbers.write(page, &name));
     let metrics = Metrics::serve(flags.telling.metrics, write).await?;

@@ -35,7 +35,9 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
 
 /// Does without datanodes, or doesn't after all.
 pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), Failure> {
-    let Some((uri, named)) = flags.operands.split_last() else { return Ok(()) };
+    let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
+        return Err(Failure::usage("decommission: which DATANODE… of which cluster (kadoop://HOST:PORT/)?"));
+    };
     let (cluster, who) = context.cluster(uri).await?;
     let (status, standings) = look(&cluster, &who).await?;
     let found: Result<Vec<NodeId>, Failure> =

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_kadoop::Config;
 use strait_kadoop::service::{Key, NamenodeOptions, NamenodeServer};
+use strait_store::ErrorKind;
 use strait_telemetry::AuditLog;
 
 /// Where datanodes join, if nothing is said: beside the clients' 9091.
@@ -60,11 +61,27 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
 /// Starts a namenode, or says on one line what keeps it.
 pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> {
     let data = options.directory.clone();
+    let addresses = format!("{} and {}", options.listen, options.listen_datanodes);
     let started = blocking(move || {
         make_private(&options.directory)?;
         NamenodeServer::start(options)
     });
-    started.await?.map_err(|error| Failure::local(error, "start the namenode in", &data))
+    started.await?.map_err(|error| {
+        taken(&error, &data.display().to_string(), &addresses)
+            .unwrap_or_else(|| Failure::local(error, "start the namenode in", &data))
+    })
+}
+
+/// What keeps a role from starting that another process ends: it has the directory or an address.
+pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> {
+    let (operation, what, why) = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ("listen on", addresses, "in use; stop that program or choose another address".to_owned())
+        }
+        io::ErrorKind::ResourceBusy => ("start in", data, error.to_string()),
+        _ => return None,
+    };
+    Some(Failure::at(ErrorKind::Busy, operation, what, why))
 }
 
 /// The audit log, if there is to be one.
