@@ -64,7 +64,10 @@ impl SmallDisk {
     /// # Errors
     /// The kernel's.
     pub fn relieve(&self) -> Result<()> {
-        Ok(fs::remove_file(self.path().join(BALLAST))?)
+        let ballast = self.path().join(BALLAST);
+        // Emptied first: a process that another thread is just starting may have it open still.
+        File::options().write(true).truncate(true).open(&ballast)?;
+        Ok(fs::remove_file(ballast)?)
     }
 }
 
