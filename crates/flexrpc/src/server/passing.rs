@@ -129,7 +129,10 @@ impl Passing {
         }
         match frame {
             Some(frame) => passing.payload_is_whole(frame, core).then_some(passing),
-            None => Some(passing),
+            None => {
+                passing.relay.received(passing.reader.payload_so_far().len());
+                Some(passing)
+            }
         }
     }
 
@@ -177,6 +180,8 @@ impl Passing {
     /// receive, for [`STICK`](crate::server::connection::STICK) at most, instead of
     /// asking first.
     pub(crate) fn advance(&mut self, core: &Core, idle: &Idle, may_sleep: bool) -> Advanced {
+        // First what came with the head: a receive may sleep until there is more.
+        self.pass_on(core, idle);
         let mut more = self.payload.is_none() && self.answer.is_none();
         for _ in 0..READS_IN_A_ROW {
             if !more {
@@ -190,7 +195,6 @@ impl Passing {
             // Meanwhile the bytes are on their way.
             self.reader.check();
         }
-        self.pass_on(core, idle);
         // The next callee has executed hardly sooner than this one.
         if !(may_sleep && self.has_left() && self.caller.is_some()) {
             self.listen(core, idle);
