@@ -25,6 +25,7 @@ from thrift.transport.TTransport import (
 from strait import _ranges, errors
 from strait._gen import DfsV2
 from strait._gen.ttypes import DfsError, ReadRangeRequest
+from strait._spin import Spinner
 
 Wire = Literal["framed-binary", "binary", "framed-compact", "compact"]
 
@@ -81,6 +82,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
     def __init__(self, sock: socket.socket, *, framed: bool) -> None:
         self._socket = sock
         self._framed = framed
+        self._spinner = Spinner(sock)
         self._received = io.BytesIO()  # fastbinary wants exactly this type
         self._received_bytes = 0  # in all, from the socket
         # Where the message ends, or without a frame, where it is too long.
@@ -168,7 +170,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self.requests = number
         self._socket.sendall(request if self._framed else request[_ranges.FRAME_BYTES :])
         most = length + _ranges.REPLY_BYTES
-        reply = self._receive(most)
+        reply = self._receive_soon(most)
         found = _ranges.find_data(reply, number, framed=self._framed)
         if found is not None:
             begin, end = found
@@ -181,8 +183,13 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self._received = io.BytesIO(reply)
         return None
 
+    def _receive_soon(self, most: int) -> bytes:
+        return self._counted(self._spinner.receive(most))
+
     def _receive(self, most: int) -> bytes:
-        part = self._socket.recv(most)
+        return self._counted(self._socket.recv(most))
+
+    def _counted(self, part: bytes) -> bytes:
         if not part:
             raise EOFError("the gateway closed the connection")
         self._received_bytes += len(part)
