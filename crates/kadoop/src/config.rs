@@ -29,8 +29,8 @@ pub const MAX_CLIENTS: usize = 65_536;
 /// datanode draws a new incarnation, which makes them unnecessary.
 pub const MAX_FENCES: usize = 65_536;
 
-/// What may be set. The defaults are those of `docs/kadoop-protocol.md`; the
-/// simulation runs with small ones.
+/// What may be set. The defaults are those of `docs/kadoop-protocol.md` and
+/// `docs/kadoop-internals.md`; the simulation runs with small ones.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Bytes under one checksum.

@@ -8,11 +8,11 @@
 //!           replicas, checksums ─── data directories
 //! ```
 //!
-//! The protocol is written down in `docs/kadoop-protocol.md`; read it first. Its parts
-//! are state machines: no socket, thread or clock of their own; time and random numbers
-//! come as arguments, files by the trait [`disk::Disk`]. So the whole cluster runs under a
-//! seeded simulation (`tests/simulation`). [`service`] has the processes around them and
-//! [`Client`], which is what programs use.
+//! The protocol is written down in `docs/kadoop-protocol.md`; read it first. All else is in
+//! `docs/kadoop-internals.md`. Its parts are state machines: no socket, thread or clock of
+//! their own; time and random numbers come as arguments, files by the trait [`disk::Disk`]. So
+//! the whole cluster runs under a seeded simulation (`tests/simulation`). [`service`] has the
+//! processes around them and [`Client`], which is what programs use.
 //!
 //! This room must never: change the namenode's state but by applying a record; let
 //! an answer leave before the log; change a sealed replica's bytes; decide anything

@@ -1,5 +1,5 @@
 //! Files from one process to another on its host: what a datanode lends and a client borrows
-//! to read a replica's bytes without the datanode (`docs/kadoop-protocol.md`, "On the same
+//! to read a replica's bytes without the datanode (`docs/kadoop-internals.md`, "On the same
 //! host").
 //!
 //! A Unix socket of packets, which come whole or not at all: one asks, one answers and brings

@@ -1,4 +1,4 @@
-//! Reads one file: `docs/kadoop-protocol.md`, "Reading".
+//! Reads one file: `docs/kadoop-internals.md`, "Reading".
 //!
 //! Ranges that were asked for, and some ahead of a sequential reader, are *slots*. Each is
 //! fetched from the nearest replica, from the next one if that fails, and from whoever the

@@ -1,4 +1,5 @@
-//! Writes one file: `docs/kadoop-protocol.md`, "Writing" and "A datanode lost in mid-write".
+//! Writes one file: `docs/kadoop-protocol.md`, "The write pipeline" and "A datanode lost in
+//! mid-write".
 //!
 //! ```text
 //!            append            write, all answered           seal          add_chunk, complete
