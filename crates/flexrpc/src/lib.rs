@@ -1,4 +1,4 @@
-//! FlexRPC: remote procedure calls for cluster file systems, after the paper
+//! Floor 0: FlexRPC, remote procedure calls for cluster file systems, after the paper
 //! "FlexRPC: A Flexible Remote Procedure Call Facility for Modern Cluster File
 //! Systems" (Kim, Lee, Kim; KAIST).
 //!

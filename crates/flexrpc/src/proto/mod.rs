@@ -2,7 +2,7 @@
 //!
 //! Inputs are frames, broken connections and the time; outputs are what to send,
 //! execute or report. `net`, `client` and `server` drive these with sockets, the
-//! simulator in `tests/` drives the same ones with a virtual network.
+//! simulator in `sim` drives the same ones with a virtual network.
 
 pub mod admission;
 pub mod answer;
