@@ -159,7 +159,7 @@ fn nobody_comes_in_without_the_key() {
     let key = up.data().join("kadoop.key").display().to_string();
     up.run(["--kadoop-key", &key, "ls", &root], b"").ok();
     up.run(["ls", &root], b"").fails(UNAUTHENTICATED, "--kadoop-key");
-    up.run(["--kadoop-key", "missing", "ls", &root], b"").fails(UNAUTHENTICATED, "missing");
+    up.run(["--kadoop-key", "missing", "ls", &root], b"").fails(INVALID_ARGUMENT, "--kadoop-key missing");
     let foreign = up.dir.path().join("foreign");
     strait_kadoop::service::Key::generate().unwrap().save(&foreign).unwrap();
     up.run(["--kadoop-key", "foreign", "ls", &root], b"").fails(UNAUTHENTICATED, "");
@@ -359,6 +359,28 @@ fn a_role_says_which_directory_or_address_another_process_has() {
 }
 
 #[test]
+fn a_datanode_says_why_it_isnt_taken_up_and_when_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let [namenode, early, foreign] = [(), (), ()].map(|()| format!("127.0.0.1:{}", free_port()));
+    let datanode = |data: &str, key: &str, address: &str| {
+        let args = ["datanode", "--data", data, "--namenode", &namenode, "--listen", address, "--key", key];
+        role(dir.path(), data, &args, address)
+    };
+    for key in ["cluster.key", "foreign.key"] {
+        strait_kadoop::service::Key::generate().unwrap().save(&dir.path().join(key)).unwrap();
+    }
+    let early = datanode("early", "cluster.key", &early);
+    let says = |process: &Process, what: &str| {
+        eventually(what, DEADLINE, || process.log_tail().contains(what));
+    };
+    says(&early, "can't be reached");
+    let args = ["namenode", "--data", "nn", "--listen", &namenode, "--listen-datanodes", "127.0.0.1:0"];
+    let _namenode = role(dir.path(), "nn", &[&args[..], &["--key", "cluster.key"]].concat(), &namenode);
+    says(&early, "has taken this datanode up");
+    says(&datanode("foreign", "foreign.key", &foreign), "--key");
+}
+
+#[test]
 fn the_log_is_dumped_beside_a_namenode_that_runs() {
     let up = Up::start();
     up.run(["mkdir", &up.uri("/made")], b"").ok();
@@ -369,5 +391,5 @@ fn the_log_is_dumped_beside_a_namenode_that_runs() {
     );
     let json = up.run(["--json", "kadoop-log", "dump", "data/namenode"], b"");
     assert!(json.text().lines().all(|line| line.starts_with("{\"sequence\":")), "{json:?}");
-    up.run(["kadoop-log", "dump", "data"], b"").fails(OTHER, "no namenode");
+    up.run(["kadoop-log", "dump", "data"], b"").fails(OTHER, "data: no namenode has used this directory");
 }

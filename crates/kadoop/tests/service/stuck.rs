@@ -2,7 +2,7 @@
 
 use crate::support::{Cluster, client, pattern, superuser};
 use std::{sync::mpsc, time::Duration};
-use strait_kadoop::{Client, service::CreateOptions};
+use strait_kadoop::{Client, Error, service::CreateOptions};
 
 /// Mutations of one client: several times those whose answers the namenode keeps.
 const MUTATIONS: usize = 200;
@@ -37,4 +37,15 @@ fn a_writer_without_datanodes_holds_up_no_other_mutation_of_its_client() {
         let _ = done.send(());
     });
     all_done.recv_timeout(SOON).expect("mutations wait for a writer that can't go on");
+}
+
+/// After the 45 s in which others may come.
+#[test]
+fn a_writer_without_datanodes_is_told_that_there_are_none() {
+    let cluster = Cluster::start(0);
+    let client = client(&cluster.namenode);
+    let mut stuck = client.create(&superuser(), "/stuck", &CreateOptions::default()).unwrap();
+    stuck.write(pattern(PIECE_BYTES)).unwrap();
+    let failure = stuck.flush().unwrap_err();
+    assert!(failure.error == Error::Unavailable && failure.why.contains("strait datanodes"), "{failure}");
 }

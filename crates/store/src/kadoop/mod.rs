@@ -158,8 +158,8 @@ fn key(file: Option<&Path>) -> Result<ClientKey> {
         return Err(Error::new(ErrorKind::Unauthenticated, why));
     };
     let unreadable = |error: std::io::Error| {
-        let why = format!("the key's file {}: {error}", file.display());
-        Error::new(ErrorKind::Unauthenticated, why).caused_by(error)
+        let why = format!("--kadoop-key {}: {error}", file.display());
+        Error::new(ErrorKind::InvalidArgument, why).caused_by(error)
     };
     if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
         let shown = file.display();

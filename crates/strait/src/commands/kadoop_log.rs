@@ -5,8 +5,9 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::path::Path;
-use strait_kadoop::log::Tail;
+use strait_kadoop::log::{LogError, Tail};
 use strait_kadoop::namenode::Transaction;
 use strait_kadoop::service::dump_log;
 
@@ -27,7 +28,14 @@ fn dump(context: &Context, directory: &Path) -> Result<(), Failure> {
         told.is_ok()
     });
     told?;
-    let tail = read.map_err(|error| Failure::other(format!("{}: {error}", directory.display())))?;
+    let tail = read.map_err(|error| {
+        let why = match error {
+            // No failure of the disk, but a mistake in the name.
+            LogError::Disk(absent) if absent.kind() == ErrorKind::NotFound => absent.to_string(),
+            other => other.to_string(),
+        };
+        Failure::other(format!("{}: {why}", directory.display()))
+    })?;
     out.finish()?;
     if let Tail::Torn { segment, offset } = tail {
         context.messages().warn(&format!(

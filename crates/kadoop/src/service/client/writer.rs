@@ -40,6 +40,9 @@ const CHUNKS: usize = 64;
 /// How long an application's thread sleeps at most before it looks again.
 const LOOK_MS: Millis = 1_000;
 
+/// Why a writer gives up whose namenode has nobody to name.
+const NOWHERE: &str = "no datanode that is alive has room for it; `strait datanodes` shows them";
+
 /// Writes one file, which nobody else can write meanwhile. Dropped without
 /// [`Writer::close`], it leaves the file to recovery: what was flushed stays.
 pub struct Writer {
@@ -63,6 +66,8 @@ pub(super) struct Driver {
     chunks: Mutex<BTreeMap<ChunkId, Place>>,
     /// The request that is to be repeated.
     request: Mutex<Option<Asked>>,
+    /// What the namenode refused last, and is asked for again.
+    refused: Mutex<Option<Error>>,
     /// Pieces leave one after the other, and so are applied while the next are on their way.
     turn: flexrpc::Turn,
     clock: Clock,
@@ -102,6 +107,7 @@ impl Writer {
             client: joined.requests.client().0,
             chunks: Mutex::default(),
             request: Mutex::default(),
+            refused: Mutex::default(),
             turn: flexrpc::Turn::default(),
             clock,
             closed: AtomicBool::new(false),
@@ -213,6 +219,7 @@ impl Driver {
     fn failure(&self, error: Error) -> Failure {
         match error {
             Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
+            Error::Unavailable if *self.refused() == Some(Error::NoDatanodes) => Failure::new(error, NOWHERE),
             other => other.into(),
         }
     }
@@ -324,6 +331,7 @@ impl Driver {
         let answer = answer.map_err(|lost| members::kind(&lost)).and_then(|answer| self.take(&answer));
         let again =
             matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
+        *self.refused() = answer.as_ref().err().copied();
         // What was refused is asked anew.
         *self.request() = (again && asked.doubtful).then_some(asked);
         match answer {
@@ -334,6 +342,10 @@ impl Driver {
 
     fn request(&self) -> MutexGuard<'_, Option<Asked>> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Error>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers where a new chunk is written.

@@ -139,7 +139,10 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         let answer = if beat.changes.len() > MAX_CHANGES {
             Err(Error::Limit("changes in one heartbeat"))
         } else {
-            take(shared, namenode.send(shared, &beat), &mut complained)
+            {
+                let answer = namenode.send(shared, &beat);
+                take(shared, &namenode.name, answer, &mut complained)
+            }
         };
         pause = match &answer {
             // A new session begins at once, and a report follows at once; but not again and again.
@@ -181,6 +184,7 @@ fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
 /// Takes up what the namenode says beside its answer.
 fn take(
     shared: &Shared,
+    namenode: &str,
     answer: Result<wire::KdHeartbeatAnswer<'static>, Lost>,
     complained: &mut bool,
 ) -> Result<HeartbeatAnswer> {
@@ -194,7 +198,15 @@ fn take(
                         "another process serves as this datanode elsewhere: end one; if its directories are a \
                          copy, give it empty ones"
                     ),
-                    _ => tracing::warn!(%failure, "the namenode doesn't take this datanode up"),
+                    Error::Unauthenticated => tracing::error!(
+                        namenode,
+                        "the namenode doesn't take this datanode's key: start it with the key that the \
+                         namenode has made (--key)"
+                    ),
+                    Error::Unavailable | Error::OutcomeUnknown => {
+                        tracing::warn!(namenode, %failure, "the namenode can't be reached, and is tried again");
+                    }
+                    _ => tracing::warn!(namenode, %failure, "the namenode doesn't take this datanode up"),
                 }
             }
             return Err(match failure.error {
@@ -203,7 +215,9 @@ fn take(
             });
         }
     };
-    *complained = false;
+    if std::mem::take(complained) {
+        tracing::info!(namenode, "the namenode has taken this datanode up");
+    }
     if let Err(error) = shared.directories().join(answer.cluster) {
         tracing::error!(%error, "the cluster's number can't be kept");
         return Err(Error::Disk);
