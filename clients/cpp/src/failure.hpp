@@ -18,13 +18,15 @@ namespace strait::detail {
 [[noreturn]] void raise_reported(int code, const std::string& kind_name, const std::string& message,
                                  std::string_view path, std::optional<bool> retry_safe);
 
-/// The connection broke; `sent` says whether a request may have arrived.
+/// The connection broke; `sent` says whether a request may have arrived, `tls` whether TLS is
+/// at fault, such as a certificate that the gateway doesn't take.
 struct ConnectionLost : std::exception {
-    ConnectionLost(std::string reason, bool sent) : reason(std::move(reason)), sent(sent) {}
+    ConnectionLost(std::string reason, bool sent, bool tls = false)
+        : reason(std::move(reason)), sent(sent), tls(tls) {}
     const char* what() const noexcept override { return reason.c_str(); }
 
     std::string reason;
-    bool sent;
+    bool sent, tls;
 };
 
 /// Nothing came, or could be sent, within the time allowed.

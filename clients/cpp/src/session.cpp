@@ -151,14 +151,26 @@ void Session::drop_idle() noexcept {
 /// A new connection, attached to the session.
 std::unique_ptr<Connection> Session::connect() {
     auto connection = std::make_unique<Connection>(endpoint_);
+    check_secrecy(*connection);
     try {
         const Lock lock(attaching_);
         attach(*connection);
     } catch (const ConnectionLost& lost) {
         // The caller's own request wasn't sent yet.
-        throw ConnectionLost(lost.reason, false);
+        throw ConnectionLost(lost.reason, false, lost.tls);
     }
     return connection;
+}
+
+/// Refuses to send what the caller logs in with where others could read it.
+void Session::check_secrecy(Connection& connection) const {
+    const Options& options = endpoint_.options;
+    const bool is_secret = !options.password.empty() || !options.token.empty();
+    if (is_secret && !options.tls && !connection.leads_to_this_machine()) {
+        raise(ErrorKind::Unauthenticated,
+              "a password or token isn't sent to another machine in the clear; use TLS "
+              "(Options::tls)");
+    }
 }
 
 void Session::attach(Connection& connection) {
@@ -177,10 +189,6 @@ void Session::attach(Connection& connection) {
             }
         }
         request.__isset.token = false;
-    }
-    if (!options.password.empty() && !options.tls && !connection.leads_to_this_machine()) {
-        raise(ErrorKind::Unauthenticated,
-              "a password isn't sent to another machine in the clear; use TLS, or a token");
     }
     if (!options.store.empty()) {
         request.__set_store(options.store);
@@ -211,8 +219,10 @@ void Session::open(Connection& connection, const wire::OpenSessionRequest& reque
 }
 
 void Session::unavailable(const ConnectionLost& lost) const {
-    raise(ErrorKind::Unavailable, "no gateway at " + endpoint_.host + ":" + endpoint_.port + " (" +
-                                      lost.reason + "); is it running, and is the address right?");
+    const std::string where = endpoint_.host + ":" + endpoint_.port;
+    raise(ErrorKind::Unavailable, lost.tls ? "TLS with " + where + ": " + lost.reason
+                                           : "no gateway at " + where + " (" + lost.reason +
+                                                 "); is it running, and is the address right?");
 }
 
 // -- The session

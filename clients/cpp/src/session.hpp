@@ -109,6 +109,7 @@ private:
     void give_back(std::unique_ptr<Connection> connection) noexcept;
     std::unique_ptr<Connection> idle_connection();
     std::unique_ptr<Connection> connect();
+    void check_secrecy(Connection& connection) const;
     void attach(Connection& connection);
     void open(Connection& connection, const wire::OpenSessionRequest& request);
     void drop_idle() noexcept;

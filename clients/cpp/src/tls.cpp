@@ -81,6 +81,11 @@ std::string reason() {
     return text != nullptr ? text : "TLS failed";
 }
 
+/// Whether the gateway said by TLS what is wrong, such as that it wants a certificate.
+bool is_alert() {
+    return ERR_GET_REASON(ERR_peek_error()) > SSL_AD_REASON_OFFSET;
+}
+
 [[noreturn]] void unusable(const std::string& file) {
     raise(ErrorKind::InvalidArgument, "TLS can't use the file: " + reason(), file);
 }
@@ -145,6 +150,7 @@ public:
             ERR_clear_error();
             if (parts->iov_len != 0 &&
                 SSL_write_ex(session_.get(), parts->iov_base, parts->iov_len, &sent) != 1) {
+                receive_last_word();
                 fail();
             }
         }
@@ -164,6 +170,7 @@ private:
 
     [[noreturn]] void refused(const Endpoint& endpoint) const {
         const bool silent = errno == EAGAIN || errno == EWOULDBLOCK;
+        const bool alerted = is_alert();
         const std::string why = reason();
         if (const long verdict = SSL_get_verify_result(session_.get()); verdict != X509_V_OK) {
             // To try again would change nothing.
@@ -176,12 +183,30 @@ private:
                   "TLS with " + endpoint.host + ":" + endpoint.port + ": no answer within " +
                       std::to_string(endpoint.options.timeout.count()) + " ms");
         }
-        throw ConnectionLost(why, false);
+        throw ConnectionLost(alerted ? why : why + "; does it speak TLS on this port?", false,
+                             true);
+    }
+
+    /// If the gateway hung up: what it objected to by TLS before, for `fail`.
+    void receive_last_word() const {
+        const int number = errno;
+        if (number != EPIPE && number != ECONNRESET) {
+            return;
+        }
+        char ignored;
+        std::size_t count;
+        ERR_clear_error();
+        while (SSL_read_ex(session_.get(), &ignored, 1, &count) == 1) {
+        }
+        errno = number;
     }
 
     [[noreturn]] static void fail() {
         if (errno == EAGAIN || errno == EWOULDBLOCK) {
             throw Silence();
+        }
+        if (is_alert()) {
+            throw ConnectionLost(reason(), true, true);
         }
         throw ConnectionLost(errno != 0 ? std::generic_category().message(errno) : reason(), true);
     }

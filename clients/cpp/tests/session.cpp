@@ -1,6 +1,9 @@
 /// Sessions, connections, errors, threads and processes.
 #include <doctest/doctest.h>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +23,27 @@
 
 using namespace testing;
 namespace detail = strait::detail;
+
+namespace {
+
+/// An address of this machine that isn't loopback's; empty: it has none.
+std::string address_abroad() {
+    const int probe = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(9);
+    ::inet_pton(AF_INET, "192.0.2.1", &address.sin_addr); // is sent nothing
+    socklen_t length = sizeof address;
+    char text[INET_ADDRSTRLEN] = "";
+    if (::connect(probe, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+        ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
+        ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+    }
+    ::close(probe);
+    return text;
+}
+
+} // namespace
 
 TEST_CASE("addresses are strait://host:port/ or host:port") {
     const std::string& plain = shared_gateway();
@@ -196,6 +220,25 @@ TEST_CASE("a forked child goes on with connections of its own") {
     writer.write("yes");
     writer.close();
     CHECK((client.open_reader(path).read_all() == data + "yes"));
+}
+
+TEST_CASE("a login leaves the machine by TLS only") {
+    const std::string own = address_abroad();
+    if (own.empty()) {
+        MESSAGE("skipped: this machine has no address but loopback's");
+        return;
+    }
+    const FakeGateway abroad("", own);
+    strait::Options password, token;
+    password.user = "u";
+    password.password = "p";
+    token.token = "token";
+    for (const strait::Options& login : {password, token}) {
+        CHECK_THROWS_WITH_AS(strait::Client(abroad.address(), login),
+                             doctest::Contains("in the clear; use TLS"), strait::Unauthenticated);
+    }
+    CHECK(abroad.sessions() == 0);
+    CHECK(strait::Client(abroad.address()).token() == "token"); // nobody gave us that in secret
 }
 
 TEST_CASE("silence is a timeout") {

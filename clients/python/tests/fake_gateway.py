@@ -22,9 +22,14 @@ from strait._gen import ttypes as t
 
 
 class FakeGateway:
-    """Serves on a free port of loopback until `close`."""
+    """Serves on a free port until `close`."""
 
-    def __init__(self, wire: str = "framed-binary", tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        wire: str = "framed-binary",
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.files: dict[str, bytearray] = {}
         #: Of all methods: how often each was called.
         self.calls: Counter[str] = Counter()
@@ -46,17 +51,20 @@ class FakeGateway:
         self.incarnation = 1
         self.handles: dict[int, str] = {}
         self.repetitions: dict[bytes, Any] = {}
+        #: Set once a TLS handshake has failed.
+        self.refused = threading.Event()
         self._wire = wire
         self._tls = tls
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
+        self.host = host
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def address(self) -> str:
-        return f"strait://127.0.0.1:{self.port}/"
+        return f"strait://{self.host}:{self.port}/"
 
     def close(self) -> None:
         self._listener.close()
@@ -85,10 +93,13 @@ class FakeGateway:
 
     def _serve(self, sock: socket.socket) -> None:
         if self._tls is not None:
+            plain = sock
             try:
-                sock = self._tls.wrap_socket(sock, server_side=True)
+                sock = self._tls.wrap_socket(plain, server_side=True)
             except OSError:
-                return  # the client trusts another
+                # One of the two doesn't trust the other.
+                self.refused.set()
+                return
         plain = TSocket()
         plain.setHandle(sock)
         framed, _, protocol = self._wire.rpartition("-")

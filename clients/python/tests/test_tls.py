@@ -1,6 +1,8 @@
 """TLS, against certificates made for the occasion."""
 
+import contextlib
 import random
+import select
 import shutil
 import socket
 import ssl
@@ -11,6 +13,7 @@ import pytest
 from fake_gateway import FakeGateway
 
 import strait
+from strait._wire import Connection
 
 DATA = random.Random(6).randbytes(3_000_001)
 
@@ -33,6 +36,19 @@ def gateway(certificate):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     gateway = FakeGateway(tls=context)
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def abroad():
+    """A gateway in the clear that isn't on loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address but loopback's")
+        gateway = FakeGateway(host=probe.getsockname()[0])
     yield gateway
     gateway.close()
 
@@ -86,10 +102,50 @@ def test_a_port_without_tls_is_told_so(certificate):
     assert "does it speak TLS" in str(caught.value)
 
 
-def test_a_password_leaves_the_machine_by_tls_only(gateway, certificate, fake, monkeypatch):
-    monkeypatch.setattr("strait._wire.Connection.peer", lambda self: "192.0.2.1")
-    with pytest.raises(strait.Unauthenticated, match="in the clear"):
-        strait.connect(fake.address, user="u", password="p")
-    assert not fake.calls["openSession"]
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    strait.connect(f"localhost:{gateway.port}", user="u", password="p", tls=trusting).close()
+@pytest.mark.parametrize("login", [{"user": "u", "password": "p"}, {"token": "token-1"}])
+def test_a_login_leaves_the_machine_by_tls_only(abroad, gateway, certificate, login):
+    with pytest.raises(strait.Unauthenticated, match=r"in the clear; use TLS") as caught:
+        strait.connect(abroad.address, **login)
+    assert not caught.value.retry_safe
+    assert not abroad.calls["openSession"]
+    strait.connect(f"localhost:{gateway.port}", tls=certificate, **login).close()
+
+
+def test_a_session_without_a_login_needs_no_tls_abroad(abroad):
+    abroad.files["/x"] = bytearray(b"abc")
+    with strait.connect(abroad.address, user="u") as client:
+        abroad.break_connections()  # it is taken up by a token that nobody gave us in secret
+        assert client.stat("/x").length == 3
+
+
+@pytest.fixture
+def asking(certificate):
+    """A gateway that wants a certificate of its clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    context.load_verify_locations(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    gateway = FakeGateway(tls=context)
+    yield gateway
+    gateway.close()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_gateway_objects_to_in_our_certificate_is_told(
+    asking, certificate, monkeypatch, late
+):
+    send = Connection.send
+
+    def send_late(self, method, request):
+        assert asking.refused.wait(10)
+        asking.break_connections()
+        # By now the gateway's kernel resets what still comes.
+        with contextlib.suppress(OSError):
+            self._socket.send(b"x")
+        assert select.select([self._socket], [], [], 10)[0]
+        send(self, method, request)
+
+    if late:
+        monkeypatch.setattr(Connection, "send", send_late)
+    with pytest.raises(strait.Unavailable, match=r"TLS with .* certificate required"):
+        strait.connect(f"localhost:{asking.port}", tls=certificate)

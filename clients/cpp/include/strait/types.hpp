@@ -29,8 +29,8 @@ struct Options {
     /// Name or URI of one of the gateway's stores; empty: its default.
     std::string store;
     /// Log in with these, or with the token of an earlier session, or with
-    /// neither where the gateway allows that. Without TLS a password is sent to
-    /// this machine only.
+    /// neither where the gateway allows that. Without TLS a password or token is
+    /// sent to this machine only.
     std::string user, password, token;
     std::optional<Tls> tls;
     Wire wire = Wire::framed_binary;

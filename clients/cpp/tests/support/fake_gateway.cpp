@@ -17,6 +17,7 @@ public:
     explicit Handler(FakeGateway& gateway) : gateway_(gateway) {}
 
     void openSession(wire::OpenSessionReply& reply, const wire::OpenSessionRequest&) override {
+        ++gateway_.sessions_;
         reply.__set_token("token");
     }
 
@@ -73,8 +74,9 @@ struct Ready final : server::TServerEventHandler {
 
 } // namespace
 
-FakeGateway::FakeGateway(std::string content) : content_(std::move(content)) {
-    const auto socket = std::make_shared<transport::TServerSocket>("127.0.0.1", 0);
+FakeGateway::FakeGateway(std::string content, std::string host)
+    : content_(std::move(content)), host_(std::move(host)) {
+    const auto socket = std::make_shared<transport::TServerSocket>(host_, 0);
     server_ = std::make_unique<server::TThreadedServer>(
         std::make_shared<wire::DfsV2Processor>(std::make_shared<Handler>(*this)), socket,
         std::make_shared<transport::TFramedTransportFactory>(),
@@ -92,7 +94,7 @@ FakeGateway::~FakeGateway() {
 }
 
 std::string FakeGateway::address() const {
-    return "127.0.0.1:" + std::to_string(port_);
+    return host_ + ":" + std::to_string(port_);
 }
 
 } // namespace testing

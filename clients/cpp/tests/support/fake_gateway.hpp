@@ -16,7 +16,7 @@ namespace testing {
 
 class FakeGateway {
 public:
-    explicit FakeGateway(std::string content);
+    explicit FakeGateway(std::string content, std::string host = "127.0.0.1");
     ~FakeGateway();
     FakeGateway(const FakeGateway&) = delete;
 
@@ -28,6 +28,8 @@ public:
     std::atomic<std::int64_t> claimed_length{-1};
     /// Handles given so far are unknown from now on.
     void forget_handles() { first_valid_ = opened_ + 1; }
+    /// How often one was opened.
+    int sessions() const { return sessions_; }
     int opened() const { return opened_; }
     int reads() const { return reads_; }
 
@@ -35,8 +37,8 @@ private:
     class Handler;
     friend class Handler;
 
-    const std::string content_;
-    std::atomic<int> opened_{0}, first_valid_{1}, reads_{0};
+    const std::string content_, host_;
+    std::atomic<int> sessions_{0}, opened_{0}, first_valid_{1}, reads_{0};
     std::unique_ptr<apache::thrift::server::TThreadedServer> server_;
     std::thread thread_;
     int port_ = 0;

@@ -171,6 +171,7 @@ class Session:
             endpoint.host, endpoint.port, endpoint.wire, endpoint.timeout, endpoint.tls
         )
         try:
+            self._check_secrecy(connection)
             with self._attaching:
                 self._attach(connection)
                 connection.login = self._login
@@ -181,6 +182,17 @@ class Session:
             connection.close()
             raise
         return connection
+
+    def _check_secrecy(self, connection: Connection) -> None:
+        """Refuses to send what the caller logs in with where others could read it."""
+        endpoint = self._endpoint
+        is_secret = endpoint.password is not None or endpoint.token is not None
+        if not is_secret or endpoint.tls or ipaddress.ip_address(connection.peer()).is_loopback:
+            return
+        raise errors.Unauthenticated(
+            "a password or token isn't sent to another machine in the clear; "
+            "use TLS (tls=True, or the file of certificates to trust)"
+        )
 
     def _attach(self, connection: Connection) -> None:
         endpoint, token = self._endpoint, self.token
@@ -193,11 +205,6 @@ class Session:
                     raise
             else:
                 return
-        hidden = endpoint.tls or ipaddress.ip_address(connection.peer()).is_loopback
-        if endpoint.password is not None and not hidden:
-            raise errors.Unauthenticated(
-                "a password isn't sent to another machine in the clear; use TLS, or a token"
-            )
         self._open(connection, store=endpoint.store, user=endpoint.user, password=endpoint.password)
         self._login += 1
 

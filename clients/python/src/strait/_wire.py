@@ -325,7 +325,7 @@ class Connection:
         except (TimeoutError, BlockingIOError):
             raise self._timed_out(method) from None
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._lost(self._last_word() or error) from error
         except BaseException:
             # A value that the wire can't carry, or an interrupt: who knows how
             # much of the message is coded or sent.
@@ -392,6 +392,19 @@ class Connection:
     def _timed_out(self, method: str) -> errors.TimedOut:
         self.close()
         return errors.TimedOut(f"{method}: no answer within {self._timeout:g} s")
+
+    def _last_word(self) -> ssl.SSLError | None:
+        """What a gateway objected to by TLS before it hung up; doesn't wait where it did."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            try:
+                self._socket.settimeout(0)
+                self._socket.recv(1)
+            except ssl.SSLError as said:
+                if not isinstance(said, ssl.SSLEOFError | ssl.SSLWantReadError):
+                    return said
+            except OSError:
+                pass  # it said nothing
+        return None
 
     def _lost(self, reason: object) -> ConnectionLostError:
         self.close()

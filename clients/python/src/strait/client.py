@@ -59,9 +59,10 @@ def connect(
 
     `store` names one of the gateway's stores (none: its default). Log in with
     `user` and `password`, or with the `token` of an earlier session, or with
-    neither where the gateway allows that. `tls` is true for this machine's
-    trusted certificates, the path of a file of those to trust (PEM), or a context
-    of one's own. `timeout`, in seconds, bounds the wait for each answer.
+    neither where the gateway allows that; without TLS no password or token is
+    sent to another machine. `tls` is true for this machine's trusted certificates,
+    the path of a file of those to trust (PEM), or a context of one's own.
+    `timeout`, in seconds, bounds the wait for each answer.
     """
     host, port = _host_and_port(address)
     if wire not in get_args(Wire):

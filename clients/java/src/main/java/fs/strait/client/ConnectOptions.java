@@ -72,7 +72,8 @@ public final class ConnectOptions {
     }
 
     /**
-     * Goes on with an earlier session, of any gateway of the deployment.
+     * Goes on with an earlier session, of any gateway of the deployment; without TLS the token is
+     * sent to this machine only.
      *
      * @param secret its {@link StraitClient#token()}
      * @return these options and that

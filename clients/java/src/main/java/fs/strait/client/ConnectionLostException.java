@@ -1,6 +1,7 @@
 package fs.strait.client;
 
 import java.io.IOException;
+import javax.net.ssl.SSLException;
 
 /** The connection broke; the session tries again, so that callers never see it. */
 final class ConnectionLostException extends IOException {
@@ -9,8 +10,14 @@ final class ConnectionLostException extends IOException {
     /** Whether a request may have arrived. */
     final boolean sent;
 
+    /** Whether TLS is at fault, such as a certificate that the gateway doesn't take. */
+    final boolean tls;
+
     ConnectionLostException(Throwable cause, boolean sent) {
         super(cause.getMessage() == null ? cause.toString() : cause.getMessage(), cause);
         this.sent = sent;
+        this.tls =
+                cause instanceof SSLException
+                        || cause instanceof ConnectionLostException lost && lost.tls;
     }
 }

@@ -224,10 +224,9 @@ final class Session {
 
     private Connection connect() throws IOException {
         Connection connection = new Connection(host, port, options.timeout, options.wire, tls);
-        attaching.lock();
         try {
-            attach(connection);
-            connection.login = login;
+            checkSecrecy(connection);
+            attachInTurn(connection);
             return connection;
         } catch (ConnectionLostException lost) {
             // The caller's own request wasn't sent yet.
@@ -235,6 +234,26 @@ final class Session {
         } catch (IOException error) {
             connection.close();
             throw error;
+        }
+    }
+
+    /** Refuses to send what the caller logs in with where others could read it. */
+    private void checkSecrecy(Connection connection) throws IOException {
+        boolean isSecret = options.password != null || options.token != null;
+        if (isSecret && tls == null && !connection.peer().isLoopbackAddress()) {
+            throw Failures.of(
+                    ErrorKind.UNAUTHENTICATED,
+                    "a password or token isn't sent to another machine in the clear; use TLS"
+                            + " (ConnectOptions.tls)",
+                    null);
+        }
+    }
+
+    private void attachInTurn(Connection connection) throws IOException {
+        attaching.lock();
+        try {
+            attach(connection);
+            connection.login = login;
         } finally {
             attaching.unlock();
         }
@@ -252,12 +271,6 @@ final class Session {
                     throw error;
                 }
             }
-        }
-        if (options.password != null && tls == null && !connection.peer().isLoopbackAddress()) {
-            throw Failures.of(
-                    ErrorKind.UNAUTHENTICATED,
-                    "a password isn't sent to another machine in the clear; use TLS, or a token",
-                    null);
         }
         OpenSessionRequest request = new OpenSessionRequest();
         request.setStore(options.store).setUser(options.user).setPassword(options.password);
@@ -290,9 +303,14 @@ final class Session {
 
     private IOException unavailable(ConnectionLostException lost) {
         String message =
-                "no gateway at %s:%d (%s); is it running, and is the address right?"
-                        .formatted(host, port, lost.getMessage());
-        IOException error = Failures.of(ErrorKind.UNAVAILABLE, message, null);
+                lost.tls
+                        ? "TLS with %s:%d: %s"
+                        : "no gateway at %s:%d (%s); is it running, and is the address right?";
+        IOException error =
+                Failures.of(
+                        ErrorKind.UNAVAILABLE,
+                        message.formatted(host, port, lost.getMessage()),
+                        null);
         error.initCause(lost);
         return error;
     }

@@ -1,9 +1,11 @@
 package fs.strait.client;
 
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.net.InetAddress;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.security.cert.CertificateException;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
@@ -54,7 +56,8 @@ final class TlsLink implements Link {
         // A certificate that is no good: to try again would change nothing.
         boolean untrusted = error.getCause() instanceof CertificateException;
         if (!untrusted && !(error instanceof SocketTimeoutException)) {
-            return error;
+            String asking = error.getMessage() + "; does it speak TLS on this port?";
+            return isPlain(error) ? error : new SSLException(asking, error);
         }
         ErrorKind kind = untrusted ? ErrorKind.UNAUTHENTICATED : ErrorKind.TIMED_OUT;
         IOException explained = Failures.of(kind, message, null);
@@ -62,11 +65,18 @@ final class TlsLink implements Link {
         return explained;
     }
 
+    /** Whether we were interrupted, or the gateway said by TLS what is wrong. */
+    private static boolean isPlain(IOException error) {
+        return error instanceof InterruptedIOException
+                || error instanceof ClosedByInterruptException
+                || String.valueOf(error.getMessage()).contains("fatal alert");
+    }
+
     private void shakeHands() throws IOException {
         for (; ; ) {
             switch (engine.getHandshakeStatus()) {
                 case NEED_TASK -> engine.getDelegatedTask().run();
-                case NEED_WRAP -> send(NOTHING);
+                case NEED_WRAP -> sendSealed(NOTHING);
                 case NEED_UNWRAP, NEED_UNWRAP_AGAIN -> {
                     if (open(opened.clear()).getStatus() == Status.BUFFER_UNDERFLOW) {
                         fill();
@@ -142,7 +152,7 @@ final class TlsLink implements Link {
             if (status == HandshakeStatus.NEED_TASK) {
                 engine.getDelegatedTask().run();
             } else if (status == HandshakeStatus.NEED_WRAP) {
-                send(NOTHING);
+                sendSealed(NOTHING);
             } else {
                 return;
             }
@@ -172,6 +182,27 @@ final class TlsLink implements Link {
 
     @Override
     public void send(ByteBuffer... parts) throws IOException {
+        try {
+            sendSealed(parts);
+        } catch (IOException error) {
+            throw socket.isOpen() ? lastWord(error) : error;
+        }
+    }
+
+    /** What the gateway objected to by TLS before it hung up, or else `error`. */
+    private IOException lastWord(IOException error) {
+        try {
+            hasStirred();
+        } catch (SSLException said) {
+            said.addSuppressed(error);
+            return said;
+        } catch (IOException hungUp) {
+            // It said nothing.
+        }
+        return error;
+    }
+
+    private void sendSealed(ByteBuffer... parts) throws IOException {
         boolean whole;
         do {
             whole = seal(parts);
@@ -182,11 +213,11 @@ final class TlsLink implements Link {
     }
 
     /** Fills `outgoing`; whether everything went in. */
-    private boolean seal(ByteBuffer[] parts) throws SSLException {
+    private boolean seal(ByteBuffer[] parts) throws IOException {
         for (; ; ) {
             SSLEngineResult result = engine.wrap(parts, outgoing);
             switch (result.getStatus()) {
-                case CLOSED -> throw new SSLException("the connection is closed");
+                case CLOSED -> throw new IOException("the connection is closed");
                 case BUFFER_OVERFLOW -> {
                     return false;
                 }

@@ -63,12 +63,18 @@ final class FakeGateway implements AutoCloseable {
     private final ServerSocket listener;
 
     FakeGateway() throws IOException {
-        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        this(InetAddress.getLoopbackAddress());
+    }
+
+    /** On an address of this machine. */
+    FakeGateway(InetAddress address) throws IOException {
+        listener = new ServerSocket(0, 50, address);
         start(this::accept);
     }
 
     String address() {
-        return "strait://127.0.0.1:" + listener.getLocalPort() + "/";
+        String host = listener.getInetAddress().getHostAddress();
+        return "strait://" + host + ":" + listener.getLocalPort() + "/";
     }
 
     static DfsError failure(ErrorKind kind, String path) {

@@ -8,7 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.net.DatagramSocket;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.file.FileAlreadyExistsException;
@@ -21,6 +23,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -83,6 +86,46 @@ class SessionTest {
                         StraitException.class,
                         () -> StraitClient.connect(gateway.address(), options));
         assertEquals(ErrorKind.UNAUTHENTICATED, error.kind());
+    }
+
+    @Test
+    void aLoginLeavesTheMachineByTlsOnly() throws IOException {
+        ConnectOptions password = ConnectOptions.defaults().login("u", "p");
+        ConnectOptions token = ConnectOptions.defaults().token("token-1");
+        try (FakeGateway abroad = abroad()) {
+            for (ConnectOptions login : List.of(password, token)) {
+                StraitException error =
+                        assertThrows(
+                                StraitException.class,
+                                () -> StraitClient.connect(abroad.address(), login));
+                assertEquals(ErrorKind.UNAUTHENTICATED, error.kind());
+                assertTrue(error.getMessage().contains("in the clear; use TLS"), error.toString());
+                assertFalse(error.retrySafe());
+            }
+            assertEquals(0, abroad.calls("openSession"));
+        }
+    }
+
+    @Test
+    void aSessionWithoutALoginNeedsNoTlsAbroad() throws IOException {
+        try (FakeGateway abroad = abroad();
+                StraitClient open = StraitClient.connect(abroad.address())) {
+            // It is taken up by a token that nobody gave us in secret.
+            abroad.breakConnections();
+            assertFalse(open.exists("/x"));
+        }
+    }
+
+    /** A gateway in the clear that isn't on loopback. */
+    private static FakeGateway abroad() throws IOException {
+        try (DatagramSocket probe = new DatagramSocket()) {
+            probe.connect(new InetSocketAddress("192.0.2.1", 9)); // sends nothing
+            InetAddress own = probe.getLocalAddress();
+            Assumptions.assumeFalse(
+                    own.isAnyLocalAddress() || own.isLoopbackAddress(),
+                    "this machine has no address but loopback's");
+            return new FakeGateway(own);
+        }
     }
 
     @Test

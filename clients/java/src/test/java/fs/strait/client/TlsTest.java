@@ -10,12 +10,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -185,6 +189,32 @@ class TlsTest {
                             StraitException.class,
                             () -> StraitClient.connect(asking.address(), trusting));
             assertEquals(ErrorKind.UNAVAILABLE, refused.kind());
+            String said = refused.getMessage();
+            assertTrue(said.startsWith("TLS with ") && said.contains("certificate"), said);
+        }
+    }
+
+    @Test
+    void aPortWithoutTlsIsToldSo() throws IOException {
+        try (ServerSocket plain = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            CompletableFuture<Void> served =
+                    CompletableFuture.runAsync(
+                            () -> {
+                                try (Socket socket = plain.accept()) {
+                                    socket.getInputStream().read(new byte[1000]);
+                                    socket.getOutputStream().write("no TLS".getBytes());
+                                } catch (IOException error) {
+                                    throw new IllegalStateException(error);
+                                }
+                            });
+            String address = "127.0.0.1:" + plain.getLocalPort();
+            StraitException refused =
+                    assertThrows(
+                            StraitException.class, () -> StraitClient.connect(address, trusting));
+            assertEquals(ErrorKind.UNAVAILABLE, refused.kind());
+            String said = refused.getMessage();
+            assertTrue(said.startsWith("TLS with ") && said.contains("does it speak TLS"), said);
+            served.join();
         }
     }
 }
