@@ -286,7 +286,12 @@ struct OpenFileRequest {
 
 struct OpenFileReply {
   1: optional i64 handle,
-  2: optional i64 length
+  2: optional i64 length,
+  /**
+   * Tells this file from others that had or will have its name: the same whenever the
+   * same file is opened, also after it grew. Opaque; absent where the store can't tell.
+   */
+  3: optional binary identity
 }
 
 /** Many of these for one handle may be in flight at once. */

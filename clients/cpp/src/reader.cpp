@@ -37,8 +37,12 @@ void Reader::Impl::open() {
     if (reply.length < length_) {
         raise(ErrorKind::Unavailable, "the file was replaced by a shorter one", path_);
     }
+    if (!identity_.empty() && reply.__isset.identity && reply.identity != identity_) {
+        raise(ErrorKind::Unavailable, "the file was replaced by another", path_);
+    }
     handle_ = reply.handle;
     length_ = reply.length;
+    identity_ = reply.identity;
 }
 
 void Reader::Impl::check_open() const {

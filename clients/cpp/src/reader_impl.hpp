@@ -46,6 +46,7 @@ private:
     const pid_t process_;
     std::mutex opening_;
     std::atomic<std::int64_t> handle_{0}, length_{0};
+    std::string identity_; // empty where the store can't tell
     std::int64_t position_ = 0;
     std::int64_t sequential_from_ = -1; // a read at this position continues the one before
     std::optional<detail::StripedRead> ahead_;

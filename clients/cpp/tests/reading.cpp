@@ -175,6 +175,17 @@ TEST_CASE("a handle that ended with its session is opened again") {
     CHECK(fake.opened() == 2);
 }
 
+TEST_CASE("a file replaced by one as long is an error and not a mixture") {
+    FakeGateway fake(data());
+    strait::Client client(fake.address());
+    strait::Reader reader = client.open_reader("/f");
+    std::string start(2 * mib, '\0');
+    REQUIRE(reader.read(start.data(), start.size()) == start.size());
+    fake.identity = 'b';
+    fake.forget_handles();
+    CHECK_THROWS_WITH(reader.read_all(), doctest::Contains("replaced by another"));
+}
+
 TEST_CASE("small reads in order are answered from requests ahead of them") {
     FakeGateway fake(data());
     strait::Client client(fake.address());

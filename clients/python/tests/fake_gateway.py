@@ -31,6 +31,8 @@ class FakeGateway:
         host: str = "127.0.0.1",
     ) -> None:
         self.files: dict[str, bytearray] = {}
+        # By path, what openFile says of a file.
+        self.identities: dict[str, bytes] = {}
         #: Of all methods: how often each was called.
         self.calls: Counter[str] = Counter()
         #: How often as a retry.
@@ -182,7 +184,9 @@ class Handler:
 
     def openFile(self, request: t.OpenFileRequest) -> t.OpenFileReply:
         data = self._file(request.path)
-        return t.OpenFileReply(handle=self._handle(request.path), length=len(data))
+        identity = self._gateway.identities.get(request.path)
+        handle = self._handle(request.path)
+        return t.OpenFileReply(handle=handle, length=len(data), identity=identity)
 
     def readRange(self, request: t.ReadRangeRequest) -> t.ReadRangeReply:
         data = self._file(self._gateway.handles.get(request.handle, ""))

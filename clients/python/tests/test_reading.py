@@ -129,6 +129,19 @@ def test_a_file_replaced_by_a_shorter_one_is_an_error_not_a_mixture(big, client)
             file.read()
 
 
+def test_a_file_replaced_by_one_as_long_is_an_error_not_a_mixture(big, client):
+    big.identities["/big"] = b"one"
+    with client.open("/big", "rb") as file:
+        start = file.read(3 * MIB)
+        big.handles.clear()
+        start += file.read(3 * MIB)
+        assert start == DATA[: 6 * MIB], "the same file goes on"
+        big.handles.clear()
+        big.identities["/big"] = b"another"
+        with pytest.raises(strait.StraitError, match="replaced by another"):
+            file.read()
+
+
 def test_bytes_appended_since_the_open_are_read(big, client):
     with client.open("/big", "rb") as file:
         file.read(100)

@@ -266,9 +266,9 @@ pub async fn open_file(context: &Context, request: wire::OpenFileRequest) -> Res
     let path = path(request.path)?;
     let place = caller.session.handles.place()?;
     let reader = caller.fs().open(&caller.who, &path).await?;
-    let length = signed(reader.length());
+    let (length, identity) = (signed(reader.length()), reader.identity());
     let handle = caller.session.handles.add(Handle::File(Arc::new(OpenFile::reader(path, reader, place))));
-    Ok(wire::OpenFileReply { handle: Some(handle), length: Some(length) })
+    Ok(wire::OpenFileReply { handle: Some(handle), length: Some(length), identity })
 }
 
 pub async fn read_range(

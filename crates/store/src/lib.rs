@@ -182,6 +182,10 @@ pub trait FileReader: Send + Sync {
     /// The bytes to be had when the file was opened, or, where the store can
     /// tell, now.
     fn length(&self) -> u64;
+
+    /// What tells this file from others that had or will have its name: the same whenever
+    /// the same file is opened, also after it grew. `None` where the store can't tell.
+    fn identity(&self) -> Option<Bytes>;
 }
 
 /// The one writer of a file, at its end.

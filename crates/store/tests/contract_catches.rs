@@ -24,6 +24,10 @@ enum Fault {
     ListingEndsEarly,
     /// A read over the file's end loses its last byte.
     ReadEndsEarly,
+    /// A file that grows passes for another.
+    IdentityIsTheLength,
+    /// A file in another's place passes for that.
+    IdentityIsTheName,
     /// A flush only says so.
     FlushDoesNothing,
     /// Nothing is wrong but what the capabilities say: no truncate.
@@ -127,6 +131,14 @@ impl FileReader for FaultyReader {
     fn length(&self) -> u64 {
         self.sound.length()
     }
+
+    fn identity(&self) -> Option<Bytes> {
+        match self.fault {
+            Fault::IdentityIsTheLength => Some(Bytes::copy_from_slice(&self.sound.length().to_le_bytes())),
+            Fault::IdentityIsTheName => Some(Bytes::from_static(b"f")),
+            _ => self.sound.identity(),
+        }
+    }
 }
 
 struct FaultyWriter {
@@ -171,6 +183,8 @@ async fn each_planted_fault_is_found() {
         (Fault::RemoveTakesAll, "remove_of_a_directory_with_entries_needs_recursive"),
         (Fault::ListingEndsEarly, "list_of_many_entries_has_each_once"),
         (Fault::ReadEndsEarly, "read_over_the_end_is_cut"),
+        (Fault::IdentityIsTheLength, "identity_stays_as_a_file_grows"),
+        (Fault::IdentityIsTheName, "identity_is_another_of_a_file_in_its_place"),
         (Fault::FlushDoesNothing, "flushed_bytes_are_visible_to_new_readers"),
         (Fault::DeniesTruncate, "truncate_is_unsupported_as_declared"),
         (Fault::BoastsChecksum, "checksum_is_equal_for_equal_files"),

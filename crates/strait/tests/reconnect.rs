@@ -161,6 +161,25 @@ async fn a_writer_that_outlives_its_gateway_says_that_the_outcome_is_unknown() {
 }
 
 #[tokio::test]
+async fn a_read_goes_on_at_the_next_gateway_but_in_no_other_file() {
+    let mut gateway = Gateway::over_files();
+    let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
+    let (file, content) = (gateway.data().join("f"), content(3 << 20));
+    std::fs::write(&file, &content).unwrap();
+    let store = connect(&gateway.address).await;
+    let reader = store.open(&who(), &path("/f")).await.unwrap();
+    let mut read = reader.read_at(0, 1 << 20).await.unwrap().to_vec();
+    gateway.replace(&flags);
+    read.extend(reader.read_at(1 << 20, 1 << 20).await.unwrap());
+    assert!(read == content[..2 << 20]);
+    std::fs::write(file.with_extension("new"), vec![0; content.len()]).unwrap();
+    std::fs::rename(file.with_extension("new"), &file).unwrap();
+    gateway.replace(&flags);
+    let error = reader.read_at(2 << 20, 1 << 20).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("replaced"), "{error}");
+}
+
+#[tokio::test]
 async fn many_reads_share_one_connection() {
     let gateway = Gateway::over_files();
     let content = content(4 << 20);

@@ -153,6 +153,7 @@ wire_structs! {
     OpenFileReply {
         1 handle: i64,
         2 length: i64,
+        3 identity: Bytes,
     }
     /// Request of `readRange`.
     ReadRangeRequest {

@@ -26,6 +26,7 @@ public:
         const std::int64_t claimed = gateway_.claimed_length;
         reply.__set_length(claimed >= 0 ? claimed
                                         : static_cast<std::int64_t>(gateway_.content_.size()));
+        reply.__set_identity(std::string(1, gateway_.identity));
     }
 
     void readRange(wire::ReadRangeReply& reply, const wire::ReadRangeRequest& request) override {

@@ -26,6 +26,8 @@ public:
     std::atomic<std::int32_t> most_bytes{1 << 30};
     /// Of the file, where it isn't its true one; -1: it is. Also where a new file begins.
     std::atomic<std::int64_t> claimed_length{-1};
+    /// What openFile says of the file.
+    std::atomic<char> identity{'a'};
     /// Handles given so far are unknown from now on.
     void forget_handles() { first_valid_ = opened_ + 1; }
     /// How often one was opened.

@@ -58,6 +58,7 @@ class RemoteReader(io.RawIOBase):
         self._ahead: ReadAhead | None = None
         self._first_window = 1
         self._handle = self._length = 0
+        self._identity: bytes | None = None
         self._open()
 
     @property
@@ -74,7 +75,10 @@ class RemoteReader(io.RawIOBase):
         reply = self._session.call("openFile", OpenFileRequest(path=self.name))
         if (reply.length or 0) < self._length:
             raise errors.Unavailable("the file was replaced by a shorter one", self.name)
+        if self._identity and reply.identity and reply.identity != self._identity:
+            raise errors.Unavailable("the file was replaced by another", self.name)
         self._handle, self._length = reply.handle, reply.length or 0
+        self._identity = reply.identity
 
     # -- Reading
 

@@ -16,6 +16,8 @@ super::cases! {
     read_by_many_at_once_on_one_reader;
     read_in_small_steps_gives_the_whole;
     reader_tells_the_length;
+    identity_stays_as_a_file_grows needs append;
+    identity_is_another_of_a_file_in_its_place;
     open_of_a_missing_file_is_not_found;
     open_of_a_directory_is_refused;
 }
@@ -126,6 +128,28 @@ async fn read_in_small_steps_gives_the_whole(scene: Scene) -> Outcome {
 async fn reader_tells_the_length(scene: Scene) -> Outcome {
     let path = scene.file("f", &pattern(5, 12_345)).await?;
     ensure_eq!(scene.fs.open(&scene.who, &path).await?.length(), 12_345);
+    Ok(())
+}
+
+async fn identity_stays_as_a_file_grows(scene: Scene) -> Outcome {
+    let path = scene.file("f", b"some").await?;
+    let first = scene.fs.open(&scene.who, &path).await?.identity();
+    let mut writer = scene.fs.append(&scene.who, &path).await?;
+    writer.append("more".into()).await?;
+    writer.close().await?;
+    ensure_eq!(scene.fs.open(&scene.who, &path).await?.identity(), first);
+    Ok(())
+}
+
+/// A store that can't tell says nothing.
+async fn identity_is_another_of_a_file_in_its_place(scene: Scene) -> Outcome {
+    let path = scene.file("f", b"some").await?;
+    let Some(first) = scene.fs.open(&scene.who, &path).await?.identity() else { return Ok(()) };
+    ensure_eq!(scene.fs.open(&scene.who, &path).await?.identity().as_ref(), Some(&first));
+    scene.fs.remove(&scene.who, &path, false).await?;
+    scene.file("f", b"some").await?;
+    let second = scene.fs.open(&scene.who, &path).await?.identity();
+    ensure!(second.is_some_and(|second| second != first), "the new file passes for the old");
     Ok(())
 }
 

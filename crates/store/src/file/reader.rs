@@ -10,7 +10,9 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::IoSliceMut;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 /// Longest read that is tried without a hand-off, in bytes. Measured on 4
 /// virtual cores: 256 KiB out of the cache take 22 µs at once, 45 µs by way of
@@ -57,6 +59,14 @@ impl FileReader for Reader {
 
     fn length(&self) -> u64 {
         self.length_at_open
+    }
+
+    /// Its inode and when that was made: numbers are used again, and the same file system
+    /// may have other device numbers on the host of another gateway.
+    fn identity(&self) -> Option<Bytes> {
+        let metadata = self.file.metadata().ok()?;
+        let born = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some([metadata.ino().to_le_bytes().as_slice(), &born.as_nanos().to_le_bytes()].concat().into())
     }
 }
 

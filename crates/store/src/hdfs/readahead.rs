@@ -62,6 +62,11 @@ impl ReadAhead {
         self.source.length()
     }
 
+    /// What tells the file from others, where that is known.
+    pub fn identity(&self) -> Option<Bytes> {
+        self.source.identity()
+    }
+
     /// The bytes `range`, which lies within the file.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let plan = {

@@ -37,4 +37,8 @@ impl FileReader for HdfsReader {
     fn length(&self) -> u64 {
         self.ahead.length()
     }
+
+    fn identity(&self) -> Option<Bytes> {
+        self.ahead.identity()
+    }
 }

@@ -30,6 +30,18 @@ impl Source {
         }
     }
 
+    /// The first block's id, which it keeps as it is finished, moved and appended to. The
+    /// library doesn't tell, and an empty file has none.
+    pub fn identity(&self) -> Option<Bytes> {
+        match self {
+            Self::Datanodes(file) => {
+                let blocks = file.blocks();
+                Some(Bytes::copy_from_slice(&blocks.at(0)?.block.block_id.to_le_bytes()))
+            }
+            Self::Library(_) => None,
+        }
+    }
+
     /// Exactly the bytes `range`, which lies within the length.
     pub async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         self.fetch_in_sequence(range, &mut Sequence::default()).await

@@ -105,4 +105,8 @@ impl FileReader for KadoopReader {
     fn length(&self) -> u64 {
         self.reader.length()
     }
+
+    fn identity(&self) -> Option<Bytes> {
+        Some(Bytes::copy_from_slice(&self.reader.made().to_le_bytes()))
+    }
 }

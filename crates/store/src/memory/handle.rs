@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex};
 
 /// Reads what is flushed, also after the file was removed.
 pub(super) struct MemoryReader {
+    identity: Bytes,
     content: Content,
 }
 
 impl MemoryReader {
-    pub(super) fn new(content: Content) -> Self {
-        Self { content }
+    pub(super) fn new(identity: Bytes, content: Content) -> Self {
+        Self { identity, content }
     }
 }
 
@@ -32,6 +33,10 @@ impl FileReader for MemoryReader {
 
     fn length(&self) -> u64 {
         lock(&self.content).len() as u64
+    }
+
+    fn identity(&self) -> Option<Bytes> {
+        Some(self.identity.clone())
     }
 }
 

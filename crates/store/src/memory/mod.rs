@@ -95,8 +95,8 @@ impl FileSystem for MemoryStore {
     }
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
-        let content = self.tree().open(who, path).map_err(|error| error.at("open", path))?;
-        Ok(Box::new(MemoryReader::new(content)))
+        let (identity, content) = self.tree().open(who, path).map_err(|error| error.at("open", path))?;
+        Ok(Box::new(MemoryReader::new(identity, content)))
     }
 
     async fn create(
@@ -159,7 +159,7 @@ impl FileSystem for MemoryStore {
     }
 
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
-        let content = self.tree().open(who, path).map_err(|error| error.at("checksum", path))?;
+        let (_, content) = self.tree().open(who, path).map_err(|error| error.at("checksum", path))?;
         let mut crc = crate::crc::Crc32c::new();
         crc.update(&lock(&content));
         Ok(crc.finish())

@@ -4,6 +4,7 @@ use super::permission::{Access, READ, STICKY, TRAVERSE, WRITE, checked};
 use crate::{
     CreateOptions, ErrorKind, FileStatus, FileType, Principal, Result, SetAttributes, StorePath, fail,
 };
+use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,7 @@ struct File {
 pub(super) struct Tree {
     nodes: HashMap<NodeId, Node>,
     next_id: u64,
+    made_ms: i64,
     superuser: String,
 }
 
@@ -54,7 +56,8 @@ impl Tree {
             permission: DEFAULT_DIRECTORY_PERMISSION,
         };
         let root = Node::new(Kind::Directory(BTreeMap::new()), access);
-        Self { nodes: HashMap::from([(ROOT, root)]), next_id: 1, superuser: superuser.to_owned() }
+        let nodes = HashMap::from([(ROOT, root)]);
+        Self { nodes, next_id: 1, made_ms: now_ms(), superuser: superuser.to_owned() }
     }
 
     pub(super) fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
@@ -81,12 +84,15 @@ impl Tree {
         Ok(page.map(|(name, id)| self.status_of(*id, &format!("{prefix}/{name}"))).collect())
     }
 
-    pub(super) fn open(&mut self, who: &Principal, path: &StorePath) -> Result<Content> {
+    /// What tells the file from others, and what it holds.
+    pub(super) fn open(&mut self, who: &Principal, path: &StorePath) -> Result<(Bytes, Content)> {
         let id = self.resolve(who, path)?;
         let content = self.file(id)?.content.clone();
         self.require(who, id, READ)?;
         self.node_mut(id).accessed_ms = now_ms();
-        Ok(content)
+        // Numbers begin anew with each process.
+        let identity = [self.made_ms.to_le_bytes(), id.0.to_le_bytes()].concat();
+        Ok((identity.into(), content))
     }
 
     /// Length and bytes a block.

@@ -32,6 +32,7 @@ pub(super) struct Reader {
     handle: AtomicI64,
     reopening: tokio::sync::Mutex<()>,
     length: u64,
+    identity: Option<Bytes>,
     ahead: Arc<tokio::sync::Mutex<Ahead>>,
     memory: Arc<AheadMemory>,
 }
@@ -79,6 +80,7 @@ impl Reader {
         Ok(Self {
             handle: convert::present(opened.handle, "handle")?.into(),
             length: convert::unsigned(opened.length, "length")?,
+            identity: opened.identity,
             session,
             path: path.clone(),
             reopening: Default::default(),
@@ -124,7 +126,7 @@ impl Reader {
         match self.read_by(handle, offset, length).await {
             // The session was lost with its connection, and the handle with it.
             Err(error) if error.kind() == ErrorKind::InvalidArgument => {
-                let handle = self.reopened(handle, error).await?;
+                let handle = self.reopened(handle).await?;
                 self.read_by(handle, offset, length).await
             }
             read => read,
@@ -143,9 +145,9 @@ impl Reader {
         Ok(data)
     }
 
-    /// A new handle in place of `lost`. A file that got shorter isn't the one
-    /// that was opened: then the loss is the answer.
-    async fn reopened(&self, lost: i64, error: Error) -> Result<i64> {
+    /// A new handle in place of `lost`. A file that got shorter, or is another by its
+    /// identity, isn't the one that was opened.
+    async fn reopened(&self, lost: i64) -> Result<i64> {
         let _reopening = self.reopening.lock().await;
         let now = self.handle.load(Ordering::Relaxed);
         if now != lost {
@@ -153,9 +155,14 @@ impl Reader {
         }
         let opened = open(&self.session, &self.path).await?;
         let handle = convert::present(opened.handle, "handle")?;
-        if convert::unsigned(opened.length, "length")? < self.length {
+        let is_another =
+            self.identity.as_ref().zip(opened.identity.as_ref()).is_some_and(|(before, now)| before != now);
+        if is_another || convert::unsigned(opened.length, "length")? < self.length {
             self.session.release(handle);
-            return Err(error);
+            let why = "the file was replaced or cut since it was opened";
+            return Err(Error::new(ErrorKind::Unavailable, why)
+                .at("read", &self.path)
+                .with_retry_safe(false));
         }
         self.handle.store(handle, Ordering::Relaxed);
         Ok(handle)
@@ -267,6 +274,10 @@ impl FileReader for Reader {
 
     fn length(&self) -> u64 {
         self.length
+    }
+
+    fn identity(&self) -> Option<Bytes> {
+        self.identity.clone()
     }
 }
 

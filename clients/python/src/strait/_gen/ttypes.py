@@ -2186,18 +2186,22 @@ class OpenFileReply(object):
     Attributes:
      - handle
      - length
+     - identity: Tells this file from others that had or will have its name: the same whenever the
+    same file is opened, also after it grew. Opaque; absent where the store can't tell.
 
     """
 
     __slots__ = (
         'handle',
         'length',
+        'identity',
     )
 
 
-    def __init__(self, handle=None, length=None,):
+    def __init__(self, handle=None, length=None, identity=None,):
         self.handle = handle
         self.length = length
+        self.identity = identity
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2218,6 +2222,11 @@ class OpenFileReply(object):
                     self.length = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.identity = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2235,6 +2244,10 @@ class OpenFileReply(object):
         if self.length is not None:
             oprot.writeFieldBegin('length', TType.I64, 2)
             oprot.writeI64(self.length)
+            oprot.writeFieldEnd()
+        if self.identity is not None:
+            oprot.writeFieldBegin('identity', TType.STRING, 3)
+            oprot.writeBinary(self.identity)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4679,6 +4692,7 @@ OpenFileReply.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'handle', None, None, ),  # 1
     (2, TType.I64, 'length', None, None, ),  # 2
+    (3, TType.STRING, 'identity', 'BINARY', None, ),  # 3
 )
 all_structs.append(ReadRangeRequest)
 ReadRangeRequest.thrift_spec = (

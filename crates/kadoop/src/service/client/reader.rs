@@ -47,6 +47,7 @@ struct Driver {
     path: String,
     config: Config,
     places: Mutex<Places>,
+    made: u64,
     clock: Clock,
 }
 
@@ -65,7 +66,7 @@ impl Reader {
         client.link.process.demand()?;
         let link = Arc::clone(&client.link);
         let config = link.joined().config();
-        let driver = Driver {
+        let mut driver = Driver {
             core: Mutex::new(Core::new(config.clone())),
             changed: Condvar::new(),
             data: link.data.clone(),
@@ -74,10 +75,12 @@ impl Reader {
             path: path.to_owned(),
             config,
             places: Mutex::default(),
+            made: 0,
             clock: Clock::start(),
             link,
         };
-        let located = driver.locate(0, LOCATE_BYTES)?;
+        let (made, located) = driver.locate(0, LOCATE_BYTES)?;
+        driver.made = made;
         driver.core().begin(located);
         Ok(Self { driver: Arc::new(driver), position: 0 })
     }
@@ -118,6 +121,12 @@ impl Reader {
     /// Where [`Reader::read`] goes on.
     pub fn seek(&mut self, position: u64) {
         self.position = position;
+    }
+
+    /// The number of the transaction that made the file: no other file of the cluster has it,
+    /// whatever its name.
+    pub fn made(&self) -> u64 {
+        self.driver.made
     }
 
     /// Bytes of the file, as far as was known when it was opened or last looked at.
@@ -196,7 +205,8 @@ impl Driver {
         let within = Duration::from_millis(within_ms);
         match call {
             ReadCall::Locate { offset, length } => {
-                let located = self.locate(offset, length).map_err(|failure| failure.error);
+                let located =
+                    self.locate(offset, length).map(|(_, located)| located).map_err(|failure| failure.error);
                 self.core().on_located(id, located, self.clock.now());
             }
             ReadCall::Read { from, read } => {
@@ -212,7 +222,8 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    fn locate(&self, offset: u64, length: u64) -> Result<Located, Failure> {
+    /// The number of the file's making, and where its bytes are.
+    fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
         let found = self.ask_where(offset, length)?;
         let mut places = self.places();
         if let Some(chunk) = found.chunks.first() {
@@ -233,7 +244,7 @@ impl Driver {
         if let Some(borrowing) = &self.link.borrowing {
             borrowing.confirm(&located.chunks);
         }
-        Ok(located)
+        Ok((found.made, located))
     }
 
     /// By its name, which readers share with the audit log; and if another file has that by now,

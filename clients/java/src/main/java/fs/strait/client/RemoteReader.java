@@ -36,6 +36,7 @@ final class RemoteReader {
     private ReadAhead ahead;
     private volatile long handle;
     private volatile long length;
+    private ByteBuffer identity; // absent where the store can't tell
     private volatile boolean closed;
 
     RemoteReader(Session session, String path, Pattern pattern) throws IOException {
@@ -53,8 +54,12 @@ final class RemoteReader {
             throw Failures.of(
                     ErrorKind.UNAVAILABLE, "the file was replaced by a shorter one", path);
         }
+        if (identity != null && reply.isSetIdentity() && !identity.equals(reply.bufferForIdentity())) {
+            throw Failures.of(ErrorKind.UNAVAILABLE, "the file was replaced by another", path);
+        }
         handle = reply.getHandle();
         length = reply.getLength();
+        identity = reply.bufferForIdentity();
     }
 
     /** Bytes of the file when it was opened. */

@@ -52,6 +52,9 @@ final class FakeGateway implements AutoCloseable {
     /** Of a file's length, what openFile says of it. */
     LongUnaryOperator claim = length -> length;
 
+    /** What openFile says of every file. */
+    byte[] identity = {1};
+
     /** Of the bytes that a readRange asks for, how many it gets. */
     IntUnaryOperator shorten = length -> length;
 

@@ -146,6 +146,7 @@ final class FakeMethods {
     private OpenFileReply openFile(OpenFileRequest request) throws DfsError {
         int length = file(request.getPath()).length;
         OpenFileReply reply = new OpenFileReply().setHandle(newHandle(request.getPath()));
+        reply.setIdentity(gateway.identity);
         return reply.setLength(gateway.claim.applyAsLong(length));
     }
 

@@ -3,6 +3,7 @@ package fs.strait.client;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -175,6 +176,18 @@ class ReadingTest {
             gateway.forgetSessions("readRange");
             gateway.breakConnections();
             assertArrayEquals(DATA, concat(start, file.readAllBytes()));
+        }
+    }
+
+    @Test
+    void aFileReplacedByOneAsLongIsAnErrorAndNotAMixture() throws IOException {
+        try (InputStream file = client.newInputStream("/f")) {
+            file.readNBytes(1_500_000);
+            gateway.identity = new byte[] {2};
+            gateway.forgetSessions("readRange");
+            gateway.breakConnections();
+            IOException error = assertThrows(IOException.class, file::readAllBytes);
+            assertTrue(error.getMessage().contains("replaced by another"), error.getMessage());
         }
     }
 

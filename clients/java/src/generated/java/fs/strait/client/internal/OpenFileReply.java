@@ -12,17 +12,28 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
 
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.I64, (short)1);
   private static final org.apache.thrift.protocol.TField LENGTH_FIELD_DESC = new org.apache.thrift.protocol.TField("length", org.apache.thrift.protocol.TType.I64, (short)2);
+  private static final org.apache.thrift.protocol.TField IDENTITY_FIELD_DESC = new org.apache.thrift.protocol.TField("identity", org.apache.thrift.protocol.TType.STRING, (short)3);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new OpenFileReplyStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new OpenFileReplyTupleSchemeFactory();
 
   public long handle; // optional
   public long length; // optional
+  /**
+   * Tells this file from others that had or will have its name: the same whenever the
+   * same file is opened, also after it grew. Opaque; absent where the store can't tell.
+   */
+  public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer identity; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     HANDLE((short)1, "handle"),
-    LENGTH((short)2, "length");
+    LENGTH((short)2, "length"),
+    /**
+     * Tells this file from others that had or will have its name: the same whenever the
+     * same file is opened, also after it grew. Opaque; absent where the store can't tell.
+     */
+    IDENTITY((short)3, "identity");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -42,6 +53,8 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
           return HANDLE;
         case 2: // LENGTH
           return LENGTH;
+        case 3: // IDENTITY
+          return IDENTITY;
         default:
           return null;
       }
@@ -88,7 +101,7 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
   private static final int __HANDLE_ISSET_ID = 0;
   private static final int __LENGTH_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.HANDLE,_Fields.LENGTH};
+  private static final _Fields optionals[] = {_Fields.HANDLE,_Fields.LENGTH,_Fields.IDENTITY};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -96,6 +109,8 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.LENGTH, new org.apache.thrift.meta_data.FieldMetaData("length", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.IDENTITY, new org.apache.thrift.meta_data.FieldMetaData("identity", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(OpenFileReply.class, metaDataMap);
   }
@@ -110,6 +125,9 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
     __isset_bitfield = other.__isset_bitfield;
     this.handle = other.handle;
     this.length = other.length;
+    if (other.isSetIdentity()) {
+      this.identity = org.apache.thrift.TBaseHelper.copyBinary(other.identity);
+    }
   }
 
   @Override
@@ -123,6 +141,7 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
     this.handle = 0;
     setLengthIsSet(false);
     this.length = 0;
+    this.identity = null;
   }
 
   public long getHandle() {
@@ -171,6 +190,48 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LENGTH_ISSET_ID, value);
   }
 
+  /**
+   * Tells this file from others that had or will have its name: the same whenever the
+   * same file is opened, also after it grew. Opaque; absent where the store can't tell.
+   */
+  public byte[] getIdentity() {
+    setIdentity(org.apache.thrift.TBaseHelper.rightSize(identity));
+    return identity == null ? null : identity.array();
+  }
+
+  public java.nio.ByteBuffer bufferForIdentity() {
+    return org.apache.thrift.TBaseHelper.copyBinary(identity);
+  }
+
+  /**
+   * Tells this file from others that had or will have its name: the same whenever the
+   * same file is opened, also after it grew. Opaque; absent where the store can't tell.
+   */
+  public OpenFileReply setIdentity(byte[] identity) {
+    this.identity = identity == null ? (java.nio.ByteBuffer)null   : java.nio.ByteBuffer.wrap(identity.clone());
+    return this;
+  }
+
+  public OpenFileReply setIdentity(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer identity) {
+    this.identity = org.apache.thrift.TBaseHelper.copyBinary(identity);
+    return this;
+  }
+
+  public void unsetIdentity() {
+    this.identity = null;
+  }
+
+  /** Returns true if field identity is set (has been assigned a value) and false otherwise */
+  public boolean isSetIdentity() {
+    return this.identity != null;
+  }
+
+  public void setIdentityIsSet(boolean value) {
+    if (!value) {
+      this.identity = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -190,6 +251,18 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
       }
       break;
 
+    case IDENTITY:
+      if (value == null) {
+        unsetIdentity();
+      } else {
+        if (value instanceof byte[]) {
+          setIdentity((byte[])value);
+        } else {
+          setIdentity((java.nio.ByteBuffer)value);
+        }
+      }
+      break;
+
     }
   }
 
@@ -202,6 +275,9 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
 
     case LENGTH:
       return getLength();
+
+    case IDENTITY:
+      return getIdentity();
 
     }
     throw new java.lang.IllegalStateException();
@@ -219,6 +295,8 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
       return isSetHandle();
     case LENGTH:
       return isSetLength();
+    case IDENTITY:
+      return isSetIdentity();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -254,6 +332,15 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
         return false;
     }
 
+    boolean this_present_identity = true && this.isSetIdentity();
+    boolean that_present_identity = true && that.isSetIdentity();
+    if (this_present_identity || that_present_identity) {
+      if (!(this_present_identity && that_present_identity))
+        return false;
+      if (!this.identity.equals(that.identity))
+        return false;
+    }
+
     return true;
   }
 
@@ -268,6 +355,10 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
     hashCode = hashCode * 8191 + ((isSetLength()) ? 131071 : 524287);
     if (isSetLength())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(length);
+
+    hashCode = hashCode * 8191 + ((isSetIdentity()) ? 131071 : 524287);
+    if (isSetIdentity())
+      hashCode = hashCode * 8191 + identity.hashCode();
 
     return hashCode;
   }
@@ -296,6 +387,16 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
     }
     if (isSetLength()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.length, other.length);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetIdentity(), other.isSetIdentity());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetIdentity()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.identity, other.identity);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -333,6 +434,16 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
       if (!first) sb.append(", ");
       sb.append("length:");
       sb.append(this.length);
+      first = false;
+    }
+    if (isSetIdentity()) {
+      if (!first) sb.append(", ");
+      sb.append("identity:");
+      if (this.identity == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.identity, sb);
+      }
       first = false;
     }
     sb.append(")");
@@ -398,6 +509,14 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 3: // IDENTITY
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.identity = iprot.readBinary();
+              struct.setIdentityIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -424,6 +543,13 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
         oprot.writeI64(struct.length);
         oprot.writeFieldEnd();
       }
+      if (struct.identity != null) {
+        if (struct.isSetIdentity()) {
+          oprot.writeFieldBegin(IDENTITY_FIELD_DESC);
+          oprot.writeBinary(struct.identity);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -449,19 +575,25 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
       if (struct.isSetLength()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetIdentity()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetHandle()) {
         oprot.writeI64(struct.handle);
       }
       if (struct.isSetLength()) {
         oprot.writeI64(struct.length);
       }
+      if (struct.isSetIdentity()) {
+        oprot.writeBinary(struct.identity);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, OpenFileReply struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.handle = iprot.readI64();
         struct.setHandleIsSet(true);
@@ -469,6 +601,10 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
       if (incoming.get(1)) {
         struct.length = iprot.readI64();
         struct.setLengthIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.identity = iprot.readBinary();
+        struct.setIdentityIsSet(true);
       }
     }
   }
