@@ -25,9 +25,9 @@ mod keys;
 mod lending;
 mod namenode;
 mod observed;
-mod proofs;
+pub mod proofs;
 mod stop;
-mod tokens;
+pub mod tokens;
 
 pub use client::{
     Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, ShortCircuitReads,
@@ -39,8 +39,6 @@ pub use dump::dump_log;
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};
 pub use namenode::{NamenodeNumbers, NamenodeOptions, NamenodeServer};
-pub use proofs::{Answer, Asked, Call, Procedure, unsigned};
-pub use tokens::{Right, Token};
 
 use std::time::Duration;
 

@@ -24,8 +24,8 @@ use std::{
 };
 use strait_flexrpc::stub::{ServiceError, StubError};
 
-/// What a tag is made of. A read of a megabyte has 256 sums, most calls have ten numbers.
-type Numbers = SmallVec<[u64; 24]>;
+/// What a tag is made of: of most calls ten numbers; of a megabyte that is read, 128 for its sums.
+pub type Numbers = SmallVec<[u64; 24]>;
 
 /// Where answers begin, which no call does.
 const ANSWER: u64 = 512;
@@ -52,21 +52,21 @@ pub enum Procedure {
 /// A call that shows a token.
 pub trait Call {
     /// How it shows it.
-    fn pass(&mut self) -> &mut KdPass;
-    /// What it is about.
+    fn pass(&self) -> &KdPass;
+    /// Shows it so.
+    fn set_pass(&mut self, pass: KdPass);
+    /// The chunk that it is about, and the stamp.
     fn chunk(&self) -> (u64, u64);
-    /// The rest, as far as it is tagged.
-    #[doc(hidden)]
-    fn rest(&self, numbers: &mut SmallVec<[u64; 24]>);
+    /// Appends the rest of what is tagged.
+    fn rest(&self, numbers: &mut Numbers);
 }
 
 /// An answer that brings a proof.
 pub trait Answer {
-    /// The proof, and what it begins with.
+    /// How it begins.
     fn told(&self) -> &KdTold;
-    /// The rest of what is proven.
-    #[doc(hidden)]
-    fn rest(&self, numbers: &mut SmallVec<[u64; 24]>);
+    /// Appends the rest of what is proven.
+    fn rest(&self, numbers: &mut Numbers);
 }
 
 /// A pass that is still to be signed.
@@ -88,7 +88,7 @@ impl Token {
         let nonce = self.next_nonce();
         let pass = self.pass(&numbers_of(call, procedure, nonce, to), nonce);
         let tag = pass.tag;
-        *call.pass() = pass;
+        call.set_pass(pass);
         Asked { secret: self.secret.clone(), tag }
     }
 
@@ -187,12 +187,12 @@ pub(super) struct Witness {
 pub(super) fn witness(
     key: &TokenKey,
     me: Identity,
-    call: &mut impl Call,
+    call: &impl Call,
     (procedure, right): (Procedure, Right),
     now_ms: Millis,
 ) -> std::result::Result<Witness, ServiceError> {
     let (chunk, stamp) = call.chunk();
-    let pass = call.pass().clone();
+    let pass = call.pass();
     let to = if procedure == Procedure::Write { EVERYBODY } else { me };
     let numbers = numbers_of(call, procedure, pass.nonce, to);
     let secret = key.secret_of(ChunkId(chunk), Stamp(stamp), &pass.grant);
@@ -230,7 +230,9 @@ impl Witness {
     pub(super) fn piece(&self, result: Result<Piece>) -> KdPiece<'static> {
         let (refused, piece) = match result {
             Ok(piece) => (0, piece),
-            Err(error) => (number_of(error), Piece { bytes: bytes::Bytes::new(), sums: Vec::new(), visible: 0 }),
+            Err(error) => {
+                (number_of(error), Piece { bytes: bytes::Bytes::new(), sums: Vec::new(), visible: 0 })
+            }
         };
         let Piece { bytes, sums, visible } = piece;
         let told = KdTold { refused, proof: [0; TAG_BYTES] };
@@ -256,104 +258,46 @@ impl Witness {
     }
 }
 
-impl Call for KdWrite<'_> {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
+/// How a pass is shown, and what else is tagged.
+macro_rules! calls {
+    ($($call:ty: |$of:ident, $numbers:ident| $rest:expr;)*) => {$(
+        impl Call for $call {
+            fn pass(&self) -> &KdPass {
+                &self.pass
+            }
 
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
+            fn set_pass(&mut self, pass: KdPass) {
+                self.pass = pass;
+            }
 
-    fn rest(&self, numbers: &mut Numbers) {
-        pipeline(&self.pipeline, numbers);
-        numbers.extend([self.offset.into(), self.bytes.len() as u64]);
-    }
+            fn chunk(&self) -> (u64, u64) {
+                (self.chunk, self.stamp)
+            }
+
+            fn rest(&self, $numbers: &mut Numbers) {
+                let $of = self;
+                $rest
+            }
+        }
+    )*};
 }
 
-impl Call for KdUpto {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
-
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
-
-    fn rest(&self, numbers: &mut Numbers) {
-        numbers.push(self.length.into());
-    }
-}
-
-impl Call for KdRead {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
-
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
-
-    fn rest(&self, numbers: &mut Numbers) {
-        numbers.extend([self.offset, self.length, self.acknowledged].map(u64::from));
-    }
-}
-
-impl Call for KdProbe {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
-
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
-
-    fn rest(&self, numbers: &mut Numbers) {
-        numbers.extend([self.member.node.into(), self.member.incarnation]);
-    }
-}
-
-impl Call for KdContinue {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
-
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
-
-    fn rest(&self, numbers: &mut Numbers) {
-        pipeline(&self.pipeline, numbers);
-        let source = &self.source;
+calls! {
+    KdWrite<'_>: |of, numbers| {
+        pipeline(&of.pipeline, numbers);
+        numbers.extend([of.offset.into(), of.bytes.len() as u64]);
+    };
+    KdUpto: |of, numbers| numbers.push(of.length.into());
+    KdRead: |of, numbers| numbers.extend([of.offset, of.length, of.acknowledged].map(u64::from));
+    KdProbe: |of, numbers| numbers.extend([of.member.node.into(), of.member.incarnation]);
+    KdContinue: |of, numbers| {
+        pipeline(&of.pipeline, numbers);
+        let source = &of.source;
         numbers.extend([source.chunk, source.stamp, source.length.into(), source.nodes.len() as u64]);
         numbers.extend(source.nodes.iter().copied().map(u64::from));
-    }
-}
-
-impl Call for KdBorrower {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
-
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
-
-    fn rest(&self, _: &mut Numbers) {}
-}
-
-impl Call for KdBorrow {
-    fn pass(&mut self) -> &mut KdPass {
-        &mut self.pass
-    }
-
-    fn chunk(&self) -> (u64, u64) {
-        (self.chunk, self.stamp)
-    }
-
-    fn rest(&self, numbers: &mut Numbers) {
-        numbers.push(self.run);
-    }
+    };
+    KdBorrower: |_of, _numbers| ();
+    KdBorrow: |of, numbers| numbers.push(of.run);
 }
 
 fn pipeline(members: &[KdMember], numbers: &mut Numbers) {

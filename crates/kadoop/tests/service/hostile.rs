@@ -12,7 +12,9 @@ use strait_flexrpc::{
 use strait_kadoop::{
     Error, Identity,
     service::{
-        self, CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeServer, Token, unsigned,
+        CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeServer,
+        proofs::{self, unsigned},
+        tokens::Token,
     },
     wire::{
         self, KadoopClusterV1Client, KadoopDatanodeV1Client, KadoopNamenodeV1Client, KdAddChunk, KdAnswer,
@@ -147,7 +149,7 @@ fn a_token_is_for_its_chunk_right_and_cluster_alone() {
     }
     // A right to read is none to write.
     let mut seal = KdUpto { pass: unsigned(), chunk: one.chunk, stamp: one.stamp, length: 1 };
-    Token::new(&one.token).sign(&mut seal, service::Procedure::Seal, it);
+    Token::new(&one.token).sign(&mut seal, proofs::Procedure::Seal, it);
     assert_eq!(refusal(datanode.dn_seal(&seal)), UNAUTHENTICATED);
 }
 

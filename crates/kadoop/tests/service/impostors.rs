@@ -10,11 +10,16 @@ use std::{
     thread,
 };
 use strait_flexrpc::{
-    Fault, Forwarding, MulticastOptions, Reply, Request, Server, ServerOptions, Service, stub::{Callees, Pattern, ServiceError},
+    Fault, Forwarding, MulticastOptions, Reply, Request, Server, ServerOptions, Service,
+    stub::{Callees, Pattern, ServiceError},
 };
 use strait_kadoop::{
     Identity,
-    service::{Answer, Asked, CreateOptions, DatanodeOptions, Procedure, Token, unsigned},
+    service::{
+        CreateOptions, DatanodeOptions,
+        proofs::{Answer, Asked, Procedure, unsigned},
+        tokens::Token,
+    },
     wire::{
         self, KadoopDatanodeV1Callees, KdAnswer, KdMutation, KdNewChunk, KdPiece, KdRead, KdRequest, KdTold,
         KdUpto, KdWrite,
@@ -284,9 +289,8 @@ fn begun(cluster: &Cluster) -> (KdNewChunk<'static>, Vec<(SocketAddr, Identity)>
     let mut names = names(cluster);
     let me = wire::KdCaller { user: "kadoop".into(), groups: Vec::new() };
     let client = names.nn_join(&wire::KdHello { features: 0 }).unwrap().client;
-    let mut ask = |number, what| {
-        names.nn_mutate(&me, &KdRequest { client, number, done_below: 0 }, &what).unwrap()
-    };
+    let mut ask =
+        |number, what| names.nn_mutate(&me, &KdRequest { client, number, done_below: 0 }, &what).unwrap();
     let create = wire::KdCreate {
         path: "/file".into(),
         overwrite: false,
@@ -298,9 +302,8 @@ fn begun(cluster: &Cluster) -> (KdNewChunk<'static>, Vec<(SocketAddr, Identity)>
     let add = wire::KdAddChunk { file: opened.file, ends: Vec::new(), next: true, avoid: Vec::new() };
     let KdAnswer::KdChunk(added) = ask(2, KdMutation::KdAddChunk(add)) else { panic!("not begun") };
     let chunk = *added.next.unwrap();
-    let place = |of: &wire::KdPlace<'_>| {
-        (of.address.as_str().unwrap().parse().unwrap(), Identity(of.identity))
-    };
+    let place =
+        |of: &wire::KdPlace<'_>| (of.address.as_str().unwrap().parse().unwrap(), Identity(of.identity));
     let places = chunk.places.iter().map(place).collect();
     (chunk, places)
 }

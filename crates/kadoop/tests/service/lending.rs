@@ -26,7 +26,10 @@ use std::{
 };
 use strait_kadoop::{
     Identity,
-    service::{Procedure, Token, unsigned},
+    service::{
+        proofs::{Procedure, unsigned},
+        tokens::Token,
+    },
     wire::{KdBorrow, KdBorrower, KdLent, KdLocatedChunk, KdToken},
 };
 

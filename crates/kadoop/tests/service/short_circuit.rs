@@ -3,7 +3,9 @@
 use crate::{
     lending::{Borrowed, Lender, borrow},
     processes::{DatanodeProcess, Site},
-    support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, names, pattern, place, superuser},
+    support::{
+        Cluster, DEADLINE, client, client_over_tcp, namenode_options, names, pattern, place, superuser,
+    },
 };
 use bytes::Bytes;
 use std::{
@@ -16,7 +18,7 @@ use std::{
 use strait_kadoop::{
     Client, Identity,
     messages::Caller,
-    service::{CreateOptions, Key, NamenodeServer, ShortCircuit, unsigned},
+    service::{CreateOptions, Key, NamenodeServer, ShortCircuit, proofs::unsigned},
     wire::{self, KdLocatedChunk},
 };
 use strait_testkit::wait_until;

@@ -7,8 +7,9 @@ use strait_kadoop::{
     Client, ClientOptions, Config, Identity,
     messages::Caller,
     service::{
-        CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer, Procedure,
-        Token, unsigned,
+        CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
+        proofs::{Procedure, unsigned},
+        tokens::Token,
     },
     wire::{self, KadoopDatanodeV1Client, KadoopNamenodeV1Client},
 };
@@ -77,8 +78,7 @@ pub fn place(host: &wire::KdHost<'_>) -> (SocketAddr, Identity) {
 /// A read of a chunk's first nine bytes, by this token.
 pub fn signed_read(chunk: &wire::KdLocatedChunk, token: &wire::KdToken, of: Identity) -> wire::KdRead {
     let (chunk, stamp) = (chunk.chunk, chunk.stamp);
-    let mut read =
-        wire::KdRead { pass: unsigned(), chunk, stamp, offset: 0, length: 9, acknowledged: 0 };
+    let mut read = wire::KdRead { pass: unsigned(), chunk, stamp, offset: 0, length: 9, acknowledged: 0 };
     Token::new(token).sign(&mut read, Procedure::Read, of);
     read
 }

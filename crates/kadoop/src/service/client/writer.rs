@@ -22,7 +22,7 @@ use crate::{
         proofs::{Procedure, unsigned},
         tokens::Token,
     },
-    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdProbe, KdTold, KdToken, KdUpto},
+    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdProbe, KdToken, KdTold, KdUpto},
 };
 use bytes::Bytes;
 use std::{
@@ -420,7 +420,8 @@ impl Driver {
             WriteCall::Probe { to } => {
                 let chunks = self.chunks();
                 let found = chunks.iter().rev().find(|(_, of)| of.nodes.contains(&to.node));
-                let (chunk, of) = found.map(|(chunk, of)| (*chunk, of.clone())).ok_or_else(unreachable_member)?;
+                let (chunk, of) =
+                    found.map(|(chunk, of)| (*chunk, of.clone())).ok_or_else(unreachable_member)?;
                 drop(chunks);
                 let (callee, place) = self.one(&of, to.node, within)?;
                 let (stamp, member) = (of.stamp.0, member_to_wire(to));

@@ -28,10 +28,10 @@ impl Chunks {
     fn upto(
         &self,
         procedure: Procedure,
-        mut of: wire::KdUpto,
+        of: wire::KdUpto,
         execute: impl FnOnce(ChunkId, Stamp, u32) -> Result<()>,
     ) -> Answered<wire::KdTold> {
-        let witness = self.0.witness(&mut of, procedure, Right::Write)?;
+        let witness = self.0.witness(&of, procedure, Right::Write)?;
         let result = witness.allowed.and_then(|()| execute(ChunkId(of.chunk), Stamp(of.stamp), of.length));
         Ok(witness.told(self.0.noted(result)))
     }
@@ -48,9 +48,9 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         Ok(())
     }
 
-    fn dn_write(&self, call: &Request, mut write: wire::KdWrite<'static>) -> Answered<wire::KdTold> {
+    fn dn_write(&self, call: &Request, write: wire::KdWrite<'static>) -> Answered<wire::KdTold> {
         let shared = &self.0;
-        let witness = shared.witness(&mut write, Procedure::Write, Right::Write)?;
+        let witness = shared.witness(&write, Procedure::Write, Right::Write)?;
         let written = witness.allowed.and_then(|()| {
             let write = write_from_wire(write);
             let until = self.patience(call, shared.config.write_ms);
@@ -85,28 +85,28 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         })
     }
 
-    fn dn_read(&self, _: &Request, mut read: wire::KdRead) -> Answered<wire::KdPiece<'_>> {
-        let witness = self.0.witness(&mut read, Procedure::Read, Right::Read)?;
+    fn dn_read(&self, _: &Request, read: wire::KdRead) -> Answered<wire::KdPiece<'_>> {
+        let witness = self.0.witness(&read, Procedure::Read, Right::Read)?;
         let piece = witness.allowed.and_then(|()| self.0.read().read(&read_from_wire(&read)));
         Ok(witness.piece(self.0.noted(piece)))
     }
 
-    fn dn_probe(&self, _: &Request, mut probe: wire::KdProbe) -> Answered<wire::KdTold> {
+    fn dn_probe(&self, _: &Request, probe: wire::KdProbe) -> Answered<wire::KdTold> {
         // That it is there is no secret: the token needn't be good still.
-        let witness = self.0.witness(&mut probe, Procedure::Probe, Right::Write)?;
+        let witness = self.0.witness(&probe, Procedure::Probe, Right::Write)?;
         Ok(witness.told(self.0.read().probe(member_from_wire(&probe.member))))
     }
 
-    fn dn_lender(&self, _: &Request, mut of: wire::KdBorrower) -> Answered<wire::KdLender<'_>> {
+    fn dn_lender(&self, _: &Request, of: wire::KdBorrower) -> Answered<wire::KdLender<'_>> {
         // Nor is where it lends.
-        let witness = self.0.witness(&mut of, Procedure::Lender, Right::Read)?;
+        let witness = self.0.witness(&of, Procedure::Lender, Right::Read)?;
         let place = self.0.lender().ok_or(Error::NotFound);
         Ok(witness.lender(place.map(|place| (place.path.as_os_str().as_bytes(), place.run))))
     }
 
-    fn dn_continue(&self, call: &Request, mut of: wire::KdContinue) -> Answered<wire::KdTold> {
+    fn dn_continue(&self, call: &Request, of: wire::KdContinue) -> Answered<wire::KdTold> {
         let shared = &self.0;
-        let witness = shared.witness(&mut of, Procedure::Continue, Right::Write)?;
+        let witness = shared.witness(&of, Procedure::Continue, Right::Write)?;
         let begun = witness.allowed.and_then(|()| shared.demand_source(&of)).and_then(|()| {
             let (begin, until) = (continue_from_wire(&of), self.patience(call, shared.config.disk_ms));
             shared.wait_for(|core, caller| core.begin(caller, &begin), until)

@@ -59,8 +59,7 @@ fn fetch_from(shared: &Shared, client: &flexrpc::Client, fetch: &Fetch) -> Resul
     let from = shared.place_of(fetch.from).ok_or(Error::Unavailable)?;
     let (address, identity) = from;
     let mut read = read_to_wire(&fetch.read);
-    let asked =
-        shared.token(fetch.read.chunk, fetch.read.stamp).sign(&mut read, Procedure::Read, identity);
+    let asked = shared.token(fetch.read.chunk, fetch.read.stamp).sign(&mut read, Procedure::Read, identity);
     let handle = client.handle(address, Transport::Tcp).map_err(|_| Error::Unavailable)?;
     match asked.hear(from, KadoopDatanodeV1Client::new(handle).dn_read(&read)) {
         Ok(piece) => Ok(piece_from_wire(piece)),

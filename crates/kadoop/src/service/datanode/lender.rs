@@ -77,11 +77,7 @@ impl Lender {
     /// # Errors
     /// Others may put something in the directory's or the socket's place; its path is too long for a socket (107 bytes); the
     /// operating system's.
-    pub(super) fn start(
-        options: &ShortCircuit,
-        home: &Path,
-        shared: &Arc<Shared>,
-    ) -> io::Result<Self> {
+    pub(super) fn start(options: &ShortCircuit, home: &Path, shared: &Arc<Shared>) -> io::Result<Self> {
         let strangers = options.users.is_some();
         let directory = match &options.directory {
             Some(directory) => make(directory, strangers)?,
@@ -254,11 +250,11 @@ impl Desk {
         }
     }
 
-    fn lend(&self, mut wanted: KdBorrow) -> Judged<Lent> {
+    fn lend(&self, wanted: KdBorrow) -> Judged<Lent> {
         if wanted.run != self.run {
             return Err(Error::WrongIncarnation);
         }
-        let witness = self.shared.witness(&mut wanted, Procedure::Borrow, Right::Read);
+        let witness = self.shared.witness(&wanted, Procedure::Borrow, Right::Read);
         witness.map_err(|_| Error::Unauthenticated)?.allowed?;
         // No rename or deletion comes between the names and the files.
         let core = self.shared.read();

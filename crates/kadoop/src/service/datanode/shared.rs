@@ -301,7 +301,7 @@ impl Shared {
     /// Looks at a call's tag, and at whether its token gives the right.
     pub(super) fn witness(
         &self,
-        call: &mut impl Call,
+        call: &impl Call,
         procedure: Procedure,
         right: Right,
     ) -> std::result::Result<Witness, ServiceError> {

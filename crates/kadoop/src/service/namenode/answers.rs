@@ -388,7 +388,8 @@ impl Shared {
             namenode.heartbeat(&beat, rack, now)
         })?;
         let identity = beat.identity;
-        let host = Host { node: answer.node, identity, address, name: name.to_owned(), rack: rack.to_owned() };
+        let host =
+            Host { node: answer.node, identity, address, name: name.to_owned(), rack: rack.to_owned() };
         let (capacity_bytes, used_bytes) = (told.capacity_bytes, told.used_bytes);
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         hosts.note(Known { host, calls_from: peer.ip(), capacity_bytes, used_bytes, heard }, || {

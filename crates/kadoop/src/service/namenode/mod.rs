@@ -14,9 +14,9 @@ use super::{
     commit::Commit,
     home::{Home, random},
     keys::Key,
-    tokens::{TOKEN_MS, TokenKey},
     observed::Observed,
     stop::{Stop, Threads},
+    tokens::{TOKEN_MS, TokenKey},
 };
 use crate::{
     Config, Millis,
