@@ -133,15 +133,15 @@ fn a_token_is_for_its_chunk_right_and_cluster_alone() {
     let (one, two) = (&one.chunks[0], &two.chunks[0]);
     let good = signed_read(one, &one.token, it);
     assert_eq!(datanode.dn_read(&good).unwrap().bytes.len(), 9);
-    let mut later = good.pass.grant.clone();
+    let mut later = good.pass.grant;
     later.until_ms += 1;
     for forged in [
         signed_read(one, &two.token, it),
         KdRead { pass: unsigned(), ..good.clone() },
         // What its tag isn't of: so whoever has seen a call can make no other of it.
         KdRead { offset: 1, ..good.clone() },
-        KdRead { pass: wire::KdPass { nonce: good.pass.nonce + 1, ..good.pass.clone() }, ..good.clone() },
-        KdRead { pass: wire::KdPass { grant: later, ..good.pass.clone() }, ..good.clone() },
+        KdRead { pass: wire::KdPass { nonce: good.pass.nonce + 1, ..good.pass }, ..good.clone() },
+        KdRead { pass: wire::KdPass { grant: later, ..good.pass }, ..good.clone() },
         // Of another datanode.
         signed_read(one, &one.token, Identity(it.0 + 1)),
     ] {

@@ -2,10 +2,13 @@
 //! acknowledged is there in the end, and nothing else is read.
 
 use crate::support::{
-    Cluster, DEADLINE, client_over_tcp, datanode, names, pattern, place, rpc, signed_read, superuser,
+    Cluster, DEADLINE, client, client_over_tcp, datanode, names, pattern, place, rpc, signed_read, superuser,
 };
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, socket_with};
 use std::{
     net::SocketAddr,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::PathBuf,
     sync::{Arc, Mutex},
     thread,
 };
@@ -21,14 +24,16 @@ use strait_kadoop::{
         tokens::Token,
     },
     wire::{
-        self, KadoopDatanodeV1Callees, KdAnswer, KdMutation, KdNewChunk, KdPiece, KdRead, KdRequest, KdTold,
-        KdUpto, KdWrite,
+        self, KadoopDatanodeV1Callees, KdAnswer, KdLender, KdMutation, KdNewChunk, KdPiece, KdRead,
+        KdRequest, KdTold, KdUpto, KdWrite,
     },
 };
 use strait_testkit::wait_until;
 use strait_xdr::from_shared;
+use tempfile::TempDir;
 
 const READ: u32 = Procedure::Read as u32;
+const LENDER: u32 = Procedure::Lender as u32;
 const STALE_STAMP: u32 = wire::Refusal::RefusedStaleStamp as u32;
 const NO_REPLICA: u32 = wire::Refusal::RefusedNoReplica as u32;
 
@@ -52,11 +57,15 @@ enum Lie {
 struct Impostor {
     _server: Server,
     asked: Arc<Mutex<Vec<u32>>>,
+    /// Where it says that it lends files.
+    lends: OwnedFd,
+    _directory: TempDir,
 }
 
 struct Lies {
     lie: Lie,
     asked: Arc<Mutex<Vec<u32>>>,
+    socket: PathBuf,
 }
 
 impl Service for Lies {
@@ -65,10 +74,13 @@ impl Service for Lies {
         self.asked.lock().unwrap().push(procedure);
         let told = match &self.lie {
             Lie::Done(proof) => KdTold { refused: 0, proof: *proof },
-            Lie::Earlier(told) => told.clone(),
+            Lie::Earlier(told) => *told,
             Lie::Refused(refused) => KdTold { refused: *refused, proof: [0; 16] },
             Lie::Fault(number) => return Err(ServiceError::Fault(Fault::application(*number, "gone"))),
-            Lie::Short => return Ok(reply.put(&[0; 16])),
+            Lie::Short => {
+                reply.put(&[0; 16]);
+                return Ok(());
+            }
             Lie::Empty => return Ok(()),
         };
         let answer = match procedure {
@@ -78,6 +90,10 @@ impl Service for Lies {
                 let sums = bytes.chunks(4_096).map(crc32c::crc32c).collect();
                 let visible = read.offset + read.length;
                 strait_xdr::to_vec(&KdPiece { told, bytes: bytes.into(), sums, visible }).unwrap()
+            }
+            LENDER => {
+                let path = self.socket.as_os_str().as_bytes().to_vec().into();
+                strait_xdr::to_vec(&KdLender { told, path, run: 1 }).unwrap()
             }
             _ => strait_xdr::to_vec(&told).unwrap(),
         };
@@ -90,6 +106,12 @@ impl Impostor {
     /// As soon as the address is free.
     fn at(listen: SocketAddr, lie: Lie) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("lender.sock");
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let lends = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        bind(&lends, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+        rustix::net::listen(&lends, 8).unwrap();
         let mut server = None;
         assert!(wait_until(DEADLINE, || {
             let options = ServerOptions {
@@ -99,12 +121,17 @@ impl Impostor {
                 payload_bytes: 5 << 20,
                 ..ServerOptions::default()
             };
-            let lies = Lies { lie: lie.clone(), asked: Arc::clone(&asked) };
+            let lies = Lies { lie: lie.clone(), asked: Arc::clone(&asked), socket: socket.clone() };
             type Real = wire::KadoopDatanodeV1Server<()>;
             server = Server::builder(options).register(Real::PROGRAM, Real::VERSION, lies).start().ok();
             server.is_some()
         }));
-        Self { _server: server.unwrap(), asked }
+        Self { _server: server.unwrap(), asked, lends, _directory: directory }
+    }
+
+    /// Whether anybody wants to borrow from it, and would tell it what for.
+    fn lends(&self) -> bool {
+        accept(&self.lends).is_ok()
     }
 
     fn was_asked(&self, procedure: u32) -> bool {
@@ -187,18 +214,20 @@ fn an_earlier_acknowledgement_of_the_same_datanode_isnt_believed_again() {
 fn an_impostors_bytes_arent_read_and_its_word_that_there_are_none_isnt_believed() {
     for lie in [Lie::Done([1; 16]), Lie::Refused(NO_REPLICA), Lie::Fault(NO_REPLICA)] {
         let mut cluster = Cluster::start(1);
-        let client = client_over_tcp(&cluster.namenode);
         let bytes = pattern(300_000);
-        let mut writer = client.create(&superuser(), "/file", &of(1)).unwrap();
+        let mut writer = client_over_tcp(&cluster.namenode).create(&superuser(), "/file", &of(1)).unwrap();
         writer.write(bytes.clone()).unwrap();
         writer.close().unwrap();
-        let reader = client.open(&superuser(), "/file").unwrap();
+        // It would borrow a replica's files, too.
+        let reader = client(&cluster.namenode).open(&superuser(), "/file").unwrap();
         let address = cluster.datanode_addresses()[0];
         cluster.stop(address);
         let impostor = Impostor::at(address, lie);
         thread::scope(|scope| {
             let read = scope.spawn(|| reader.read_at(0, bytes.len()).unwrap());
             assert!(wait_until(DEADLINE, || impostor.was_asked(READ)), "the impostor was never met");
+            assert!(impostor.was_asked(LENDER), "nobody wanted to borrow");
+            assert!(!impostor.lends(), "a client would borrow from it");
             drop(impostor);
             cluster.add(DatanodeOptions { listen: address, ..cluster.datanode_options(0) });
             assert!(read.join().unwrap() == bytes);
@@ -277,7 +306,7 @@ fn a_member_of_a_pipeline_cant_vouch_for_others_nor_make_another_call_of_what_it
     assert!(at(1).dn_write(&KdWrite { offset: 100, ..write.clone() }).is_err());
     assert!(at(1).dn_write(&KdWrite { pipeline: chunk.pipeline[1..].to_vec(), ..write.clone() }).is_err());
     // What one was told isn't said to the other, and isn't another thing to do.
-    let mut upto = KdUpto { pass: write.pass.clone(), chunk: numbers.0, stamp: numbers.1, length: 100 };
+    let mut upto = KdUpto { pass: write.pass, chunk: numbers.0, stamp: numbers.1, length: 100 };
     assert!(at(1).dn_publish(&upto).is_err());
     token.sign(&mut upto, Procedure::Publish, places[0].1);
     assert!(at(1).dn_publish(&upto).is_err() && at(0).dn_seal(&upto).is_err());

@@ -142,7 +142,7 @@ fn tokens_are_demanded_as_over_the_network() {
     let ((one, lender), (two, _)) = (chunk_and_lender(&cluster, "/one"), chunk_and_lender(&cluster, "/two"));
     let wanted = lender.wanted(&one);
     let refused = |wanted| borrow(&lender, &wanted).refused();
-    let mut forged = one.token.clone();
+    let mut forged = one.token;
     forged.secret[7] ^= 1;
     let unauthenticated = wire::Refusal::RefusedUnauthenticated as u32;
     for wanted in [

@@ -241,7 +241,7 @@ pub fn reach_from_wire(new: &wire::KdNewChunk<'_>) -> Result<Reach> {
     if places.len() != new.pipeline.len() {
         return Err(Error::Internal("a pipeline without its addresses"));
     }
-    Ok(Reach { places, token: new.token.clone(), source: new.source.clone() })
+    Ok(Reach { places, token: new.token, source: new.source })
 }
 
 /// An answer; what it says beyond that of a new chunk is for whoever has the original.
