@@ -21,6 +21,8 @@ faults! {
     LogNotSynced,
     /// A new log segment's name isn't synced.
     SegmentNameNotSynced,
+    /// What a start reads of the log is taken to be on disk.
+    LogEndTrusted,
     /// A torn frame is read as good.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.
@@ -79,6 +81,8 @@ faults! {
     SealNotSynced,
     /// `seal` doesn't sync the directory.
     SealNameNotSynced,
+    /// What a sync failed for is synced again, and believed.
+    FailedSyncRepeated,
     /// A table of checksums is trusted at the start, though a crash may have left the bytes behind.
     TableTrusted,
     /// An open replica's checksums are overwritten in place.

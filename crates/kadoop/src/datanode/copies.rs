@@ -4,7 +4,7 @@
 //! What is to be read where comes out of [`Datanode::next_fetch`]; the bytes are checked as
 //! they come in, and a copy is named as sealed when all of it is on disk.
 
-use super::{Datanode, Replica, disk_of, remove_files};
+use super::{Datanode, Failure, Replica, disk_of, remove_files};
 use crate::{
     ChunkId, NodeId, Stamp,
     client::Checked,
@@ -252,7 +252,9 @@ impl<D: Disk> Datanode<D> {
             Into::Sealed(mut replica) => {
                 let length = replica.sums.length.min(source.length);
                 let sealed = disk_of(&self.directories, directory)
+                    .map_err(Failure::from)
                     .and_then(|disk| replica.seal(disk, stamp, length, &self.config));
+                let sealed = self.settle_sync(directory, sealed);
                 // Something else of the chunk may have come meanwhile.
                 if sealed.is_ok() && !self.replicas.contains_key(&chunk) {
                     self.changes.push(Change::Has(replica.report()));

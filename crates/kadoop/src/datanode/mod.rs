@@ -26,7 +26,7 @@ use crate::{
     },
 };
 use copies::Copies;
-use replica::{Replica, name, parse_name};
+use replica::{Failure, Replica, name, parse_name};
 use room::Room;
 use scrub::Scrub;
 use std::{
@@ -76,6 +76,8 @@ impl<D: Disk> Datanode<D> {
     ) -> io::Result<Self> {
         let (mut replicas, mut unopened) = (BTreeMap::new(), Vec::new());
         for (index, directory) in directories.iter().enumerate() {
+            // The run before may have been killed between a name and its sync.
+            directory.sync_names()?;
             scan(directory, index, &config, &mut replicas, &mut unopened)?;
         }
         Ok(Self {
@@ -203,8 +205,19 @@ impl<D: Disk> Datanode<D> {
     pub fn sync(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.publish(chunk, stamp, length)?;
         let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
-        let directory = disk_of(&self.directories, replica.directory)?;
-        replica.sync(directory, &self.config)
+        let index = replica.directory;
+        let synced = replica.sync(disk_of(&self.directories, index)?, &self.config);
+        self.settle_sync(index, synced)
+    }
+
+    /// What follows from a sync that failed in a directory.
+    fn settle_sync(&mut self, directory: usize, synced: Result<(), Failure>) -> Result<()> {
+        if let Err(Failure::Names(_)) = synced {
+            // The next sync of the directory may succeed without these names.
+            let there = |replica: &&mut Replica<D>| replica.directory == directory && replica.is_nameless();
+            self.replicas.values_mut().filter(there).for_each(Replica::distrust);
+        }
+        synced.map_err(Failure::into_error)
     }
 
     /// Ends the replica at `length`, on disk. Not even a namenode's order changes a sealed
@@ -215,12 +228,16 @@ impl<D: Disk> Datanode<D> {
     pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.demand_stamp(chunk, stamp)?;
         let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
-        let directory = disk_of(&self.directories, replica.directory)?;
+        let index = replica.directory;
+        let directory = disk_of(&self.directories, index)?;
         let held = replica.refuse_held();
         self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
-        replica.seal(directory, stamp, length, &self.config)?;
-        self.changes.push(Change::Has(replica.report()));
-        Ok(())
+        let sealed = replica.seal(directory, stamp, length, &self.config);
+        // Also that it has lost something, and can't be sealed there any more.
+        if sealed.is_ok() || matches!(&sealed, Err(Failure::Refused(Error::Corrupt))) {
+            self.changes.push(Change::Has(replica.report()));
+        }
+        self.settle_sync(index, sealed)
     }
 
     /// Reads what is visible of a replica.
@@ -463,7 +480,7 @@ fn scan<D: Disk>(
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
             }
-            "copy" => {
+            "copy" | "anew" => {
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
             }

@@ -1,5 +1,6 @@
 //! One replica: bytes that only grow, in order, until it is sealed.
 
+mod syncing;
 mod writing;
 
 use super::sums::{Sums, provable};
@@ -11,6 +12,8 @@ use crate::{
     messages::{Piece, Read, ReplicaReport, ReplicaState},
 };
 use std::{collections::BTreeMap, io};
+pub(super) use syncing::Failure;
+use syncing::{sync_bytes, sync_names};
 use writing::Held;
 
 /// A replica in one data directory.
@@ -29,6 +32,8 @@ pub(super) struct Replica<D: Disk> {
     file: String,
     /// It was sealed and lacks but the name, with its table on disk: nothing must happen to that.
     tabled: bool,
+    /// A sync of it failed, in this run or perhaps before: what is read needn't come to be on disk.
+    unsure: bool,
     data: D::File,
     records: Option<D::File>,
     records_end: u64,
@@ -96,6 +101,7 @@ impl<D: Disk> Replica<D> {
             sums,
             damaged: false,
             tabled: false,
+            unsure: false,
             file,
             data,
             records,
@@ -131,7 +137,7 @@ impl<D: Disk> Replica<D> {
             ReplicaState::Returned
         };
         let replica = Self::of(directory, chunk, stamp, state, sums, data, records.ok());
-        Ok(Self { file: name(chunk, stamp, "open"), ..replica })
+        Ok(Self { file: name(chunk, stamp, "open"), unsure: true, ..replica })
     }
 
     /// None unless all bytes of the table are there.
@@ -146,32 +152,15 @@ impl<D: Disk> Replica<D> {
         let table = disk_.open(&name(chunk, stamp, "table")).ok()?;
         let sums = Sums::from_table(&read_whole(&table).ok()?, config.unit_bytes)?;
         let replica = Self::of(directory, chunk, stamp, ReplicaState::Returned, sums, data.clone(), None);
-        let mut replica = Self { file: name(chunk, stamp, "open"), tabled: true, ..replica };
+        let mut replica = Self { file: name(chunk, stamp, "open"), tabled: true, unsure: true, ..replica };
         if !config.faults.has(Fault::TableTrusted) {
             replica.verify(0, u32::MAX, config).ok()?;
         }
-        if replica.finish_seal(disk_).is_ok() {
+        if replica.finish_seal(disk_, config).is_ok() {
             replica.state = ReplicaState::Sealed;
             let _ = disk_.remove(&name(chunk, stamp, "sums"));
         }
         Some(replica)
-    }
-
-    /// Gives one that lacks but the name its name.
-    fn finish_seal(&mut self, disk_: &D) -> io::Result<()> {
-        let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
-        // Not the machine may have stopped but the process: then it is in memory alone.
-        self.data.sync_data()?;
-        table.sync_data()?;
-        disk_.sync_names()?;
-        self.take_sealed_name(disk_, self.stamp)
-    }
-
-    fn take_sealed_name(&mut self, disk_: &D, stamp: Stamp) -> io::Result<()> {
-        let sealed = name(self.chunk, stamp, "data");
-        disk_.rename(&self.file, &sealed)?;
-        self.file = sealed;
-        Ok(())
     }
 
     /// One that was sealed. If its table is no good it counts for nothing, but is kept.
@@ -215,13 +204,6 @@ impl<D: Disk> Replica<D> {
         std::iter::once(&self.file).chain(&records).map(|file| disk_.open(file)).collect()
     }
 
-    /// A sync failed.
-    pub fn distrust(&mut self) {
-        if self.state == ReplicaState::Open {
-            self.state = ReplicaState::Returned;
-        }
-    }
-
     /// All up to `length` is acknowledged.
     pub fn publish(&mut self, length: u32) -> Result<()> {
         if self.state == ReplicaState::Returned {
@@ -234,97 +216,51 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Puts all that was applied on disk.
-    pub fn sync(&mut self, disk_: &D, config: &Config) -> Result<()> {
-        if self.state == ReplicaState::Sealed {
-            return Ok(());
-        }
-        let faults = config.faults;
-        let done = (|| {
-            let records = self.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));
-            if let Some(records) = records {
-                records.begin_sync();
-            }
-            if !faults.has(Fault::DataNotSynced) {
-                self.data.sync_data()?;
-            }
-            if let Some(records) = records {
-                records.sync_data()?;
-            }
-            if !self.name_synced && !faults.has(Fault::NameNotSynced) {
-                disk_.sync_names()?;
-                self.name_synced = true;
-            }
-            Ok(())
-        })();
-        // A second sync may succeed without the bytes: they aren't believed any more.
-        if done.is_err() {
-            self.state = ReplicaState::Returned;
-        }
-        done.map_err(disk)
-    }
-
     /// Ends the replica at `length`, on disk; gives a sealed one of that length the stamp.
     /// Callers whose writes were held are refused, which the caller sees to.
-    pub fn seal(&mut self, disk_: &D, stamp: Stamp, length: u32, config: &Config) -> Result<()> {
+    pub fn seal(&mut self, disk_: &D, stamp: Stamp, length: u32, config: &Config) -> Result<(), Failure> {
         let sealed = self.state == ReplicaState::Sealed;
         if sealed && length == self.sums.length && stamp == self.stamp {
             return Ok(());
         }
         if sealed && length != self.sums.length && !config.faults.has(Fault::SealedCut) {
-            return Err(Error::NotOpen);
+            return Err(Error::NotOpen.into());
         }
-        // Renamed by a try that failed after it, or sealed before a crash: whole but for its name.
-        // To write the table anew would put at risk what a crash now would leave sealed.
-        let renamed = !sealed && self.file == name(self.chunk, stamp, "data");
+        // Sealed before a crash: whole but for its name. To write the table anew would put at risk
+        // what a crash now would leave sealed.
         let tabled = !sealed && self.tabled && stamp == self.stamp;
-        if (renamed || tabled) && length != self.sums.length {
-            return Err(Error::NotOpen);
+        if tabled && length != self.sums.length {
+            return Err(Error::NotOpen.into());
+        }
+        // By a try that failed, and couldn't be undone: whatever is to be done there now.
+        if stamp != self.stamp && self.file == name(self.chunk, stamp, "data") {
+            return Err(Error::Disk.into());
         }
         let least = if sealed { 0 } else { self.published };
         if length > self.sums.length || length < least {
-            return Err(Error::BeyondEnd);
+            return Err(Error::BeyondEnd.into());
         }
-        // Its names say already which bytes and which table belong together, so the one that it
-        // gets doesn't count: whoever finds it without compares them. A sync less to wait for.
-        let complete = !sealed && self.file == name(self.chunk, stamp, "open");
+        self.renew(disk_, config)?;
         let unit = config.unit_bytes;
         let mut last = vec![0; (length % unit) as usize];
-        self.data.read_at((length - length % unit).into(), &mut last).map_err(disk)?;
+        self.data.read_at((length - length % unit).into(), &mut last)?;
         let mut sums = self.sums.clone();
         sums.cut(length, &last, unit);
-        let done = (|| {
-            let sync_names =
-                || if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { disk_.sync_names() };
-            if renamed {
-                return sync_names();
+        let before = self.file.clone();
+        let done = match tabled {
+            true => self.finish_seal(disk_, config),
+            false => self.seal_as(disk_, stamp, &sums, config),
+        };
+        if let Err(failure) = done {
+            if !tabled {
+                self.undo_seal(disk_, stamp, before);
             }
-            if tabled {
-                return self.finish_seal(disk_);
-            }
-            let table = disk_.create(&name(self.chunk, stamp, "table"))?;
-            table.write_at(0, &sums.table(unit))?;
-            if length != self.sums.length || !sealed {
-                self.data.set_length(length.into())?;
-            }
-            if !config.faults.has(Fault::SealNotSynced) {
-                table.begin_sync();
-                self.data.sync_data()?;
-                table.sync_data()?;
-            }
-            if complete {
-                sync_names()?;
-                return self.take_sealed_name(disk_, stamp);
-            }
-            self.take_sealed_name(disk_, stamp)?;
-            sync_names()
-        })();
-        if let Err(error) = done {
             if !sealed {
                 // What was cut off may be gone.
                 (self.state, self.sums) = (ReplicaState::Returned, sums);
+                self.unsure |= !matches!(failure, Failure::Refused(_));
             }
-            return Err(disk(error));
+            return Err(failure);
         }
         // What is left behind is removed at the next start, if not now.
         let _ = disk_.remove(&name(self.chunk, self.stamp, if sealed { "table" } else { "sums" }));
@@ -332,6 +268,42 @@ impl<D: Disk> Replica<D> {
             (stamp, stamp.max(self.fenced), ReplicaState::Sealed, sums);
         self.records = None;
         Ok(())
+    }
+
+    fn seal_as(&mut self, disk_: &D, stamp: Stamp, sums: &Sums, config: &Config) -> Result<(), Failure> {
+        let sealed = self.state == ReplicaState::Sealed;
+        let faults = config.faults;
+        let sync_names = || if faults.has(Fault::SealNameNotSynced) { Ok(()) } else { sync_names(disk_) };
+        // Its names say already which bytes and which table belong together, so the one that it
+        // gets doesn't count: whoever finds it without compares them. A sync less to wait for.
+        let complete = !sealed && self.file == name(self.chunk, stamp, "open");
+        let table = disk_.create(&name(self.chunk, stamp, "table"))?;
+        table.write_at(0, &sums.table(config.unit_bytes))?;
+        if sums.length != self.sums.length || !sealed {
+            self.data.set_length(sums.length.into())?;
+        }
+        if !faults.has(Fault::SealNotSynced) {
+            table.begin_sync();
+            sync_bytes(&self.data)?;
+            sync_bytes(&table)?;
+        }
+        if complete {
+            sync_names()?;
+            return Ok(self.take_sealed_name(disk_, stamp)?);
+        }
+        self.take_sealed_name(disk_, stamp)?;
+        sync_names()
+    }
+
+    /// Leaves nothing of a try that failed for a start to take for a seal. Where that fails, too,
+    /// nothing more can be done on that disk.
+    fn undo_seal(&mut self, disk_: &D, stamp: Stamp, before: String) {
+        if self.file != before && disk_.rename(&self.file, &before).is_ok() {
+            self.file = before;
+        }
+        if self.file != name(self.chunk, stamp, "data") {
+            let _ = disk_.remove(&name(self.chunk, stamp, "table"));
+        }
     }
 
     /// The callers whose writes will never get their turn.

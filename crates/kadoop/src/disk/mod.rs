@@ -92,7 +92,7 @@ pub trait DiskFile: Clone {
     ///
     /// # Errors
     /// The operating system's. What was written since the last sync may be lost
-    /// then, and a second try must not be believed.
+    /// then, and a second try proves nothing: only what is written anew, in another file.
     fn sync_data(&self) -> io::Result<()>;
 }
 

@@ -3,10 +3,10 @@
 use super::{
     MAX_FRAME_BYTES,
     frame::{HEADER_BYTES, segment_header, write_frame},
-    segment_name,
+    segment_name, segments,
 };
 use crate::{
-    disk::{Disk, DiskFile},
+    disk::{Disk, DiskFile, read_whole},
     faults::{Fault, Faults},
 };
 use std::io;
@@ -49,6 +49,9 @@ impl<D: Disk> Journal<D> {
         segment_bytes: u64,
         faults: Faults,
     ) -> io::Result<Self> {
+        if !faults.has(Fault::LogEndTrusted) {
+            renew_end(&disk)?;
+        }
         let file = blank_segment(&disk, segment_bytes)?;
         begin_segment(&disk, &file, cluster, next_sequence, faults)?;
         let (offset, next) = (HEADER_BYTES as u64, None);
@@ -146,6 +149,21 @@ impl<D: Disk> Journal<D> {
         }
         Ok(())
     }
+}
+
+/// Writes the last segment anew. That it can be read doesn't say that it is on disk: the run
+/// before may have been killed ahead of a sync, or ended by one that failed, of which nobody is
+/// told again. From now on answers rely on it.
+fn renew_end<D: Disk>(disk: &D) -> io::Result<()> {
+    let Some(last) = segments(&disk.list()?).last().copied() else { return Ok(()) };
+    let bytes = read_whole(&disk.open(&segment_name(last))?)?;
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    let file = disk.create(NEXT)?;
+    file.write_at(0, &bytes[..used])?;
+    file.set_length(bytes.len() as u64)?;
+    file.sync_data()?;
+    // On disk with the name of the segment that is begun next.
+    disk.rename(NEXT, &segment_name(last))
 }
 
 /// A segment with room and without a name.

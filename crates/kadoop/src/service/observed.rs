@@ -13,8 +13,6 @@ pub(super) struct Observed<S> {
     /// What a slow call was about, without keys, tokens or contents. Reads its arguments once
     /// more, which others are spared.
     pub about: fn(&Request) -> String,
-    /// Whether an answer is a refusal all the same.
-    pub refused: fn(&Request, &Reply) -> bool,
 }
 
 impl<S: Service> Service for Observed<S> {
@@ -22,8 +20,7 @@ impl<S: Service> Service for Observed<S> {
         let began = Instant::now();
         let answer = self.service.call(request, reply);
         let (operation, took) = ((self.operation)(request), began.elapsed());
-        let failed = answer.is_err() || (self.refused)(request, reply);
-        self.calls.note(operation, took, failed, request.peer, || (self.about)(request));
+        self.calls.note(operation, took, answer.is_err(), request.peer, || (self.about)(request));
         answer
     }
 }

@@ -24,20 +24,13 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use strait_kadoop::{
-    Identity,
-    service::{
-        proofs::{Procedure, unsigned},
-        tokens::Token,
-    },
-    wire::{KdBorrow, KdBorrower, KdLent, KdLocatedChunk, KdToken},
-};
+use strait_flexrpc::{CallError, FaultKind, stub::StubError};
+use strait_kadoop::wire::{KdBorrow, KdLent, KdLocatedChunk};
 
 /// Where a datanode lends.
 pub struct Lender {
     pub path: PathBuf,
     run: u64,
-    identity: Identity,
 }
 
 /// What came back.
@@ -56,26 +49,20 @@ impl Borrowed {
 }
 
 impl Lender {
-    /// As the datanode tells who may read the chunk; or the number of its refusal.
-    pub fn of((address, identity): (SocketAddr, Identity), chunk: &KdLocatedChunk) -> Result<Self, u32> {
-        let mut ask = KdBorrower { pass: unsigned(), chunk: chunk.chunk, stamp: chunk.stamp };
-        Token::new(&chunk.token).sign(&mut ask, Procedure::Lender, identity);
-        let lender = datanode(address).dn_lender(&ask).unwrap();
-        match lender.told.refused {
-            0 => Ok(Self { path: OsStr::from_bytes(&lender.path).into(), run: lender.run, identity }),
-            refused => Err(refused),
+    /// As the datanode tells; or the number of its refusal.
+    pub fn of(address: SocketAddr) -> Result<Self, u32> {
+        match datanode(address).dn_lender() {
+            Ok(lender) => Ok(Self { path: OsStr::from_bytes(&lender.path).into(), run: lender.run }),
+            Err(StubError::Call(CallError::Fault(fault))) => match fault.kind {
+                FaultKind::Application(number) => Err(number),
+                other => panic!("{other:?}"),
+            },
+            Err(other) => panic!("{other:?}"),
         }
     }
 
-    pub fn wanted(&self, chunk: &KdLocatedChunk) -> KdBorrow {
-        self.wanted_by(chunk, &chunk.token, self.run)
-    }
-
-    /// By some token, of some run.
-    pub fn wanted_by(&self, chunk: &KdLocatedChunk, token: &KdToken, run: u64) -> KdBorrow {
-        let mut wanted = KdBorrow { run, pass: unsigned(), chunk: chunk.chunk, stamp: chunk.stamp };
-        Token::new(token).sign(&mut wanted, Procedure::Borrow, self.identity);
-        wanted
+    pub fn wanted(&self, chunk: &KdLocatedChunk<'static>) -> KdBorrow<'static> {
+        KdBorrow { run: self.run, token: chunk.token.clone(), chunk: chunk.chunk, stamp: chunk.stamp }
     }
 
     pub fn connect(&self) -> OwnedFd {
@@ -114,7 +101,7 @@ impl Lender {
     }
 }
 
-pub fn borrow(lender: &Lender, wanted: &KdBorrow) -> Borrowed {
+pub fn borrow(lender: &Lender, wanted: &KdBorrow<'_>) -> Borrowed {
     lender.tell(&strait_xdr::to_vec(wanted).unwrap())
 }
 

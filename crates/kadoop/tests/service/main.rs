@@ -3,7 +3,6 @@
 mod data;
 mod faults;
 mod hostile;
-mod impostors;
 mod killed;
 mod lending;
 mod load;

@@ -430,7 +430,7 @@ fn a_replica_that_lacks_but_its_sealed_name_is_never_put_at_risk_for_it() {
         if !disk.has("0000000000000005_0000000000000007.open") {
             continue;
         }
-        disk.fail_after(random.below(4));
+        disk.fail_after(1 + random.below(4));
         let mut returned = start(&disk, 2, None);
         disk.fail_after(u64::MAX);
         disk.set_full(true);
@@ -439,6 +439,8 @@ fn a_replica_that_lacks_but_its_sealed_name_is_never_put_at_risk_for_it() {
             let _ = returned.seal(CHUNK, STAMP, 30);
         }
         disk.crash(&mut random);
+        // It is put in a new file, for which there was no room.
+        disk.set_full(false);
         let replica = start(&disk, 3, None).replica(CHUNK).unwrap();
         assert_eq!((replica.state, replica.length), (ReplicaState::Sealed, 30), "{seed}");
     }

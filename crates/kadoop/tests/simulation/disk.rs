@@ -1,26 +1,39 @@
 //! A disk that loses what wasn't synced: at a crash each sector written since the
 //! last sync is kept or lost by itself, and of what was done to names a beginning
 //! is kept.
+//!
+//! A sync may fail by itself, once, as Linux has it: what it was for is read as before, for some
+//! time, and never comes to be on disk, whatever is synced later. Only what is written anew is.
 
 use crate::random::Random;
-use std::{cell::RefCell, collections::BTreeMap, io, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    io,
+    rc::Rc,
+};
 use strait_kadoop::disk::{Disk, DiskFile};
 
 /// Small, as the files are: torn writes are what this disk is for.
 const SECTOR: usize = 32;
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
+    /// Sectors whose sync failed, and that weren't written since.
+    lost: BTreeSet<usize>,
+    /// The same of the length.
+    length_lost: bool,
 }
 
+#[derive(Clone)]
 enum Naming {
     Put(String, usize),
     Gone(String),
 }
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Inner {
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
@@ -28,6 +41,10 @@ struct Inner {
     unsynced: Vec<Naming>,
     /// Operations until the power fails.
     fuse: Option<u64>,
+    /// Syncs until one fails by itself.
+    sync_fuse: Option<u64>,
+    /// An operation has failed.
+    failed: bool,
     /// No file grows any more.
     full: bool,
 }
@@ -43,7 +60,10 @@ pub struct SimFile(Rc<RefCell<Inner>>, usize);
 impl Inner {
     fn step(&mut self) -> io::Result<()> {
         match &mut self.fuse {
-            Some(0) => Err(io::Error::other("the power failed")),
+            Some(0) => {
+                self.failed = true;
+                Err(io::Error::other("the power failed"))
+            }
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -51,6 +71,28 @@ impl Inner {
             None => Ok(()),
         }
     }
+
+    /// An operation that is a sync, and whether it succeeds.
+    fn step_sync(&mut self) -> io::Result<bool> {
+        self.step()?;
+        let failed = self.sync_fuse == Some(0);
+        self.failed |= failed;
+        self.sync_fuse = self.sync_fuse.and_then(|left| left.checked_sub(1));
+        Ok(!failed)
+    }
+
+    fn put_names(&mut self, count: usize) {
+        for naming in self.unsynced.drain(..count) {
+            match naming {
+                Naming::Put(name, file) => drop(self.synced_names.insert(name, file)),
+                Naming::Gone(name) => drop(self.synced_names.remove(&name)),
+            }
+        }
+    }
+}
+
+fn sync_failed<T>() -> io::Result<T> {
+    Err(io::Error::other("a sync failed"))
 }
 
 impl SimDisk {
@@ -69,9 +111,34 @@ impl SimDisk {
         self.0.borrow().fuse == Some(0)
     }
 
+    /// Whether anything has failed since whoever uses it started.
+    pub fn has_failed(&self) -> bool {
+        self.0.borrow().failed
+    }
+
+    /// Somebody starts to use it.
+    pub fn begin_use(&self) {
+        self.0.borrow_mut().failed = false;
+    }
+
     /// The power fails after `operations` more; until [`SimDisk::crash`] all fail then.
     pub fn fail_after(&self, operations: u64) {
         self.0.borrow_mut().fuse = Some(operations);
+    }
+
+    /// Another disk, with the same on it.
+    pub fn copy(&self) -> Self {
+        Self(Rc::new(RefCell::new(self.0.borrow().clone())))
+    }
+
+    /// After `syncs` more one fails by itself, and none after it; with none given, none.
+    pub fn fail_sync_after(&self, syncs: Option<u64>) {
+        self.0.borrow_mut().sync_fuse = syncs;
+    }
+
+    /// What a sync has failed for isn't read any more either: its memory was wanted.
+    pub fn forget_lost(&self) {
+        self.0.borrow_mut().files.iter_mut().for_each(Content::forget_lost);
     }
 
     /// Loses what wasn't synced, all or a part of it, and turns the power on again.
@@ -79,13 +146,8 @@ impl SimDisk {
         let mut inner = self.0.borrow_mut();
         inner.fuse = None;
         let kept = random.below(inner.unsynced.len() as u64 + 1) as usize;
-        let unsynced = std::mem::take(&mut inner.unsynced);
-        for naming in unsynced.into_iter().take(kept) {
-            match naming {
-                Naming::Put(name, file) => drop(inner.synced_names.insert(name, file)),
-                Naming::Gone(name) => drop(inner.synced_names.remove(&name)),
-            }
-        }
+        inner.put_names(kept);
+        inner.unsynced.clear();
         inner.names = inner.synced_names.clone();
         for content in &mut inner.files {
             if content.now != content.synced {
@@ -109,19 +171,82 @@ impl SimDisk {
 }
 
 impl Content {
+    fn write(&mut self, start: usize, bytes: &[u8]) {
+        let end = start + bytes.len();
+        if end > self.now.len() {
+            self.now.resize(end, 0);
+            self.length_lost = false;
+        }
+        self.now[start..end].copy_from_slice(bytes);
+        // A sector is written whole.
+        let written = start / SECTOR..end.div_ceil(SECTOR);
+        self.lost.retain(|sector| !written.contains(sector));
+    }
+
+    fn set_length(&mut self, length: usize) {
+        self.length_lost &= length == self.now.len();
+        // What the cut goes through is written, too.
+        self.lost.retain(|sector| (sector + 1) * SECTOR <= length);
+        self.now.resize(length, 0);
+    }
+
+    fn sync(&mut self) {
+        let length = if self.length_lost { self.synced.len() } else { self.now.len() };
+        let mut synced = self.now.clone();
+        synced.resize(length, 0);
+        for sector in &self.lost {
+            restore(&mut synced, &self.synced, *sector);
+        }
+        self.synced = synced;
+    }
+
+    fn fail_sync(&mut self) {
+        for sector in 0..self.now.len().div_ceil(SECTOR) {
+            if part(&self.now, sector) != part(&self.synced, sector) {
+                self.lost.insert(sector);
+            }
+        }
+        self.length_lost |= self.now.len() != self.synced.len();
+    }
+
+    fn forget_lost(&mut self) {
+        for sector in std::mem::take(&mut self.lost) {
+            restore(&mut self.now, &self.synced, sector);
+        }
+    }
+
     fn tear(&mut self, random: &mut Random) {
-        let length = if random.one_in(2) { self.now.len() } else { self.synced.len() };
+        let longer = random.one_in(2) && !self.length_lost;
+        let length = if longer { self.now.len() } else { self.synced.len() };
         let mut torn = self.synced.clone();
         torn.resize(length, 0);
         for start in (0..length).step_by(SECTOR) {
             let end = (start + SECTOR).min(length).min(self.now.len());
-            if start < end && random.one_in(2) {
+            if start < end && random.one_in(2) && !self.lost.contains(&(start / SECTOR)) {
                 torn[start..end].copy_from_slice(&self.now[start..end]);
             }
         }
         self.now = torn.clone();
         self.synced = torn;
+        self.lost.clear();
+        self.length_lost = false;
     }
+}
+
+/// So much of a sector as is there.
+fn part(bytes: &[u8], sector: usize) -> &[u8] {
+    let end = ((sector + 1) * SECTOR).min(bytes.len());
+    bytes.get(sector * SECTOR..end).unwrap_or_default()
+}
+
+/// Gives a sector the bytes that it has in `from`, or zeroes.
+fn restore(to: &mut [u8], from: &[u8], sector: usize) {
+    let end = ((sector + 1) * SECTOR).min(to.len());
+    let Some(to) = to.get_mut(sector * SECTOR..end) else { return };
+    let from = part(from, sector);
+    let both = from.len().min(to.len());
+    to.fill(0);
+    to[..both].copy_from_slice(&from[..both]);
 }
 
 impl Disk for SimDisk {
@@ -166,9 +291,12 @@ impl Disk for SimDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         let mut inner = self.0.borrow_mut();
-        inner.step()?;
-        inner.unsynced.clear();
-        inner.synced_names = inner.names.clone();
+        if !inner.step_sync()? {
+            inner.unsynced.clear();
+            return sync_failed();
+        }
+        let all = inner.unsynced.len();
+        inner.put_names(all);
         Ok(())
     }
 }
@@ -178,13 +306,11 @@ impl DiskFile for SimFile {
         let mut inner = self.0.borrow_mut();
         inner.step()?;
         let full = inner.full;
-        let now = &mut inner.files[self.1].now;
-        let (start, end) = (offset as usize, offset as usize + bytes.len());
-        if full && end > now.len() {
+        let content = &mut inner.files[self.1];
+        if full && offset as usize + bytes.len() > content.now.len() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        now.resize(now.len().max(end), 0);
-        now[start..end].copy_from_slice(bytes);
+        content.write(offset as usize, bytes);
         Ok(())
     }
 
@@ -203,7 +329,7 @@ impl DiskFile for SimFile {
     fn set_length(&self, length: u64) -> io::Result<()> {
         let mut inner = self.0.borrow_mut();
         inner.step()?;
-        inner.files[self.1].now.resize(length as usize, 0);
+        inner.files[self.1].set_length(length as usize);
         Ok(())
     }
 
@@ -217,9 +343,13 @@ impl DiskFile for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut inner = self.0.borrow_mut();
-        inner.step()?;
+        let succeeds = inner.step_sync()?;
         let content = &mut inner.files[self.1];
-        content.synced = content.now.clone();
+        if !succeeds {
+            content.fail_sync();
+            return sync_failed();
+        }
+        content.sync();
         Ok(())
     }
 }

@@ -14,4 +14,5 @@ mod one_file;
 mod placement;
 mod random;
 mod recovery;
+mod syncs;
 mod told;

@@ -9,7 +9,6 @@ use crate::{
     service::{
         convert::{piece_from_wire, read_to_wire},
         failure::Lost,
-        proofs::Procedure,
     },
     wire::KadoopDatanodeV1Client,
 };
@@ -56,14 +55,14 @@ pub(super) fn threads(
 }
 
 fn fetch_from(shared: &Shared, client: &flexrpc::Client, fetch: &Fetch) -> Result<Piece> {
-    let from = shared.place_of(fetch.from).ok_or(Error::Unavailable)?;
-    let (address, identity) = from;
-    let mut read = read_to_wire(&fetch.read);
-    let asked = shared.token(fetch.read.chunk, fetch.read.stamp).sign(&mut read, Procedure::Read, identity);
+    let address = shared.address_of(fetch.from).ok_or(Error::Unavailable)?;
+    let token = shared.token(fetch.read.chunk, fetch.read.stamp);
     let handle = client.handle(address, Transport::Tcp).map_err(|_| Error::Unavailable)?;
-    match asked.hear(from, KadoopDatanodeV1Client::new(handle).dn_read(&read)) {
+    match KadoopDatanodeV1Client::new(handle).dn_read(&read_to_wire(&fetch.read, &token)) {
         Ok(piece) => Ok(piece_from_wire(piece)),
-        Err(Lost::Refused(failure)) => Err(failure.error),
-        Err(Lost::NotExecuted(_) | Lost::Unknown(_)) => Err(Error::Unavailable),
+        Err(error) => match Lost::from(error) {
+            Lost::Refused(failure) => Err(failure.error),
+            Lost::NotExecuted(_) | Lost::Unknown(_) => Err(Error::Unavailable),
+        },
     }
 }

@@ -6,18 +6,16 @@ use super::{
     lender::Place,
 };
 use crate::{
-    ChunkId, Config, Identity, Millis, NodeId, Stamp,
+    ChunkId, Config, Millis, NodeId, Stamp,
     datanode::{Datanode, Fetch},
     disk::{DiskFile, RealDisk},
     error::{Error, Result},
     service::{
         Host,
         clock::{Clock, wall},
-        proofs::{self, Call, Procedure, Witness},
+        keys::{Right, TokenKey},
         stop::Stop,
-        tokens::{Right, TOKEN_MS, Token, TokenKey},
     },
-    wire::KdContinue,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,7 +27,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use strait_flexrpc::stub::ServiceError;
 
 /// The namenode isn't asked for unknown datanodes more often than this, whatever callers
 /// name.
@@ -45,8 +42,6 @@ pub(super) struct Shared {
     /// Somebody met a disk's error: the directories are to be tried.
     suspicious: AtomicBool,
     tokens: TokenKey,
-    /// What it proves to be.
-    pub identity: Identity,
     /// Where programs on this host borrow; unset where they don't.
     lender: OnceLock<Place>,
     members: RwLock<Members>,
@@ -70,7 +65,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Members {
     pub edition: u64,
-    nodes: BTreeMap<NodeId, (SocketAddr, Identity)>,
+    nodes: BTreeMap<NodeId, SocketAddr>,
     addresses: HashSet<SocketAddr>,
 }
 
@@ -86,7 +81,6 @@ impl Shared {
     pub(super) fn new(
         mut core: Datanode<RealDisk>,
         options: &DatanodeOptions,
-        (identity, tokens): (Identity, TokenKey),
         directories: Directories,
         beating: Stop,
         fetches: mpsc::Sender<Fetch>,
@@ -96,8 +90,7 @@ impl Shared {
             core: RwLock::new(core),
             directories: Mutex::new(directories),
             suspicious: AtomicBool::new(false),
-            tokens,
-            identity,
+            tokens: options.key.for_tokens(),
             lender: OnceLock::new(),
             members: RwLock::default(),
             waiting: Waiting::default(),
@@ -247,9 +240,9 @@ impl Shared {
 
     /// Takes up the cluster's datanodes.
     pub(super) fn set_members(&self, edition: u64, hosts: &[Host]) {
-        let place = |host: &Host| (host.node, (host.address, host.identity));
-        let nodes: BTreeMap<NodeId, (SocketAddr, Identity)> = hosts.iter().map(place).collect();
-        let addresses = nodes.values().map(|(address, _)| canonical(*address)).collect();
+        let nodes: BTreeMap<NodeId, SocketAddr> =
+            hosts.iter().map(|host| (host.node, host.address)).collect();
+        let addresses = nodes.values().map(|address| canonical(*address)).collect();
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = Members { edition, nodes, addresses };
     }
 
@@ -271,8 +264,7 @@ impl Shared {
         known
     }
 
-    /// Where a datanode serves, and what it has to prove to be.
-    pub(super) fn place_of(&self, node: NodeId) -> Option<(SocketAddr, Identity)> {
+    pub(super) fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).nodes.get(&node).copied()
     }
 
@@ -298,24 +290,14 @@ impl Shared {
         self.lender.get()
     }
 
-    /// Looks at a call's tag, and at whether its token gives the right.
-    pub(super) fn witness(
-        &self,
-        call: &impl Call,
-        procedure: Procedure,
-        right: Right,
-    ) -> std::result::Result<Witness, ServiceError> {
-        proofs::witness(&self.tokens, self.identity, call, (procedure, right), self.time())
-    }
-
-    /// Refuses unless the source's token gives the right to read it.
-    pub(super) fn demand_source(&self, call: &KdContinue) -> Result<()> {
-        proofs::demand_source(&self.tokens, self.identity, call, self.time())
+    /// Refuses unless the token gives the right.
+    pub(super) fn check(&self, token: &[u8], chunk: ChunkId, stamp: Stamp, right: Right) -> Result<()> {
+        self.tokens.check(token, chunk, stamp, right, self.time())
     }
 
     /// A token for another datanode: whoever has the cluster's key may read.
-    pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Token {
-        Token::new(&self.tokens.token(chunk, stamp, Right::Read, self.time() + TOKEN_MS))
+    pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Vec<u8> {
+        self.tokens.token(chunk, stamp, Right::Read, self.time() + crate::service::keys::TOKEN_MS)
     }
 }
 

@@ -13,10 +13,9 @@ use super::{
     clock::{Clock, wall},
     commit::Commit,
     home::{Home, random},
-    keys::Key,
+    keys::{Key, TOKEN_MS, TokenKey},
     observed::Observed,
     stop::{Stop, Threads},
-    tokens::{TOKEN_MS, TokenKey},
 };
 use crate::{
     Config, Millis,
@@ -157,7 +156,7 @@ impl NamenodeServer {
             hosts: RwLock::default(),
             config,
             cluster,
-            tokens: options.key.for_tokens()?,
+            tokens: options.key.for_tokens(),
             token_ms: options.token_ms,
             clock,
             datanodes_call: RwLock::new(None),
@@ -267,7 +266,6 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
                 calls: Arc::clone(&shared.calls),
                 operation: calls::of_cluster,
                 about: calls::about_heartbeat,
-                refused: |_, _| false,
             },
         )
         .start()?;
@@ -288,7 +286,6 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
                 calls: Arc::clone(&shared.calls),
                 operation: calls::operation,
                 about: calls::about,
-                refused: |_, _| false,
             },
         )
         .start()?;

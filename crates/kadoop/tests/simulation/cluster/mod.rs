@@ -9,6 +9,7 @@ mod network;
 mod operator;
 mod reading;
 mod servers;
+mod syncs;
 mod trouble;
 mod world;
 mod writing;
@@ -35,6 +36,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     (NODES + 1..HOSTS).for_each(|host| world.start(host));
     world.at(world.now, Event::Trouble);
     world.begin_operating();
+    world.begin_failing_syncs();
     world.run_until(4_000 + TROUBLE_MS)?;
     heal(&mut world);
     let end = world.now + CALM_MS;
@@ -43,6 +45,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     }
     // What is still to be deleted goes now.
     world.run_until(world.now + 40_000)?;
+    world.forget_all_lost();
     check(&world)
 }
 
@@ -51,6 +54,9 @@ fn heal(world: &mut World) {
     world.well_from = world.now + RECOVERED_MS;
     world.cut.clear();
     world.stalls = vec![0; HOSTS];
+    if world.end_failing_syncs() {
+        (0..=NODES).for_each(|host| world.crash(host));
+    }
     world.disk.fail_after(u64::MAX);
     for node in 0..NODES {
         let off = world.nodes[node].disks.iter().any(|disk| disk.is_off());
@@ -176,6 +182,7 @@ fn a_whole_cluster_keeps_every_promise() {
 const NOTICED: &[(Fault, u64)] = &[
     (Fault::LogNotSynced, 0),
     (Fault::SegmentNameNotSynced, 0),
+    (Fault::LogEndTrusted, 0),
     (Fault::TornFrameRead, 29),
     (Fault::CheckpointNotSynced, 2),
     (Fault::LogDroppedEarly, 245),
@@ -205,6 +212,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::NameNotSynced, 18),
     (Fault::SealNotSynced, 0),
     (Fault::SealNameNotSynced, 3),
+    (Fault::FailedSyncRepeated, 6),
     (Fault::TableTrusted, 3922),
     (Fault::SumsInPlace, 352),
     (Fault::ReturnedReopened, 152),

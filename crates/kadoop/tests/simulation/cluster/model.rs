@@ -1,8 +1,8 @@
 //! What the files must hold: a map of paths to bytes, and to how many of them a promise
 //! was given for.
 
-use super::world::{NODES, World};
-use crate::namespace::someone;
+use super::world::{NODES, Node, World};
+use crate::{disk::SimDisk, namespace::someone};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use strait_kadoop::{Member, Millis, messages::Read};
@@ -107,11 +107,14 @@ impl World {
         self.promised(path).max(seen)
     }
 
-    /// Of each pipeline a member still runs.
+    /// Of each pipeline a member still runs, on disks of which none has failed: what it couldn't
+    /// put on disk it may have to give up.
     pub fn unbroken(&self, pipelines: &[Vec<Member>]) -> bool {
-        let runs = |member: &Member| {
-            self.nodes.iter().any(|node| node.running.is_some() && node.incarnation == member.incarnation)
+        let is = |node: &Node, member: &Member| {
+            let fails = node.disks.iter().any(SimDisk::has_failed);
+            node.running.is_some() && node.incarnation == member.incarnation && !fails
         };
+        let runs = |member: &Member| self.nodes.iter().any(|node| is(node, member));
         pipelines.iter().all(|pipeline| pipeline.iter().any(runs))
     }
 

@@ -106,7 +106,8 @@ impl World {
 
     fn checkpoint(&mut self) {
         let Some((namenode, _)) = &self.namenode else { return };
-        if save(&self.disk, CLUSTER, &self.config, namenode.state()).is_err() {
+        let saved = save(&self.disk, CLUSTER, &self.config, namenode.state());
+        if saved.is_err() && self.disk.is_off() {
             self.crash(NAMENODE);
         }
     }

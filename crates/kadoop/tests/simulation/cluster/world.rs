@@ -6,6 +6,7 @@ use super::{
     moments::{Moment, Strand},
     network::{Call, Host, NAMENODE, Reply, Request},
     operator::Operator,
+    syncs::Syncs,
 };
 use crate::{
     disk::{SimDisk, SimFile},
@@ -62,6 +63,8 @@ pub enum Event {
     Stranded(Box<Strand>),
     /// The operator looks at the cluster.
     Operate,
+    /// A sync is to fail.
+    Syncs,
 }
 
 /// What a call was for.
@@ -126,6 +129,8 @@ pub struct World {
     pub mood: u64,
     /// Who takes datanodes out of service.
     pub operator: Operator,
+    /// Which syncs fail.
+    pub syncs: Syncs,
     /// What it is after besides.
     pub moment: Option<Moment>,
     /// What datanodes were told lately.
@@ -213,6 +218,7 @@ impl World {
             model: Model::default(),
             mood,
             operator: Operator::new(seed),
+            syncs: Syncs::new(seed),
             moment: None,
             echoes: VecDeque::new(),
             continued: None,
@@ -304,6 +310,7 @@ impl World {
             Event::Strand(strand) => self.strand(strand),
             Event::Stranded(strand) => self.check_stranded(&strand),
             Event::Operate => self.operate(),
+            Event::Syncs => self.fail_syncs(),
         }
     }
 
@@ -326,11 +333,19 @@ impl World {
         let answer = ask(namenode);
         namenode.outbox.drain(..).for_each(|transaction| journal.push(transaction.encode()));
         if journal.commit().is_err() {
-            self.crash(NAMENODE);
+            self.on_log_failed();
             return None;
         }
         self.watch_kept();
         Some(answer)
+    }
+
+    /// The namenode ends. If it wasn't the power that failed, its machine goes on.
+    fn on_log_failed(&mut self) {
+        match self.disk.is_off() {
+            true => self.crash(NAMENODE),
+            false => self.end_process(NAMENODE),
+        }
     }
 
     /// Starts what isn't running.
@@ -360,6 +375,7 @@ impl World {
             let incarnation = Incarnation(self.random.next());
             let identity = Identity(host as u64);
             let disks = self.nodes[host - 1].disks.clone();
+            disks.iter().for_each(SimDisk::begin_use);
             match Datanode::start(self.config.clone(), disks, identity, incarnation) {
                 Ok(node) => {
                     let this = &mut self.nodes[host - 1];
@@ -388,23 +404,36 @@ impl World {
 
     /// The same, and it starts again after that time.
     pub fn crash_for(&mut self, host: Host, pause: Millis) {
+        self.stop(host);
+        if host == NAMENODE {
+            self.disk.crash(&mut self.random);
+        } else if host <= NODES {
+            for disk in &self.nodes[host - 1].disks {
+                disk.crash(&mut self.random);
+            }
+        }
+        if !self.healed {
+            self.at(self.now + pause, Event::Restart(host));
+        }
+    }
+
+    /// Its process ends, and starts again soon; the machine goes on.
+    pub fn end_process(&mut self, host: Host) {
+        self.stop(host);
+        self.at(self.now + 300, Event::Restart(host));
+    }
+
+    fn stop(&mut self, host: Host) {
         self.lives[host] += 1;
         if host == NAMENODE {
             self.namenode = None;
-            self.disk.crash(&mut self.random);
         } else if host <= NODES {
             let node = &mut self.nodes[host - 1];
             (node.running, node.incarnation) = (None, Incarnation(0));
             node.held.clear();
             node.placing.clear();
-            for disk in &node.disks {
-                disk.crash(&mut self.random);
-            }
         } else {
             self.crash_client(host);
-        }
-        if !self.healed {
-            self.at(self.now + pause, Event::Restart(host));
         }
     }
 }

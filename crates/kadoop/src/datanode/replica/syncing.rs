@@ -1,0 +1,192 @@
+//! How a replica gets on disk, and what becomes of one whose sync failed.
+//!
+//! A kernel tells of a failed sync once. What it was for is read as before then, until its
+//! memory is wanted for something else, and isn't written by any sync that follows, which
+//! succeeds all the same. So a replica's files are never synced again after that: its bytes are
+//! compared with their checksums and put in a new file, in the old one's place, whose first sync
+//! proves something. The same is done with what is found open at a start, since the failure may
+//! have been told to the run before.
+
+use super::{Replica, disk, name};
+use crate::{
+    Config,
+    datanode::sums::provable,
+    disk::{Disk, DiskFile},
+    error::Error,
+    faults::Fault,
+    messages::ReplicaState,
+};
+use std::io;
+
+/// What didn't succeed, and so what isn't believed any more.
+pub(in crate::datanode) enum Failure {
+    /// Refused; nothing else follows from it.
+    Refused(Error),
+    /// A sync of the replica's files.
+    Bytes(io::Error),
+    /// A sync of the directory: no name that was made since the last may be there.
+    Names(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Refused(disk(error))
+    }
+}
+
+impl Failure {
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Refused(error) => error,
+            Self::Bytes(error) | Self::Names(error) => disk(error),
+        }
+    }
+}
+
+pub(super) fn sync_bytes<F: DiskFile>(file: &F) -> Result<(), Failure> {
+    file.sync_data().map_err(Failure::Bytes)
+}
+
+pub(super) fn sync_names<D: Disk>(disk_: &D) -> Result<(), Failure> {
+    disk_.sync_names().map_err(Failure::Names)
+}
+
+impl<D: Disk> Replica<D> {
+    /// A sync of its files, or of its names, failed.
+    pub fn distrust(&mut self) {
+        if self.state == ReplicaState::Open {
+            (self.state, self.unsure) = (ReplicaState::Returned, true);
+        }
+    }
+
+    /// Whether its names may be in memory alone.
+    pub fn is_nameless(&self) -> bool {
+        self.state == ReplicaState::Open && !self.name_synced
+    }
+
+    /// Puts all that was applied on disk.
+    pub fn sync(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+        match self.state {
+            ReplicaState::Sealed => return Ok(()),
+            ReplicaState::Returned => return Err(Error::NotOpen.into()),
+            ReplicaState::Open => {}
+        }
+        let faults = config.faults;
+        let done = (|| {
+            let records = self.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));
+            if let Some(records) = records {
+                records.begin_sync();
+            }
+            if !faults.has(Fault::DataNotSynced) {
+                sync_bytes(&self.data)?;
+            }
+            if let Some(records) = records {
+                sync_bytes(records)?;
+            }
+            if !self.name_synced && !faults.has(Fault::NameNotSynced) {
+                sync_names(disk_)?;
+                self.name_synced = true;
+            }
+            Ok(())
+        })();
+        if done.is_err() {
+            self.distrust();
+        }
+        done
+    }
+
+    /// Before one whose sync may have failed is synced again: puts its bytes in new files.
+    pub(super) fn renew(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+        if !self.unsure || config.faults.has(Fault::FailedSyncRepeated) {
+            return Ok(());
+        }
+        let old = self.data.clone();
+        let mut copied = 0;
+        let put = |file: &D::File| {
+            while copied < self.sums.length {
+                let bytes = self.sound_piece(&old, copied, config)?;
+                file.write_at(copied.into(), &bytes)?;
+                copied += bytes.len() as u32;
+            }
+            Ok(())
+        };
+        match self.replace(disk_, &self.file, put) {
+            Ok(file) => self.data = file,
+            Err(Failure::Refused(Error::Corrupt)) => {
+                self.shrink(copied, config)?;
+                return Err(Error::Corrupt.into());
+            }
+            Err(failure) => return Err(failure),
+        }
+        if self.tabled {
+            let table = name(self.chunk, self.stamp, "table");
+            let bytes = self.sums.table(config.unit_bytes);
+            self.replace(disk_, &table, |file| Ok(file.write_at(0, &bytes)?))?;
+        }
+        self.unsure = false;
+        Ok(())
+    }
+
+    /// Puts a new file, synced, in the place of the one of that name.
+    fn replace(
+        &self,
+        disk_: &D,
+        of: &str,
+        put: impl FnOnce(&D::File) -> Result<(), Failure>,
+    ) -> Result<D::File, Failure> {
+        let anew = name(self.chunk, self.stamp, "anew");
+        let file = disk_.create(&anew)?;
+        let done = put(&file).and_then(|()| sync_bytes(&file)).and_then(|()| Ok(disk_.rename(&anew, of)?));
+        if done.is_err() {
+            let _ = disk_.remove(&anew);
+        }
+        done.map(|()| file)
+    }
+
+    /// Whole units from `from` on that agree with their checksums.
+    fn sound_piece(&self, data: &D::File, from: u32, config: &Config) -> Result<Vec<u8>, Failure> {
+        let unit = config.unit_bytes;
+        let step = config.write_bytes.next_multiple_of(unit).min(self.sums.length - from);
+        let sums = self.sums.units.get((from / unit) as usize..).unwrap_or_default();
+        // What can't be read is gone as well.
+        let bytes = data.read_vec(from.into(), step as usize).unwrap_or_default();
+        let mut units = bytes.chunks(unit as usize).zip(sums);
+        let sound = bytes.len() == step as usize && units.all(|(unit, sum)| crc32c::crc32c(unit) == *sum);
+        // Who trusts a table blindly does so here, too.
+        if sound || config.faults.has(Fault::TableTrusted) { Ok(bytes) } else { Err(Error::Corrupt.into()) }
+    }
+
+    /// Something of it is gone, behind the first `sound` bytes.
+    fn shrink(&mut self, sound: u32, config: &Config) -> Result<(), Failure> {
+        match &self.records {
+            Some(records) => self.sums = provable(&self.data, records, config.unit_bytes)?,
+            None => self.sums.cut(sound, &[], config.unit_bytes),
+        }
+        (self.published, self.tabled) = (self.published.min(self.sums.length), false);
+        Ok(())
+    }
+
+    /// Gives one that lacks but the name its name.
+    pub(super) fn finish_seal(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+        self.renew(disk_, config)?;
+        let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
+        // Not the machine may have stopped but the process: then it is in memory alone.
+        sync_bytes(&self.data)?;
+        sync_bytes(&table)?;
+        sync_names(disk_)?;
+        Ok(self.take_sealed_name(disk_, self.stamp)?)
+    }
+
+    pub(super) fn take_sealed_name(&mut self, disk_: &D, stamp: crate::Stamp) -> io::Result<()> {
+        let sealed = name(self.chunk, stamp, "data");
+        disk_.rename(&self.file, &sealed)?;
+        self.file = sealed;
+        Ok(())
+    }
+}
