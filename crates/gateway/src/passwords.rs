@@ -5,7 +5,7 @@ use crate::random::random;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
 use std::collections::BTreeMap;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -130,8 +130,10 @@ impl PasswordFile {
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
             return Err("a password has 1 to 1,024 bytes".to_owned());
         }
-        let mut hashes = if path.exists() { (*read(path)?.hashes).clone() } else { Hashes::new() };
-        hashes.insert(user.to_owned(), hash(password)?);
+        let hash = hash(password)?;
+        let _turn = turn(path, true)?;
+        let mut hashes = (*read(path)?.hashes).clone();
+        hashes.insert(user.to_owned(), hash);
         write(path, &hashes)
     }
 
@@ -148,6 +150,7 @@ impl PasswordFile {
     /// # Errors
     /// A line for people, also where the file doesn't name the user.
     pub fn remove(path: &Path, user: &str) -> Result<(), Problem> {
+        let _turn = turn(path, false)?;
         let mut hashes = (*read(path)?.hashes).clone();
         match hashes.remove(user) {
             Some(_) => write(path, &hashes),
@@ -173,6 +176,25 @@ impl PasswordFile {
     }
 }
 
+/// Waits until nobody else changes the file, until what it gives is dropped: two
+/// changes at once would each leave the other's out. Makes an empty file where
+/// there is none, if told to.
+fn turn(path: &Path, make: bool) -> Result<File, Problem> {
+    loop {
+        // Open to write, which locks by network file systems take.
+        let file = File::options().read(true).write(true).create(make).mode(0o600).open(path);
+        let file = file.map_err(|e| if make { problem(path, &e) } else { missing(path, &e) })?;
+        file.lock().map_err(|e| problem(path, &e))?;
+        let locked = file.metadata().map_err(|e| problem(path, &e))?;
+        let is_current =
+            std::fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()));
+        // Otherwise whoever had it before has put another in its place.
+        if is_current {
+            return Ok(file);
+        }
+    }
+}
+
 /// In one step: a temporary file renamed.
 fn write(path: &Path, hashes: &Hashes) -> Result<(), Problem> {
     let write = || -> io::Result<()> {
@@ -181,29 +203,26 @@ fn write(path: &Path, hashes: &Hashes) -> Result<(), Problem> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{:016x}", u64::from_be_bytes(random())));
         let temporary = Path::new(&name);
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(temporary)?;
         for (user, hash) in hashes {
             writeln!(file, "{user}:{hash}")?;
         }
         file.sync_all()?;
         std::fs::rename(temporary, path)
     };
-    write().map_err(|e| format!("password file {}: {e}", path.display()))
+    write().map_err(|e| problem(path, &e))
 }
 
 fn read(path: &Path) -> Result<Current, Problem> {
     let shown = path.display();
-    let missing = |e| format!("password file {shown}: {e}; make it with `strait passwd --file {shown} USER`");
     // One open file, so that mode, version and text are the same one's.
-    let mut file = std::fs::File::open(path).map_err(missing)?;
-    let problem = |e| format!("password file {shown}: {e}");
-    let metadata = file.metadata().map_err(problem)?;
+    let mut file = File::open(path).map_err(|e| missing(path, &e))?;
+    let metadata = file.metadata().map_err(|e| problem(path, &e))?;
     if metadata.mode() & 0o077 != 0 {
         return Err(format!("password file {shown}: others may read it; run `chmod 600 {shown}`"));
     }
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(problem)?;
+    file.read_to_string(&mut text).map_err(|e| problem(path, &e))?;
     let mut hashes = Hashes::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -216,6 +235,14 @@ fn read(path: &Path) -> Result<Current, Problem> {
         hashes.insert(user.to_owned(), hash.to_owned());
     }
     Ok(Current { hashes: Arc::new(hashes), version: Some(Version::of(&metadata)) })
+}
+
+fn problem(path: &Path, error: &io::Error) -> Problem {
+    format!("password file {}: {error}", path.display())
+}
+
+fn missing(path: &Path, error: &io::Error) -> Problem {
+    format!("{}; make it with `strait passwd --file {} USER`", problem(path, error), path.display())
 }
 
 fn hash(password: &str) -> Result<String, Problem> {
@@ -252,7 +279,7 @@ mod tests {
         let path = dir.path().join("passwd");
         PasswordFile::set(&path, "alice", "x").unwrap();
         let file = PasswordFile::load(&path).unwrap();
-        std::fs::File::create(&path).unwrap();
+        File::create(&path).unwrap();
         assert_eq!(file.reload_if_changed(), Ok(false), "cut to nothing, for now");
         assert!(file.contains("alice"));
         std::thread::sleep(SETTLE);
@@ -271,6 +298,29 @@ mod tests {
         assert!(!file.contains("alice") && file.contains("bob"));
         let problem = PasswordFile::remove(&path, "alice").unwrap_err();
         assert!(problem.contains("no user alice"), "{problem}");
+    }
+
+    #[test]
+    fn of_many_changes_at_once_none_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwd");
+        let change = |path: &Path, index: usize| {
+            PasswordFile::set(path, &format!("user-{index}"), "x").unwrap();
+            if index % 2 == 1 {
+                PasswordFile::remove(path, &format!("user-{index}")).unwrap();
+            }
+        };
+        std::thread::scope(|threads| {
+            for index in 0..32 {
+                let path = &path;
+                threads.spawn(move || change(path, index));
+            }
+        });
+        let mut users = PasswordFile::users(&path).unwrap();
+        users.sort();
+        let mut expected: Vec<_> = (0..32).step_by(2).map(|index| format!("user-{index}")).collect();
+        expected.sort();
+        assert_eq!(users, expected);
     }
 
     #[test]
