@@ -410,6 +410,20 @@ fn two_sources_of_one_target_are_refused_before_anything_is_copied() {
     }
     gateway.run(["put", "-f", "s1/x", "s2/x", &gateway.uri("/")]).fails(2, "would both become /x");
     assert!(gateway.data().read_dir().unwrap().next().is_none());
+    let uri = |path: &str| gateway.uri(path);
+    gateway.run(["put", "s1", "s2", &uri("/")]).ok();
+    let into = support::fresh(gateway.dir.path(), "into");
+    for flags in [&["get"][..], &["get", "-f"]] {
+        let operands = [uri("/s1/x"), uri("/s2/x"), "into".to_owned()];
+        let command = flags.iter().map(|flag| (*flag).to_owned()).chain(operands);
+        gateway.run(command).fails(2, "would both become into/x");
+    }
+    gateway.run(["get", "-f", &uri("/"), &uri("/"), "into"]).fails(2, "would both become into");
+    assert!(into.read_dir().unwrap().next().is_none());
+    support::fresh(&gateway.data(), "d");
+    gateway.run(["mv", &uri("/s1/x"), &uri("/s2/x"), "/d"]).fails(2, "would both become /d/x");
+    gateway.run(["mv", "-f", &uri("/s?/x"), "/d"]).fails(2, "would both become /d/x");
+    assert!(gateway.data().join("s1/x").exists() && gateway.data().join("s2/x").exists());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! whole.
 
 use super::leftovers::{Leftover, Leftovers, is_unfinished_put};
+use super::targets::Targets;
 use super::{cat, pump};
 use crate::cli::Get;
 use crate::context::{Context, Place};
@@ -71,24 +72,17 @@ impl Download {
         if !into {
             self.check_single(named)?;
         }
+        let sources = self.sources(context, target, into, &mut tally).await?;
         let mut out = context.output();
         let mut running = FuturesUnordered::new();
-        for uri in &self.get.operands {
-            let found = async {
-                let place = context.place(uri).await?;
-                let status = place.stat().await?;
-                Ok((place, status))
-            };
-            let (place, status) = match found.await {
-                Ok(found) => found,
-                Err(failure) => {
-                    tally.add(Err(failure))?;
+        for (place, local) in sources {
+            let status = match place.stat().await {
+                Ok(status) => status,
+                Err(error) => {
+                    tally.add(Err(error.into()))?;
                     continue;
                 }
             };
-            // The root has no name: its entries go right into the directory.
-            let named = into && !place.path.is_root();
-            let local = if named { target.join(place.path.name()) } else { target.to_owned() };
             let mut waiting = vec![(place, status, local)];
             while let Some((place, status, local)) = waiting.pop() {
                 if status.is_directory() {
@@ -108,6 +102,31 @@ impl Download {
             tally.add(told(copied, &mut out))?;
         }
         tally.finish()
+    }
+
+    /// Each source, and where it goes.
+    async fn sources(
+        &self,
+        context: &Context,
+        target: &Path,
+        into: bool,
+        tally: &mut Tally,
+    ) -> Result<Vec<(Place, PathBuf)>, Failure> {
+        let mut seen = Targets::of("get");
+        let mut sources = Vec::with_capacity(self.get.operands.len());
+        for uri in &self.get.operands {
+            match context.place(uri).await {
+                Ok(place) => {
+                    // The root has no name: its entries go right into the directory.
+                    let named = into && !place.path.is_root();
+                    let local = if named { target.join(place.path.name()) } else { target.to_owned() };
+                    seen.add(uri, local.display())?;
+                    sources.push((place, local));
+                }
+                Err(failure) => tally.add(Err(failure))?,
+            }
+        }
+        Ok(sources)
     }
 
     /// A target that isn't a directory takes one source, under another name.

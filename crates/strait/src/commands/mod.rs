@@ -23,6 +23,7 @@ mod rename;
 mod serve;
 mod stat;
 mod stores;
+mod targets;
 mod up;
 mod upload;
 

@@ -1,5 +1,6 @@
 //! `mv`.
 
+use super::targets::Targets;
 use crate::cli::Mv;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
@@ -36,21 +37,31 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
             }
         };
     }
-    let mut out = context.output();
+    let mut seen = Targets::of("mv");
+    let mut moves = Vec::with_capacity(sources.len());
     for uri in &sources {
-        tally.add(one(context, uri, &target, into, mv.force, &mut out).await)?;
+        match source(context, uri, &target, into).await {
+            Ok((place, to)) => {
+                seen.add(uri, &to)?;
+                moves.push((place, to));
+            }
+            Err(failure) => tally.add(Err(failure))?,
+        }
+    }
+    let mut out = context.output();
+    for (place, to) in moves {
+        tally.add(one(place, to, mv.force, &mut out).await)?;
     }
     tally.finish()
 }
 
-async fn one(
+/// A source, and where it goes.
+async fn source(
     context: &Context,
     uri: &str,
     target: &Place,
     into: bool,
-    force: bool,
-    out: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<(Place, StorePath), Failure> {
     let place = context.place(uri).await?;
     if place.store != target.store {
         return Err(Failure::usage(format!(
@@ -59,6 +70,10 @@ async fn one(
         )));
     }
     let to = if into { target.path.join(place.path.name())? } else { target.path.clone() };
+    Ok((place, to))
+}
+
+async fn one(place: Place, to: StorePath, force: bool, out: &mut Output) -> Result<(), Failure> {
     match place.fs.rename(&place.who, &place.path, &to, force).await {
         Ok(()) => out.done("mv", &to, [("from", place.path.as_str().into())]),
         Err(error) => Err(explained(error, &place, &to, force).await),

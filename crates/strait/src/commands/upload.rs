@@ -2,6 +2,7 @@
 
 use super::leftovers::{Leftover, Leftovers};
 use super::pump;
+use super::targets::Targets;
 use crate::cli::Put;
 use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
@@ -10,7 +11,6 @@ use crate::progress::Progress;
 use crate::signals::Signals;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -130,17 +130,13 @@ impl Upload {
         }
     }
 
-    /// Where each source goes; no two to the same place, since which of them
-    /// stays would be chance.
+    /// Where each source goes.
     fn targets(&self, target: &Place, into: bool) -> Result<Vec<Place>, Failure> {
-        let mut seen = HashMap::new();
+        let mut seen = Targets::of("put");
         let mut targets = Vec::with_capacity(self.put.operands.len());
         for source in &self.put.operands {
             let target = self.target_of(source, target, into)?;
-            if let Some(other) = seen.insert(target.path.clone(), source) {
-                let both = format!("put: {other} and {source} would both become {}", target.path);
-                return Err(Failure::usage(both));
-            }
+            seen.add(source, &target.path)?;
             targets.push(target);
         }
         Ok(targets)
