@@ -12,6 +12,7 @@ struct Listing::iterator::Pages {
     std::shared_ptr<Session> session;
     std::string path;
     std::int32_t page_size;
+    std::int64_t incarnation = session->incarnation(); // from before it began
     std::vector<FileInfo> entries = {};
     std::size_t index = 0;
     std::optional<std::int64_t> cursor = {};
@@ -26,7 +27,6 @@ struct Listing::iterator::Pages {
     }
 
     void fetch() {
-        const bool goes_on = cursor.has_value();
         wire::ListDirectoryRequest request;
         request.__set_path(path);
         if (page_size != 0) {
@@ -35,9 +35,7 @@ struct Listing::iterator::Pages {
         if (cursor) {
             request.__set_cursor(*cursor);
         }
-        // A cursor moves on with each page: one asked for again would be the next.
-        const auto reply =
-            goes_on ? session->call_once(request, path) : session->call(request, path);
+        const auto reply = cursor ? go_on(request) : session->call(request, path);
         entries.clear();
         index = 0;
         for (const auto& entry : reply.entries) {
@@ -47,6 +45,20 @@ struct Listing::iterator::Pages {
         cursor = reply.cursor;
         if (entries.empty() && !is_last) {
             raise(ErrorKind::Internal, "the gateway lists nothing, and has more of it", path);
+        }
+    }
+
+    /// A cursor moves on with each page: one asked for again would be the next.
+    wire::ListDirectoryReply go_on(const wire::ListDirectoryRequest& request) const {
+        try {
+            return session->call_once(request, path);
+        } catch (const InvalidArgument&) {
+            // An unknown cursor is nobody's mistake where another gateway answers.
+            if (session->incarnation() == incarnation) {
+                throw;
+            }
+            raise(ErrorKind::Unavailable,
+                  "the gateway's session ended in the middle of the listing; list anew", path);
         }
     }
 };

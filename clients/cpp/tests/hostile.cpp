@@ -107,3 +107,16 @@ TEST_CASE("a page of a listing whose reply is lost isn't skipped") {
     CHECK(proxy.cuts() == 1);
     CHECK(client.exists(directory));
 }
+
+TEST_CASE("a listing that outlives its gateway says to list anew") {
+    FakeGateway fake("");
+    fake.page_entries = 1;
+    Proxy proxy(fake.address());
+    strait::Client client(proxy.address());
+    const strait::Listing listing = client.list("/");
+    auto entry = listing.begin();
+    ++entry;
+    fake.replace();
+    proxy.cut();
+    CHECK_THROWS_WITH_AS(++entry, doctest::Contains("list anew"), strait::Unavailable);
+}

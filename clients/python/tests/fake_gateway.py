@@ -176,10 +176,13 @@ class Handler:
         )
 
     def listDirectory(self, request: t.ListDirectoryRequest) -> t.ListDirectoryReply:
+        if request.cursor is not None:
+            self._known(request.cursor)
         names = sorted(self._gateway.files)
         info = t.FileInfo(path=names[self._gateway.listed], type=t.FileType.FILE)
         self._gateway.listed += 1
-        cursor = 1 if self._gateway.listed < len(names) else None
+        more = self._gateway.listed < len(names)
+        cursor = (request.cursor or self._handle(request.path)) if more else None
         return t.ListDirectoryReply(entries=[info], cursor=cursor)
 
     def openFile(self, request: t.OpenFileRequest) -> t.OpenFileReply:

@@ -132,6 +132,25 @@ def test_a_page_of_a_listing_whose_reply_is_lost_isnt_skipped(fake, client):
         next(entries)
 
 
+def test_a_listing_that_outlives_its_gateway_says_to_list_anew(fake, client):
+    fake.files |= {"/a": bytearray(), "/b": bytearray(), "/c": bytearray()}
+    entries = client.scandir("/")
+    assert next(entries).path == "/a"
+    fake.restart()
+    with pytest.raises(strait.Unavailable, match="list anew") as caught:
+        next(entries)
+    assert caught.value.filename == "/"
+
+
+def test_a_cursor_that_the_gateway_doesnt_know_is_its_error(fake, client):
+    fake.files |= {"/a": bytearray(), "/b": bytearray(), "/c": bytearray()}
+    entries = client.scandir("/")
+    next(entries)
+    fake.handles.clear()
+    with pytest.raises(strait.InvalidArgument):
+        next(entries)
+
+
 def test_an_address_names_no_user_and_a_password_in_it_isnt_told_on(fake):
     with pytest.raises(strait.InvalidArgument) as caught:
         strait.connect(fake.address.replace("://", "://ada:secret@"))

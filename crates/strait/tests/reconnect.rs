@@ -4,6 +4,7 @@
 mod support;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strait_store::strait::{Options, StraitStore};
@@ -177,6 +178,26 @@ async fn a_read_goes_on_at_the_next_gateway_but_in_no_other_file() {
     gateway.replace(&flags);
     let error = reader.read_at(2 << 20, 1 << 20).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("replaced"), "{error}");
+}
+
+#[tokio::test]
+async fn a_listing_that_outlives_its_gateway_says_to_list_anew() {
+    let root = tempfile::tempdir().unwrap();
+    for index in 0..3_000 {
+        std::fs::write(root.path().join(index.to_string()), "").unwrap();
+    }
+    let flags = ["--store".to_owned(), format!("file://{}", root.path().display())];
+    let mut gateway = Gateway::start(|_| flags.to_vec());
+    let store = connect(&gateway.address).await;
+    let mut entries = store.list(&who(), &StorePath::root());
+    entries.next().await.unwrap().unwrap();
+    gateway.replace(&flags);
+    store.stat(&who(), &StorePath::root()).await.unwrap(); // by the new one
+    let rest: Vec<_> = entries.collect().await;
+    let error = rest.last().unwrap().as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("list anew"), "{error}");
+    assert_eq!(store.list_all(&who(), &StorePath::root(), 3_000).await.unwrap().len(), 3_000);
 }
 
 #[tokio::test]

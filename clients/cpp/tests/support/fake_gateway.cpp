@@ -19,6 +19,7 @@ public:
     void openSession(wire::OpenSessionReply& reply, const wire::OpenSessionRequest&) override {
         ++gateway_.sessions_;
         reply.__set_token("token");
+        reply.__set_incarnation(gateway_.incarnation_);
     }
 
     void openFile(wire::OpenFileReply& reply, const wire::OpenFileRequest&) override {
@@ -49,9 +50,13 @@ public:
     }
 
     void listDirectory(wire::ListDirectoryReply& reply,
-                       const wire::ListDirectoryRequest&) override {
-        reply.__set_entries({});
-        reply.__set_cursor(1);
+                       const wire::ListDirectoryRequest& request) override {
+        if (request.__isset.cursor && request.cursor != gateway_.incarnation_) {
+            throw error(8, "InvalidArgument");
+        }
+        const auto entries = static_cast<std::size_t>(gateway_.page_entries.load());
+        reply.__set_entries(std::vector<wire::FileInfo>(entries));
+        reply.__set_cursor(gateway_.incarnation_);
     }
 
 private:

@@ -1,6 +1,6 @@
 /// A gateway in this process that misbehaves on demand: short replies, refused
 /// handles, newer errors. It serves one read-only file, "/f", and directories
-/// whose pages are empty and have no end.
+/// of pages without end.
 #pragma once
 
 #include <atomic>
@@ -28,6 +28,10 @@ public:
     std::atomic<std::int64_t> claimed_length{-1};
     /// What openFile says of the file.
     std::atomic<char> identity{'a'};
+    /// Of each page of a directory.
+    std::atomic<int> page_entries{0};
+    /// From now on it is another one, which doesn't know cursors given so far.
+    void replace() { ++incarnation_; }
     /// Handles given so far are unknown from now on.
     void forget_handles() { first_valid_ = opened_ + 1; }
     /// How often one was opened.
@@ -40,7 +44,7 @@ private:
     friend class Handler;
 
     const std::string content_, host_;
-    std::atomic<int> sessions_{0}, opened_{0}, first_valid_{1}, reads_{0};
+    std::atomic<int> incarnation_{1}, sessions_{0}, opened_{0}, first_valid_{1}, reads_{0};
     std::unique_ptr<apache::thrift::server::TThreadedServer> server_;
     std::thread thread_;
     int port_ = 0;

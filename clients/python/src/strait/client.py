@@ -158,11 +158,20 @@ class Client:
     def scandir(self, path: RemotePath, *, page_size: int | None = None) -> Iterator[FileInfo]:
         """A directory's entries, in the store's own order; fetched page by page."""
         path, cursor = _text(path), None
+        incarnation = self._session.incarnation
         while True:
             request = ListDirectoryRequest(path=path, cursor=cursor, max_entries=page_size)
             # A cursor moves on with each page: one asked for again would be the next.
             call = self._session.call if cursor is None else self._session.call_once
-            reply = call("listDirectory", request)
+            try:
+                reply = call("listDirectory", request)
+            except errors.InvalidArgument as error:
+                # An unknown cursor is nobody's mistake where another gateway answers.
+                if cursor is None or self._session.incarnation == incarnation:
+                    raise
+                raise errors.Unavailable(
+                    "the gateway's session ended in the middle of the listing; list anew", path
+                ) from error
             entries = [FileInfo._of(entry) for entry in reply.entries or ()]
             # The protocol lists a file as itself; Python's scandir doesn't.
             if cursor is None and len(entries) == 1 and _is_same_path(entries[0].path, path):

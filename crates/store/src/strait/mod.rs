@@ -22,8 +22,8 @@ mod tls;
 mod writer;
 
 use crate::{
-    BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
-    Principal, Result, SetAttributes, StorePath, StoreStatus,
+    BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
+    FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -129,7 +129,9 @@ impl FileSystem for StraitStore {
     }
 
     fn list(&self, _who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
-        let listing = Listing { session: self.session.clone(), path: path.clone(), cursor: None };
+        let session = self.session.clone();
+        let listing =
+            Listing { incarnation: session.incarnation(), session, path: path.clone(), cursor: None };
         let pages = stream::try_unfold(Some(listing), |listing| async move {
             let Some(mut listing) = listing else { return Ok(None) };
             let entries = listing.next_page().await?;
@@ -298,6 +300,8 @@ struct Listing {
     session: Arc<Session>,
     path: StorePath,
     cursor: Option<i64>,
+    /// The session's from before it began.
+    incarnation: i64,
 }
 
 impl Listing {
@@ -313,7 +317,7 @@ impl Listing {
                 let request = request(Some(cursor)).into();
                 let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
                 let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;
-                session::outcome::<methods::ListDirectory>(reply, what)?
+                session::outcome::<methods::ListDirectory>(reply, what).map_err(|e| self.ended(e))?
             }
         };
         self.cursor = reply.cursor;
@@ -322,6 +326,15 @@ impl Listing {
             return Err(convert::nonsense("an empty page that isn't the last").at(what.operation, what.path));
         }
         Ok(entries)
+    }
+
+    /// An unknown cursor is nobody's mistake where another gateway answers.
+    fn ended(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::InvalidArgument || self.session.incarnation() == self.incarnation {
+            return error;
+        }
+        let message = "the gateway's session ended in the middle of the listing; list anew";
+        Error::new(ErrorKind::Unavailable, message).at("list", &self.path).caused_by(error)
     }
 }
 

@@ -16,12 +16,14 @@ import java.util.stream.StreamSupport;
 final class Listing implements Iterator<FileInfo> {
     private final Session session;
     private final ListDirectoryRequest request;
+    private final long incarnation; // the session's from before it began
     private Iterator<FileInfo> page;
     private boolean more;
 
     /** Fetches the first page. */
     Listing(Session session, String path, int pageEntries) throws IOException {
         this.session = session;
+        this.incarnation = session.incarnation();
         this.request = new ListDirectoryRequest().setPath(path);
         if (pageEntries != 0) {
             request.setMax_entries(pageEntries);
@@ -41,9 +43,7 @@ final class Listing implements Iterator<FileInfo> {
     private List<FileInfo> fetch() throws IOException {
         // A cursor moves on with each page: one asked for again would be the next.
         ListDirectoryReply reply =
-                request.isSetCursor()
-                        ? session.callOnce(Method.LIST_DIRECTORY, request)
-                        : session.call(Method.LIST_DIRECTORY, request);
+                request.isSetCursor() ? goOn() : session.call(Method.LIST_DIRECTORY, request);
         List<FileInfo> entries =
                 Convert.list(reply.getEntries()).stream().map(Convert::file).toList();
         page = entries.iterator();
@@ -54,6 +54,22 @@ final class Listing implements Iterator<FileInfo> {
         }
         request.setCursor(reply.getCursor());
         return entries;
+    }
+
+    private ListDirectoryReply goOn() throws IOException {
+        try {
+            return session.callOnce(Method.LIST_DIRECTORY, request);
+        } catch (StraitException error) {
+            // An unknown cursor is nobody's mistake where another gateway answers.
+            boolean unknown = error.kind() == ErrorKind.INVALID_ARGUMENT;
+            if (!unknown || session.incarnation() == incarnation) {
+                throw error;
+            }
+            String message = "the gateway's session ended in the middle of the listing; list anew";
+            IOException ended = Failures.of(ErrorKind.UNAVAILABLE, message, request.getPath());
+            ended.initCause(error);
+            throw ended;
+        }
     }
 
     @Override

@@ -98,6 +98,12 @@ final class FakeGateway implements AutoCloseable {
         raises.put(nextRequest, failure(ErrorKind.UNAUTHENTICATED, null));
     }
 
+    /** Another gateway in its place. */
+    synchronized void restart() throws IOException {
+        methods.forgetSessions();
+        breakConnections();
+    }
+
     synchronized int calls(String method) {
         return calls.getOrDefault(method, 0);
     }

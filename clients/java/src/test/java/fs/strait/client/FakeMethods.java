@@ -78,7 +78,7 @@ final class FakeMethods {
             case "openSession" -> openSession((OpenSessionRequest) request);
             case "closeSession" -> new CloseSessionReply();
             case "getFileInfo" -> getFileInfo((GetFileInfoRequest) request);
-            case "listDirectory" -> listDirectory();
+            case "listDirectory" -> listDirectory((ListDirectoryRequest) request);
             case "openFile" -> openFile((OpenFileRequest) request);
             case "readRange" -> readRange((ReadRangeRequest) request);
             case "createFile" -> createFile((CreateFileRequest) request);
@@ -136,11 +136,17 @@ final class FakeMethods {
     }
 
     /** All files lie in one directory; a page is one of them, and its cursor moves on. */
-    private ListDirectoryReply listDirectory() {
+    private ListDirectoryReply listDirectory(ListDirectoryRequest request) throws DfsError {
+        if (request.isSetCursor()) {
+            path(request.getCursor());
+        }
         List<String> names = gateway.files.keySet().stream().sorted().toList();
         FileInfo info = new FileInfo().setPath(names.get(listed++)).setType(FileType.FILE);
         ListDirectoryReply page = new ListDirectoryReply().setEntries(List.of(info));
-        return listed == names.size() ? page : page.setCursor(1);
+        if (listed == names.size()) {
+            return page;
+        }
+        return page.setCursor(request.isSetCursor() ? request.getCursor() : newHandle("/"));
     }
 
     private OpenFileReply openFile(OpenFileRequest request) throws DfsError {

@@ -67,6 +67,16 @@ class HostileTest {
     }
 
     @Test
+    void aListingThatOutlivesItsGatewaySaysToListAnew() throws IOException {
+        Iterator<FileInfo> entries = client.list("/").iterator();
+        entries.next();
+        gateway.restart();
+        UncheckedIOException error = assertThrows(UncheckedIOException.class, entries::next);
+        assertTrue(Failures.isOf(error.getCause(), ErrorKind.UNAVAILABLE), error.toString());
+        assertTrue(error.getMessage().contains("list anew"), error.toString());
+    }
+
+    @Test
     void aDirectoryOfPagesWithoutEntriesHasAnEnd() throws IOException {
         gateway.answers.put("listDirectory", new ListDirectoryReply().setCursor(1));
         assertInternal(() -> client.list("/"));
