@@ -101,6 +101,11 @@ impl Reply {
         self.0.len().saturating_sub(HEAD_BYTES)
     }
 
+    /// The result so far.
+    pub fn result(&self) -> &[u8] {
+        self.0.get(HEAD_BYTES..).unwrap_or_default()
+    }
+
     /// Whether the result is empty so far.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

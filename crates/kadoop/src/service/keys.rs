@@ -1,4 +1,4 @@
-//! The cluster's key, what is derived from it, and tokens.
+//! The cluster's key, and what is derived from it.
 //!
 //! ```text
 //!   Key ─┬─ clients' key ── between clients and the namenode
@@ -9,25 +9,19 @@
 //! A host that only runs clients needs the clients' key alone. Whoever has it is
 //! believed about the user that it acts as; it can neither join as a datanode nor make
 //! a token. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
-//! datanodes carry a token instead, and checksums: a tag over every byte at every
-//! member costs more than all the rest of a write (measured: ARCHITECTURE.md). So the
-//! cluster's own network is trusted with the data: who can alter packets there, or answers
-//! at a datanode's address in its place, is believed (docs/known-gaps.md).
+//! datanodes are tagged by a token's secret, and so are their answers ([`super::tokens`]); written
+//! bytes have checksums instead: a tag over every byte at every member costs more than all the
+//! rest of a write (measured: ARCHITECTURE.md). So who can alter packets on the cluster's own
+//! network can alter bytes; who merely answers in a datanode's place isn't believed. Nothing is
+//! encrypted: who reads what passes between a client and the namenode has its tokens.
 
-use crate::{
-    ChunkId, Millis, Stamp,
-    error::{Error, Result},
-};
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use super::tokens::{TokenKey, hmac};
+use hmac::Mac as _;
 use std::{fmt, fs, io, path::Path};
 use strait_flexrpc::ClusterKey;
 
 /// Bytes of a key, and of what is derived from one: HMAC-SHA256's own size.
 pub const KEY_BYTES: usize = 32;
-/// How long a token is good for, by default. Long enough that clocks that run apart within the
-/// time of a heartbeat don't matter; short enough that a right taken away soon is.
-pub const TOKEN_MS: Millis = 10 * 60 * 1000;
 
 const CLUSTER_PREFIX: &str = "kadoop-cluster-key-1:";
 const CLIENT_PREFIX: &str = "kadoop-client-key-1:";
@@ -87,8 +81,11 @@ impl Key {
     }
 
     /// For tokens.
-    pub(crate) fn for_tokens(&self) -> TokenKey {
-        TokenKey(hmac(&self.derive("tokens")))
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn for_tokens(&self) -> io::Result<TokenKey> {
+        TokenKey::new(&self.derive("tokens"))
     }
 
     fn derive(&self, purpose: &str) -> Secret {
@@ -162,96 +159,9 @@ fn save(path: &Path, prefix: &str, secret: &Secret) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What a token lets its holder do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Right {
-    /// Read the chunk.
-    Read = 1,
-    /// Write, sync and seal it.
-    Write = 2,
-}
-
-/// Makes and checks tokens.
-#[derive(Clone)]
-pub(crate) struct TokenKey(Hmac<Sha256>);
-
-const TAG_BYTES: usize = 32;
-/// Right, and when it ends; then the tag.
-const TOKEN_BYTES: usize = 1 + 8 + TAG_BYTES;
-
-impl TokenKey {
-    /// A token for one chunk under one stamp, by the namenode's clock.
-    pub(crate) fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right, until_ms: Millis) -> Vec<u8> {
-        let mut token = Vec::with_capacity(TOKEN_BYTES);
-        token.push(right as u8);
-        token.extend_from_slice(&until_ms.to_be_bytes());
-        let tag = self.mac(chunk, stamp, &token).finalize().into_bytes();
-        token.extend_from_slice(&tag);
-        token
-    }
-
-    /// Refuses unless the token gives `right` to the chunk.
-    ///
-    /// # Errors
-    /// Unauthenticated; TokenExpired.
-    pub(crate) fn check(
-        &self,
-        token: &[u8],
-        chunk: ChunkId,
-        stamp: Stamp,
-        right: Right,
-        now_ms: Millis,
-    ) -> Result<()> {
-        let (body, tag) = token.split_last_chunk::<TAG_BYTES>().ok_or(Error::Unauthenticated)?;
-        let (given, until) = body.split_first().ok_or(Error::Unauthenticated)?;
-        let until = u64::from_be_bytes(until.try_into().map_err(|_| Error::Unauthenticated)?);
-        self.mac(chunk, stamp, body).verify_slice(tag).map_err(|_| Error::Unauthenticated)?;
-        if *given != right as u8 {
-            return Err(Error::Unauthenticated);
-        }
-        if now_ms >= until { Err(Error::TokenExpired) } else { Ok(()) }
-    }
-
-    fn mac(&self, chunk: ChunkId, stamp: Stamp, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac = self.0.clone();
-        mac.update(&chunk.0.to_be_bytes());
-        mac.update(&stamp.0.to_be_bytes());
-        mac.update(body);
-        mac
-    }
-}
-
-fn hmac(key: &[u8]) -> Hmac<Sha256> {
-    match Hmac::<Sha256>::new_from_slice(key) {
-        Ok(mac) => mac,
-        Err(_) => unreachable!("HMAC takes keys of any length"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_token_is_good_for_its_chunk_stamp_right_and_time_alone() {
-        let key = Key([7; KEY_BYTES]).for_tokens();
-        let (chunk, stamp) = (ChunkId(5), Stamp(9));
-        let token = key.token(chunk, stamp, Right::Write, 1_000);
-        let check = |token: &[u8], chunk, stamp, right, now| key.check(token, chunk, stamp, right, now);
-        assert_eq!(check(&token, chunk, stamp, Right::Write, 999), Ok(()));
-        assert_eq!(check(&token, chunk, stamp, Right::Write, 1_000), Err(Error::TokenExpired));
-        assert_eq!(check(&token, ChunkId(6), stamp, Right::Write, 0), Err(Error::Unauthenticated));
-        assert_eq!(check(&token, chunk, Stamp(8), Right::Write, 0), Err(Error::Unauthenticated));
-        assert_eq!(check(&token, chunk, stamp, Right::Read, 0), Err(Error::Unauthenticated));
-        for at in 0..token.len() {
-            let mut forged = token.clone();
-            forged[at] ^= 1;
-            assert_eq!(check(&forged, chunk, stamp, Right::Write, 0), Err(Error::Unauthenticated));
-            assert_eq!(check(&token[..at], chunk, stamp, Right::Write, 0), Err(Error::Unauthenticated));
-        }
-        let foreign = Key([8; KEY_BYTES]).for_tokens().token(chunk, stamp, Right::Write, 1_000);
-        assert_eq!(check(&foreign, chunk, stamp, Right::Write, 0), Err(Error::Unauthenticated));
-    }
 
     #[test]
     fn keys_survive_their_files_and_a_clients_isnt_the_clusters() {

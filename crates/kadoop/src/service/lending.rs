@@ -6,7 +6,6 @@
 //! the descriptors, and the connection is over. So neither end keeps anything of the other.
 
 use crate::{
-    ChunkId, Stamp,
     error::{Error, Result as Judged},
     service::failure::{kind_of, number_of},
     wire::{KdBorrow, KdLent},
@@ -42,15 +41,6 @@ pub(super) struct Lent {
     pub table: File,
 }
 
-/// Which replica is wanted, of which run of the datanode, and what allows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub run: u64,
-    pub token: Vec<u8>,
-    pub chunk: ChunkId,
-    pub stamp: Stamp,
-}
-
 /// A socket of packets, and the address that `path` is for it.
 ///
 /// # Errors
@@ -65,10 +55,8 @@ pub(super) fn socket(path: &Path, flags: SocketFlags) -> io::Result<(OwnedFd, So
 ///
 /// # Errors
 /// The operating system's.
-pub(super) fn ask(socket: &OwnedFd, wanted: &Wanted) -> io::Result<()> {
-    let Wanted { run, ref token, chunk, stamp } = *wanted;
-    let borrow = KdBorrow { run, token: token.as_slice().into(), chunk: chunk.0, stamp: stamp.0 };
-    let packet = strait_xdr::to_vec(&borrow).map_err(|error| io::Error::other(error.to_string()))?;
+pub(super) fn ask(socket: &OwnedFd, wanted: &KdBorrow) -> io::Result<()> {
+    let packet = strait_xdr::to_vec(wanted).map_err(|error| io::Error::other(error.to_string()))?;
     uninterrupted(|| send(socket, &packet, SendFlags::NOSIGNAL))?;
     Ok(())
 }
@@ -77,18 +65,15 @@ pub(super) fn ask(socket: &OwnedFd, wanted: &Wanted) -> io::Result<()> {
 ///
 /// # Errors
 /// The operating system's; of the second kind Invalid.
-pub(super) fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<Wanted>>> {
+pub(super) fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<KdBorrow>>> {
     let mut packet = [0; PACKET_BYTES];
     // Descriptors that come along are closed by the kernel: there is no place for them.
     let (length, _) = uninterrupted(|| recv(socket, &mut packet[..], RecvFlags::DONTWAIT))?;
     if length == 0 {
         return Ok(None);
     }
-    let Ok(borrow) = strait_xdr::from_bytes::<KdBorrow<'_>>(&packet[..length]) else {
-        return Ok(Some(Err(Error::Invalid("a packet that asks for nothing"))));
-    };
-    let KdBorrow { run, token, chunk, stamp } = borrow;
-    Ok(Some(Ok(Wanted { run, token: token.to_vec(), chunk: ChunkId(chunk), stamp: Stamp(stamp) })))
+    let wanted = strait_xdr::from_bytes::<KdBorrow>(&packet[..length]);
+    Ok(Some(wanted.map_err(|_| Error::Invalid("a packet that asks for nothing"))))
 }
 
 /// Answers, if the other end takes it at once: it has asked for nothing else.

@@ -25,7 +25,9 @@ mod keys;
 mod lending;
 mod namenode;
 mod observed;
+pub mod proofs;
 mod stop;
+pub mod tokens;
 
 pub use client::{
     Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, ShortCircuitReads,

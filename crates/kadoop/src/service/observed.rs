@@ -13,6 +13,8 @@ pub(super) struct Observed<S> {
     /// What a slow call was about, without keys, tokens or contents. Reads its arguments once
     /// more, which others are spared.
     pub about: fn(&Request) -> String,
+    /// Whether an answer is a refusal all the same.
+    pub refused: fn(&Request, &Reply) -> bool,
 }
 
 impl<S: Service> Service for Observed<S> {
@@ -20,7 +22,8 @@ impl<S: Service> Service for Observed<S> {
         let began = Instant::now();
         let answer = self.service.call(request, reply);
         let (operation, took) = ((self.operation)(request), began.elapsed());
-        self.calls.note(operation, took, answer.is_err(), request.peer, || (self.about)(request));
+        let failed = answer.is_err() || (self.refused)(request, reply);
+        self.calls.note(operation, took, failed, request.peer, || (self.about)(request));
         answer
     }
 }

@@ -1,16 +1,21 @@
 //! Who has no business here gets a refusal that says why, and nothing is lost by it.
 
 use crate::support::{
-    Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, rpc, superuser, user,
+    Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, place, rpc, signed_read,
+    superuser, user,
 };
-use std::{fs, net::SocketAddr, time::Duration};
+use std::{fs, time::Duration};
 use strait_flexrpc::{
     self as flexrpc, CallError, FaultKind, MulticastOptions, Outcome, Procedure, Refusal, Transport,
     stub::StubError,
 };
 use strait_kadoop::{
-    Error,
-    service::{CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeServer},
+    Error, Identity,
+    service::{
+        CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeServer,
+        proofs::{self, unsigned},
+        tokens::Token,
+    },
     wire::{
         self, KadoopClusterV1Client, KadoopDatanodeV1Client, KadoopNamenodeV1Client, KdAddChunk, KdAnswer,
         KdCaller, KdHeartbeat, KdMutation, KdRead, KdRequest, KdUpto,
@@ -124,21 +129,28 @@ fn a_token_is_for_its_chunk_right_and_cluster_alone() {
     let mut names = names(&cluster);
     let mut locate = |path: &str| names.nn_locate(&me(), &path.into(), 0, 1).unwrap();
     let (one, two) = (locate("/one"), locate("/two"));
-    let mut datanode = datanode(one.hosts[0].address.as_str().unwrap().parse().unwrap());
-    let mut read = |chunk: &wire::KdLocatedChunk<'_>, token: &[u8]| {
-        let (chunk, stamp) = (chunk.chunk, chunk.stamp);
-        datanode.dn_read(&KdRead { token: token.into(), chunk, stamp, offset: 0, length: 9, acknowledged: 0 })
-    };
+    let (mut datanode, it) = (datanode(place(&one.hosts[0]).0), place(&one.hosts[0]).1);
     let (one, two) = (&one.chunks[0], &two.chunks[0]);
-    assert_eq!(read(one, &one.token).unwrap().bytes.len(), 9);
-    assert_eq!(refusal(read(one, &two.token)), UNAUTHENTICATED);
-    assert_eq!(refusal(read(one, &[])), UNAUTHENTICATED);
-    let mut forged = one.token.to_vec();
-    forged[3] ^= 1;
-    assert_eq!(refusal(read(one, &forged)), UNAUTHENTICATED);
+    let good = signed_read(one, &one.token, it);
+    assert_eq!(datanode.dn_read(&good).unwrap().bytes.len(), 9);
+    let mut later = good.pass.grant;
+    later.until_ms += 1;
+    for forged in [
+        signed_read(one, &two.token, it),
+        KdRead { pass: unsigned(), ..good.clone() },
+        // What its tag isn't of: so whoever has seen a call can make no other of it.
+        KdRead { offset: 1, ..good.clone() },
+        KdRead { pass: wire::KdPass { nonce: good.pass.nonce + 1, ..good.pass }, ..good.clone() },
+        KdRead { pass: wire::KdPass { grant: later, ..good.pass }, ..good.clone() },
+        // Of another datanode.
+        signed_read(one, &one.token, Identity(it.0 + 1)),
+    ] {
+        assert_eq!(refusal(datanode.dn_read(&forged)), UNAUTHENTICATED);
+    }
     // A right to read is none to write.
-    let (token, chunk, stamp) = (one.token.clone(), one.chunk, one.stamp);
-    assert_eq!(refusal(datanode.dn_seal(&KdUpto { token, chunk, stamp, length: 1 })), UNAUTHENTICATED);
+    let mut seal = KdUpto { pass: unsigned(), chunk: one.chunk, stamp: one.stamp, length: 1 };
+    Token::new(&one.token).sign(&mut seal, proofs::Procedure::Seal, it);
+    assert_eq!(refusal(datanode.dn_seal(&seal)), UNAUTHENTICATED);
 }
 
 #[test]
@@ -147,19 +159,14 @@ fn a_token_of_another_cluster_and_a_chunk_that_isnt_there_are_refused() {
     write_file(&cluster, "/file", 1);
     let found = names(&cluster).nn_locate(&me(), &"/file".into(), 0, 1).unwrap();
     let chunk = &found.chunks[0];
-    let read = KdRead {
-        token: chunk.token.clone(),
-        chunk: chunk.chunk,
-        stamp: chunk.stamp,
-        offset: 0,
-        length: 1,
-        acknowledged: 0,
-    };
-    let holder: SocketAddr = found.hosts[0].address.as_str().unwrap().parse().unwrap();
-    let elsewhere = cluster.datanode_addresses().into_iter().find(|address| *address != holder).unwrap();
-    assert_eq!(refusal(datanode(elsewhere).dn_read(&read)), NO_REPLICA);
-    let foreign = other.datanode_addresses()[0];
-    assert_eq!(refusal(datanode(foreign).dn_read(&read)), UNAUTHENTICATED);
+    let (holder, _) = place(&found.hosts[0]);
+    let all = client(&cluster.namenode).status().unwrap().nodes;
+    let elsewhere = &all.iter().find(|node| node.host.address != holder).unwrap().host;
+    let read = signed_read(chunk, &chunk.token, elsewhere.identity);
+    assert_eq!(datanode(elsewhere.address).dn_read(&read).unwrap().told.refused, NO_REPLICA);
+    let foreign = &other.client().status().unwrap().nodes[0].host;
+    let read = signed_read(chunk, &chunk.token, foreign.identity);
+    assert_eq!(refusal(datanode(foreign.address).dn_read(&read)), UNAUTHENTICATED);
 }
 
 #[test]
@@ -176,12 +183,12 @@ fn tokens_expire_and_readers_and_writers_get_others_in_time() {
     let reader = client.open(&superuser(), "/file").unwrap();
     let found = names(&cluster).nn_locate(&me(), &"/file".into(), 0, 1).unwrap();
     let chunk = &found.chunks[0];
-    let (chunk, stamp, token) = (chunk.chunk, chunk.stamp, chunk.token.clone());
-    let mut datanode = datanode(cluster.datanode_addresses()[0]);
-    let read = KdRead { token, chunk, stamp, offset: 0, length: 1, acknowledged: 0 };
+    let (address, identity) = place(&found.hosts[0]);
+    let mut datanode = datanode(address);
+    let read = signed_read(chunk, &chunk.token, identity);
     // Nothing else tells that time has passed.
-    assert!(wait_until(DEADLINE, || datanode.dn_read(&read).is_err()));
-    assert_eq!(refusal(datanode.dn_read(&read)), TOKEN_EXPIRED);
+    assert!(wait_until(DEADLINE, || datanode.dn_read(&read).unwrap().told.refused != 0));
+    assert_eq!(datanode.dn_read(&read).unwrap().told.refused, TOKEN_EXPIRED);
     writer.write("and after").unwrap();
     writer.flush().unwrap();
     assert_eq!(reader.read_at(0, 7).unwrap(), "before ");

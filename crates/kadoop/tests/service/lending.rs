@@ -24,13 +24,20 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use strait_flexrpc::{CallError, FaultKind, stub::StubError};
-use strait_kadoop::wire::{KdBorrow, KdLent, KdLocatedChunk};
+use strait_kadoop::{
+    Identity,
+    service::{
+        proofs::{Procedure, unsigned},
+        tokens::Token,
+    },
+    wire::{KdBorrow, KdBorrower, KdLent, KdLocatedChunk, KdToken},
+};
 
 /// Where a datanode lends.
 pub struct Lender {
     pub path: PathBuf,
     run: u64,
+    identity: Identity,
 }
 
 /// What came back.
@@ -49,20 +56,26 @@ impl Borrowed {
 }
 
 impl Lender {
-    /// As the datanode tells; or the number of its refusal.
-    pub fn of(address: SocketAddr) -> Result<Self, u32> {
-        match datanode(address).dn_lender() {
-            Ok(lender) => Ok(Self { path: OsStr::from_bytes(&lender.path).into(), run: lender.run }),
-            Err(StubError::Call(CallError::Fault(fault))) => match fault.kind {
-                FaultKind::Application(number) => Err(number),
-                other => panic!("{other:?}"),
-            },
-            Err(other) => panic!("{other:?}"),
+    /// As the datanode tells who may read the chunk; or the number of its refusal.
+    pub fn of((address, identity): (SocketAddr, Identity), chunk: &KdLocatedChunk) -> Result<Self, u32> {
+        let mut ask = KdBorrower { pass: unsigned(), chunk: chunk.chunk, stamp: chunk.stamp };
+        Token::new(&chunk.token).sign(&mut ask, Procedure::Lender, identity);
+        let lender = datanode(address).dn_lender(&ask).unwrap();
+        match lender.told.refused {
+            0 => Ok(Self { path: OsStr::from_bytes(&lender.path).into(), run: lender.run, identity }),
+            refused => Err(refused),
         }
     }
 
-    pub fn wanted(&self, chunk: &KdLocatedChunk<'static>) -> KdBorrow<'static> {
-        KdBorrow { run: self.run, token: chunk.token.clone(), chunk: chunk.chunk, stamp: chunk.stamp }
+    pub fn wanted(&self, chunk: &KdLocatedChunk) -> KdBorrow {
+        self.wanted_by(chunk, &chunk.token, self.run)
+    }
+
+    /// By some token, of some run.
+    pub fn wanted_by(&self, chunk: &KdLocatedChunk, token: &KdToken, run: u64) -> KdBorrow {
+        let mut wanted = KdBorrow { run, pass: unsigned(), chunk: chunk.chunk, stamp: chunk.stamp };
+        Token::new(token).sign(&mut wanted, Procedure::Borrow, self.identity);
+        wanted
     }
 
     pub fn connect(&self) -> OwnedFd {
@@ -101,7 +114,7 @@ impl Lender {
     }
 }
 
-pub fn borrow(lender: &Lender, wanted: &KdBorrow<'_>) -> Borrowed {
+pub fn borrow(lender: &Lender, wanted: &KdBorrow) -> Borrowed {
     lender.tell(&strait_xdr::to_vec(wanted).unwrap())
 }
 

@@ -3,6 +3,7 @@
 mod data;
 mod faults;
 mod hostile;
+mod impostors;
 mod killed;
 mod lending;
 mod load;

@@ -3,19 +3,22 @@
 use crate::{
     lending::{Borrowed, Lender, borrow},
     processes::{DatanodeProcess, Site},
-    support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, names, pattern, superuser},
+    support::{
+        Cluster, DEADLINE, client, client_over_tcp, namenode_options, names, pattern, place, superuser,
+    },
 };
 use bytes::Bytes;
 use std::{
     fs,
     io::Write as _,
+    net::SocketAddr,
     os::unix::fs::{FileExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 use strait_kadoop::{
-    Client,
+    Client, Identity,
     messages::Caller,
-    service::{CreateOptions, Key, NamenodeServer, ShortCircuit},
+    service::{CreateOptions, Key, NamenodeServer, ShortCircuit, proofs::unsigned},
     wire::{self, KdLocatedChunk},
 };
 use strait_testkit::wait_until;
@@ -40,12 +43,19 @@ fn read(client: &Client, path: &str) -> (Bytes, u64) {
 }
 
 /// The first chunk of a file, and where its nearest replica is lent.
-fn chunk_and_lender(cluster: &Cluster, path: &str) -> (KdLocatedChunk<'static>, Lender) {
+fn chunk_and_lender(cluster: &Cluster, path: &str) -> (KdLocatedChunk, Lender) {
+    let (chunk, host) = chunk_and_host(cluster, path);
+    let lender = Lender::of(host, &chunk).unwrap();
+    (chunk, lender)
+}
+
+/// The first chunk of a file, and the datanode of its nearest replica.
+fn chunk_and_host(cluster: &Cluster, path: &str) -> (KdLocatedChunk, (SocketAddr, Identity)) {
     let mut found = names(cluster).nn_locate(&wire_superuser(), &path.into(), 0, 1).unwrap();
     let chunk = found.chunks.remove(0);
     let host = found.hosts.iter().find(|host| host.node == chunk.nodes[0]).unwrap();
-    let address = host.address.as_str().unwrap().parse().unwrap();
-    (chunk, Lender::of(address).unwrap())
+    let host = place(host);
+    (chunk, host)
 }
 
 fn wire_superuser() -> wire::KdCaller<'static> {
@@ -132,17 +142,23 @@ fn tokens_are_demanded_as_over_the_network() {
     let ((one, lender), (two, _)) = (chunk_and_lender(&cluster, "/one"), chunk_and_lender(&cluster, "/two"));
     let wanted = lender.wanted(&one);
     let refused = |wanted| borrow(&lender, &wanted).refused();
-    let mut forged = one.token.to_vec();
-    forged[7] ^= 1;
+    let mut forged = one.token;
+    forged.secret[7] ^= 1;
     let unauthenticated = wire::Refusal::RefusedUnauthenticated as u32;
-    for token in [forged, two.token.to_vec(), Vec::new()] {
-        assert_eq!(refused(wire::KdBorrow { token: token.into(), ..wanted.clone() }), unauthenticated);
+    for wanted in [
+        lender.wanted_by(&one, &forged, wanted.run),
+        lender.wanted_by(&one, &two.token, wanted.run),
+        wire::KdBorrow { pass: unsigned(), ..wanted.clone() },
+    ] {
+        assert_eq!(refused(wanted), unauthenticated);
     }
     // Of another cluster, whose datanode has a chunk of that number, too.
-    let foreign = Lender::of(other.datanode_addresses()[0]).unwrap();
+    write(&other.client(), "/one", &pattern(9), 1);
+    let (of_other, foreign) = chunk_and_lender(&other, "/one");
+    assert_eq!(of_other.chunk, one.chunk);
     assert_eq!(borrow(&foreign, &foreign.wanted(&one)).refused(), unauthenticated);
     // Of another run of this datanode.
-    let late = wire::KdBorrow { run: wanted.run ^ 1, ..wanted.clone() };
+    let late = lender.wanted_by(&one, &one.token, wanted.run ^ 1);
     assert_eq!(refused(late), wire::Refusal::RefusedWrongIncarnation as u32);
     assert!(matches!(borrow(&lender, &wanted), Borrowed::Files(_)));
 }
@@ -211,7 +227,9 @@ fn users_who_arent_named_are_refused_and_read_over_tcp() {
 fn the_socket_is_its_owners_alone_and_doesnt_lie_where_others_may_write() {
     let mut cluster = Cluster::start(1);
     let shared = cluster.directory.path().join("shared");
-    let lender = Lender::of(cluster.datanode_addresses()[0]).unwrap();
+    let client = client(&cluster.namenode);
+    write(&client, "/file", &pattern(9), 1);
+    let (chunk, lender) = chunk_and_lender(&cluster, "/file");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&lender.path), mode(lender.path.parent().unwrap())), (0o600, 0o700));
     fs::create_dir(&shared).unwrap();
@@ -220,7 +238,10 @@ fn the_socket_is_its_owners_alone_and_doesnt_lie_where_others_may_write() {
         let mut options = cluster.datanode_options(number);
         options.short_circuit = Some(ShortCircuit { directory: Some(directory), users: None });
         cluster.add(options);
-        let lender = Lender::of(cluster.datanode_addresses()[number]);
+        let address = cluster.datanode_addresses()[number];
+        let joined = || client.status().unwrap().nodes.into_iter().find(|node| node.host.address == address);
+        assert!(wait_until(DEADLINE, || joined().is_some()));
+        let lender = Lender::of((address, joined().unwrap().host.identity), &chunk);
         assert_eq!(lender.err(), Some(wire::Refusal::RefusedNotFound as u32));
     };
     not_lent_in(1, shared.clone());
@@ -248,10 +269,8 @@ fn either_end_can_do_without() {
     let bytes = pattern(100_000);
     write(&client, "/file", &bytes, 1);
     assert_eq!(read(&client, "/file"), (bytes, 0));
-    assert_eq!(
-        Lender::of(cluster.datanode_addresses()[0]).err(),
-        Some(wire::Refusal::RefusedNotFound as u32)
-    );
+    let (chunk, host) = chunk_and_host(&cluster, "/file");
+    assert_eq!(Lender::of(host, &chunk).err(), Some(wire::Refusal::RefusedNotFound as u32));
     assert!(files(&cluster.directory.path().join("datanode-0"), "sock").is_empty());
 }
 

@@ -4,10 +4,14 @@ use bytes::Bytes;
 use std::{net::SocketAddr, path::Path, time::Duration};
 use strait_flexrpc::{self as flexrpc, Transport};
 use strait_kadoop::{
-    Client, ClientOptions, Config,
+    Client, ClientOptions, Config, Identity,
     messages::Caller,
-    service::{CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer},
-    wire::{KadoopDatanodeV1Client, KadoopNamenodeV1Client},
+    service::{
+        CreateOptions, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
+        proofs::{Procedure, unsigned},
+        tokens::Token,
+    },
+    wire::{self, KadoopDatanodeV1Client, KadoopNamenodeV1Client},
 };
 use strait_testkit::wait_until;
 use tempfile::TempDir;
@@ -66,9 +70,22 @@ pub fn datanode(address: SocketAddr) -> KadoopDatanodeV1Client {
     KadoopDatanodeV1Client::new(rpc(None).handle(address, Transport::Tcp).unwrap())
 }
 
+/// Where a datanode serves, and what it proves to be.
+pub fn place(host: &wire::KdHost<'_>) -> (SocketAddr, Identity) {
+    (host.address.as_str().unwrap().parse().unwrap(), Identity(host.identity))
+}
+
+/// A read of a chunk's first nine bytes, by this token.
+pub fn signed_read(chunk: &wire::KdLocatedChunk, token: &wire::KdToken, of: Identity) -> wire::KdRead {
+    let (chunk, stamp) = (chunk.chunk, chunk.stamp);
+    let mut read = wire::KdRead { pass: unsigned(), chunk, stamp, offset: 0, length: 9, acknowledged: 0 };
+    Token::new(token).sign(&mut read, Procedure::Read, of);
+    read
+}
+
 /// A namenode, as clients call it.
 pub fn names(cluster: &Cluster) -> KadoopNamenodeV1Client {
-    let rpc = rpc(key().for_clients().to_namenode());
+    let rpc = rpc(cluster.key.for_clients().to_namenode());
     KadoopNamenodeV1Client::new(rpc.handle(cluster.namenode.address(), Transport::Tcp).unwrap())
 }
 
@@ -129,7 +146,8 @@ impl Cluster {
         self.directory
     }
 
-    fn client(&self) -> Client {
+    /// One that has this cluster's key.
+    pub fn client(&self) -> Client {
         let address = self.namenode.address().to_string();
         Client::connect(ClientOptions::new(address, self.key.for_clients())).unwrap()
     }

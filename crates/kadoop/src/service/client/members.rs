@@ -1,6 +1,7 @@
 //! Calls to datanodes.
 
 use crate::{
+    Identity,
     error::Error,
     messages::Outcome,
     service::{PEER_SILENCE, failure::Lost},
@@ -16,6 +17,9 @@ use strait_xdr::EncodeError;
 /// How long a datanode may take to take up a connection. One that doesn't is lost to
 /// whoever wants to write through it.
 const CONNECT: Duration = Duration::from_millis(1_000);
+
+/// Where a datanode serves, and what it has to prove to be.
+pub(super) type Place = (SocketAddr, Identity);
 
 /// For calls to datanodes, which ask for tokens instead of a key, and show none themselves.
 pub(super) fn client() -> flexrpc::Client {
@@ -43,11 +47,9 @@ pub(super) fn callees(
 }
 
 /// What one callee answered.
-pub(super) fn single<T>(answers: Result<Vec<Result<T, StubError>>, EncodeError>) -> Result<T, Lost> {
-    let first = answers.map_err(|error| Lost::from(StubError::from(error)))?.into_iter().next();
-    first
-        .unwrap_or_else(|| Err(StubError::Call(flexrpc::CallError::NotExecuted(flexrpc::Refusal::BadChain))))
-        .map_err(Lost::from)
+pub(super) fn single<T>(answers: Result<Vec<Result<T, StubError>>, EncodeError>) -> Result<T, StubError> {
+    let first = answers?.into_iter().next();
+    first.unwrap_or_else(|| Err(StubError::Call(flexrpc::CallError::NotExecuted(flexrpc::Refusal::BadChain))))
 }
 
 /// As the cores see it.

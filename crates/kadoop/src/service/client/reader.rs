@@ -4,7 +4,7 @@
 use super::{
     Client,
     link::Link,
-    members::{callees, kind, single},
+    members::{Place, callees, kind, single},
     pool::Pool,
 };
 use crate::{
@@ -16,13 +16,14 @@ use crate::{
         clock::Clock,
         convert::{caller_to_wire, host_from_wire, located_from_wire, piece_from_wire, read_to_wire},
         failure::Failure,
+        proofs::Procedure,
+        tokens::Token,
     },
     wire::{KdLocated, KdVersion},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -54,8 +55,8 @@ struct Driver {
 /// Where chunks are, and what opens them.
 #[derive(Default)]
 struct Places {
-    hosts: BTreeMap<NodeId, SocketAddr>,
-    tokens: BTreeMap<(ChunkId, Stamp), Vec<u8>>,
+    hosts: BTreeMap<NodeId, Place>,
+    tokens: BTreeMap<(ChunkId, Stamp), Arc<Token>>,
     range: (u64, u64),
     /// What tells the file from others, and one of its chunks, once it had any.
     file: Option<(u64, ChunkId)>,
@@ -231,13 +232,13 @@ impl Driver {
         }
         for host in &found.hosts {
             let host = host_from_wire(host)?;
-            places.hosts.insert(host.node, host.address);
+            places.hosts.insert(host.node, (host.address, host.identity));
         }
         places.range = (offset, length);
         places.tokens = found
             .chunks
             .iter()
-            .map(|chunk| ((ChunkId(chunk.chunk), Stamp(chunk.stamp)), chunk.token.to_vec()))
+            .map(|chunk| ((ChunkId(chunk.chunk), Stamp(chunk.stamp)), Arc::new(Token::new(&chunk.token))))
             .collect();
         drop(places);
         let located = located_from_wire(&found);
@@ -279,18 +280,20 @@ impl Driver {
     }
 
     fn attempt(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
-        let (address, token) = {
+        let (place, token) = {
             let places = self.places();
-            let address = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
+            let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
             let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
-            (address, token)
+            (place, token)
         };
         let borrowing = self.link.borrowing.as_ref();
-        if let Some(answer) = borrowing.and_then(|of| of.read((from, address), read, &token, &self.config)) {
+        if let Some(answer) = borrowing.and_then(|of| of.read((from, place), read, &token, &self.config)) {
             return answer;
         }
-        let to = callees(&self.data, vec![address], within);
-        let piece = single(to.dn_read(&read_to_wire(read, &token))).map_err(|lost| kind(&lost))?;
+        let to = callees(&self.data, vec![place.0], within);
+        let mut call = read_to_wire(read);
+        let asked = token.sign(&mut call, Procedure::Read, place.1);
+        let piece = asked.hear(place, single(to.dn_read(&call))).map_err(|lost| kind(&lost))?;
         Checked::of(read, piece_from_wire(piece), &self.config)
     }
 }

@@ -4,7 +4,7 @@
 use super::{
     Client,
     link::Link,
-    members::{self, callees, outcome, single},
+    members::{self, Place, callees, outcome, single},
     pool::Pool,
     requests::Begun,
 };
@@ -19,21 +19,21 @@ use crate::{
             Reach, answer_from_wire, continue_to_wire, member_to_wire, reach_from_wire, write_to_wire,
         },
         failure::{Failure, Lost},
+        proofs::{Procedure, unsigned},
+        tokens::Token,
     },
-    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdUpto},
+    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdProbe, KdToken, KdTold, KdUpto},
 };
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use strait_flexrpc as flexrpc;
-use strait_xdr::Opaque;
+use strait_flexrpc::{self as flexrpc, stub::StubError};
 
 /// Chunks whose pipelines are remembered: more than a writer has without their end.
 const CHUNKS: usize = 64;
@@ -63,7 +63,7 @@ pub(super) struct Driver {
     file: FileId,
     /// Whose the lease is.
     client: u64,
-    chunks: Mutex<BTreeMap<ChunkId, Place>>,
+    chunks: Mutex<BTreeMap<ChunkId, Pipeline>>,
     /// The request that is to be repeated.
     request: Mutex<Option<Asked>>,
     /// What the namenode refused last, and is asked for again.
@@ -83,11 +83,14 @@ struct Asked {
     doubtful: bool,
 }
 
-/// Where a chunk is written.
+/// Where a chunk is written, and what opens it there.
 #[derive(Clone)]
-struct Place {
+struct Pipeline {
+    stamp: Stamp,
     nodes: Vec<NodeId>,
-    reach: Reach,
+    places: Vec<Place>,
+    token: Arc<Token>,
+    source: Option<Arc<Token>>,
 }
 
 impl Writer {
@@ -355,9 +358,11 @@ impl Driver {
             && let Some(told) = &of.next
         {
             let nodes = new.pipeline.iter().map(|member| member.node).collect();
-            let place = Place { nodes, reach: reach_from_wire(told)? };
+            let Reach { places, token, source } = reach_from_wire(told)?;
+            let keep = |token: KdToken| Arc::new(Token::new(&token));
+            let (token, source) = (keep(token), source.map(keep));
             let mut chunks = self.chunks();
-            chunks.insert(new.chunk, place);
+            chunks.insert(new.chunk, Pipeline { stamp: new.stamp, nodes, places, token, source });
             while chunks.len() > CHUNKS {
                 chunks.pop_first();
             }
@@ -365,21 +370,25 @@ impl Driver {
         Ok(value)
     }
 
-    fn chunks(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Place>> {
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Pipeline>> {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, write: &Write, within: Duration) -> Vec<Outcome> {
         let members = write.pipeline.len();
         let attempt = || {
-            let Some(place) = self.chunks().get(&write.chunk).cloned() else {
+            let Some(Pipeline { places, token, .. }) = self.chunks().get(&write.chunk).cloned() else {
                 return vec![Outcome::NotExecuted; members];
             };
-            let mut to = callees(&self.data, place.reach.addresses, within);
+            let mut to = callees(&self.data, places.iter().map(|(address, _)| *address).collect(), within);
             to.callees.options.turn = Some(self.turn.clone());
-            match to.dn_write(&write_to_wire(write, &place.reach.token)) {
+            let mut call = write_to_wire(write);
+            let asked = token.sign_write(&mut call);
+            // Each member vouches for itself alone, whoever has passed its answer on.
+            match to.dn_write(&call) {
                 Ok(answers) => {
-                    answers.into_iter().map(|answer| outcome(&answer.map_err(Lost::from))).collect()
+                    let told = places.into_iter().zip(answers);
+                    told.map(|(place, answer)| outcome(&asked.hear(place, answer))).collect()
                 }
                 Err(_) => vec![Outcome::NotExecuted; members],
             }
@@ -409,68 +418,84 @@ impl Driver {
     fn attempt_member(&self, call: &WriteCall, within: Duration) -> Result<(), Lost> {
         match call {
             WriteCall::Probe { to } => {
-                let place =
-                    self.chunks().values().rev().find(|place| place.nodes.contains(&to.node)).cloned();
-                let (to_it, _) = self.one(place, to.node, within)?;
-                single(to_it.dn_probe(&member_to_wire(to)))
+                let chunks = self.chunks();
+                let found = chunks.iter().rev().find(|(_, of)| of.nodes.contains(&to.node));
+                let (chunk, of) =
+                    found.map(|(chunk, of)| (*chunk, of.clone())).ok_or_else(unreachable_member)?;
+                drop(chunks);
+                let (callee, place) = self.one(&of, to.node, within)?;
+                let (stamp, member) = (of.stamp.0, member_to_wire(to));
+                let mut call = KdProbe { pass: unsigned(), chunk: chunk.0, stamp, member };
+                let asked = of.token.sign(&mut call, Procedure::Probe, place.1);
+                asked.hear(place, single(callee.dn_probe(&call))).map(drop)
             }
             WriteCall::Continue { to, begin } => self.begin(*to, begin, within),
             WriteCall::Publish { to, chunk, stamp, length } => {
-                self.upto(*to, *chunk, *stamp, *length, within, |to, of| single(to.dn_publish(of)))
+                let of = upto(*chunk, *stamp, *length);
+                self.tell(*to, of, within, Procedure::Publish, |to, of| single(to.dn_publish(of)))
             }
             WriteCall::Sync { to, chunk, stamp, length } => {
-                self.upto(*to, *chunk, *stamp, *length, within, |to, of| single(to.dn_sync(of)))
+                let of = upto(*chunk, *stamp, *length);
+                self.tell(*to, of, within, Procedure::Sync, |to, of| single(to.dn_sync(of)))
             }
             WriteCall::Seal { to, chunk, stamp, length } => {
-                self.upto(*to, *chunk, *stamp, *length, within, |to, of| single(to.dn_seal(of)))
+                let of = upto(*chunk, *stamp, *length);
+                self.tell(*to, of, within, Procedure::Seal, |to, of| single(to.dn_seal(of)))
             }
             WriteCall::Namenode(_) | WriteCall::Write(_) => Err(unreachable_member()),
         }
     }
 
     fn begin(&self, to: NodeId, begin: &Continue, within: Duration) -> Result<(), Lost> {
-        let place = self.chunks().get(&begin.chunk).cloned();
-        let (to, reach) = self.one(place, to, within)?;
-        single(to.dn_continue(&continue_to_wire(begin, &reach.token, &reach.source)))
+        let of = self.chunks().get(&begin.chunk).cloned().ok_or_else(unreachable_member)?;
+        let (to, place) = self.one(&of, to, within)?;
+        let mut call = continue_to_wire(begin);
+        let asked = of.token.sign(&mut call, Procedure::Continue, place.1);
+        if let Some(source) = &of.source {
+            source.sign_source(&mut call, place.1);
+        }
+        asked.hear(place, single(to.dn_continue(&call))).map(drop)
     }
 
-    fn upto(
+    fn tell(
         &self,
         to: NodeId,
-        chunk: ChunkId,
-        stamp: Stamp,
-        length: u32,
+        mut what: KdUpto,
         within: Duration,
-        call: impl FnOnce(&KadoopDatanodeV1Callees, &KdUpto<'_>) -> Result<(), Lost>,
+        procedure: Procedure,
+        call: impl FnOnce(&KadoopDatanodeV1Callees, &KdUpto) -> Result<KdTold, StubError>,
     ) -> Result<(), Lost> {
-        let place = self.chunks().get(&chunk).cloned();
-        let (to, reach) = self.one(place, to, within)?;
-        let token = Opaque::Borrowed(&reach.token);
-        call(&to, &KdUpto { token, chunk: chunk.0, stamp: stamp.0, length })
+        let of = self.chunks().get(&ChunkId(what.chunk)).cloned().ok_or_else(unreachable_member)?;
+        let (to, place) = self.one(&of, to, within)?;
+        let asked = of.token.sign(&mut what, procedure, place.1);
+        asked.hear(place, call(&to, &what)).map(drop)
     }
 
     /// One member of a chunk's pipeline.
     fn one(
         &self,
-        place: Option<Place>,
+        of: &Pipeline,
         node: NodeId,
         within: Duration,
-    ) -> Result<(KadoopDatanodeV1Callees, Reach), Lost> {
-        let place = place.ok_or_else(unreachable_member)?;
-        let at = place.nodes.iter().position(|member| *member == node).ok_or_else(unreachable_member)?;
-        let address: SocketAddr = *place.reach.addresses.get(at).ok_or_else(unreachable_member)?;
-        Ok((callees(&self.data, vec![address], within), place.reach))
+    ) -> Result<(KadoopDatanodeV1Callees, Place), Lost> {
+        let at = of.nodes.iter().position(|member| *member == node).ok_or_else(unreachable_member)?;
+        let place = *of.places.get(at).ok_or_else(unreachable_member)?;
+        Ok((callees(&self.data, vec![place.0], within), place))
     }
 
     /// A token lasts minutes, a chunk may be written for hours.
     fn renew_token(&self, chunk: ChunkId) -> bool {
         let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
         let Ok(token) = token else { return false };
-        if let Some(place) = self.chunks().get_mut(&chunk) {
-            place.reach.token = token.to_vec();
+        if let Some(of) = self.chunks().get_mut(&chunk) {
+            of.token = Arc::new(Token::new(&token));
         }
         true
     }
+}
+
+fn upto(chunk: ChunkId, stamp: Stamp, length: u32) -> KdUpto {
+    KdUpto { pass: unsigned(), chunk: chunk.0, stamp: stamp.0, length }
 }
 
 fn unreachable_member() -> Lost {

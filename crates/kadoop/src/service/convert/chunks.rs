@@ -4,14 +4,15 @@ use super::{member_from_wire, member_to_wire, source_from_wire, source_to_wire};
 use crate::{
     ChunkId, Stamp,
     messages::{Continue, Piece, Read, Write},
+    service::proofs::unsigned,
     wire,
 };
 use strait_xdr::Opaque;
 
-/// A write, with the token that allows it.
-pub fn write_to_wire<'a>(write: &Write, token: &'a [u8]) -> wire::KdWrite<'a> {
+/// A write, to be signed.
+pub fn write_to_wire(write: &Write) -> wire::KdWrite<'static> {
     wire::KdWrite {
-        token: token.into(),
+        pass: unsigned(),
         chunk: write.chunk.0,
         stamp: write.stamp.0,
         pipeline: write.pipeline.iter().map(member_to_wire).collect(),
@@ -31,24 +32,20 @@ pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
     }
 }
 
-/// The beginning of a chunk, with the tokens that allow it.
-pub fn continue_to_wire<'a>(
-    begin: &Continue,
-    token: &'a [u8],
-    source_token: &'a [u8],
-) -> wire::KdContinue<'a> {
+/// The beginning of a chunk, to be signed twice.
+pub fn continue_to_wire(begin: &Continue) -> wire::KdContinue {
     wire::KdContinue {
-        token: token.into(),
+        pass: unsigned(),
         chunk: begin.chunk.0,
         stamp: begin.stamp.0,
         pipeline: begin.pipeline.iter().map(member_to_wire).collect(),
         source: source_to_wire(&begin.source),
-        source_token: source_token.into(),
+        source_pass: unsigned(),
     }
 }
 
 /// The beginning of a chunk.
-pub fn continue_from_wire(begin: &wire::KdContinue<'_>) -> Continue {
+pub fn continue_from_wire(begin: &wire::KdContinue) -> Continue {
     Continue {
         chunk: ChunkId(begin.chunk),
         stamp: Stamp(begin.stamp),
@@ -57,14 +54,14 @@ pub fn continue_from_wire(begin: &wire::KdContinue<'_>) -> Continue {
     }
 }
 
-/// A read, with the token that allows it.
-pub fn read_to_wire<'a>(read: &Read, token: &'a [u8]) -> wire::KdRead<'a> {
+/// A read, to be signed.
+pub fn read_to_wire(read: &Read) -> wire::KdRead {
     let Read { chunk, stamp, offset, length, acknowledged } = *read;
-    wire::KdRead { token: token.into(), chunk: chunk.0, stamp: stamp.0, offset, length, acknowledged }
+    wire::KdRead { pass: unsigned(), chunk: chunk.0, stamp: stamp.0, offset, length, acknowledged }
 }
 
 /// A read.
-pub fn read_from_wire(read: &wire::KdRead<'_>) -> Read {
+pub fn read_from_wire(read: &wire::KdRead) -> Read {
     Read {
         chunk: ChunkId(read.chunk),
         stamp: Stamp(read.stamp),
@@ -72,11 +69,6 @@ pub fn read_from_wire(read: &wire::KdRead<'_>) -> Read {
         length: read.length,
         acknowledged: read.acknowledged,
     }
-}
-
-/// Bytes of a chunk.
-pub fn piece_to_wire(piece: Piece) -> wire::KdPiece<'static> {
-    wire::KdPiece { bytes: piece.bytes.into(), sums: piece.sums, visible: piece.visible }
 }
 
 /// Bytes of a chunk.

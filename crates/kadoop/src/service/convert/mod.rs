@@ -7,8 +7,8 @@ mod names;
 mod standings;
 
 pub use chunks::{
-    continue_from_wire, continue_to_wire, piece_from_wire, piece_to_wire, read_from_wire, read_to_wire,
-    write_from_wire, write_to_wire,
+    continue_from_wire, continue_to_wire, piece_from_wire, read_from_wire, read_to_wire, write_from_wire,
+    write_to_wire,
 };
 pub use heartbeats::{
     answer_from_wire as heartbeat_answer_from_wire, answer_to_wire as heartbeat_answer_to_wire,
@@ -22,7 +22,7 @@ pub use names::{
 pub use standings::{rebalancing_from_wire, rebalancing_to_wire, standing_from_wire, standing_to_wire};
 
 use crate::{
-    ChunkId, Incarnation, Member, NodeId, Stamp,
+    ChunkId, Identity, Incarnation, Member, NodeId, Stamp,
     error::{Error, Result},
     messages::Source,
     wire,
@@ -35,6 +35,8 @@ use strait_xdr::Text;
 pub struct Host {
     /// As the namenode numbered it.
     pub node: NodeId,
+    /// As it calls itself.
+    pub identity: Identity,
     /// Where it serves.
     pub address: SocketAddr,
     /// Of its host.
@@ -66,6 +68,7 @@ pub(crate) fn address_from_wire(address: &Text<'_>) -> Result<SocketAddr> {
 pub(crate) fn host_to_wire(host: &Host) -> wire::KdHost<'static> {
     wire::KdHost {
         node: host.node.0,
+        identity: host.identity.0,
         address: host.address.to_string().into(),
         name: host.name.clone().into(),
         rack: host.rack.clone().into(),
@@ -75,6 +78,7 @@ pub(crate) fn host_to_wire(host: &Host) -> wire::KdHost<'static> {
 pub(crate) fn host_from_wire(host: &wire::KdHost<'_>) -> Result<Host> {
     Ok(Host {
         node: NodeId(host.node),
+        identity: Identity(host.identity),
         address: address_from_wire(&host.address)?,
         name: text(&host.name)?.to_owned(),
         rack: text(&host.rack)?.to_owned(),

@@ -5,17 +5,17 @@ use super::{
     source_from_wire, source_to_wire, text,
 };
 use crate::{
-    ChunkId, ClientId, FileId, Stamp,
+    ChunkId, ClientId, FileId, Identity, Stamp,
     error::{Error, Result},
     messages::{
         Answer, Attributes, Caller, End, Located, LocatedChunk, Mutation, NewChunk, Page, RequestId, Status,
         Summary,
     },
-    wire::{self, KdAnswer, KdMutation},
+    wire::{self, KdAnswer, KdMutation, KdToken},
 };
 use compact_str::CompactString;
 use std::net::SocketAddr;
-use strait_xdr::{Opaque, Text};
+use strait_xdr::Text;
 
 /// Who asks.
 pub fn caller_to_wire(caller: &Caller) -> wire::KdCaller<'_> {
@@ -195,7 +195,7 @@ pub fn answer_to_wire(
         }),
         Answer::Chunk { next, durable } => {
             let next = match next {
-                Some(new) => Some(new_chunk_to_wire(new, addressed(new)?)),
+                Some(new) => Some(Box::new(new_chunk_to_wire(new, addressed(new)?))),
                 None => None,
             };
             KdAnswer::KdChunk(wire::KdChunkAnswer { next, durable: *durable })
@@ -209,10 +209,10 @@ fn new_chunk_to_wire(new: &NewChunk, reach: Reach) -> wire::KdNewChunk<'static> 
         chunk: new.chunk.0,
         stamp: new.stamp.0,
         pipeline: new.pipeline.iter().map(member_to_wire).collect(),
-        addresses: reach.addresses.into_iter().map(|address| Text::from(address.to_string())).collect(),
+        places: reach.places.iter().map(place_to_wire).collect(),
         continues: new.continues.as_ref().map(source_to_wire),
-        token: Opaque::from(reach.token),
-        source: Opaque::from(reach.source),
+        token: reach.token,
+        source: reach.source,
     }
 }
 
@@ -220,11 +220,15 @@ fn new_chunk_to_wire(new: &NewChunk, reach: Reach) -> wire::KdNewChunk<'static> 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
     /// Of the pipeline's members, in order.
-    pub addresses: Vec<SocketAddr>,
+    pub places: Vec<(SocketAddr, Identity)>,
     /// To write the chunk.
-    pub token: Vec<u8>,
-    /// To read what it continues; empty if it is nothing.
-    pub source: Vec<u8>,
+    pub token: KdToken,
+    /// To read what it continues.
+    pub source: Option<KdToken>,
+}
+
+fn place_to_wire((address, identity): &(SocketAddr, Identity)) -> wire::KdPlace<'static> {
+    wire::KdPlace { address: Text::from(address.to_string()), identity: identity.0 }
 }
 
 /// How the writer reaches the chunk of an answer.
@@ -232,12 +236,12 @@ pub struct Reach {
 /// # Errors
 /// Invalid.
 pub fn reach_from_wire(new: &wire::KdNewChunk<'_>) -> Result<Reach> {
-    let addresses: Result<Vec<SocketAddr>> = new.addresses.iter().map(address_from_wire).collect();
-    let addresses = addresses?;
-    if addresses.len() != new.pipeline.len() {
+    let place = |told: &wire::KdPlace<'_>| Ok((address_from_wire(&told.address)?, Identity(told.identity)));
+    let places = new.places.iter().map(place).collect::<Result<Vec<_>>>()?;
+    if places.len() != new.pipeline.len() {
         return Err(Error::Internal("a pipeline without its addresses"));
     }
-    Ok(Reach { addresses, token: new.token.to_vec(), source: new.source.to_vec() })
+    Ok(Reach { places, token: new.token, source: new.source })
 }
 
 /// An answer; what it says beyond that of a new chunk is for whoever has the original.
@@ -334,7 +338,7 @@ pub fn summary_from_wire(summary: &wire::KdSummary) -> Summary {
 
 /// Where a file's bytes are; hosts and tokens stay in the original.
 pub fn located_from_wire(located: &wire::KdLocated<'_>) -> Located {
-    let chunk = |chunk: &wire::KdLocatedChunk<'_>| LocatedChunk {
+    let chunk = |chunk: &wire::KdLocatedChunk| LocatedChunk {
         offset: chunk.offset,
         skip: chunk.skip,
         length: chunk.length,

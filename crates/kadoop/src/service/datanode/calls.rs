@@ -1,13 +1,13 @@
-//! What a datanode answers. Each call brings a token for what it asks.
+//! What a datanode answers. Each call shows a token for what it asks, and gets a proof.
 
 use super::shared::Shared;
 use crate::{
     ChunkId, Millis, Stamp,
     error::{Error, Result},
     service::{
-        convert::{continue_from_wire, member_from_wire, piece_to_wire, read_from_wire, write_from_wire},
-        failure::refuse,
-        keys::Right,
+        convert::{continue_from_wire, member_from_wire, read_from_wire, write_from_wire},
+        proofs::Procedure,
+        tokens::Right,
     },
     wire,
 };
@@ -24,11 +24,16 @@ pub(super) struct Chunks(pub Arc<Shared>);
 type Answered<T> = std::result::Result<T, ServiceError>;
 
 impl Chunks {
-    /// What a call about an open chunk says, if its token allows it.
-    fn upto(&self, of: &wire::KdUpto<'_>) -> Result<(ChunkId, Stamp, u32)> {
-        let (chunk, stamp) = (ChunkId(of.chunk), Stamp(of.stamp));
-        self.0.check(&of.token, chunk, stamp, Right::Write)?;
-        Ok((chunk, stamp, of.length))
+    /// What a call about an open chunk comes to, if its token allows it.
+    fn upto(
+        &self,
+        procedure: Procedure,
+        of: wire::KdUpto,
+        execute: impl FnOnce(ChunkId, Stamp, u32) -> Result<()>,
+    ) -> Answered<wire::KdTold> {
+        let witness = self.0.witness(&of, procedure, Right::Write)?;
+        let result = witness.allowed.and_then(|()| execute(ChunkId(of.chunk), Stamp(of.stamp), of.length));
+        Ok(witness.told(self.0.noted(result)))
     }
 
     /// How long a call may wait for its turn.
@@ -43,10 +48,10 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         Ok(())
     }
 
-    fn dn_write(&self, call: &Request, write: wire::KdWrite<'static>) -> Answered<()> {
+    fn dn_write(&self, call: &Request, write: wire::KdWrite<'static>) -> Answered<wire::KdTold> {
         let shared = &self.0;
-        let (chunk, stamp) = (ChunkId(write.chunk), Stamp(write.stamp));
-        let written = shared.check(&write.token, chunk, stamp, Right::Write).and_then(|()| {
+        let witness = shared.witness(&write, Procedure::Write, Right::Write)?;
+        let written = witness.allowed.and_then(|()| {
             let write = write_from_wire(write);
             let until = self.patience(call, shared.config.write_ms);
             match shared.change(|core| core.place(&write))? {
@@ -57,60 +62,55 @@ impl wire::KadoopDatanodeV1Service for Chunks {
                 }
             }
         });
-        shared.noted(written).map_err(refuse)
+        Ok(witness.told(shared.noted(written)))
     }
 
-    fn dn_publish(&self, _: &Request, of: wire::KdUpto<'static>) -> Answered<()> {
-        let published = self
-            .upto(&of)
-            .and_then(|(chunk, stamp, length)| self.0.change(|core| core.publish(chunk, stamp, length)));
-        published.map_err(refuse)
+    fn dn_publish(&self, _: &Request, of: wire::KdUpto) -> Answered<wire::KdTold> {
+        self.upto(Procedure::Publish, of, |chunk, stamp, length| {
+            self.0.change(|core| core.publish(chunk, stamp, length))
+        })
     }
 
-    fn dn_sync(&self, _: &Request, of: wire::KdUpto<'static>) -> Answered<()> {
-        let synced = self.upto(&of).and_then(|(chunk, stamp, length)| {
+    fn dn_sync(&self, _: &Request, of: wire::KdUpto) -> Answered<wire::KdTold> {
+        self.upto(Procedure::Sync, of, |chunk, stamp, length| {
             self.0.sync_ahead(chunk)?;
             self.0.change(|core| core.sync(chunk, stamp, length))
-        });
-        self.0.noted(synced).map_err(refuse)
+        })
     }
 
-    fn dn_seal(&self, _: &Request, of: wire::KdUpto<'static>) -> Answered<()> {
-        let sealed = self.upto(&of).and_then(|(chunk, stamp, length)| {
+    fn dn_seal(&self, _: &Request, of: wire::KdUpto) -> Answered<wire::KdTold> {
+        self.upto(Procedure::Seal, of, |chunk, stamp, length| {
             self.0.sync_ahead(chunk)?;
             self.0.change(|core| core.seal(chunk, stamp, length))
-        });
-        self.0.noted(sealed).map_err(refuse)
+        })
     }
 
-    fn dn_read(&self, _: &Request, read: wire::KdRead<'static>) -> Answered<wire::KdPiece<'_>> {
-        let of = read_from_wire(&read);
-        let piece =
-            self.0.check(&read.token, of.chunk, of.stamp, Right::Read).and_then(|()| self.0.read().read(&of));
-        self.0.noted(piece).map(piece_to_wire).map_err(refuse)
+    fn dn_read(&self, _: &Request, read: wire::KdRead) -> Answered<wire::KdPiece<'_>> {
+        let witness = self.0.witness(&read, Procedure::Read, Right::Read)?;
+        let piece = witness.allowed.and_then(|()| self.0.read().read(&read_from_wire(&read)));
+        Ok(witness.piece(self.0.noted(piece)))
     }
 
-    fn dn_probe(&self, _: &Request, member: wire::KdMember) -> Answered<()> {
-        self.0.read().probe(member_from_wire(&member)).map_err(refuse)
+    fn dn_probe(&self, _: &Request, probe: wire::KdProbe) -> Answered<wire::KdTold> {
+        // That it is there is no secret: the token needn't be good still.
+        let witness = self.0.witness(&probe, Procedure::Probe, Right::Write)?;
+        Ok(witness.told(self.0.read().probe(member_from_wire(&probe.member))))
     }
 
-    fn dn_lender(&self, _: &Request) -> Answered<wire::KdLender<'_>> {
-        let place = self.0.lender().ok_or_else(|| refuse(Error::NotFound))?;
-        let path = place.path.as_os_str().as_bytes();
-        Ok(wire::KdLender { path: path.into(), run: place.run })
+    fn dn_lender(&self, _: &Request, of: wire::KdBorrower) -> Answered<wire::KdLender<'_>> {
+        // Nor is where it lends.
+        let witness = self.0.witness(&of, Procedure::Lender, Right::Read)?;
+        let place = self.0.lender().ok_or(Error::NotFound);
+        Ok(witness.lender(place.map(|place| (place.path.as_os_str().as_bytes(), place.run))))
     }
 
-    fn dn_continue(&self, call: &Request, of: wire::KdContinue<'static>) -> Answered<()> {
+    fn dn_continue(&self, call: &Request, of: wire::KdContinue) -> Answered<wire::KdTold> {
         let shared = &self.0;
-        let begin = continue_from_wire(&of);
-        let source = &begin.source;
-        let begun = shared
-            .check(&of.token, begin.chunk, begin.stamp, Right::Write)
-            .and_then(|()| shared.check(&of.source_token, source.chunk, source.stamp, Right::Read))
-            .and_then(|()| {
-                let until = self.patience(call, shared.config.disk_ms);
-                shared.wait_for(|core, caller| core.begin(caller, &begin), until)
-            });
-        shared.noted(begun).map_err(refuse)
+        let witness = shared.witness(&of, Procedure::Continue, Right::Write)?;
+        let begun = witness.allowed.and_then(|()| shared.demand_source(&of)).and_then(|()| {
+            let (begin, until) = (continue_from_wire(&of), self.patience(call, shared.config.disk_ms));
+            shared.wait_for(|core, caller| core.begin(caller, &begin), until)
+        });
+        Ok(witness.told(shared.noted(begun)))
     }
 }

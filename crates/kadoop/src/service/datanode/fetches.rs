@@ -9,6 +9,7 @@ use crate::{
     service::{
         convert::{piece_from_wire, read_to_wire},
         failure::Lost,
+        proofs::Procedure,
     },
     wire::KadoopDatanodeV1Client,
 };
@@ -55,14 +56,14 @@ pub(super) fn threads(
 }
 
 fn fetch_from(shared: &Shared, client: &flexrpc::Client, fetch: &Fetch) -> Result<Piece> {
-    let address = shared.address_of(fetch.from).ok_or(Error::Unavailable)?;
-    let token = shared.token(fetch.read.chunk, fetch.read.stamp);
+    let from = shared.place_of(fetch.from).ok_or(Error::Unavailable)?;
+    let (address, identity) = from;
+    let mut read = read_to_wire(&fetch.read);
+    let asked = shared.token(fetch.read.chunk, fetch.read.stamp).sign(&mut read, Procedure::Read, identity);
     let handle = client.handle(address, Transport::Tcp).map_err(|_| Error::Unavailable)?;
-    match KadoopDatanodeV1Client::new(handle).dn_read(&read_to_wire(&fetch.read, &token)) {
+    match asked.hear(from, KadoopDatanodeV1Client::new(handle).dn_read(&read)) {
         Ok(piece) => Ok(piece_from_wire(piece)),
-        Err(error) => match Lost::from(error) {
-            Lost::Refused(failure) => Err(failure.error),
-            Lost::NotExecuted(_) | Lost::Unknown(_) => Err(Error::Unavailable),
-        },
+        Err(Lost::Refused(failure)) => Err(failure.error),
+        Err(Lost::NotExecuted(_) | Lost::Unknown(_)) => Err(Error::Unavailable),
     }
 }

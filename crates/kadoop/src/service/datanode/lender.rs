@@ -5,13 +5,15 @@
 
 use super::shared::Shared;
 use crate::{
-    Identity,
+    ChunkId, Stamp,
     error::{Error, Result as Judged},
     service::{
         home::random,
-        keys::Right,
-        lending::{Lent, Wanted, answer, asked, socket},
+        lending::{Lent, answer, asked, socket},
+        proofs::Procedure,
+        tokens::Right,
     },
+    wire::KdBorrow,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -75,19 +77,14 @@ impl Lender {
     /// # Errors
     /// Others may put something in the directory's or the socket's place; its path is too long for a socket (107 bytes); the
     /// operating system's.
-    pub(super) fn start(
-        options: &ShortCircuit,
-        home: &Path,
-        identity: Identity,
-        shared: &Arc<Shared>,
-    ) -> io::Result<Self> {
+    pub(super) fn start(options: &ShortCircuit, home: &Path, shared: &Arc<Shared>) -> io::Result<Self> {
         let strangers = options.users.is_some();
         let directory = match &options.directory {
             Some(directory) => make(directory, strangers)?,
             None => home.to_owned(),
         };
         // Datanodes may share a directory; nobody else has this one's identity.
-        let path = std::path::absolute(directory)?.join(format!("kadoop-{:016x}.sock", identity.0));
+        let path = std::path::absolute(directory)?.join(format!("kadoop-{:016x}.sock", shared.identity.0));
         let listener = Arc::new(listen_at(&path, if strangers { 0o666 } else { 0o600 })?);
         let place = Place { path, run: random()? };
         let users = options.users.clone().unwrap_or_else(|| vec![geteuid().as_raw(), ROOT]);
@@ -245,7 +242,7 @@ impl Desk {
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
             Ok(None) => true,
             Ok(Some(wanted)) => {
-                let lent = self.shared.noted(wanted.and_then(|wanted| self.lend(&wanted)));
+                let lent = self.shared.noted(wanted.and_then(|wanted| self.lend(wanted)));
                 // Who has gone meanwhile asks again, or reads over the network.
                 let _ = answer(socket, lent);
                 true
@@ -253,14 +250,15 @@ impl Desk {
         }
     }
 
-    fn lend(&self, wanted: &Wanted) -> Judged<Lent> {
+    fn lend(&self, wanted: KdBorrow) -> Judged<Lent> {
         if wanted.run != self.run {
             return Err(Error::WrongIncarnation);
         }
-        self.shared.check(&wanted.token, wanted.chunk, wanted.stamp, Right::Read)?;
+        let witness = self.shared.witness(&wanted, Procedure::Borrow, Right::Read);
+        witness.map_err(|_| Error::Unauthenticated)?.allowed?;
         // No rename or deletion comes between the names and the files.
         let core = self.shared.read();
-        let (disk, names) = core.sealed(wanted.chunk, wanted.stamp)?;
+        let (disk, names) = core.sealed(ChunkId(wanted.chunk), Stamp(wanted.stamp))?;
         let [data, table] = names.map(|name| disk.open_to_read(&name).map_err(|_| Error::Disk));
         Ok(Lent { data: data?, table: table? })
     }

@@ -128,9 +128,10 @@ impl DatanodeServer {
         }
         let stop = Stop::default();
         let (fetches, asked) = fetches::queue();
-        let shared = Arc::new(Shared::new(core, &options, directories, stop.clone(), fetches));
+        let known = (identity, options.key.for_tokens()?);
+        let shared = Arc::new(Shared::new(core, &options, known, directories, stop.clone(), fetches));
         let lender = options.short_circuit.as_ref().and_then(|how| {
-            let lender = Lender::start(how, &home, identity, &shared);
+            let lender = Lender::start(how, &home, &shared);
             let told = |error| tracing::warn!(%error, "programs on this host read over TCP");
             lender.map_err(told).ok()
         });
@@ -159,6 +160,7 @@ impl DatanodeServer {
                     calls: Arc::clone(&calls),
                     operation: |request| request.procedure.number as usize,
                     about: numbers::about,
+                    refused: numbers::refused,
                 },
             )
             .start()?;

@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use crate::wire::{KdContinue, KdRead, KdUpto, KdWrite};
 use std::sync::Arc;
-use strait_flexrpc::Request;
+use strait_flexrpc::{Reply, Request};
 use strait_telemetry::{Calls, Kind, Page};
 use strait_xdr::{Decode as _, DecodeError, Decoder};
 
@@ -34,6 +34,11 @@ impl DatanodeNumbers {
 /// Which chunk a call was about.
 pub(super) fn about(request: &Request) -> String {
     told(request).ok().flatten().unwrap_or_default()
+}
+
+/// Whether an answer tells of a refusal: all but that of the first procedure begin with it.
+pub(super) fn refused(request: &Request, reply: &Reply) -> bool {
+    request.procedure.number != 0 && reply.result().get(..4).is_some_and(|refused| refused != [0; 4])
 }
 
 fn told(request: &Request) -> Result<Option<String>, DecodeError> {

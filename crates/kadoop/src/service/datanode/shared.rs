@@ -6,16 +6,18 @@ use super::{
     lender::Place,
 };
 use crate::{
-    ChunkId, Config, Millis, NodeId, Stamp,
+    ChunkId, Config, Identity, Millis, NodeId, Stamp,
     datanode::{Datanode, Fetch},
     disk::{DiskFile, RealDisk},
     error::{Error, Result},
     service::{
         Host,
         clock::{Clock, wall},
-        keys::{Right, TokenKey},
+        proofs::{self, Call, Procedure, Witness},
         stop::Stop,
+        tokens::{Right, TOKEN_MS, Token, TokenKey},
     },
+    wire::KdContinue,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -27,6 +29,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use strait_flexrpc::stub::ServiceError;
 
 /// The namenode isn't asked for unknown datanodes more often than this, whatever callers
 /// name.
@@ -42,6 +45,8 @@ pub(super) struct Shared {
     /// Somebody met a disk's error: the directories are to be tried.
     suspicious: AtomicBool,
     tokens: TokenKey,
+    /// What it proves to be.
+    pub identity: Identity,
     /// Where programs on this host borrow; unset where they don't.
     lender: OnceLock<Place>,
     members: RwLock<Members>,
@@ -65,7 +70,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Members {
     pub edition: u64,
-    nodes: BTreeMap<NodeId, SocketAddr>,
+    nodes: BTreeMap<NodeId, (SocketAddr, Identity)>,
     addresses: HashSet<SocketAddr>,
 }
 
@@ -81,6 +86,7 @@ impl Shared {
     pub(super) fn new(
         mut core: Datanode<RealDisk>,
         options: &DatanodeOptions,
+        (identity, tokens): (Identity, TokenKey),
         directories: Directories,
         beating: Stop,
         fetches: mpsc::Sender<Fetch>,
@@ -90,7 +96,8 @@ impl Shared {
             core: RwLock::new(core),
             directories: Mutex::new(directories),
             suspicious: AtomicBool::new(false),
-            tokens: options.key.for_tokens(),
+            tokens,
+            identity,
             lender: OnceLock::new(),
             members: RwLock::default(),
             waiting: Waiting::default(),
@@ -240,9 +247,9 @@ impl Shared {
 
     /// Takes up the cluster's datanodes.
     pub(super) fn set_members(&self, edition: u64, hosts: &[Host]) {
-        let nodes: BTreeMap<NodeId, SocketAddr> =
-            hosts.iter().map(|host| (host.node, host.address)).collect();
-        let addresses = nodes.values().map(|address| canonical(*address)).collect();
+        let place = |host: &Host| (host.node, (host.address, host.identity));
+        let nodes: BTreeMap<NodeId, (SocketAddr, Identity)> = hosts.iter().map(place).collect();
+        let addresses = nodes.values().map(|(address, _)| canonical(*address)).collect();
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = Members { edition, nodes, addresses };
     }
 
@@ -264,7 +271,8 @@ impl Shared {
         known
     }
 
-    pub(super) fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
+    /// Where a datanode serves, and what it has to prove to be.
+    pub(super) fn place_of(&self, node: NodeId) -> Option<(SocketAddr, Identity)> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).nodes.get(&node).copied()
     }
 
@@ -290,14 +298,24 @@ impl Shared {
         self.lender.get()
     }
 
-    /// Refuses unless the token gives the right.
-    pub(super) fn check(&self, token: &[u8], chunk: ChunkId, stamp: Stamp, right: Right) -> Result<()> {
-        self.tokens.check(token, chunk, stamp, right, self.time())
+    /// Looks at a call's tag, and at whether its token gives the right.
+    pub(super) fn witness(
+        &self,
+        call: &impl Call,
+        procedure: Procedure,
+        right: Right,
+    ) -> std::result::Result<Witness, ServiceError> {
+        proofs::witness(&self.tokens, self.identity, call, (procedure, right), self.time())
+    }
+
+    /// Refuses unless the source's token gives the right to read it.
+    pub(super) fn demand_source(&self, call: &KdContinue) -> Result<()> {
+        proofs::demand_source(&self.tokens, self.identity, call, self.time())
     }
 
     /// A token for another datanode: whoever has the cluster's key may read.
-    pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Vec<u8> {
-        self.tokens.token(chunk, stamp, Right::Read, self.time() + crate::service::keys::TOKEN_MS)
+    pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Token {
+        Token::new(&self.tokens.token(chunk, stamp, Right::Read, self.time() + TOKEN_MS))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         },
         failure::refuse,
         home::random,
-        keys::Right,
+        tokens::Right,
     },
     wire,
 };
@@ -27,7 +27,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 use strait_flexrpc::{Request, stub::ServiceError};
-use strait_xdr::{Opaque, Text};
+use strait_xdr::Text;
 
 /// For clients.
 pub(super) struct Names(pub Arc<Shared>);
@@ -194,7 +194,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         locate().map_err(refuse)
     }
 
-    fn nn_token(&self, _: &Request, client: u64, file: u64, chunk: u64) -> Answered<Opaque<'_>> {
+    fn nn_token(&self, _: &Request, client: u64, file: u64, chunk: u64) -> Answered<wire::KdToken> {
         let (client, file, chunk) = (ClientId(client), FileId(file), ChunkId(chunk));
         let stamp = self.0.ask(|namenode| {
             let state = namenode.state();
@@ -206,7 +206,7 @@ impl wire::KadoopNamenodeV1Service for Names {
             Ok(state.chunks.get(&chunk).ok_or(Error::NotOpen)?.stamp)
         });
         let stamp = stamp.map_err(refuse)?;
-        Ok(Opaque::from(self.0.token(chunk, stamp, Right::Write)))
+        Ok(self.0.token(chunk, stamp, Right::Write))
     }
 
     fn nn_datanodes(&self, _: &Request) -> Answered<Text<'_>> {
@@ -272,7 +272,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 }
 
 impl Shared {
-    fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right) -> Vec<u8> {
+    fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right) -> wire::KdToken {
         self.tokens.token(chunk, stamp, right, Self::token_time() + self.token_ms)
     }
 
@@ -285,16 +285,15 @@ impl Shared {
     /// A token for the chunk, and where its pipeline is.
     fn addressed(&self, new: &NewChunk) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
-        let address = |node| hosts.get(node).map(|host| host.address);
+        let place = |node| hosts.get(node).map(|host| (host.address, host.identity));
         // Not known only just after a restart: it will be, or the writer gives the chunk up. The
         // chunk is logged, so this isn't a refusal.
-        let addresses: Option<Vec<SocketAddr>> =
-            new.pipeline.iter().map(|member| address(member.node)).collect();
-        let addresses = addresses.ok_or(Error::OutcomeUnknown)?;
+        let places: Option<Vec<_>> = new.pipeline.iter().map(|member| place(member.node)).collect();
+        let places = places.ok_or(Error::OutcomeUnknown)?;
         let token = self.token(new.chunk, new.stamp, Right::Write);
         let source = new.continues.as_ref();
         let source = source.map(|source| self.token(source.chunk, source.stamp, Right::Read));
-        Ok(Reach { addresses, token, source: source.unwrap_or_default() })
+        Ok(Reach { places, token, source })
     }
 
     /// Replicas come in the order in which they are to be asked: those on the reader's own
@@ -314,7 +313,7 @@ impl Shared {
                 chunk: chunk.chunk.0,
                 stamp: chunk.stamp.0,
                 nodes: nodes.into_iter().map(|node| node.0).collect(),
-                token: Opaque::from(self.token(chunk.chunk, chunk.stamp, Right::Read)),
+                token: self.token(chunk.chunk, chunk.stamp, Right::Read),
             }
         });
         let chunks = chunks.collect();
@@ -388,7 +387,9 @@ impl Shared {
             heard = now;
             namenode.heartbeat(&beat, rack, now)
         })?;
-        let host = Host { node: answer.node, address, name: name.to_owned(), rack: rack.to_owned() };
+        let identity = beat.identity;
+        let host =
+            Host { node: answer.node, identity, address, name: name.to_owned(), rack: rack.to_owned() };
         let (capacity_bytes, used_bytes) = (told.capacity_bytes, told.used_bytes);
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         hosts.note(Known { host, calls_from: peer.ip(), capacity_bytes, used_bytes, heard }, || {

@@ -96,6 +96,7 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Identity;
 
     const HERE: [u8; 4] = [10, 0, 0, 1];
 
@@ -104,6 +105,7 @@ mod tests {
         for (node, (serves_at, calls_from, used_bytes)) in (1..).zip(known) {
             let host = Host {
                 node: NodeId(node),
+                identity: Identity(node.into()),
                 address: (*serves_at, 9_093).into(),
                 name: String::new(),
                 rack: String::new(),

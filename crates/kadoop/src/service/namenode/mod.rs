@@ -13,9 +13,10 @@ use super::{
     clock::{Clock, wall},
     commit::Commit,
     home::{Home, random},
-    keys::{Key, TOKEN_MS, TokenKey},
+    keys::Key,
     observed::Observed,
     stop::{Stop, Threads},
+    tokens::{TOKEN_MS, TokenKey},
 };
 use crate::{
     Config, Millis,
@@ -156,7 +157,7 @@ impl NamenodeServer {
             hosts: RwLock::default(),
             config,
             cluster,
-            tokens: options.key.for_tokens(),
+            tokens: options.key.for_tokens()?,
             token_ms: options.token_ms,
             clock,
             datanodes_call: RwLock::new(None),
@@ -266,6 +267,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
                 calls: Arc::clone(&shared.calls),
                 operation: calls::of_cluster,
                 about: calls::about_heartbeat,
+                refused: |_, _| false,
             },
         )
         .start()?;
@@ -286,6 +288,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
                 calls: Arc::clone(&shared.calls),
                 operation: calls::operation,
                 about: calls::about,
+                refused: |_, _| false,
             },
         )
         .start()?;

@@ -212,7 +212,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::NameNotSynced, 18),
     (Fault::SealNotSynced, 0),
     (Fault::SealNameNotSynced, 3),
-    (Fault::FailedSyncRepeated, 6),
+    (Fault::FailedSyncRepeated, 0),
     (Fault::TableTrusted, 3922),
     (Fault::SumsInPlace, 352),
     (Fault::ReturnedReopened, 152),

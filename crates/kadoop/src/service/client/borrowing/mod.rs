@@ -8,7 +8,7 @@
 mod files;
 mod shelf;
 
-use super::members::{callees, single};
+use super::members::{Place, callees, single};
 use crate::{
     ChunkId, Config, Millis, NodeId, Stamp,
     client::Checked,
@@ -16,8 +16,11 @@ use crate::{
     messages::{LocatedChunk, Read},
     service::{
         clock::Clock,
-        lending::{Wanted, answered, ask, socket},
+        lending::{answered, ask, socket},
+        proofs::{Procedure, unsigned},
+        tokens::Token,
     },
+    wire::{KdBorrow, KdBorrower},
 };
 use files::Files;
 use rustix::net::{
@@ -71,7 +74,7 @@ pub struct ShortCircuitReads {
 pub(super) struct Borrowing {
     data: flexrpc::Client,
     replicas: Mutex<Shelf<Replica, Files>>,
-    lenders: Mutex<Shelf<(NodeId, SocketAddr), Lender>>,
+    lenders: Mutex<Shelf<(NodeId, Place), Lender>>,
     clock: Clock,
     complained: AtomicBool,
     reads: AtomicU64,
@@ -108,28 +111,29 @@ impl Borrowing {
     /// Corrupt.
     pub(super) fn read(
         &self,
-        (node, address): (NodeId, SocketAddr),
+        (node, place): (NodeId, Place),
         read: &Read,
-        token: &[u8],
+        token: &Token,
         config: &Config,
     ) -> Option<Judged<Checked>> {
         let now = self.clock.now();
-        let (lender, _) = self.lenders().slot((node, address), now)?;
-        let lender = lender.get_or_init(|| self.find(address)).as_ref()?;
         let replica = (read.chunk, read.stamp, node);
+        let (lender, _) = self.lenders().slot((node, place), now)?;
+        let lender = lender.get_or_init(|| self.find(place, replica, token)).as_ref()?;
         let (slot, new) = self.replicas().slot(replica, now)?;
         if new && read.length < WORTH_BYTES {
             return None;
         }
         let files = slot.get_or_init(|| {
-            let wanted =
-                Wanted { run: lender.run, token: token.to_vec(), chunk: read.chunk, stamp: read.stamp };
+            let (chunk, stamp) = (read.chunk.0, read.stamp.0);
+            let mut wanted = KdBorrow { run: lender.run, pass: unsigned(), chunk, stamp };
+            token.sign(&mut wanted, Procedure::Borrow, place.1);
             match borrow(lender, &wanted, config.unit_bytes) {
                 Ok(Ok(files)) => Some(files),
                 // The datanode says why over TCP, too.
                 Ok(Err(_)) => None,
                 Err(error) => {
-                    self.give_up(node, address, &error);
+                    self.give_up(node, place, &error);
                     None
                 }
             }
@@ -148,20 +152,23 @@ impl Borrowing {
         }
     }
 
-    /// Where a datanode lends, if it is on this host and does.
-    fn find(&self, address: SocketAddr) -> Option<Lender> {
-        if !is_here(address) {
+    /// Where a datanode lends, if it is on this host and does. Others may not put a socket of
+    /// their own there, so it isn't asked for a proof again.
+    fn find(&self, place: Place, (chunk, stamp, _): Replica, token: &Token) -> Option<Lender> {
+        if !is_here(place.0) {
             return None;
         }
-        let to = callees(&self.data, vec![address], PATIENCE);
-        let lender = single(to.dn_lender()).ok()?;
+        let mut ask = KdBorrower { pass: unsigned(), chunk: chunk.0, stamp: stamp.0 };
+        let asked = token.sign(&mut ask, Procedure::Lender, place.1);
+        let to = callees(&self.data, vec![place.0], PATIENCE);
+        let lender = asked.hear(place, single(to.dn_lender(&ask))).ok()?;
         let path = PathBuf::from(OsString::from_vec(lender.path.to_vec()));
         Some(Lender { path, run: lender.run })
     }
 
     /// The datanode was restarted, or its socket can't be seen from here.
-    fn give_up(&self, node: NodeId, address: SocketAddr, error: &io::Error) {
-        self.lenders().fail((node, address), self.clock.now());
+    fn give_up(&self, node: NodeId, place: Place, error: &io::Error) {
+        self.lenders().fail((node, place), self.clock.now());
         if !self.complained.swap(true, Ordering::Relaxed) {
             tracing::info!(%node, %error, "reads from a datanode on this host go over TCP for now");
         }
@@ -201,7 +208,7 @@ impl Borrowing {
         self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lenders(&self) -> MutexGuard<'_, Shelf<(NodeId, SocketAddr), Lender>> {
+    fn lenders(&self) -> MutexGuard<'_, Shelf<(NodeId, Place), Lender>> {
         self.lenders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,7 +217,7 @@ impl Borrowing {
 ///
 /// # Errors
 /// There is nobody, or who it is isn't that datanode. Of the second kind its refusal.
-fn borrow(lender: &Lender, wanted: &Wanted, unit_bytes: u32) -> io::Result<Judged<Files>> {
+fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32) -> io::Result<Judged<Files>> {
     let (socket, address) = socket(&lender.path, SocketFlags::empty())?;
     for side in [Timeout::Send, Timeout::Recv] {
         set_socket_timeout(&socket, side, Some(PATIENCE))?;
