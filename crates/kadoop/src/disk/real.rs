@@ -48,6 +48,14 @@ impl RealDisk {
         there.is_ok_and(|there| self.0.metadata().is_ok_and(|own| of(own) == there))
     }
 
+    /// What the kernel calls its file system.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn device(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.dev())
+    }
+
     /// Of its file system.
     ///
     /// # Errors

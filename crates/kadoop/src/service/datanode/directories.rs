@@ -32,6 +32,8 @@ pub(super) struct Directories {
 struct Directory {
     home: Home,
     disk: RealDisk,
+    /// Its file system.
+    device: u64,
     /// None once it has failed.
     watch: Option<Watch>,
 }
@@ -44,7 +46,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// What is told of it by each of so many datanodes on the same disks.
+    /// What each of so many has of it: datanodes on the same disks, or directories of one.
     pub(super) fn share(self, sharing: u64) -> Self {
         let of = sharing.max(1);
         Self { capacity: self.capacity / of, available: self.available / of }
@@ -127,7 +129,12 @@ impl Directories {
     pub(super) fn join(&mut self, cluster: u64) -> io::Result<()> {
         if self.cluster == 0 {
             self.cluster = cluster;
-            self.write()?;
+            let written = self.write();
+            if written.is_err() {
+                // It is to be tried again.
+                self.cluster = 0;
+            }
+            return written;
         }
         Ok(())
     }
@@ -153,21 +160,28 @@ impl Directories {
         failing
     }
 
-    /// Of all that work, as they were last seen; two directories of one file system count twice.
+    /// Of all that work, as they were last seen.
     pub(super) fn space(&self) -> Space {
         let mut sum = Space::default();
-        for space in self.all.iter().filter_map(|directory| directory.watch.as_ref()).map(Watch::space) {
-            sum.capacity += space.capacity;
-            sum.available += space.available;
+        for share in self.shares() {
+            sum.capacity += share.capacity;
+            sum.available += share.available;
         }
         sum
     }
 
     /// What each may still take, as it was last seen; nothing of one that has failed.
     pub(super) fn room(&self) -> Vec<u64> {
-        let room =
-            |directory: &Directory| directory.watch.as_ref().map_or(0, |watch| watch.space().available);
-        self.all.iter().map(room).collect()
+        self.shares().map(|share| share.available).collect()
+    }
+
+    /// What each has of its file system, which it shares with the others there that work.
+    fn shares(&self) -> impl Iterator<Item = Space> {
+        self.all.iter().map(|directory| {
+            let there = |other: &&Directory| other.device == directory.device && other.watch.is_some();
+            let sharing = self.all.iter().filter(there).count() as u64;
+            directory.watch.as_ref().map_or_else(Space::default, |watch| watch.space().share(sharing))
+        })
     }
 
     /// As if its disk hung, for as long as `until` has another end.
@@ -187,7 +201,8 @@ fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
     let space = look(path, &disk, reserve_bytes, true)?;
     let (of, tried) = (path.to_owned(), disk.clone());
     let watch = Watch::start(space, move |suspicious| look(&of, &tried, reserve_bytes, suspicious))?;
-    Ok(Directory { home, disk, watch: Some(watch) })
+    let device = disk.device()?;
+    Ok(Directory { home, disk, device, watch: Some(watch) })
 }
 
 /// How much room there is; one that can't tell, as when it was taken away, is tried as well.
@@ -246,6 +261,26 @@ mod tests {
         assert_eq!((again.cluster(), same), (7, identity));
         drop(again);
         assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
+    }
+
+    /// Each once counted all of it, and what is kept free was filled.
+    #[test]
+    fn directories_of_one_file_system_share_its_room() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["first", "second"].map(|name| root.path().join(name));
+        let (mut directories, _) = take(&paths).unwrap();
+        let seen = |of: &Directory| of.watch.as_ref().map(Watch::space).unwrap_or_default();
+        let (first, second) = (seen(&directories.all[0]), seen(&directories.all[1]));
+        assert_eq!(directories.room(), [first.available / 2, second.available / 2]);
+        assert_eq!(directories.space().capacity, first.capacity / 2 * 2);
+        // One that fails leaves the other all of it.
+        directories.all[0].watch = None;
+        assert_eq!(directories.room(), [0, second.available]);
+        assert_eq!(directories.space().capacity, second.capacity);
+        // Another file system's isn't shared.
+        directories.all[0].watch = Some(Watch::start(first, |_| Ok(Space::default())).unwrap());
+        directories.all[0].device += 1;
+        assert_eq!(directories.room(), [first.available, second.available]);
     }
 
     #[test]
