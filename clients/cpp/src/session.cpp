@@ -153,7 +153,6 @@ std::unique_ptr<Connection> Session::connect() {
     auto connection = std::make_unique<Connection>(endpoint_);
     check_secrecy(*connection);
     try {
-        const Lock lock(attaching_);
         attach(*connection);
     } catch (const ConnectionLost& lost) {
         // The caller's own request wasn't sent yet.
@@ -173,23 +172,49 @@ void Session::check_secrecy(Connection& connection) const {
     }
 }
 
+/// By the session's token, side by side with others; by a login, in turn.
 void Session::attach(Connection& connection) {
+    std::optional<unsigned> refused; // the login whose token isn't good any more
+    while (true) {
+        const auto [token, login] = current();
+        if (!token.empty() && refused != login) {
+            if (attach_by(token, connection, login)) {
+                return;
+            }
+            refused = login;
+        }
+        const Lock turn(logging_in_);
+        if (current().second == login) {
+            log_in(connection, login + 1);
+            return;
+        }
+        // Somebody else has logged in meanwhile, for us as well.
+    }
+}
+
+std::pair<std::string, unsigned> Session::current() const {
+    const Lock lock(mutex_);
+    return {token_, login_};
+}
+
+/// Whether the token is still good; if not, and it isn't the caller's, log in anew.
+bool Session::attach_by(const std::string& token, Connection& connection, unsigned login) {
+    wire::OpenSessionRequest request;
+    request.__set_token(token);
+    try {
+        open(connection, request, login);
+        return true;
+    } catch (const Unauthenticated&) {
+        if (!endpoint_.options.token.empty()) {
+            throw;
+        }
+        return false;
+    }
+}
+
+void Session::log_in(Connection& connection, unsigned login) {
     const Options& options = endpoint_.options;
     wire::OpenSessionRequest request;
-    request.__set_version(wire::ProtocolVersion::V1);
-    if (const std::string token = this->token(); !token.empty()) {
-        request.__set_token(token);
-        try {
-            open(connection, request);
-            return;
-        } catch (const Unauthenticated&) {
-            // Expired. With a password, or where none is needed, log in anew.
-            if (!options.token.empty()) {
-                throw;
-            }
-        }
-        request.__isset.token = false;
-    }
     if (!options.store.empty()) {
         request.__set_store(options.store);
     }
@@ -199,14 +224,18 @@ void Session::attach(Connection& connection) {
     if (!options.password.empty()) {
         request.__set_password(options.password);
     }
-    open(connection, request);
+    open(connection, request, login);
 }
 
-void Session::open(Connection& connection, const wire::OpenSessionRequest& request) {
+void Session::open(Connection& connection, wire::OpenSessionRequest& request, unsigned login) {
+    request.__set_version(wire::ProtocolVersion::V1);
     const auto reply = connection.call(request, {});
+    connection.login = login;
     const Lock lock(mutex_);
-    login_ += !request.__isset.token;
-    connection.login = login_;
+    if (login < login_) {
+        return; // of a session that another login has replaced meanwhile
+    }
+    login_ = login;
     incarnation_ = reply.incarnation;
     token_ = reply.token;
     user_ = reply.user;

@@ -4,8 +4,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "connection.hpp"
@@ -111,13 +113,16 @@ private:
     std::unique_ptr<Connection> connect();
     void check_secrecy(Connection& connection) const;
     void attach(Connection& connection);
-    void open(Connection& connection, const wire::OpenSessionRequest& request);
+    std::pair<std::string, unsigned> current() const; // token, and of which login
+    bool attach_by(const std::string& token, Connection& connection, unsigned login);
+    void log_in(Connection& connection, unsigned login);
+    void open(Connection& connection, wire::OpenSessionRequest& request, unsigned login);
     void drop_idle() noexcept;
     [[noreturn]] void unavailable(const ConnectionLost& lost) const;
 
     const Endpoint endpoint_;
     const pid_t owner_;
-    std::mutex attaching_;     // one at a time, so that one login serves all
+    std::mutex logging_in_;    // one at a time, so that one login serves all
     mutable std::mutex mutex_; // of all below
     std::vector<std::unique_ptr<Connection>> idle_;
     unsigned login_ = 0; // counts logins: connections of an older one aren't pooled

@@ -192,6 +192,41 @@ TEST_CASE("threads share a client") {
     CHECK(right == 4 * 5 * 2);
 }
 
+TEST_CASE("threads attach side by side, and one login serves them all") {
+    constexpr int count = 6;
+    for (const bool forgotten : {false, true}) {
+        CAPTURE(forgotten);
+        FakeGateway fake("");
+        Proxy proxy(fake.address());
+        strait::Client client(proxy.address());
+        fake.fall_silent();
+        if (forgotten) {
+            fake.forget_tokens();
+        }
+        proxy.cut();
+        std::atomic<int> answered{0};
+        std::vector<std::thread> threads;
+        for (int n = 0; n != count; ++n) {
+            threads.emplace_back([&] {
+                try {
+                    client.status();
+                    ++answered;
+                } catch (const strait::Error&) {
+                    // Counts as not answered.
+                }
+            });
+        }
+        CHECK(fake.await_sessions(1 + count));
+        fake.resume();
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+        CHECK(answered == count);
+        // Where all were refused: one login, and the others by its token.
+        CHECK(fake.sessions() == 1 + count + (forgotten ? count : 0));
+    }
+}
+
 TEST_CASE("a forked child goes on with connections of its own") {
     strait::Client client(shared_gateway());
     const std::string path = unique_path(), data = pattern(5'000'000);

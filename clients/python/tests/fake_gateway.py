@@ -40,6 +40,10 @@ class FakeGateway:
         #: Methods whose next call breaks the connection, before or after it is done.
         self.cut_before: list[str] = []
         self.cut_after: list[str] = []
+        #: Methods that are answered only after `resume`, and how many calls of them wait.
+        self.silent: set[str] = set()
+        self.waiting: Counter[str] = Counter()
+        self._changed = threading.Condition()
         #: Applied to each readRange's (offset, length); gives the bytes to answer.
         self.shorten: Callable[[int, int], int] = lambda _, length: length
         #: What the next call of a method gets, whatever it asks for.
@@ -70,6 +74,7 @@ class FakeGateway:
 
     def close(self) -> None:
         self._listener.close()
+        self.resume()
         self.break_connections()
 
     def restart(self) -> None:
@@ -77,6 +82,24 @@ class FakeGateway:
         self.incarnation += 1
         self.handles.clear()
         self.break_connections()
+
+    def await_waiting(self, method: str, count: int) -> None:
+        """Until so many calls of a silent method wait for their answers."""
+        with self._changed:
+            came = self._changed.wait_for(lambda: self.waiting[method] == count, 10)
+            assert came, f"{self.waiting[method]} calls of {method}"
+
+    def resume(self) -> None:
+        with self._changed:
+            self.silent.clear()
+            self._changed.notify_all()
+
+    def _wait_if_silent(self, method: str) -> None:
+        with self._changed:
+            self.waiting[method] += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: method not in self.silent)
+            self.waiting[method] -= 1
 
     def break_connections(self) -> None:
         with self._lock:
@@ -126,6 +149,7 @@ class Handler:
         gateway = self._gateway
 
         def call(request: Any) -> Any:
+            gateway._wait_if_silent(name)
             with gateway._lock:
                 gateway.calls[name] += 1
                 gateway.retries[name] += bool(getattr(request, "is_retry", False))

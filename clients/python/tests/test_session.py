@@ -142,6 +142,41 @@ def test_threads_share_a_client(fake, client):
     assert not wrong
 
 
+def side_by_side(count, work):
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_threads_attach_side_by_side(fake, client):
+    fake.files["/x"] = bytearray(b"abc")
+    fake.silent.add("openSession")
+    fake.break_connections()
+    lengths = []
+    threads = side_by_side(6, lambda: lengths.append(client.stat("/x").length))
+    fake.await_waiting("openSession", 6)
+    fake.resume()
+    for thread in threads:
+        thread.join()
+    assert lengths == [3] * 6
+
+
+def test_one_login_serves_all_threads(fake, client):
+    fake.files["/x"] = bytearray(b"abc")
+    fake.silent.add("openSession")
+    fake.tokens.clear()
+    fake.break_connections()
+    lengths = []
+    threads = side_by_side(6, lambda: lengths.append(client.stat("/x").length))
+    fake.await_waiting("openSession", 6)  # all with the token that isn't good any more
+    fake.resume()
+    for thread in threads:
+        thread.join()
+    assert lengths == [3] * 6
+    assert len(fake.tokens) == 1
+
+
 def test_a_forked_child_and_its_parent_both_go_on(fake, client):
     fake.files["/x"] = bytearray(b"abc" * 1_000_000)
     reader = client.open("/x", "rb")

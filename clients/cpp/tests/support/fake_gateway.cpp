@@ -16,9 +16,14 @@ class FakeGateway::Handler final : public wire::DfsV2Null {
 public:
     explicit Handler(FakeGateway& gateway) : gateway_(gateway) {}
 
-    void openSession(wire::OpenSessionReply& reply, const wire::OpenSessionRequest&) override {
+    void openSession(wire::OpenSessionReply& reply,
+                     const wire::OpenSessionRequest& request) override {
         ++gateway_.sessions_;
-        reply.__set_token("token");
+        gateway_.await_voice();
+        if (request.__isset.token && request.token != gateway_.token()) {
+            throw error(7, "Unauthenticated");
+        }
+        reply.__set_token(gateway_.token());
         reply.__set_incarnation(gateway_.incarnation_);
     }
 
@@ -97,6 +102,32 @@ FakeGateway::FakeGateway(std::string content, std::string host)
 FakeGateway::~FakeGateway() {
     server_->stop();
     thread_.join();
+}
+
+std::string FakeGateway::token() const {
+    return "token" + std::string(static_cast<std::size_t>(tokens_forgotten_), '+');
+}
+
+void FakeGateway::await_voice() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !silent_; });
+}
+
+void FakeGateway::fall_silent() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    silent_ = true;
+}
+
+bool FakeGateway::await_sessions(int count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return sessions_ == count; });
+}
+
+void FakeGateway::resume() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    silent_ = false;
+    changed_.notify_all();
 }
 
 std::string FakeGateway::address() const {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -34,17 +36,30 @@ public:
     void replace() { ++incarnation_; }
     /// Handles given so far are unknown from now on.
     void forget_handles() { first_valid_ = opened_ + 1; }
-    /// How often one was opened.
+    /// Tokens given so far aren't good any more.
+    void forget_tokens() { ++tokens_forgotten_; }
+    /// Sessions are opened only after `resume`.
+    void fall_silent();
+    void resume();
+    /// How often one was asked for.
     int sessions() const { return sessions_; }
+    /// Waits until one was asked for so often; false: it wasn't within some seconds.
+    bool await_sessions(int count);
     int opened() const { return opened_; }
     int reads() const { return reads_; }
 
 private:
     class Handler;
     friend class Handler;
+    std::string token() const;
+    void await_voice();
 
     const std::string content_, host_;
     std::atomic<int> incarnation_{1}, sessions_{0}, opened_{0}, first_valid_{1}, reads_{0};
+    std::atomic<int> tokens_forgotten_{0};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool silent_ = false;
     std::unique_ptr<apache::thrift::server::TThreadedServer> server_;
     std::thread thread_;
     int port_ = 0;

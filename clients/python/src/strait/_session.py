@@ -52,8 +52,8 @@ class Session:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._idle: list[Connection] = []
-        self._lock = threading.Lock()  # of the list of idle connections
-        self._attaching = threading.Lock()  # one at a time, so that one login serves all
+        self._lock = threading.Lock()  # of the idle connections, and of what a login tells
+        self._logging_in = threading.Lock()  # one at a time, so that one login serves all
         self._process = self._owner = os.getpid()
         self.token = endpoint.token
         self._login = 0  # counts logins: connections of an older one aren't pooled
@@ -172,9 +172,7 @@ class Session:
         )
         try:
             self._check_secrecy(connection)
-            with self._attaching:
-                self._attach(connection)
-                connection.login = self._login
+            self._attach(connection)
         except ConnectionLostError as lost:
             # The caller's own request wasn't sent yet.
             raise ConnectionLostError(lost, sent=False, tls=lost.tls) from lost
@@ -195,30 +193,53 @@ class Session:
         )
 
     def _attach(self, connection: Connection) -> None:
-        endpoint, token = self._endpoint, self.token
-        if token is not None:
-            try:
-                self._open(connection, token=token)
-            except errors.Unauthenticated:
-                # Expired. With a password, or where none is needed, log in anew.
-                if endpoint.token is not None:
-                    raise
-            else:
-                return
-        self._open(connection, store=endpoint.store, user=endpoint.user, password=endpoint.password)
-        self._login += 1
+        """By the session's token, side by side with others; by a login, in turn."""
+        refused = -1  # the login whose token isn't good any more
+        while True:
+            with self._lock:
+                token, login = self.token, self._login
+            if token is not None and login != refused:
+                try:
+                    self._open(connection, login, token=token)
+                except errors.Unauthenticated:
+                    # Expired. With a password, or where none is needed, log in anew.
+                    if self._endpoint.token is not None:
+                        raise
+                    refused = login
+                else:
+                    return
+            with self._logging_in:
+                if login == self._login:
+                    self._log_in(connection)
+                    return
+            # Somebody else has logged in meanwhile, for us as well.
 
-    def _open(self, connection: Connection, **credentials: str | None) -> None:
+    def _log_in(self, connection: Connection) -> None:
+        endpoint = self._endpoint
+        self._open(
+            connection,
+            self._login + 1,
+            store=endpoint.store,
+            user=endpoint.user,
+            password=endpoint.password,
+        )
+
+    def _open(self, connection: Connection, login: int, **credentials: str | None) -> None:
         reply = connection.call(
             "openSession", OpenSessionRequest(version=ProtocolVersion.V1, **credentials)
         )
-        self.token = reply.token
-        self.incarnation = reply.incarnation
-        self.user = reply.user or ""
-        if reply.store is not None:
-            self.store = StoreInfo._of(reply.store)
-        if reply.limits is not None and reply.limits.max_chunk_bytes:
-            self.max_chunk_bytes = reply.limits.max_chunk_bytes
+        connection.login = login
+        with self._lock:
+            if login < self._login:
+                return  # of a session that another login has replaced meanwhile
+            self._login = login
+            self.token = reply.token
+            self.incarnation = reply.incarnation
+            self.user = reply.user or ""
+            if reply.store is not None:
+                self.store = StoreInfo._of(reply.store)
+            if reply.limits is not None and reply.limits.max_chunk_bytes:
+                self.max_chunk_bytes = reply.limits.max_chunk_bytes
 
     def _notice_fork(self) -> None:
         """In a child process: leaves the parent's connections to the parent."""
@@ -226,7 +247,7 @@ class Session:
             return
         self._process = os.getpid()
         # Another thread of the parent may have held them.
-        self._lock, self._attaching = threading.Lock(), threading.Lock()
+        self._lock, self._logging_in = threading.Lock(), threading.Lock()
         self._drop_idle()
 
     def _drop_idle(self) -> None:

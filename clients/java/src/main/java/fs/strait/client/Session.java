@@ -37,9 +37,9 @@ final class Session {
     private final int port;
     private final ConnectOptions options;
     private final SSLContext tls; // null: in the clear
-    private final Deque<Connection> idle = new ArrayDeque<>(); // guarded by itself
-    // Held while a connection is attached, so that one login serves all.
-    private final ReentrantLock attaching = new ReentrantLock();
+    private final Deque<Connection> idle = new ArrayDeque<>(); // guards itself and all below
+    // Held while somebody logs in, so that one login serves all.
+    private final ReentrantLock loggingIn = new ReentrantLock();
     private final BufferPool buffers = new BufferPool();
 
     private volatile boolean closed;
@@ -226,7 +226,7 @@ final class Session {
         Connection connection = new Connection(host, port, options.timeout, options.wire, tls);
         try {
             checkSecrecy(connection);
-            attachInTurn(connection);
+            attach(connection);
             return connection;
         } catch (ConnectionLostException lost) {
             // The caller's own request wasn't sent yet.
@@ -249,46 +249,73 @@ final class Session {
         }
     }
 
-    private void attachInTurn(Connection connection) throws IOException {
-        attaching.lock();
-        try {
-            attach(connection);
-            connection.login = login;
-        } finally {
-            attaching.unlock();
-        }
-    }
-
+    /** By the session's token, side by side with others; by a login, in turn. */
     private void attach(Connection connection) throws IOException {
-        if (token != null) {
-            try {
-                open(connection, new OpenSessionRequest().setToken(token));
-                return;
-            } catch (StraitException error) {
-                // Expired. With a password, or where none is needed, log in anew.
-                boolean expired = error.kind() == ErrorKind.UNAUTHENTICATED;
-                if (!expired || options.token != null) {
-                    throw error;
+        int refused = -1; // the login whose token isn't good any more
+        for (; ; ) {
+            String current;
+            int ours;
+            synchronized (idle) {
+                current = token;
+                ours = login;
+            }
+            if (current != null && ours != refused) {
+                if (attachBy(current, connection, ours)) {
+                    return;
                 }
+                refused = ours;
+            }
+            loggingIn.lock();
+            try {
+                if (login == ours) {
+                    logIn(connection);
+                    return;
+                }
+                // Somebody else has logged in meanwhile, for us as well.
+            } finally {
+                loggingIn.unlock();
             }
         }
-        OpenSessionRequest request = new OpenSessionRequest();
-        request.setStore(options.store).setUser(options.user).setPassword(options.password);
-        open(connection, request);
-        login++;
     }
 
-    private void open(Connection connection, OpenSessionRequest request) throws IOException {
+    /** Whether the token is still good; if not, and it isn't the caller's, log in anew. */
+    private boolean attachBy(String current, Connection connection, int ours) throws IOException {
+        try {
+            open(connection, new OpenSessionRequest().setToken(current), ours);
+            return true;
+        } catch (StraitException error) {
+            if (error.kind() != ErrorKind.UNAUTHENTICATED || options.token != null) {
+                throw error;
+            }
+            return false;
+        }
+    }
+
+    private void logIn(Connection connection) throws IOException {
+        OpenSessionRequest request = new OpenSessionRequest();
+        request.setStore(options.store).setUser(options.user).setPassword(options.password);
+        open(connection, request, login + 1);
+    }
+
+    private void open(Connection connection, OpenSessionRequest request, int ours)
+            throws IOException {
         request.setVersion(ProtocolVersion.V1);
         OpenSessionReply reply = connection.call(Method.OPEN_SESSION, request);
-        token = reply.getToken();
-        incarnation = reply.getIncarnation();
-        user = Convert.text(reply.getUser());
-        if (reply.isSetStore()) {
-            store = Convert.store(reply.getStore());
-        }
-        if (reply.isSetLimits() && reply.getLimits().getMax_chunk_bytes() > 0) {
-            maxChunkBytes = reply.getLimits().getMax_chunk_bytes();
+        connection.login = ours;
+        synchronized (idle) {
+            if (ours < login) {
+                return; // of a session that another login has replaced meanwhile
+            }
+            login = ours;
+            token = reply.getToken();
+            incarnation = reply.getIncarnation();
+            user = Convert.text(reply.getUser());
+            if (reply.isSetStore()) {
+                store = Convert.store(reply.getStore());
+            }
+            if (reply.isSetLimits() && reply.getLimits().getMax_chunk_bytes() > 0) {
+                maxChunkBytes = reply.getLimits().getMax_chunk_bytes();
+            }
         }
     }
 

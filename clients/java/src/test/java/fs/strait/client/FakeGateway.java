@@ -13,8 +13,10 @@ import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.IntUnaryOperator;
 import java.util.function.LongUnaryOperator;
@@ -48,6 +50,8 @@ final class FakeGateway implements AutoCloseable {
     final Map<String, DfsError> raises = new HashMap<>();
     /** What the next call of a method gets, whatever it asks for. */
     final Map<String, TBase<?, ?>> answers = new HashMap<>();
+
+    private final Set<String> silent = new HashSet<>();
 
     /** Of a file's length, what openFile says of it. */
     LongUnaryOperator claim = length -> length;
@@ -108,6 +112,17 @@ final class FakeGateway implements AutoCloseable {
         return calls.getOrDefault(method, 0);
     }
 
+    /** Keeps calls of a method waiting, until {@link #resume}. */
+    synchronized void fallSilent(String method) {
+        silent.add(method);
+    }
+
+    /** Answers what was kept waiting. */
+    synchronized void resume() {
+        silent.clear();
+        notifyAll();
+    }
+
     /** Waits until a method was called so often; fails after some seconds. */
     synchronized void awaitCalls(String method, int count) throws InterruptedException {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
@@ -124,6 +139,7 @@ final class FakeGateway implements AutoCloseable {
 
     @Override
     public void close() throws IOException {
+        resume();
         listener.close();
         breakConnections();
     }
@@ -197,6 +213,16 @@ final class FakeGateway implements AutoCloseable {
         out.writeFieldStop();
     }
 
+    private synchronized void awaitVoice(String name) throws TException {
+        try {
+            while (silent.contains(name)) {
+                wait();
+            }
+        } catch (InterruptedException interrupt) {
+            throw new TException(interrupt);
+        }
+    }
+
     private static void unknown(TMessage message, TProtocol out) throws TException {
         out.writeMessageBegin(new TMessage(message.name, TMessageType.EXCEPTION, message.seqid));
         new TApplicationException(TApplicationException.UNKNOWN_METHOD, "unknown").write(out);
@@ -205,6 +231,7 @@ final class FakeGateway implements AutoCloseable {
     private synchronized TBase<?, ?> once(String name, TBase<?, ?> request) throws TException {
         calls.merge(name, 1, Integer::sum);
         notifyAll();
+        awaitVoice(name);
         DfsError raised = raises.remove(name);
         if (raised != null) {
             throw raised;

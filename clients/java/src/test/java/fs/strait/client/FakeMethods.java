@@ -49,6 +49,7 @@ final class FakeMethods {
     private final Map<Long, String> handles = new HashMap<>();
     private long incarnation = 1;
     private long lastHandle = 1000;
+    private int lastToken;
     private int listed;
 
     FakeMethods(FakeGateway gateway) {
@@ -119,7 +120,7 @@ final class FakeMethods {
             throw FakeGateway.failure(ErrorKind.UNAUTHENTICATED, null);
         }
         if (token == null) {
-            token = "token-" + tokens.size();
+            token = "token-" + ++lastToken;
             tokens.add(token);
         }
         StoreInfo store = new StoreInfo().setName("fake").setUri("fake:");

@@ -255,6 +255,48 @@ class SessionTest {
         threads.forEach(CompletableFuture::join);
     }
 
+    @Test
+    void threadsAttachSideBySide() throws IOException, InterruptedException {
+        gateway.fallSilent("openSession");
+        gateway.breakConnections();
+        List<CompletableFuture<Long>> lengths = lengthsToSixThreads();
+        gateway.awaitCalls("openSession", 1 + 6);
+        gateway.resume();
+        lengths.forEach(length -> assertEquals(3, length.join()));
+    }
+
+    @Test
+    void oneLoginServesAllThreads() throws IOException, InterruptedException {
+        gateway.fallSilent("openSession");
+        gateway.restart();
+        List<CompletableFuture<Long>> lengths = lengthsToSixThreads();
+        gateway.awaitCalls("openSession", 1 + 6); // all with a token that isn't good any more
+        gateway.resume();
+        lengths.forEach(length -> assertEquals(3, length.join()));
+        int oneLoginAndFiveByItsToken = 1 + 5;
+        assertEquals(1 + 6 + oneLoginAndFiveByItsToken, gateway.calls("openSession"));
+    }
+
+    private List<CompletableFuture<Long>> lengthsToSixThreads() {
+        List<CompletableFuture<Long>> lengths = new ArrayList<>();
+        for (int n = 0; n < 6; n++) {
+            CompletableFuture<Long> length = new CompletableFuture<>();
+            lengths.add(length);
+            Thread thread =
+                    new Thread(
+                            () -> {
+                                try {
+                                    length.complete(client.stat("/x").length());
+                                } catch (IOException | RuntimeException error) {
+                                    length.completeExceptionally(error);
+                                }
+                            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+        return lengths;
+    }
+
     private void readFiveTimes(String path, byte[] expected) {
         for (int round = 0; round < 5; round++) {
             try (InputStream file = client.newInputStream(path)) {
