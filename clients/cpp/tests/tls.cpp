@@ -88,8 +88,6 @@ TEST_CASE("a gateway that asks for a certificate gets ours") {
 
 TEST_CASE("a port without TLS is told so") {
     const Answering plain("this is no TLS");
-    strait::Options options;
-    options.tls.emplace();
-    CHECK_THROWS_WITH_AS(strait::Client(plain.address(), options),
+    CHECK_THROWS_WITH_AS(strait::Client(plain.address(), trusting("")),
                          doctest::Contains("does it speak TLS"), strait::Unavailable);
 }
