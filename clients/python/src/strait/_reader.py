@@ -96,19 +96,20 @@ class RemoteReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """The rest of the file."""
-        rest, filled = bytearray(min(self._left(), BELIEVED_BYTES)), 0
-        while filled < len(rest):
-            with memoryview(rest) as view, view[filled:] as free:
-                count = self.readinto(free)
-            filled += count
-            if not count:
-                del rest[filled:]
-            elif filled == len(rest):
-                rest += bytes(min(self._left(), filled))
+        # Parts, since what has been read into can't be made larger for certain: who failed to
+        # on the way may still hold it.
+        parts: list[bytes | memoryview] = []
+        whole = True
+        while whole and (length := min(self._left(), max(BELIEVED_BYTES, sum(map(len, parts))))):
+            part, filled = memoryview(bytearray(length)), 0
+            while filled < length and (count := self.readinto(part[filled:])):
+                filled += count
+            whole = filled == length
+            parts.append(part[:filled])
         # What was appended since it was opened; ends with an empty read.
         while more := self.read(CHUNK_BYTES):
-            rest += more
-        return bytes(rest)
+            parts.append(more)
+        return b"".join(parts)
 
     def _left(self) -> int:
         """Bytes to the end that the file had when it was opened."""
