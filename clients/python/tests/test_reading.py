@@ -113,9 +113,7 @@ def test_an_interrupted_read_leaves_the_file_usable(big, client, monkeypatch):
         assert start + raw.readall() == DATA
 
 
-def test_a_rest_longer_than_is_believed_goes_on_after_a_broken_connection(
-    big, client, monkeypatch
-):
+def test_a_rest_longer_than_is_believed_goes_on_after_a_broken_connection(big, client, monkeypatch):
     monkeypatch.setattr(_reader, "BELIEVED_BYTES", 2 * MIB)
     with client.open("/big", "rb", buffering=0) as raw:
         start = raw.read(100)
