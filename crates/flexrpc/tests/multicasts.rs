@@ -142,6 +142,28 @@ fn a_silent_callee_is_in_doubt_at_the_deadline_and_the_others_answer() {
 }
 
 #[test]
+fn a_dead_callee_is_not_waited_for_until_the_deadline() {
+    const FAR_OFF: u64 = 60_000;
+    for transport in BOTH {
+        let (mut servers, _services, addresses) = servers(3);
+        let client = client();
+        let call = |payload| {
+            client.call_parallel(&addresses, transport, procedure(ECHO), &[payload], &within(FAR_OFF))
+        };
+        assert!(call(bytes(4)).iter().all(Outcome::is_value));
+        servers.remove(0);
+        let begun = Instant::now();
+        // In the session that it knew, then for want of one.
+        for _ in 0..2 {
+            let outcomes = call(bytes(4));
+            assert!(!outcomes[0].is_value(), "{transport:?}: {outcomes:?}");
+            assert!(outcomes[1].is_value() && outcomes[2].is_value(), "{transport:?}: {outcomes:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3), "{transport:?}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
 fn many_threads_multicast_at_once_and_workers_end_when_dormant() {
     let (_servers, services, addresses) = servers(3);
     let client =

@@ -258,6 +258,7 @@ impl Handle {
             }
             Received::TimedOut => call.on_time(clock::now()),
             Received::Broken => self.on_broken(call),
+            Received::PortRefused => call.on_port_refused(clock::now()),
         })
     }
 

@@ -47,6 +47,7 @@ pub(crate) fn shake_hands(
                     None => call.on_answer(Answer::SendAgain, clock::now()),
                 },
                 Received::TimedOut => call.on_time(clock::now()),
+                Received::PortRefused => call.on_port_refused(clock::now()),
                 Received::Broken => return Err(line.fd.failure().unwrap_or(Refusal::Unreachable)),
             },
             Step::NotExecuted(refusal) => return Err(refusal),

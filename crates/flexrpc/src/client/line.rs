@@ -40,6 +40,8 @@ pub(crate) enum Received {
     Frame(Frame),
     TimedOut,
     Broken,
+    /// The host says that nobody takes datagrams there (ICMP).
+    PortRefused,
 }
 
 impl Line {
@@ -114,14 +116,20 @@ impl Line {
         let Self { fd, reader, transport, .. } = self;
         if *transport == Transport::Udp {
             let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
-            while let Ok(Some(len)) = fd.try_recv(buffer.as_mut()) {
-                match Frame::of_datagram(buffer, len) {
-                    Ok(frame) => return Received::Frame(frame),
-                    Err(spared) => buffer = spared,
+            let nothing = loop {
+                match fd.try_recv(buffer.as_mut()) {
+                    Ok(Some(len)) => match Frame::of_datagram(buffer, len) {
+                        Ok(frame) => return Received::Frame(frame),
+                        Err(spared) => buffer = spared,
+                    },
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        break Received::PortRefused;
+                    }
+                    Ok(None) | Err(_) => break Received::TimedOut,
                 }
-            }
+            };
             reader.give_back(Some(buffer));
-            return Received::TimedOut;
+            return nothing;
         }
         loop {
             match reader.read(|room| fd.try_recv(room)) {
@@ -171,7 +179,10 @@ impl Line {
                         Err(spared) => buffer = spared,
                     }
                 }
-                // A refused port: lost as well, since the server may come back.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.reader.give_back(Some(buffer));
+                    return Received::PortRefused;
+                }
                 Ok(None) | Err(_) => {
                     if until.is_some_and(|until| clock::now() >= until) {
                         self.reader.give_back(Some(buffer));

@@ -23,7 +23,8 @@ pub struct RetryPolicy {
     pub first_us: Micros,
     /// Longest wait between transmissions.
     pub longest_us: Micros,
-    /// TCP: how often a broken connection is replaced within one call.
+    /// How often a call is tried again where TCP's connection broke, or the host said that
+    /// nobody takes its datagrams (ICMP).
     pub reconnects: u32,
     /// How often a damaged payload is sent again.
     pub damaged: u32,
@@ -82,6 +83,10 @@ pub struct Call {
     send_at: Option<Micros>,
     reconnects: u32,
     damaged: u32,
+    /// Transmissions in a row of which the host said that nobody takes them.
+    refused: u32,
+    /// How many had left when it last said so: it counts once for each.
+    refused_at: u32,
 }
 
 impl Call {
@@ -97,6 +102,8 @@ impl Call {
             send_at: None,
             reconnects: 0,
             damaged: 0,
+            refused: 0,
+            refused_at: 0,
         }
     }
 
@@ -149,6 +156,7 @@ impl Call {
             // However many of these come, and however fast.
             Answer::Pending if self.is_late(now) => self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut),
             Answer::Pending => {
+                self.refused = 0;
                 self.send_at = Some(now + self.back_off());
                 self.wait()
             }
@@ -179,6 +187,21 @@ impl Call {
             return self.give_up(Refusal::NotSent, Doubt::ConnectionLost);
         }
         Step::Reconnect(now.saturating_add(wait))
+    }
+
+    /// The callee's host says that nobody takes datagrams there. It is sent again as if lost,
+    /// since the callee may come back, but not until the deadline. Anybody can forge such a
+    /// message, and an earlier transmission may have been taken: it never proves that the call
+    /// wasn't executed.
+    pub fn on_port_refused(&mut self, now: Micros) -> Step {
+        if self.refused_at != self.whole {
+            self.refused_at = self.whole;
+            self.refused += 1;
+        }
+        if self.refused > self.policy.reconnects {
+            return self.give_up(Refusal::NotSent, Doubt::ConnectionLost);
+        }
+        self.on_time(now)
     }
 
     /// The caller doesn't wait any longer.
@@ -303,6 +326,30 @@ mod tests {
         assert_eq!(call.on_broken(1), Step::Unknown(Doubt::ConnectionLost));
         assert_eq!(call.abandon(), Step::Unknown(Doubt::Abandoned));
         assert_eq!(call.on_time(200), Step::Unknown(Doubt::TimedOut));
+    }
+
+    #[test]
+    fn a_refused_port_ends_the_wait_early_and_leaves_open_what_became_of_the_call() {
+        let mut call = udp();
+        for now in [0, 10] {
+            call.sent(|| now);
+            // However often it is said of one transmission.
+            for _ in 0..5 {
+                assert!(matches!(call.on_port_refused(now), Step::Wait(Some(_))));
+            }
+        }
+        call.sent(|| 30);
+        assert_eq!(call.on_port_refused(30), Step::Unknown(Doubt::ConnectionLost));
+    }
+
+    #[test]
+    fn a_callee_that_answers_in_between_is_there() {
+        let mut call = udp();
+        for now in 0..10 {
+            call.sent(|| now);
+            assert!(matches!(call.on_port_refused(now), Step::Wait(Some(_))));
+            call.on_answer(Answer::Pending, now);
+        }
     }
 
     #[test]

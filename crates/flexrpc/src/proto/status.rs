@@ -287,7 +287,8 @@ pub enum Doubt {
     /// No answer before the deadline.
     #[error("no answer before the deadline")]
     TimedOut,
-    /// The connection broke after the call was sent.
+    /// The connection broke after the call was sent; over UDP, the host said again and again
+    /// that nobody takes its datagrams.
     #[error("the connection broke after the call was sent")]
     ConnectionLost,
     /// The server restarted or forgot the session after the call was sent.
