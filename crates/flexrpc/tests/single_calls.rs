@@ -203,6 +203,15 @@ fn only_holders_of_the_cluster_key_are_served() {
 }
 
 #[test]
+fn a_port_that_is_taken_is_named() {
+    let (taken, service) = server();
+    let options = ServerOptions { listen: taken.address(), ..ServerOptions::default() };
+    let error = common::builder(options, &service).start().err().unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    assert!(error.to_string().contains(&taken.address().to_string()), "{error}");
+}
+
+#[test]
 fn off_loopback_a_key_or_leave_is_needed() {
     let off = ServerOptions { listen: "0.0.0.0:0".parse().unwrap(), ..ServerOptions::default() };
     assert!(Server::builder(off.clone()).start().is_err());

@@ -307,7 +307,9 @@ impl ServerBuilder {
                 ),
             ));
         }
-        let (listener, udp) = bind(options.listen, options.udp)?;
+        let (listener, udp) = bind(options.listen, options.udp).map_err(|error| {
+            io::Error::new(error.kind(), format!("can't listen on {}: {error}", options.listen))
+        })?;
         let address = socket::local_address(&listener)?;
         let threads = Threads::default();
         let core = Arc::new(self.core);

@@ -139,7 +139,8 @@ pub fn try_start(options: ServerOptions, service: &Arc<Service>) -> Option<Serve
     builder(options, service).start().ok()
 }
 
-fn builder(options: ServerOptions, service: &Arc<Service>) -> ServerBuilder {
+/// Before it is started.
+pub fn builder(options: ServerOptions, service: &Arc<Service>) -> ServerBuilder {
     let service = Arc::clone(service);
     Server::builder(options)
         .register(PROGRAM, 1, move |request: &Request, reply: &mut Reply| service.call(request, reply))
