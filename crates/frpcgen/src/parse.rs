@@ -405,6 +405,9 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 Ok(Name { text: word.clone(), span: *span })
             }
+            Some(Token { kind: Kind::Word(word), .. }) => {
+                Err(self.here(&format!("expected {what}, found '{word}', a keyword of the language")))
+            }
             _ => Err(self.expected(what)),
         }
     }

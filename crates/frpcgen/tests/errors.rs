@@ -75,7 +75,8 @@ fn every_mistake_has_its_own_words() {
         ("#define F(x) x\n", "1:10: macros with parameters are not supported in .x files"),
         ("#include \"missing.x\"\n", "1:2: file 'missing.x' not found"),
         ("#error so it is\n", "1:2: #error so it is"),
-        ("typedef unsigned long long a;", "1:23: expected a name, found 'long'"),
+        ("typedef unsigned long long a;", "1:23: expected a name, found 'long', a keyword of the language"),
+        ("struct a { int version; };", "1:16: expected a name, found 'version', a keyword of the language"),
     ] {
         assert_eq!(first(source), expected, "{source}");
     }

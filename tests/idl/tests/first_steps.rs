@@ -3,12 +3,18 @@
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use strait_flexrpc::stub::{CallOptions, Callees, Pattern, Request, ServiceError};
-use strait_flexrpc::{Client, ClientOptions, ClusterKey, MulticastOptions, Server, ServerOptions, Transport};
+use strait_flexrpc::stub::{CallOptions, Callees, Pattern, Request, ServiceError, StubError};
+use strait_flexrpc::{
+    CallError, Client, ClientOptions, ClusterKey, Fault, FaultKind, MulticastOptions, Server, ServerOptions,
+    Transport,
+};
 use strait_idl_tests::counter::*;
 
 /// A real one has as many random bytes, and is read from a file that only its owner reads.
 const KEY: [u8; 32] = [7; 32];
+
+/// An error of the interface's own, by a number that its callers know.
+const NOTHING_ADDED: u32 = 1;
 
 /// What a callee has; its methods run side by side.
 #[derive(Default)]
@@ -16,6 +22,9 @@ struct Counter(Mutex<u32>);
 
 impl CounterV1Service for Counter {
     fn counter_add(&self, _: &Request, by: u32) -> Result<u32, ServiceError> {
+        if by == 0 {
+            return Err(Fault::application(NOTHING_ADDED, "0 adds nothing").into());
+        }
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *count += by;
         Ok(*count)
@@ -49,6 +58,8 @@ fn one_interface_serves_single_calls_multicasts_and_chains() -> Result<(), Box<d
     let mut one = CounterV1Client::new(client.handle(addresses[0], Transport::Tcp)?);
     one.options = CallOptions { timeout: Some(Duration::from_secs(20)), ..CallOptions::default() };
     assert_eq!(one.counter_add(2)?, 2);
+    let Err(StubError::Call(CallError::Fault(fault))) = one.counter_add(0) else { panic!("0 was added") };
+    assert_eq!(fault.kind, FaultKind::Application(NOTHING_ADDED));
     assert_eq!(one.counter_take(3)?, Taken::False);
     assert_eq!(one.counter_take(2)?, Taken::True(0));
     assert_eq!(one.counter_owner()?.as_str()?, "alice");

@@ -12,6 +12,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::Model;
 use crate::source::{Sources, Span};
 use shape::Shapes;
+use syn::parse::Parser;
 
 /// The code, formatted; the same for the same model.
 pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String, Diagnostics> {
@@ -31,11 +32,30 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     for program in &model.programs {
         program.versions.iter().for_each(|version| code += &stubs::version(&shapes, program, version));
     }
-    let file = syn::parse_file(&code).map_err(|why| internal(sources, &why))?;
+    let mut file = syn::parse_file(&code).map_err(|why| internal(sources, &why))?;
+    for of_item in file.items.iter_mut().filter_map(attributes) {
+        let allow = syn::Attribute::parse_outer.parse_str("#[allow(dead_code)]");
+        of_item.extend(allow.map_err(|why| internal(sources, &why))?);
+    }
     Ok(format!(
         "// Written by frpcgen from {title}; changes belong there.\n\n{}",
         prettyplease::unparse(&file)
     ))
+}
+
+/// Of items that a program may leave unused. Who calls doesn't serve, and nobody needs all of
+/// an interface: a binary, where `pub` is no use, would be warned of the rest.
+fn attributes(item: &mut syn::Item) -> Option<&mut Vec<syn::Attribute>> {
+    match item {
+        syn::Item::Const(item) => Some(&mut item.attrs),
+        syn::Item::Enum(item) => Some(&mut item.attrs),
+        syn::Item::Fn(item) => Some(&mut item.attrs),
+        syn::Item::Impl(item) if item.trait_.is_none() => Some(&mut item.attrs),
+        syn::Item::Struct(item) => Some(&mut item.attrs),
+        syn::Item::Trait(item) => Some(&mut item.attrs),
+        syn::Item::Type(item) => Some(&mut item.attrs),
+        _ => None,
+    }
 }
 
 /// A mistake of this compiler, not of the source.
