@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <system_error>
 
 #include "failure.hpp"
 #include "socket.hpp"
@@ -77,6 +78,9 @@ BIO* bio_for(int descriptor) {
 std::string reason() {
     const unsigned long code = ERR_get_error();
     ERR_clear_error();
+    if (ERR_SYSTEM_ERROR(code)) {
+        return std::generic_category().message(ERR_GET_REASON(code));
+    }
     const char* text = code != 0 ? ERR_reason_error_string(code) : nullptr;
     return text != nullptr ? text : "TLS failed";
 }
@@ -84,6 +88,11 @@ std::string reason() {
 /// Whether the gateway said by TLS what is wrong, such as that it wants a certificate.
 bool is_alert() {
     return ERR_GET_REASON(ERR_peek_error()) > SSL_AD_REASON_OFFSET;
+}
+
+/// Which a gateway without TLS answers, too: it knows a client of TLS by its first bytes.
+bool is_handshake_failure() {
+    return ERR_GET_REASON(ERR_peek_error()) == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE;
 }
 
 [[noreturn]] void unusable(const std::string& file) {
@@ -170,7 +179,7 @@ private:
 
     [[noreturn]] void refused(const Endpoint& endpoint) const {
         const bool silent = errno == EAGAIN || errno == EWOULDBLOCK;
-        const bool alerted = is_alert();
+        const bool explained = is_alert() && !is_handshake_failure();
         const std::string why = reason();
         if (const long verdict = SSL_get_verify_result(session_.get()); verdict != X509_V_OK) {
             // To try again would change nothing.
@@ -183,7 +192,7 @@ private:
                   "TLS with " + endpoint.host + ":" + endpoint.port + ": no answer within " +
                       std::to_string(endpoint.options.timeout.count()) + " ms");
         }
-        throw ConnectionLost(alerted ? why : why + "; does it speak TLS on this port?", false,
+        throw ConnectionLost(explained ? why : why + "; does it speak TLS on this port?", false,
                              true);
     }
 

@@ -90,4 +90,14 @@ TEST_CASE("a port without TLS is told so") {
     const Answering plain("this is no TLS");
     CHECK_THROWS_WITH_AS(strait::Client(plain.address(), trusting("")),
                          doctest::Contains("does it speak TLS"), strait::Unavailable);
+    const Gateway gateway("file:///tmp");
+    CHECK_THROWS_WITH_AS(strait::Client(gateway.address(), trusting("")),
+                         doctest::Contains("does it speak TLS"), strait::Unavailable);
+}
+
+TEST_CASE("a file that TLS can't use is named, with the reason") {
+    const Gateway gateway("file:///tmp");
+    CHECK_THROWS_WITH_AS(strait::Client(gateway.address(), trusting("/nope.pem")),
+                         "/nope.pem: TLS can't use the file: No such file or directory",
+                         strait::InvalidArgument);
 }

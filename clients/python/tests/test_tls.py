@@ -73,7 +73,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(gateway):
 def test_a_file_of_certificates_will_do_in_place_of_a_context(gateway, certificate, tmp_path):
     for named in (certificate, str(certificate)):
         strait.connect(f"localhost:{gateway.port}", tls=named).close()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: 'missing\.pem'"):
         strait.connect(f"localhost:{gateway.port}", tls="missing.pem")
     (tmp_path / "empty").write_text("no certificate")
     with pytest.raises(strait.InvalidArgument, match="no PEM certificate"):

@@ -63,5 +63,7 @@ fn a_gateway_that_asks_who_is_there_is_shown_a_certificate() {
 fn tls_with_a_gateway_that_has_none_says_so() {
     let gateway = Gateway::over_files();
     let ca = Authority::new().unwrap().write(gateway.dir.path()).unwrap().display().to_string();
-    gateway.run(["--tls-ca", &ca, "ls", &gateway.uri("/")]).fails(UNAVAILABLE, "TLS");
+    gateway
+        .run(["--tls-ca", &ca, "ls", &gateway.uri("/")])
+        .fails(UNAVAILABLE, "does it speak TLS on this port?");
 }

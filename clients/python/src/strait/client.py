@@ -439,6 +439,8 @@ def _tls_context(tls: bool | LocalPath | ssl.SSLContext) -> ssl.SSLContext | Non
         return ssl.create_default_context(cafile=tls)
     except ssl.SSLError:
         raise errors.InvalidArgument("no PEM certificate in it", os.fspath(tls)) from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(tls)) from None
 
 
 def _is_same_path(one: str, other: str) -> bool:

@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 /// Whom to trust, and who we are; all files PEM.
 #[derive(Debug, Clone, Default)]
@@ -81,10 +81,13 @@ pub(super) fn refused(error: std::io::Error) -> Error {
         Some(rustls::Error::InvalidCertificate(wrong)) => {
             (ErrorKind::Unauthenticated, about_certificate(wrong))
         }
-        Some(rustls::Error::InvalidMessage(_)) => (
+        // The latter from a gateway without TLS, which knows a client of it by its first bytes.
+        Some(
+            rustls::Error::InvalidMessage(_)
+            | rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
+        ) => (
             ErrorKind::Unavailable,
-            "what listens there doesn't speak TLS; leave it out, or ask the gateway's operator for it"
-                .to_owned(),
+            "does it speak TLS on this port? Leave it out, or ask the gateway's operator for it".to_owned(),
         ),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
             ErrorKind::Unavailable,

@@ -67,9 +67,12 @@ final class TlsLink implements Link {
 
     /** Whether we were interrupted, or the gateway said by TLS what is wrong. */
     private static boolean isPlain(IOException error) {
+        String message = String.valueOf(error.getMessage());
+        // A gateway without TLS knows a client of it by its first bytes, and answers so.
+        boolean mayBeWithoutTls = message.contains("handshake_failure");
         return error instanceof InterruptedIOException
                 || error instanceof ClosedByInterruptException
-                || String.valueOf(error.getMessage()).contains("fatal alert");
+                || message.contains("fatal alert") && !mayBeWithoutTls;
     }
 
     private void shakeHands() throws IOException {

@@ -26,6 +26,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** TLS, against a real gateway and certificates made for the occasion. */
 class TlsTest {
@@ -194,15 +195,16 @@ class TlsTest {
         }
     }
 
-    @Test
-    void aPortWithoutTlsIsToldSo() throws IOException {
+    @ParameterizedTest
+    @ValueSource(strings = {"no TLS", "\25\3\1\0\2\2\50"}) // the second as a gateway without TLS
+    void aPortWithoutTlsIsToldSo(String answer) throws IOException {
         try (ServerSocket plain = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             CompletableFuture<Void> served =
                     CompletableFuture.runAsync(
                             () -> {
                                 try (Socket socket = plain.accept()) {
                                     socket.getInputStream().read(new byte[1000]);
-                                    socket.getOutputStream().write("no TLS".getBytes());
+                                    socket.getOutputStream().write(answer.getBytes());
                                 } catch (IOException error) {
                                     throw new IllegalStateException(error);
                                 }
