@@ -11,21 +11,21 @@
 
 namespace strait::detail {
 
-LocalFile::LocalFile(const std::string& path, int flags)
-    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+LocalFile::LocalFile(const std::string& path, int flags, const std::string& name)
+    : path_(name), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (descriptor_ < 0) {
         fail("can't open");
     }
 }
 
 LocalFile LocalFile::open(const std::string& path) {
-    return {path, O_RDONLY};
+    return {path, O_RDONLY, path};
 }
 LocalFile LocalFile::open_to_write(const std::string& path) {
-    return {path, O_WRONLY};
+    return {path, O_WRONLY, path};
 }
-LocalFile LocalFile::create(const std::string& path) {
-    return {path, O_WRONLY | O_CREAT | O_EXCL};
+LocalFile LocalFile::create(const std::string& path, const std::string& name) {
+    return {path, O_WRONLY | O_CREAT | O_EXCL, name};
 }
 LocalFile::LocalFile(LocalFile&& other) noexcept
     : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}

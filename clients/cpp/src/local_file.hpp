@@ -12,8 +12,8 @@ public:
     static LocalFile open(const std::string& path);
     /// What is there already, to be written as it stands: a device, a pipe.
     static LocalFile open_to_write(const std::string& path);
-    /// A new file.
-    static LocalFile create(const std::string& path);
+    /// A new file, which errors call `name`.
+    static LocalFile create(const std::string& path, const std::string& name);
     LocalFile(LocalFile&& other) noexcept;
     ~LocalFile();
 
@@ -23,7 +23,7 @@ public:
     void close();
 
 private:
-    LocalFile(const std::string& path, int flags);
+    LocalFile(const std::string& path, int flags, const std::string& name);
     [[noreturn]] void fail(const char* what) const;
 
     std::string path_;

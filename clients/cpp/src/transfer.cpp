@@ -154,7 +154,7 @@ std::int64_t get(Reader& reader, const std::string& local, const Progress& progr
         raise(ErrorKind::AlreadyExists, "the file is there already", local);
     }
     const std::string temporary = temporary_beside(local, ".strait-get-");
-    LocalFile file = LocalFile::create(temporary);
+    LocalFile file = LocalFile::create(temporary, local);
     try {
         const auto copied = receive(reader, file, progress);
         appear(temporary, local, overwrite);

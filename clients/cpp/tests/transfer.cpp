@@ -70,6 +70,21 @@ TEST_CASE("what was put is what one gets, with progress to the end") {
     }
 }
 
+TEST_CASE("a failed get names the file that was wanted") {
+    const Scratch scratch;
+    strait::Client client(shared_gateway());
+    const std::string remote = unique_path() + "/file", wanted = scratch / "nodir/x";
+    make_local(scratch / "from", "data");
+    client.put(scratch / "from", remote);
+    try {
+        client.get(remote, wanted);
+        FAIL("there is no such directory");
+    } catch (const std::exception& error) {
+        CHECK(std::string(error.what()).find(wanted) != std::string::npos);
+        CHECK(std::string(error.what()).find(".strait-get-") == std::string::npos);
+    }
+}
+
 TEST_CASE("put goes into a directory, and replaces a file only if told to, a directory never") {
     const Scratch scratch;
     strait::Client client(shared_gateway());

@@ -4,8 +4,10 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.WritableByteChannel;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.CopyOption;
 import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
@@ -47,6 +49,27 @@ final class Transfer {
             throw taken(target);
         }
         Path temporary = target.resolveSibling(temporaryName("get"));
+        try {
+            return get(source, temporary, target);
+        } catch (FileSystemException error) {
+            // Nobody knows that name.
+            throw temporary.toString().equals(error.getFile()) ? saidOf(target, error) : error;
+        }
+    }
+
+    private static FileSystemException saidOf(Path target, FileSystemException error) {
+        String file = target.toString();
+        FileSystemException said = new FileSystemException(file, null, error.getReason());
+        if (error instanceof NoSuchFileException) {
+            said = new NoSuchFileException(file, null, "its directory doesn't exist");
+        } else if (error instanceof AccessDeniedException) {
+            said = new AccessDeniedException(file, null, error.getReason());
+        }
+        said.initCause(error);
+        return said;
+    }
+
+    private long get(String source, Path temporary, Path target) throws IOException {
         try {
             long copied;
             try (WritableByteChannel out =

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -84,6 +85,18 @@ class TransferTest {
                 () -> client.get("/f", target, failing, StandardCopyOption.REPLACE_EXISTING));
         assertEquals("old", Files.readString(target));
         assertEquals(List.of(target), local());
+    }
+
+    @Test
+    void aFailedGetNamesTheFileThatWasWanted() throws IOException {
+        Path nowhere = directory.resolve("nodir").resolve("x");
+        NoSuchFileException missing =
+                assertThrows(NoSuchFileException.class, () -> client.get("/f", nowhere));
+        assertEquals(nowhere.toString(), missing.getFile());
+        Path under = Files.writeString(directory.resolve("t"), "a file").resolve("x");
+        FileSystemException wrong =
+                assertThrows(FileSystemException.class, () -> client.get("/f", under));
+        assertEquals(under.toString(), wrong.getFile());
     }
 
     @Test
