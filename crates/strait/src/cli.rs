@@ -336,7 +336,7 @@ pub struct Datanode {
     #[arg(long, value_name = "DIR[,DIR...]", required = true, value_delimiter = ',')]
     pub data: Vec<PathBuf>,
     /// The namenode, where clients call it.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub namenode: String,
     /// Where to listen [default: this host's address on the way to the namenode, port 9093].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
@@ -633,6 +633,12 @@ pub struct Malgen {
     /// How many sites the events come from.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub sites: u64,
+}
+
+/// `HOST:PORT`, whose host may be unknown yet.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    parts.map(|_| text.to_owned()).ok_or_else(|| "give HOST:PORT".to_owned())
 }
 
 /// `HOST:PORT` as an address of this host.

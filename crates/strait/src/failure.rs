@@ -166,6 +166,11 @@ impl Tally {
         }
     }
 
+    /// Whether any has failed.
+    pub fn has_failed(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// The result of all.
     pub fn finish(self) -> Result<(), Failure> {
         self.first.map_or(Ok(()), |code| Err(Failure::Told(code)))

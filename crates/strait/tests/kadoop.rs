@@ -153,6 +153,40 @@ fn a_directory_with_plain_files_is_refused_and_told_how_to_serve() {
 }
 
 #[test]
+fn up_on_a_taken_port_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    run(dir.path(), ["up", "--listen", &address, "--data", "data"], b"").fails(BUSY, "in use");
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_namenode_without_datanodes_says_so_and_a_datanode_needs_its_whole_address() {
+    let rack = Rack::start(0);
+    let none = rack.run(["datanodes", &rack.uri("/")], b"");
+    assert_eq!(none.code, 0);
+    assert!(none.stdout.is_empty() && none.stderr.contains("no datanode has registered"), "{}", none.stderr);
+    let datanode = ["datanode", "--data", "d", "--key"];
+    let at =
+        |key, namenode| run(rack.dir.path(), [&datanode[..], &[key, "--namenode", namenode]].concat(), b"");
+    at("cluster.key", "127.0.0.1").fails(USAGE, "give HOST:PORT");
+    at("client.key", &rack.namenode).fails(OTHER, "the namenode's (--key there)");
+}
+
+#[test]
+fn fsck_of_what_it_cannot_see_has_no_verdict() {
+    let up = Up::start();
+    let fsck = |flags: &[&str]| {
+        let fsck = up.run([&["fsck"], flags, &[&up.uri("/absent")]].concat(), b"");
+        assert_eq!(fsck.code, NOT_FOUND);
+        String::from_utf8(fsck.stdout).unwrap()
+    };
+    assert!(fsck(&[]).starts_with("not known (not all could be looked at): 0 files"), "{}", fsck(&[]));
+    assert!(fsck(&["--json"]).contains(r#""healthy":null"#), "{}", fsck(&["--json"]));
+}
+
+#[test]
 fn nobody_comes_in_without_the_key() {
     let up = Up::start();
     let root = format!("{}/", up.kadoop());
@@ -162,7 +196,7 @@ fn nobody_comes_in_without_the_key() {
     up.run(["--kadoop-key", "missing", "ls", &root], b"").fails(INVALID_ARGUMENT, "--kadoop-key missing");
     let foreign = up.dir.path().join("foreign");
     strait_kadoop::service::Key::generate().unwrap().save(&foreign).unwrap();
-    up.run(["--kadoop-key", "foreign", "ls", &root], b"").fails(UNAUTHENTICATED, "");
+    up.run(["--kadoop-key", "foreign", "ls", &root], b"").fails(UNAUTHENTICATED, "--kadoop-key");
     std::fs::copy(&key, up.dir.path().join("open")).unwrap();
     std::fs::set_permissions(up.dir.path().join("open"), PermissionsExt::from_mode(0o644)).unwrap();
     up.run(["--kadoop-key", "open", "ls", &root], b"").fails(UNAUTHENTICATED, "chmod 600");

@@ -16,12 +16,17 @@ use std::{io, path::Path};
 /// # Errors
 /// It isn't a namenode's directory; a gap; damage.
 pub fn dump_log(directory: &Path, mut each: impl FnMut(u64, &Transaction) -> bool) -> Result<Tail, LogError> {
-    let Some([cluster]) = home::kept(directory, ["cluster"])? else {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "no namenode has used this directory").into());
-    };
+    let unused = || io::Error::new(io::ErrorKind::NotFound, "no namenode has used this directory");
+    let [cluster] = home::kept(directory, ["cluster"])?.ok_or_else(unused)?;
     let disk = RealDisk::open(directory)?;
+    let names = disk.list()?;
+    let segments = log::segments(&names);
+    if segments.is_empty() && log::checkpoints(&names).is_empty() {
+        // A datanode's says the cluster's number, too.
+        return Err(unused().into());
+    }
     // What came before the oldest segment is in a checkpoint.
-    let before = log::segments(&disk.list()?).first().map_or(0, |first| first.saturating_sub(1));
+    let before = segments.first().map_or(0, |first| first.saturating_sub(1));
     let mut wanted = true;
     let (_, tail) = log::read_log(&disk, cluster, before, Faults::NONE, |sequence, record| {
         wanted = wanted && each(sequence, &Transaction::decode(record)?);

@@ -7,6 +7,9 @@ use strait_flexrpc::{
     stub::{ServiceError, StubError},
 };
 
+/// In place of a text that arrives as the line for people.
+const AS_TOLD: &str = "as the peer says";
+
 /// Why a call to the cluster came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -28,6 +31,8 @@ impl fmt::Display for Failure {
         let said = self.error.to_string();
         match self.why.as_str() {
             "" => f.write_str(&said),
+            // The peer's words begin with the kind.
+            why if matches!(self.error, Error::Invalid(AS_TOLD) | Error::Limit(AS_TOLD)) => f.write_str(why),
             why if why == said => f.write_str(why),
             why => write!(f, "{said}: {why}"),
         }
@@ -51,7 +56,7 @@ const NUMBERS: [(u32, Error); 27] = [
     (4, Error::IsADirectory),
     (5, Error::NotEmpty),
     (6, Error::PermissionDenied),
-    (7, Error::Invalid("as the peer says")),
+    (7, Error::Invalid(AS_TOLD)),
     (8, Error::Busy),
     (9, Error::LeaseLost),
     (10, Error::NoDatanodes),
@@ -65,7 +70,7 @@ const NUMBERS: [(u32, Error); 27] = [
     (18, Error::BeyondEnd),
     (19, Error::Corrupt),
     (20, Error::Disk),
-    (21, Error::Limit("as the peer says")),
+    (21, Error::Limit(AS_TOLD)),
     (22, Error::Unavailable),
     (23, Error::Unauthenticated),
     (24, Error::TokenExpired),
@@ -183,6 +188,14 @@ mod tests {
         let newer = from_fault(Fault::application(4_000, "no such moon"));
         assert_eq!(newer.error, Error::Internal("a refusal that a newer version knows"));
         assert!(newer.to_string().contains("no such moon"));
+    }
+
+    #[test]
+    fn what_the_peer_says_is_said_once() {
+        for error in [Error::Invalid("too small"), Error::Limit("names"), Error::NotFound] {
+            let ServiceError::Fault(fault) = refuse(error) else { panic!("{error} isn't a fault") };
+            assert_eq!(from_fault(fault).to_string(), error.to_string());
+        }
     }
 
     #[test]

@@ -17,7 +17,11 @@
 
 use super::tokens::{TokenKey, hmac};
 use hmac::Mac as _;
-use std::{fmt, fs, io, path::Path};
+use std::{
+    fmt, fs,
+    io::{self, Read as _},
+    path::Path,
+};
 use strait_flexrpc::ClusterKey;
 
 /// Bytes of a key, and of what is derived from one: HMAC-SHA256's own size.
@@ -25,6 +29,9 @@ pub const KEY_BYTES: usize = 32;
 
 const CLUSTER_PREFIX: &str = "kadoop-cluster-key-1:";
 const CLIENT_PREFIX: &str = "kadoop-client-key-1:";
+
+/// Far above a key's line: whatever else is named as one, no more of it is read.
+const MAX_FILE_BYTES: u64 = 4_096;
 
 type Secret = [u8; KEY_BYTES];
 
@@ -57,9 +64,12 @@ impl Key {
     /// # Errors
     /// It can't be read, or holds something else.
     pub fn load(path: &Path) -> io::Result<Self> {
-        parse(&fs::read_to_string(path)?, CLUSTER_PREFIX)
-            .map(Self)
-            .ok_or_else(|| invalid(path, "isn't a cluster's key"))
+        let line = read(path)?;
+        let why = match parse(&line, CLIENT_PREFIX) {
+            Some(_) => "is the clients' key; a datanode needs the namenode's (--key there)",
+            None => "isn't a cluster's key",
+        };
+        parse(&line, CLUSTER_PREFIX).map(Self).ok_or_else(|| invalid(path, why))
     }
 
     /// Into a new file that only its owner may read.
@@ -102,7 +112,7 @@ impl ClientKey {
     /// # Errors
     /// It can't be read, or holds something else.
     pub fn load(path: &Path) -> io::Result<Self> {
-        let line = fs::read_to_string(path)?;
+        let line = read(path)?;
         let cluster = parse(&line, CLUSTER_PREFIX).map(|secret| Key(secret).for_clients());
         cluster
             .or_else(|| parse(&line, CLIENT_PREFIX).map(Self))
@@ -137,6 +147,13 @@ impl fmt::Debug for ClientKey {
 
 fn invalid(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} {why}", path.display()))
+}
+
+/// The file's line; of what is no text, something that is no key either.
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn parse(line: &str, prefix: &str) -> Option<Secret> {
@@ -174,7 +191,20 @@ mod tests {
         assert_eq!(Key::load(&cluster).unwrap().0, key.0);
         assert_eq!(ClientKey::load(&client).unwrap().0, key.for_clients().0);
         assert_eq!(ClientKey::load(&cluster).unwrap().0, key.for_clients().0);
-        assert!(Key::load(&client).is_err());
+        let refused = Key::load(&client).unwrap_err().to_string();
+        assert!(refused.contains("client is the clients' key; a datanode needs"), "{refused}");
         assert_ne!(key.for_clients().0, key.derive("datanodes"));
+    }
+
+    #[test]
+    fn a_file_of_random_bytes_is_named_as_no_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let random = directory.path().join("random");
+        fs::write(&random, [0xff, 0, 0xfe]).unwrap();
+        for refused in [Key::load(&random).map(drop), ClientKey::load(&random).map(drop)] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+            assert!(refused.to_string().starts_with(&random.display().to_string()), "{refused}");
+        }
     }
 }

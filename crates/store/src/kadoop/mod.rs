@@ -98,7 +98,7 @@ impl KadoopStore {
         let calls = Calls::new();
         let joining =
             ClientOptions { short_circuit: options.short_circuit, ..ClientOptions::new(namenode, key) };
-        let client = calls.run(move || Client::connect(joining).map_err(from_kadoop)).await.map_err(named)?;
+        let client = calls.run(move || Client::connect(joining).map_err(refused)).await.map_err(named)?;
         Ok(Self::over(client, options.replication))
     }
 
@@ -158,7 +158,11 @@ fn key(file: Option<&Path>) -> Result<ClientKey> {
         return Err(Error::new(ErrorKind::Unauthenticated, why));
     };
     let unreadable = |error: std::io::Error| {
-        let why = format!("--kadoop-key {}: {error}", file.display());
+        let why = match error.kind() {
+            // It names the file.
+            std::io::ErrorKind::InvalidData => format!("--kadoop-key: {error}"),
+            _ => format!("--kadoop-key {}: {error}", file.display()),
+        };
         Error::new(ErrorKind::InvalidArgument, why).caused_by(error)
     };
     if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
@@ -167,6 +171,17 @@ fn key(file: Option<&Path>) -> Result<ClientKey> {
         return Err(Error::new(ErrorKind::Unauthenticated, why));
     }
     ClientKey::load(file).map_err(unreadable)
+}
+
+/// What kept a client from joining.
+fn refused(failure: Failure) -> Error {
+    match failure.error {
+        strait_kadoop::Error::Unauthenticated => {
+            let why = "the key that --kadoop-key names isn't this cluster's";
+            Error::new(ErrorKind::Unauthenticated, why).caused_by(failure)
+        }
+        _ => from_kadoop(failure),
+    }
 }
 
 /// Whether anybody listens there.

@@ -30,7 +30,11 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
     if let Some(told) = standings.rebalancing {
         tell(context, &mut out, told)?;
     }
-    out.finish()
+    out.finish()?;
+    if standings.nodes.is_empty() {
+        context.messages().warn("no datanode has registered");
+    }
+    Ok(())
 }
 
 /// Does without datanodes, or doesn't after all.

@@ -16,7 +16,7 @@ pub async fn fsck(context: &Context, operands: Operands) -> Result<(), Failure> 
         tally.add(checked)?;
     }
     let Check { mut out, json, found } = check;
-    found.tell(json, &mut out)?;
+    found.tell(json, tally.has_failed(), &mut out)?;
     out.finish()?;
     tally.finish()?;
     // Each was told of above.
@@ -170,8 +170,14 @@ fn is_whole(blocks: &[BlockLocation], length: u64) -> bool {
 }
 
 impl Found {
-    fn tell(&self, json: bool, out: &mut Output) -> Result<(), Failure> {
+    /// `failed`: something couldn't be looked at, and what was seen isn't all.
+    fn tell(&self, json: bool, failed: bool, out: &mut Output) -> Result<(), Failure> {
         let Self { directories, files, bytes, blocks, missing, unknown, too_few } = *self;
+        let healthy = match (failed, missing + unknown) {
+            (false, 0) => Some(true),
+            (true, 0) => None,
+            _ => Some(false),
+        };
         if json {
             return out.object([
                 ("directories", directories.into()),
@@ -181,10 +187,11 @@ impl Found {
                 ("missing", missing.into()),
                 ("not_reported", unknown.into()),
                 ("too_few_replicas", too_few.into()),
-                ("healthy", (missing + unknown == 0).into()),
+                ("healthy", healthy.into()),
             ]);
         }
         let verdict = match (unknown, missing) {
+            (0, 0) if failed => "not known (not all could be looked at)",
             (0, 0) => "healthy",
             (0, _) => "CORRUPT",
             _ => "not known yet (safe mode: not all datanodes have reported)",

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use strait_gateway::{Access, Config, Gateway, Limits, LocalRoot, PasswordFile, Tls, TlsFiles};
 use strait_store::{ErrorKind, FileStore, Principal};
+use tokio::net::TcpSocket;
 
 /// As whom clients act that don't log in, beyond loopback.
 const NOBODY: &str = "nobody";
@@ -90,6 +91,21 @@ fn start_block(address: SocketAddr, told: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "strait {} serves on {address}\n{told}", env!("CARGO_PKG_VERSION"))?;
     out.flush()
+}
+
+/// Whether it can be listened there, before anything is made that only serving needs. Nobody can
+/// connect meanwhile, who would take it for the gateway.
+///
+/// # Errors
+/// Another process listens there, or this host has no such address.
+pub(super) fn demand_free(address: SocketAddr) -> Result<(), Failure> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // As the gateway's own: connections of the process before don't keep it away.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)
+    };
+    bind().map_err(|error| cannot_listen(address, error))
 }
 
 fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {

@@ -55,6 +55,7 @@ const LEASE_HARD_MS: u64 = 10_000;
 /// Serves until a signal comes.
 pub async fn up(up: Up) -> Result<(), Failure> {
     let door = Door::open(&up.listening)?;
+    serve::demand_free(up.listening.listen)?;
     // The datanodes have one for each replica.
     raise_descriptor_limit();
     let cluster = Cluster::start(&up).await?;

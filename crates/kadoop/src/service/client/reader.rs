@@ -32,6 +32,9 @@ use strait_flexrpc as flexrpc;
 /// How long a thread sleeps at most before it looks again.
 const LOOK_MS: Millis = 1_000;
 
+/// Why a reader gives up whose file the namenode could locate.
+const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows them";
+
 /// Reads one file, as it was found when it was opened or longer.
 pub struct Reader {
     driver: Arc<Driver>,
@@ -60,6 +63,8 @@ struct Places {
     range: (u64, u64),
     /// What tells the file from others, and one of its chunks, once it had any.
     file: Option<(u64, ChunkId)>,
+    /// What became of the last look for them, if it found nothing.
+    unlocated: Option<Failure>,
 }
 
 impl Reader {
@@ -156,7 +161,9 @@ impl Driver {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
         loop {
-            if let Some(bytes) = core.read(offset, length, self.clock.now())? {
+            if let Some(bytes) =
+                core.read(offset, length, self.clock.now()).map_err(|error| self.failure(error))?
+            {
                 self.submit(&mut core);
                 return Ok(bytes);
             }
@@ -172,6 +179,15 @@ impl Driver {
                 None => self.wait(core),
             };
         }
+    }
+
+    /// A refusal of the core, with what can be said beside.
+    fn failure(&self, error: Error) -> Failure {
+        if error != Error::Unavailable {
+            return error.into();
+        }
+        let unlocated = self.places().unlocated.clone().filter(|failure| failure.error == error);
+        unlocated.unwrap_or_else(|| Failure::new(error, NOBODY))
     }
 
     /// Sleeps until something has changed, or is due.
@@ -225,8 +241,10 @@ impl Driver {
 
     /// The number of the file's making, and where its bytes are.
     fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
-        let found = self.ask_where(offset, length)?;
+        let found = self.ask_where(offset, length);
         let mut places = self.places();
+        places.unlocated = found.as_ref().err().cloned();
+        let found = found?;
         if let Some(chunk) = found.chunks.first() {
             places.file = Some((found.made, ChunkId(chunk.chunk)));
         }

@@ -120,7 +120,7 @@ impl Namenode {
 
 /// Tells the namenode of this datanode until it ends.
 pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
-    let mut complained = false;
+    let mut complaint = Complaint::default();
     let mut pause = Duration::ZERO;
     let mut registered: Option<Instant> = None;
     while !shared.sleep(pause) {
@@ -139,10 +139,8 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         let answer = if beat.changes.len() > MAX_CHANGES {
             Err(Error::Limit("changes in one heartbeat"))
         } else {
-            {
-                let answer = namenode.send(shared, &beat);
-                take(shared, &namenode.name, answer, &mut complained)
-            }
+            let answer = namenode.send(shared, &beat);
+            take(shared, &namenode.name, answer, &mut complaint)
         };
         pause = match &answer {
             // A new session begins at once, and a report follows at once; but not again and again.
@@ -181,18 +179,40 @@ fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
     }
 }
 
+/// What keeps this datanode away, as it was last told: each kind once, and again after another.
+#[derive(Default)]
+struct Complaint(Option<Error>);
+
+impl Complaint {
+    fn is_news(&mut self, error: Error) -> bool {
+        let kind = match error {
+            // It begins a session anew by itself.
+            Error::NotRegistered => return false,
+            // To its operator the same: nobody answers.
+            Error::OutcomeUnknown => Error::Unavailable,
+            other => other,
+        };
+        self.0.replace(kind) != Some(kind)
+    }
+
+    /// The namenode has answered; whether that is news.
+    fn is_over(&mut self) -> bool {
+        self.0.take().is_some()
+    }
+}
+
 /// Takes up what the namenode says beside its answer.
 fn take(
     shared: &Shared,
     namenode: &str,
     answer: Result<wire::KdHeartbeatAnswer<'static>, Lost>,
-    complained: &mut bool,
+    complaint: &mut Complaint,
 ) -> Result<HeartbeatAnswer> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(lost) => {
             let failure = lost.into_failure();
-            if failure.error != Error::NotRegistered && !std::mem::replace(complained, true) {
+            if complaint.is_news(failure.error) {
                 match failure.error {
                     Error::Busy => tracing::error!(
                         "another process serves as this datanode elsewhere: end one; if its directories are a \
@@ -215,7 +235,7 @@ fn take(
             });
         }
     };
-    if std::mem::take(complained) {
+    if complaint.is_over() {
         tracing::info!(namenode, "the namenode has taken this datanode up");
     }
     if let Err(error) = shared.directories().join(answer.cluster) {
@@ -228,4 +248,24 @@ fn take(
         shared.set_members(members.edition, &hosts?);
     }
     Ok(heartbeat_answer_from_wire(&answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_trouble_is_told_once_until_another_comes() {
+        let mut complaint = Complaint::default();
+        assert!(!complaint.is_over());
+        assert!(complaint.is_news(Error::Unavailable));
+        assert!(!complaint.is_news(Error::OutcomeUnknown), "it still can't be reached");
+        assert!(!complaint.is_news(Error::NotRegistered));
+        assert!(complaint.is_news(Error::ForeignData));
+        assert!(!complaint.is_news(Error::ForeignData));
+        assert!(complaint.is_news(Error::Unauthenticated));
+        assert!(complaint.is_news(Error::Unavailable));
+        assert!(complaint.is_over() && !complaint.is_over());
+        assert!(complaint.is_news(Error::Unavailable));
+    }
 }

@@ -4,7 +4,7 @@ use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
     ChunkId, ClientId, FileId, NodeId, Stamp,
     error::{Error, Result},
-    messages::{Answer, Heartbeat, Located, Mutation, NewChunk},
+    messages::{Answer, Change, Heartbeat, Located, Mutation, NewChunk},
     namenode::{Counting, Namenode},
     service::{
         Host,
@@ -323,6 +323,18 @@ impl Shared {
     }
 }
 
+/// One line a heartbeat at most, however many are damaged.
+fn tell_damaged(beat: &Heartbeat, node: NodeId) {
+    let damaged = beat.changes.iter().filter_map(|change| match change {
+        Change::Corrupt { chunk, .. } => Some(chunk.0),
+        _ => None,
+    });
+    let (replicas, chunk) = (damaged.clone().count(), damaged.clone().next());
+    if let Some(chunk) = chunk {
+        tracing::warn!(node = node.0, replicas, chunk, "a datanode has found replicas damaged");
+    }
+}
+
 /// The same for one reader of a chunk, another for others, and for its neighbours in a file: a
 /// simpler hash sends a reader to one datanode several times in a row.
 fn spread(chunk: ChunkId, node: NodeId, reader: IpAddr) -> u64 {
@@ -341,11 +353,26 @@ impl wire::KadoopClusterV1Service for Heartbeats {
         call: &Request,
         beat: wire::KdHeartbeat<'static>,
     ) -> Answered<wire::KdHeartbeatAnswer<'_>> {
-        self.0.heartbeat(&beat, call.peer).map_err(refuse)
+        self.0.heartbeat(&beat, call.peer).map_err(|error| {
+            self.0.tell_refused(&beat, call.peer, error);
+            refuse(error)
+        })
     }
 }
 
 impl Shared {
+    fn tell_refused(&self, told: &wire::KdHeartbeat<'_>, peer: SocketAddr, error: Error) {
+        // Where it calls from changes with each connection.
+        let mut address = address_from_wire(&told.address).unwrap_or(SocketAddr::new(peer.ip(), 0));
+        if address.ip().is_unspecified() {
+            address.set_ip(peer.ip());
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.is_news(address, error) {
+            tracing::warn!(%address, %error, "a datanode is refused");
+        }
+    }
+
     /// Two processes with one identity, as a copied disk has it, would end each other's sessions
     /// without end. One that was restarted elsewhere waits until its last run is stale.
     fn demand_sole(&self, beat: &Heartbeat, address: SocketAddr) -> Result<()> {
@@ -387,6 +414,10 @@ impl Shared {
             heard = now;
             namenode.heartbeat(&beat, rack, now)
         })?;
+        if told.session != 0 {
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).forget(address);
+        }
+        tell_damaged(&beat, answer.node);
         let identity = beat.identity;
         let host =
             Host { node: answer.node, identity, address, name: name.to_owned(), rack: rack.to_owned() };

@@ -5,6 +5,7 @@ mod audit;
 mod calls;
 mod hosts;
 mod numbers;
+mod roll;
 mod standings;
 
 use super::{
@@ -28,11 +29,12 @@ use crate::{
 };
 use hosts::Hosts;
 pub use numbers::NamenodeNumbers;
+use roll::{Refused, Roll};
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 use strait_flexrpc::{Server, ServerOptions, WorkerLimits};
@@ -111,6 +113,7 @@ struct Shared {
     namenode: RwLock<Namenode>,
     commit: Commit<RealDisk>,
     hosts: RwLock<Hosts>,
+    refused: Mutex<Refused>,
     config: Config,
     cluster: u64,
     tokens: TokenKey,
@@ -155,6 +158,7 @@ impl NamenodeServer {
             namenode: RwLock::new(Namenode::new(config.clone(), loaded.state, clock.now(), random()?)),
             commit: Commit::new(journal, sequence, sequence.saturating_sub(checkpointed)),
             hosts: RwLock::default(),
+            refused: Mutex::default(),
             config,
             cluster,
             tokens: options.key.for_tokens()?,
@@ -318,15 +322,16 @@ impl Shared {
     }
 
     fn tick(&self, stop: &Stop) {
+        let mut roll = Roll::new(self.read().in_safe_mode());
         while !stop.sleep(TICK) {
             let ticked = self.change(|namenode, now| {
                 namenode.set_short_of_room(self.commit.is_short_of_room());
                 namenode.tick(now);
-                Ok(())
+                Ok(namenode.in_safe_mode())
             });
-            if ticked.is_err() {
-                return;
-            }
+            let Ok(safe_mode) = ticked else { return };
+            let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+            roll.call(hosts.iter(), self.clock.now(), self.config.dead_ms, safe_mode);
         }
     }
 

@@ -1,0 +1,116 @@
+//! Who of the datanodes is there, for the log: what has changed since the last look.
+
+use super::hosts::Known;
+use crate::{Millis, NodeId, error::Error};
+use std::{collections::BTreeMap, net::SocketAddr};
+
+/// Refused datanodes that are remembered, each told once; beyond that all are forgotten, and told
+/// anew.
+const MAX_REFUSED: usize = 1_000;
+
+/// What was told of each.
+#[derive(Debug)]
+pub(super) struct Roll {
+    alive: BTreeMap<NodeId, bool>,
+    safe_mode: bool,
+}
+
+/// What became of a datanode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Joined,
+    Dead,
+    Back,
+}
+
+impl Roll {
+    pub(super) fn new(safe_mode: bool) -> Self {
+        Self { alive: BTreeMap::new(), safe_mode }
+    }
+
+    /// Writes down what is new.
+    pub(super) fn call<'k>(
+        &mut self,
+        known: impl Iterator<Item = &'k Known>,
+        now: Millis,
+        dead_ms: Millis,
+        safe_mode: bool,
+    ) {
+        for known in known {
+            let silent_ms = now.saturating_sub(known.heard);
+            let (node, address) = (known.host.node.0, known.host.address);
+            match self.note(known.host.node, silent_ms < dead_ms) {
+                Some(News::Joined) => tracing::info!(node, %address, "a datanode has joined"),
+                Some(News::Dead) => {
+                    tracing::info!(node, %address, silent_ms, "a datanode is taken for dead");
+                }
+                Some(News::Back) => tracing::info!(node, %address, "a datanode is back"),
+                None => {}
+            }
+        }
+        if std::mem::replace(&mut self.safe_mode, safe_mode) && !safe_mode {
+            tracing::info!("safe mode has ended");
+        }
+    }
+
+    fn note(&mut self, node: NodeId, alive: bool) -> Option<News> {
+        match (self.alive.insert(node, alive), alive) {
+            (None, true) => Some(News::Joined),
+            (Some(false), true) => Some(News::Back),
+            (None | Some(true), false) => Some(News::Dead),
+            (Some(false), false) | (Some(true), true) => None,
+        }
+    }
+}
+
+/// Datanodes that were refused, and why last.
+#[derive(Debug, Default)]
+pub(super) struct Refused(BTreeMap<SocketAddr, Error>);
+
+impl Refused {
+    /// Whether that is to be told: not with each of its heartbeats.
+    pub(super) fn is_news(&mut self, address: SocketAddr, error: Error) -> bool {
+        // It begins a session anew by itself; two of one are told elsewhere.
+        if matches!(error, Error::NotRegistered | Error::Busy) {
+            return false;
+        }
+        if self.0.len() >= MAX_REFUSED && !self.0.contains_key(&address) {
+            self.0.clear();
+        }
+        self.0.insert(address, error) != Some(error)
+    }
+
+    /// It was taken up.
+    pub(super) fn forget(&mut self, address: SocketAddr) {
+        self.0.remove(&address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datanode_is_news_when_it_joins_dies_and_comes_back_and_not_between() {
+        let mut roll = Roll::new(true);
+        let told = [true, true, false, false, true, true].map(|alive| roll.note(NodeId(1), alive));
+        assert_eq!(told, [Some(News::Joined), None, Some(News::Dead), None, Some(News::Back), None]);
+        assert_eq!(roll.note(NodeId(2), true), Some(News::Joined));
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_for_each_reason_and_few_are_remembered() {
+        let mut refused = Refused::default();
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert!(refused.is_news(address(1), Error::ForeignData));
+        assert!(!refused.is_news(address(1), Error::ForeignData));
+        assert!(!refused.is_news(address(1), Error::NotRegistered));
+        assert!(refused.is_news(address(1), Error::Disk));
+        refused.forget(address(1));
+        assert!(refused.is_news(address(1), Error::Disk));
+        for port in 1..=2_000 {
+            refused.is_news(address(port), Error::ForeignData);
+        }
+        assert!(refused.0.len() <= MAX_REFUSED);
+    }
+}
