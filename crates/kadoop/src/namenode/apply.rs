@@ -200,9 +200,15 @@ impl State {
                 return Err("not a file");
             };
             *chunks = chunks.iter().copied().filter(|chunk| *chunk != old).collect();
-            self.chunks.get_mut(&old).ok_or("no such chunk")?.replaced = true;
-            // With what that has replaced itself.
+            let replaced = self.chunks.get_mut(&old).ok_or("no such chunk")?;
+            replaced.replaced = true;
+            let used = replaced.used;
+            // With what that has replaced itself, as far as it was still the file's.
             let mut kept = self.kept.remove(&old).unwrap_or_default();
+            for older in &kept {
+                let older = self.chunks.get_mut(older).ok_or("no such chunk")?;
+                older.used = older.used.min(used);
+            }
             kept.push(old);
             self.kept.insert(id, kept);
         }

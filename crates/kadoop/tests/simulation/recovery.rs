@@ -384,6 +384,40 @@ fn what_an_append_has_replaced_is_kept_until_the_new_chunk_has_its_replicas() {
     assert_eq!(cluster.sealed(), 2, "two of the new, none of the old");
 }
 
+/// An append in a chunk that only one datanode has, which is lost then.
+fn append_on(
+    cluster: &mut Cluster,
+    lost: Option<strait_kadoop::NodeId>,
+    length: u32,
+) -> strait_kadoop::NodeId {
+    let Ok(Answer::Opened { file, .. }) = cluster.ask(Mutation::Append { path: "/f".into() }) else {
+        panic!("the append isn't granted");
+    };
+    let new = cluster.add(file, Vec::new());
+    let at = lost.map_or(0, |lost| new.pipeline.iter().position(|member| member.node == lost).unwrap());
+    cluster.hold(&new, at, length, ReplicaState::Sealed);
+    let ends = vec![End { chunk: new.chunk, length, durable: vec![new.pipeline[at].node] }];
+    assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
+    cluster.pass(2_000, &[]);
+    new.pipeline[at].node
+}
+
+/// Found by seed 5,479,921: the file was cut between two appends, and where both new chunks were
+/// lost, what had been cut off was read again from the first one.
+#[test]
+fn of_what_was_replaced_no_more_is_read_than_its_successor_had_when_it_was_replaced() {
+    let (mut cluster, _) = closed(2, None);
+    cluster.nodes.iter_mut().for_each(|node| node.copies_fail = true);
+    let node = append_on(&mut cluster, None, 15);
+    cluster.ask(Mutation::Truncate { path: "/f".into(), length: 3 }).unwrap();
+    append_on(&mut cluster, Some(node), 12);
+    let lost = cluster.index(node);
+    cluster.pass(30_000, &[lost]);
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 100).unwrap();
+    let parts: Vec<_> = located.chunks.iter().map(|chunk| (chunk.length, chunk.nodes.len())).collect();
+    assert_eq!(parts, [(3, 1), (9, 0)]);
+}
+
 /// A file of so many chunks with two replicas each, closed.
 fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
     let file = cluster.create(2);
