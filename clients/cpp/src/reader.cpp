@@ -42,7 +42,9 @@ void Reader::Impl::open() {
     }
     handle_ = reply.handle;
     length_ = reply.length;
-    identity_ = reply.identity;
+    if (reply.__isset.identity) {
+        identity_ = reply.identity;
+    }
 }
 
 void Reader::Impl::check_open() const {

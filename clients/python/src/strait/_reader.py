@@ -78,7 +78,7 @@ class RemoteReader(io.RawIOBase):
         if self._identity and reply.identity and reply.identity != self._identity:
             raise errors.Unavailable("the file was replaced by another", self.name)
         self._handle, self._length = reply.handle, reply.length or 0
-        self._identity = reply.identity
+        self._identity = reply.identity or self._identity
 
     # -- Reading
 

@@ -240,6 +240,7 @@ impl<D: Disk> Replica<D> {
         if length > self.sums.length || length < least {
             return Err(Error::BeyondEnd.into());
         }
+        let unsure = self.unsure;
         self.renew(disk_, config)?;
         let unit = config.unit_bytes;
         let mut last = vec![0; (length % unit) as usize];
@@ -258,7 +259,9 @@ impl<D: Disk> Replica<D> {
             if !sealed {
                 // What was cut off may be gone.
                 (self.state, self.sums) = (ReplicaState::Returned, sums);
-                self.unsure |= !matches!(failure, Failure::Refused(_));
+                self.tabled &= tabled;
+                // New files whose names aren't on disk are as doubtful as the old ones.
+                self.unsure |= unsure || !matches!(failure, Failure::Refused(_));
             }
             return Err(failure);
         }

@@ -85,7 +85,7 @@ fn header_fits(bytes: &[u8], cluster: u64, first: u64, name: &str) -> Result<boo
     Ok(true)
 }
 
-fn read_segment(
+pub(super) fn read_segment(
     bytes: &[u8],
     cluster: u64,
     faults: Faults,

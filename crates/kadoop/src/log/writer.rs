@@ -2,7 +2,8 @@
 
 use super::{
     MAX_FRAME_BYTES,
-    frame::{HEADER_BYTES, segment_header, write_frame},
+    frame::{HEADER_BYTES, parse_segment_header, segment_header, write_frame},
+    reader::read_segment,
     segment_name, segments,
 };
 use crate::{
@@ -50,7 +51,7 @@ impl<D: Disk> Journal<D> {
         faults: Faults,
     ) -> io::Result<Self> {
         if !faults.has(Fault::LogEndTrusted) {
-            renew_end(&disk)?;
+            renew_end(&disk, cluster, next_sequence, faults)?;
         }
         let file = blank_segment(&disk, segment_bytes)?;
         begin_segment(&disk, &file, cluster, next_sequence, faults)?;
@@ -153,17 +154,30 @@ impl<D: Disk> Journal<D> {
 
 /// Writes the last segment anew. That it can be read doesn't say that it is on disk: the run
 /// before may have been killed ahead of a sync, or ended by one that failed, of which nobody is
-/// told again. From now on answers rely on it.
-fn renew_end<D: Disk>(disk: &D) -> io::Result<()> {
+/// told again. From now on answers rely on it, up to the record before `next`.
+fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::Result<()> {
     let Some(last) = segments(&disk.list()?).last().copied() else { return Ok(()) };
-    let bytes = read_whole(&disk.open(&segment_name(last))?)?;
+    let name = segment_name(last);
+    let bytes = read_whole(&disk.open(&name)?)?;
+    // What was in memory alone may have gone from there since the log was read.
+    let mut sequence = last;
+    if parse_segment_header(&bytes).is_some() {
+        read_segment(&bytes, cluster, faults, &name, &mut sequence, &mut |_, _| Ok(()))
+            .map_err(|error| io::Error::other(error.to_string()))?;
+    }
+    if sequence != next {
+        let why = format!("{name} ends before record {sequence}, and ended before {next} a moment ago");
+        return Err(io::Error::other(why));
+    }
     let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     let file = disk.create(NEXT)?;
     file.write_at(0, &bytes[..used])?;
     file.set_length(bytes.len() as u64)?;
     file.sync_data()?;
-    // On disk with the name of the segment that is begun next.
-    disk.rename(NEXT, &segment_name(last))
+    disk.rename(NEXT, &name)?;
+    // Before a segment behind it has a name: after a start that fails in between, the next one
+    // would renew that one alone.
+    disk.sync_names()
 }
 
 /// A segment with room and without a name.

@@ -178,6 +178,40 @@ fn a_new_stamp_that_a_failed_sync_kept_from_a_sealed_replica_is_given_again() {
 }
 
 #[test]
+fn a_start_of_the_namenode_whose_sync_fails_leaves_no_gap_behind() {
+    for syncs in 0..4 {
+        let disk = SimDisk::default();
+        let journal = |next| Journal::start(disk.clone(), 1, next, 1 << 12, Faults::NONE);
+        let next = || read_log(&disk, 1, 0, Faults::NONE, |_, _| Ok(())).unwrap().0 + 1;
+        let mut log = journal(1).unwrap();
+        log.push(b"one".to_vec());
+        disk.fail_sync_after(Some(0));
+        assert!(log.commit().is_err());
+        disk.fail_sync_after(Some(syncs));
+        let failed = journal(next()).err();
+        disk.fail_sync_after(None);
+        let mut log = journal(next()).unwrap();
+        log.push(b"two".to_vec());
+        log.commit().unwrap();
+        disk.crash(&mut Random(3));
+        let read = read_log(&disk, 1, 0, Faults::NONE, |_, _| Ok(()));
+        assert_eq!(read.unwrap(), (2, Tail::Clean), "{syncs}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_start_of_the_namenode_doesnt_go_on_behind_a_record_that_is_gone() {
+    let disk = SimDisk::default();
+    let mut log = Journal::start(disk.clone(), 1, 1, 1 << 12, Faults::NONE).unwrap();
+    log.push(b"one".to_vec());
+    disk.fail_sync_after(Some(0));
+    assert!(log.commit().is_err());
+    let (last, _) = read_log(&disk, 1, 0, Faults::NONE, |_, _| Ok(())).unwrap();
+    disk.forget_lost();
+    assert!(Journal::start(disk.clone(), 1, last + 1, 1 << 12, Faults::NONE).is_err());
+}
+
+#[test]
 fn a_new_run_of_the_namenode_doesnt_rely_on_a_record_whose_sync_failed() {
     let starts = |fault: Option<Fault>| {
         let disk = SimDisk::default();

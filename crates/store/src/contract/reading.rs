@@ -146,8 +146,8 @@ async fn identity_is_another_of_a_file_in_its_place(scene: Scene) -> Outcome {
     let path = scene.file("f", b"some").await?;
     let Some(first) = scene.fs.open(&scene.who, &path).await?.identity() else { return Ok(()) };
     ensure_eq!(scene.fs.open(&scene.who, &path).await?.identity().as_ref(), Some(&first));
-    scene.fs.remove(&scene.who, &path, false).await?;
-    scene.file("f", b"some").await?;
+    let other = scene.file("g", b"some").await?;
+    scene.fs.rename(&scene.who, &other, &path, true).await?;
     let second = scene.fs.open(&scene.who, &path).await?.identity();
     ensure!(second.is_some_and(|second| second != first), "the new file passes for the old");
     Ok(())

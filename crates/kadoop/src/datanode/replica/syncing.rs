@@ -174,13 +174,18 @@ impl<D: Disk> Replica<D> {
 
     /// Gives one that lacks but the name its name.
     pub(super) fn finish_seal(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+        let unsure = self.unsure;
         self.renew(disk_, config)?;
-        let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
-        // Not the machine may have stopped but the process: then it is in memory alone.
-        sync_bytes(&self.data)?;
-        sync_bytes(&table)?;
-        sync_names(disk_)?;
-        Ok(self.take_sealed_name(disk_, self.stamp)?)
+        let done = (|| {
+            let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
+            // Not the machine may have stopped but the process: then it is in memory alone.
+            sync_bytes(&self.data)?;
+            sync_bytes(&table)?;
+            sync_names(disk_)?;
+            Ok(self.take_sealed_name(disk_, self.stamp)?)
+        })();
+        self.unsure |= unsure && done.is_err();
+        done
     }
 
     pub(super) fn take_sealed_name(&mut self, disk_: &D, stamp: crate::Stamp) -> io::Result<()> {

@@ -365,9 +365,11 @@ impl World {
                     self.namenode = Some((namenode, journal));
                     self.at(self.now + 1_000, Event::Tick(host, life));
                 }
-                // The power failed; the next start may do better.
+                // The power failed, or a sync; the next start may do better.
                 Err(_) => {
-                    self.disk.crash(&mut self.random);
+                    if self.disk.is_off() {
+                        self.disk.crash(&mut self.random);
+                    }
                     self.at(self.now + 1_000, Event::Restart(host));
                 }
             }
@@ -384,8 +386,10 @@ impl World {
                     self.on_started(host);
                 }
                 Err(_) => {
-                    for disk in &self.nodes[host - 1].disks {
-                        disk.crash(&mut self.random);
+                    let disks = &self.nodes[host - 1].disks;
+                    // One power supply for all.
+                    if disks.iter().any(SimDisk::is_off) {
+                        disks.iter().for_each(|disk| disk.crash(&mut self.random));
                     }
                     self.at(self.now + 1_000, Event::Restart(host));
                 }

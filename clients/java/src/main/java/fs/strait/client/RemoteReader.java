@@ -59,7 +59,9 @@ final class RemoteReader {
         }
         handle = reply.getHandle();
         length = reply.getLength();
-        identity = reply.bufferForIdentity();
+        if (reply.isSetIdentity()) {
+            identity = reply.bufferForIdentity();
+        }
     }
 
     /** Bytes of the file when it was opened. */
