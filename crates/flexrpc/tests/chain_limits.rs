@@ -396,7 +396,7 @@ fn a_callee_that_is_lost_after_a_damaged_answer_may_have_executed() {
     });
     let (first, _) = start(ServerOptions::default());
     for _ in 0..50 {
-        let mut raw = Raw::tcp(first.address());
+        let mut raw = Raw::tcp(first.address()).patient();
         let call = bytes_of_chain(&mut raw, next, COUNT, b"argument");
         raw.send(&call);
         let outcomes = outcomes(&mut raw);

@@ -426,15 +426,22 @@ impl Passing {
         self.relay.lost(downstream.pooled, unsent);
     }
 
-    /// Takes the next callee's answer.
+    /// Takes the next callee's answer, and what has come behind one that asks for the call
+    /// again: the forwarder is told of a change once.
     fn listen(&mut self, core: &Core, idle: &Idle) {
-        if self.relay.rest_is_settled() {
-            return;
+        while !self.relay.rest_is_settled() && self.listen_once(core, idle) {}
+        if self.downstream.is_none() {
+            // Of another connection, if one is to be tried, events will tell.
+            self.pass_on(core, idle);
         }
-        let (Some(downstream), Some((next, _))) = (&mut self.downstream, &self.next) else { return };
+    }
+
+    /// `false` if there is nothing more for now.
+    fn listen_once(&mut self, core: &Core, idle: &Idle) -> bool {
+        let (Some(downstream), Some((next, _))) = (&mut self.downstream, &self.next) else { return false };
         let id = next.id;
         match downstream.answer() {
-            Ok(None) => {}
+            Ok(None) => return false,
             Ok(Some(frame)) => {
                 let key = core.options.key.as_ref().map(|key| key.of_session(id.session));
                 let (covered, tag) = frame.tagged();
@@ -456,6 +463,7 @@ impl Passing {
                 self.pass_on(core, idle);
             }
         }
+        true
     }
 
     fn on_answer(&mut self, answer: Answer, frame: Frame) {
@@ -480,7 +488,10 @@ impl Passing {
                     downstream.sent = 0;
                 }
                 // What the socket doesn't take now leaves with the next advance.
-                self.blocked = matches!(self.push(), Ok(Push::Blocked));
+                match self.push() {
+                    Ok(pushed) => self.blocked = pushed == Push::Blocked,
+                    Err(_) => self.next_is_lost(),
+                }
             }
             Answer::SendAgain => {}
             Answer::Pending => self.relay.doubtful(Doubt::ConnectionLost),
