@@ -71,7 +71,8 @@ impl Namenode {
             // A copy that was under way may be there, and not yet told.
             let copied = kept.iter().any(|old| self.cluster.copies.contains_key(old));
             let before = kept.iter().map(|old| self.cluster.live_good(*old).len()).max().unwrap_or(0);
-            let wanted = before.clamp(1, self.target(*chunk).max(1));
+            // Who is away may have the old one, too, and isn't counted: one crash is to be stood.
+            let wanted = before.max(2).min(self.target(*chunk).max(1));
             let enough = !copied && self.cluster.live_good(*chunk).len() >= wanted;
             (careless || enough).then_some(*chunk)
         };

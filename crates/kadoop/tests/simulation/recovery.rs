@@ -418,6 +418,22 @@ fn of_what_was_replaced_no_more_is_read_than_its_successor_had_when_it_was_repla
     assert_eq!(parts, [(3, 1), (9, 0)]);
 }
 
+/// Found by seed 6,017,871: while a datanode that had the old chunk was away, the new one had as
+/// many replicas as the old one that were known, one, which both were on the same datanode.
+#[test]
+fn what_an_append_has_replaced_is_kept_while_one_crash_would_take_the_new_chunk() {
+    let (mut cluster, _) = closed(2, None);
+    cluster.nodes.iter_mut().for_each(|node| node.copies_fail = true);
+    let node = append_on(&mut cluster, None, 15);
+    let (holder, other) = (cluster.index(node), 1 - cluster.index(node));
+    cluster.pass(30_000, &[other]);
+    cluster.pass(3_000, &[]);
+    cluster.pass(30_000, &[holder]);
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 100).unwrap();
+    let parts: Vec<_> = located.chunks.iter().map(|chunk| (chunk.length, chunk.nodes.len())).collect();
+    assert_eq!(parts, [(10, 1), (5, 0)]);
+}
+
 /// A file of so many chunks with two replicas each, closed.
 fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
     let file = cluster.create(2);
