@@ -111,6 +111,12 @@ impl SimDisk {
         self.0.borrow().fuse == Some(0)
     }
 
+    /// Whether nothing is about to fail.
+    pub fn is_sound(&self) -> bool {
+        let inner = self.0.borrow();
+        inner.fuse.is_none() && inner.sync_fuse.is_none()
+    }
+
     /// Whether anything has failed since whoever uses it started.
     pub fn has_failed(&self) -> bool {
         self.0.borrow().failed

@@ -7,6 +7,7 @@ mod model;
 mod moments;
 mod network;
 mod operator;
+mod outages;
 mod reading;
 mod servers;
 mod syncs;
@@ -37,6 +38,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     world.at(world.now, Event::Trouble);
     world.begin_operating();
     world.begin_failing_syncs();
+    world.begin_outages();
     world.run_until(4_000 + TROUBLE_MS)?;
     heal(&mut world);
     let end = world.now + CALM_MS;

@@ -36,7 +36,8 @@ impl World {
         self.soon(host, 10);
     }
 
-    fn is_unsure(&self, path: &str) -> bool {
+    /// Whether a change of what has the path may be under way.
+    pub fn is_unsure(&self, path: &str) -> bool {
         use strait_kadoop::messages::Mutation;
         let touches = |mutation: &Mutation| match mutation {
             Mutation::Rename { from, to, .. } => from == path || to == path,

@@ -6,6 +6,7 @@ use super::{
     moments::{Moment, Strand},
     network::{Call, Host, NAMENODE, Reply, Request},
     operator::Operator,
+    outages::Outages,
     syncs::Syncs,
 };
 use crate::{
@@ -65,6 +66,8 @@ pub enum Event {
     Operate,
     /// A sync is to fail.
     Syncs,
+    /// Something fails for longer.
+    Outage,
 }
 
 /// What a call was for.
@@ -131,6 +134,8 @@ pub struct World {
     pub operator: Operator,
     /// Which syncs fail.
     pub syncs: Syncs,
+    /// What lasts longer.
+    pub outages: Outages,
     /// What it is after besides.
     pub moment: Option<Moment>,
     /// What datanodes were told lately.
@@ -219,6 +224,7 @@ impl World {
             mood,
             operator: Operator::new(seed),
             syncs: Syncs::new(seed),
+            outages: Outages::new(seed),
             moment: None,
             echoes: VecDeque::new(),
             continued: None,
@@ -311,6 +317,7 @@ impl World {
             Event::Stranded(strand) => self.check_stranded(&strand),
             Event::Operate => self.operate(),
             Event::Syncs => self.fail_syncs(),
+            Event::Outage => self.outage(),
         }
     }
 
