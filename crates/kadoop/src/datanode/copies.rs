@@ -154,10 +154,8 @@ impl<D: Disk> Datanode<D> {
             }
             let Some(source) = self.copies.ordered.pop_front() else { return };
             let (chunk, stamp) = (source.chunk, source.stamp);
-            if let Some(replica) = self.replicas.get(&chunk) {
-                // The namenode doesn't know of it: a pipeline may have left it open.
-                let report = replica.report();
-                self.changes.push(Change::Has(report));
+            if self.replicas.contains_key(&chunk) {
+                self.tell_abandoned(chunk, stamp);
                 continue;
             }
             if self.copies.running.iter().any(|copy| copy.chunk == chunk) {
@@ -246,6 +244,11 @@ impl<D: Disk> Datanode<D> {
     }
 
     fn complete(&mut self, copy: Copy<D>) {
+        // A call of the chunk's pipeline may have come late: its replica's files have the names that
+        // the copy's would get.
+        if matches!(copy.into, Into::Sealed(_)) && self.replicas.contains_key(&copy.chunk) {
+            return self.abandon(copy, Error::Busy);
+        }
         let Copy { chunk, stamp, directory, source, into, .. } = copy;
         match into {
             Into::Open(caller) => self.settled.push((caller, Ok(()))),
@@ -255,12 +258,14 @@ impl<D: Disk> Datanode<D> {
                     .map_err(Failure::from)
                     .and_then(|disk| replica.seal(disk, stamp, length, &self.config));
                 let sealed = self.settle_sync(directory, sealed);
-                // Something else of the chunk may have come meanwhile.
-                if sealed.is_ok() && !self.replicas.contains_key(&chunk) {
+                if sealed.is_ok() {
                     self.changes.push(Change::Has(replica.report()));
                     self.replicas.insert(chunk, replica);
-                } else if let Ok(disk) = disk_of(&self.directories, directory) {
-                    remove_files(disk, chunk, stamp);
+                } else {
+                    if let Ok(disk) = disk_of(&self.directories, directory) {
+                        remove_files(disk, chunk, stamp);
+                    }
+                    self.tell_abandoned(chunk, stamp);
                 }
             }
         }
@@ -279,11 +284,13 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// The namenode orders it elsewhere, rather than wait for what doesn't come.
+    /// The namenode orders it elsewhere, rather than wait for what doesn't come. It doesn't know
+    /// of what is here: a pipeline may have left it open.
     fn tell_abandoned(&mut self, chunk: ChunkId, stamp: Stamp) {
-        if !self.replicas.contains_key(&chunk) {
-            self.changes.push(Change::Gone { chunk, stamp });
-        }
+        self.changes.push(match self.replicas.get(&chunk) {
+            Some(replica) => Change::Has(replica.report()),
+            None => Change::Gone { chunk, stamp },
+        });
     }
 
     /// Gives up copies that aren't wanted any more.

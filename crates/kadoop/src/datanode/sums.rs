@@ -2,6 +2,7 @@
 //! once it is sealed.
 
 use crate::disk::{DiskFile, read_whole};
+use rustix::io::Errno;
 use std::{collections::BTreeMap, io};
 
 /// End of the bytes under the checksum, and the checksum: 4 bytes each.
@@ -80,10 +81,10 @@ impl Sums {
 }
 
 /// The longest prefix of `data` that the appended records prove, whatever a crash left
-/// of both.
+/// of both. What can't be read proves nothing.
 ///
 /// # Errors
-/// The disk's.
+/// The disk's, but for that.
 pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sums> {
     let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
     for record in read_whole(records)?.chunks_exact(RECORD_BYTES) {
@@ -97,7 +98,10 @@ pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sum
     let mut bytes = vec![0; unit as usize];
     loop {
         let start = sums.length;
-        let there = data.read_at(start.into(), &mut bytes)?;
+        let there = match data.read_at(start.into(), &mut bytes) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => 0,
+            there => there?,
+        };
         let Some(furthest) = start.checked_add(there as u32).filter(|end| *end > start) else {
             return Ok(sums);
         };

@@ -52,7 +52,7 @@ impl State {
                 Ok(())
             }
             Record::NodeJoined { node, identity, rack } => {
-                self.next.node.0 = node.0.checked_add(1).ok_or(NUMBERS_END)?;
+                self.next.node.0 = self.next.node.0.max(node.0.checked_add(1).ok_or(NUMBERS_END)?);
                 self.nodes.insert(*node, NodeRecord { identity: *identity, rack: rack.clone() });
                 self.identities.insert(*identity, *node);
                 Ok(())

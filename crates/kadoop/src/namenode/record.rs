@@ -58,7 +58,7 @@ pub struct Ownership {
 pub enum Record {
     /// A client was given its number.
     ClientJoined { client: ClientId },
-    /// A datanode was given its number.
+    /// A datanode was given its number, or has it already and stands on another rack now.
     NodeJoined { node: NodeId, identity: Identity, rack: CompactString },
     /// A directory was made.
     DirectoryMade { at: Place, inode: InodeNo, by: Ownership },

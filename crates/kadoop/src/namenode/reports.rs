@@ -66,14 +66,13 @@ impl Namenode {
 
     /// Begins a session. What was known of the datanode before isn't any more.
     fn register(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> HeartbeatAnswer {
-        let id = match self.state.identities.get(&beat.identity) {
-            Some(node) => *node,
-            None => {
-                let (node, identity) = (self.state.next.node, beat.identity);
-                self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
-                node
-            }
-        };
+        let known = self.state.identities.get(&beat.identity).copied();
+        let id = known.unwrap_or(self.state.next.node);
+        // One that has been moved keeps its number.
+        if known.is_none_or(|node| self.rack(node) != rack) {
+            let (node, identity) = (id, beat.identity);
+            self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
+        }
         self.forget_replicas(id);
         let session = self.cluster.new_session();
         let node = Node {

@@ -210,12 +210,13 @@ fn removal(chunks: usize) -> Duration {
     computed() - begun
 }
 
-/// Each order was once looked for among all others, and 160,000 files took 14 s.
+/// Each order was once looked for among all others, and 160,000 files took 14 s: 256 times as long
+/// for 16 times as much. What lies in caches, or doesn't any more, may cost a few times as long.
 #[test]
-fn removing_four_times_as_much_takes_no_more_than_four_times_as_long_and_some() {
+fn removing_much_more_takes_longer_by_that_much_and_not_by_its_square() {
     let least = |chunks| (0..3).map(|_| removal(chunks)).min().unwrap();
-    let (some, more) = (least(4_000), least(16_000));
-    assert!(more < some * 6, "{some:?}, {more:?} for four times as much");
+    let (some, more) = (least(2_000), least(32_000));
+    assert!(more < some * 64, "{some:?}, {more:?} for 16 times as much");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use strait_kadoop::{
     datanode::Datanode,
     disk::{Disk, DiskFile},
     faults::{Fault, Faults},
-    messages::{Change, HeartbeatAnswer, Order, Read, ReplicaState, Space, Write},
+    messages::{Change, HeartbeatAnswer, Order, Piece, Read, ReplicaState, Space, Write},
 };
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -549,6 +549,50 @@ fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
     order(&mut broken, Vec::new());
     order(&mut broken, vec![Order::Copy(source())]);
     assert_eq!(broken.heartbeat(Space::default()).changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
+}
+
+/// Its files had the same names, and went with what was left of the copy.
+#[test]
+fn what_became_of_a_chunk_while_it_was_copied_stays_when_the_copy_ends() {
+    for sealed in [true, false] {
+        let disk = SimDisk::default();
+        let mut datanode = start(&disk, 1, None);
+        let (chunk, stamp, nodes) = (CHUNK, STAMP, vec![NodeId(7)]);
+        let source = strait_kadoop::messages::Source { chunk, stamp, length: 30, nodes };
+        order(&mut datanode, vec![Order::Copy(source)]);
+        let fetch = datanode.next_fetch().unwrap();
+        // A call of the chunk's pipeline comes late.
+        assert_eq!(write(&mut datanode, 1, 0, 30), Some(Ok(())));
+        datanode.sync(CHUNK, STAMP, 30).unwrap();
+        if sealed {
+            datanode.seal(CHUNK, STAMP, 30).unwrap();
+        }
+        order(&mut datanode, Vec::new());
+        let piece = Piece { bytes: bytes(0, 30), sums: vec![0; 2], visible: 30 };
+        let sums = [bytes(0, 16), bytes(16, 30)].map(|unit| crc32c::crc32c(&unit));
+        datanode.on_fetched(fetch.id, Ok(Piece { sums: sums.to_vec(), ..piece }));
+        let replica = datanode.replica(CHUNK).unwrap();
+        assert_eq!(datanode.heartbeat(Space::default()).changes, [Change::Has(replica)]);
+        disk.crash(&mut Random(1));
+        let after = start(&disk, 2, None).replica(CHUNK).unwrap();
+        let state = if sealed { ReplicaState::Sealed } else { ReplicaState::Returned };
+        assert_eq!((after.state, after.length), (state, 30));
+    }
+}
+
+#[test]
+fn a_copy_that_cant_be_put_on_disk_is_told_to_be_given_up() {
+    let disk = SimDisk::default();
+    let mut datanode = start(&disk, 1, None);
+    let (chunk, stamp, nodes) = (CHUNK, STAMP, vec![NodeId(7)]);
+    let source = strait_kadoop::messages::Source { chunk, stamp, length: 16, nodes };
+    order(&mut datanode, vec![Order::Copy(source)]);
+    let fetch = datanode.next_fetch().unwrap();
+    disk.fail_sync_after(Some(0));
+    let sums = vec![crc32c::crc32c(&bytes(0, 16))];
+    datanode.on_fetched(fetch.id, Ok(Piece { bytes: bytes(0, 16), sums, visible: 16 }));
+    assert_eq!(datanode.heartbeat(Space::default()).changes, [Change::Gone { chunk, stamp }]);
+    assert_eq!(disk.list().unwrap(), Vec::<String>::new());
 }
 
 #[test]

@@ -16,6 +16,8 @@ use strait_kadoop::disk::{Disk, DiskFile};
 
 /// Small, as the files are: torn writes are what this disk is for.
 const SECTOR: usize = 32;
+/// As Linux tells of a sector that can't be read.
+const EIO: i32 = 5;
 
 #[derive(Default, Clone)]
 struct Content {
@@ -25,6 +27,8 @@ struct Content {
     lost: BTreeSet<usize>,
     /// The same of the length.
     length_lost: bool,
+    /// Sectors that can't be read.
+    unreadable: BTreeSet<usize>,
 }
 
 #[derive(Clone)]
@@ -167,6 +171,13 @@ impl SimDisk {
         self.0.borrow().names.contains_key(name)
     }
 
+    /// The sector of this byte can't be read any more.
+    pub fn make_unreadable(&self, name: &str, at: usize) {
+        let mut inner = self.0.borrow_mut();
+        let file = inner.names[name];
+        inner.files[file].unreadable.insert(at / SECTOR);
+    }
+
     /// Flips a bit behind everybody's back.
     pub fn damage(&self, name: &str, at: usize) {
         let mut inner = self.0.borrow_mut();
@@ -184,9 +195,10 @@ impl Content {
             self.length_lost = false;
         }
         self.now[start..end].copy_from_slice(bytes);
-        // A sector is written whole.
+        // A sector is written whole, and the disk has another for one that is bad.
         let written = start / SECTOR..end.div_ceil(SECTOR);
         self.lost.retain(|sector| !written.contains(sector));
+        self.unreadable.retain(|sector| !written.contains(sector));
     }
 
     fn set_length(&mut self, length: usize) {
@@ -322,8 +334,13 @@ impl DiskFile for SimFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let inner = self.0.borrow();
-        let rest = inner.files[self.1].now.get(offset as usize..).unwrap_or_default();
+        let file = &inner.files[self.1];
+        let rest = file.now.get(offset as usize..).unwrap_or_default();
         let length = rest.len().min(buffer.len());
+        let sectors = offset as usize / SECTOR..(offset as usize + length).div_ceil(SECTOR);
+        if file.unreadable.range(sectors).next().is_some() {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         buffer[..length].copy_from_slice(&rest[..length]);
         Ok(length)
     }

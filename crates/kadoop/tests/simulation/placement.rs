@@ -23,18 +23,8 @@ impl Cluster {
         let config = Config::default();
         let mut namenode = Namenode::new(config.clone(), State::new(&config), 0, 1);
         let client = namenode.join_client(0);
-        let mut join = |(number, rack): (u64, &&str)| {
-            let (identity, incarnation) = (Identity(number), Incarnation(number));
-            let changes = Vec::new();
-            let space = Space::default();
-            let hello =
-                Heartbeat { identity, incarnation, session: 0, number: 1, space, full: None, changes };
-            let taken = namenode.heartbeat(&hello, rack, 0).unwrap();
-            let report = Heartbeat { session: taken.session, number: 2, full: Some(Vec::new()), ..hello };
-            namenode.heartbeat(&report, rack, 0).unwrap();
-            (taken.node, taken.session)
-        };
-        let (nodes, sessions) = (1..).zip(racks).map(&mut join).unzip();
+        let (nodes, sessions) =
+            (1..).zip(racks).map(|(number, rack)| join(&mut namenode, number, rack)).unzip();
         Self { namenode, nodes, sessions, client, number: 0 }
     }
 
@@ -95,6 +85,40 @@ impl Cluster {
         };
         (0..50).map(|_| next()).collect()
     }
+}
+
+/// The datanode of that identity says where it stands, and that it has nothing; its number and
+/// session.
+fn join(namenode: &mut Namenode, number: u64, rack: &str) -> (NodeId, u64) {
+    let (identity, incarnation) = (Identity(number), Incarnation(number));
+    let (space, changes) = (Space::default(), Vec::new());
+    let hello = Heartbeat { identity, incarnation, session: 0, number: 1, space, full: None, changes };
+    let taken = namenode.heartbeat(&hello, rack, 0).unwrap();
+    let report = Heartbeat { session: taken.session, number: 2, full: Some(Vec::new()), ..hello };
+    namenode.heartbeat(&report, rack, 0).unwrap();
+    (taken.node, taken.session)
+}
+
+/// It stayed on the rack that it had joined on, whatever it said later.
+#[test]
+fn a_datanode_that_was_moved_is_on_its_new_rack_and_keeps_its_number() {
+    let mut cluster = Cluster::new(&["/a", "/a", "/a"]);
+    let moved = cluster.nodes[2];
+    let before = cluster.namenode.sequence();
+    assert_eq!(join(&mut cluster.namenode, 3, "/a").0, moved);
+    assert_eq!(cluster.namenode.sequence(), before, "nothing is logged where nothing has changed");
+    assert_eq!(join(&mut cluster.namenode, 1, "/b").0, cluster.nodes[0]);
+    assert_eq!(join(&mut cluster.namenode, 3, "/b").0, moved);
+    assert!(!cluster.nodes.contains(&join(&mut cluster.namenode, 4, "/a").0), "a number is one datanode's");
+    let near = [cluster.nodes[1]];
+    for pipeline in cluster.pipelines(2, &[], &near) {
+        assert!([cluster.nodes[0], moved].contains(&pipeline[1]), "{pipeline:?}");
+    }
+    let mut replayed = State::new(&Config::default());
+    for transaction in &cluster.namenode.outbox {
+        replayed.apply(transaction, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(&replayed, cluster.namenode.state());
 }
 
 #[test]

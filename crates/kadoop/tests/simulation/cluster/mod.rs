@@ -60,6 +60,7 @@ fn heal(world: &mut World) {
         (0..=NODES).for_each(|host| world.crash(host));
     }
     world.disk.fail_after(u64::MAX);
+    world.disk.set_full(false);
     for node in 0..NODES {
         let off = world.nodes[node].disks.iter().any(|disk| disk.is_off());
         world.nodes[node].disks.iter().for_each(|disk| disk.set_full(false));

@@ -48,8 +48,10 @@ impl World {
         if self.healed {
             return;
         }
+        // The log's disk is full until then.
+        self.disk.set_full(false);
         let random = &mut self.outages.random;
-        let (pause, kind) = (1 + random.below(PAUSE_MS), random.below(8));
+        let (pause, kind) = (1 + random.below(PAUSE_MS), random.below(10));
         let node = 1 + random.below(NODES as u64) as Host;
         let until = self.now + LEAST_MS + random.below(MOST_MS - LEAST_MS);
         let (one, other) = (random.one_in(4), random.one_in(2));
@@ -68,6 +70,8 @@ impl World {
             }
             4 => self.end_process(if one { NAMENODE } else { node }),
             5 | 6 => self.want_replicas(),
+            7 => self.lose_sector(node - 1),
+            8 => self.disk.set_full(true),
             _ => self.take_away(),
         }
         self.at(self.now + pause, Event::Outage);
@@ -91,6 +95,20 @@ impl World {
             && let Some(file) = self.model.files.get_mut(&path)
         {
             file.replication = wanted;
+        }
+    }
+
+    /// A part of a replica can't be read any more.
+    fn lose_sector(&mut self, node: usize) {
+        let replicas = self.sealed_on(node);
+        if replicas.is_empty() {
+            return;
+        }
+        let random = &mut self.outages.random;
+        let replica = replicas[random.below(replicas.len() as u64) as usize];
+        let at = random.below(replica.length.into()) as usize;
+        if self.can_be_damaged(node, replica) {
+            self.damage(node, replica, |disk, name| disk.make_unreadable(name, at));
         }
     }
 

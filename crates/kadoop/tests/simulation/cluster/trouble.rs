@@ -199,24 +199,31 @@ impl World {
     /// A bit on a disk changes by itself.
     fn rot(&mut self) {
         let node = self.random.below(NODES as u64) as usize;
-        let Some(running) = &self.nodes[node].running else { return };
-        let replicas: Vec<ReplicaReport> =
-            running.replicas().filter(|replica| replica.state == ReplicaState::Sealed).collect();
+        let replicas = self.sealed_on(node);
         if replicas.is_empty() {
             return;
         }
         let replica = replicas[self.random.below(replicas.len() as u64) as usize];
-        if !self.spare(replica.chunk) || !self.sound(replica.chunk).contains(&node) {
-            return;
+        if self.can_be_damaged(node, replica) {
+            let at = self.random.below(replica.length.into()) as usize;
+            self.damage(node, replica, |disk, name| disk.damage(name, at));
         }
+    }
+
+    pub fn sealed_on(&self, node: usize) -> Vec<ReplicaReport> {
+        let replicas = self.nodes[node].running.iter().flat_map(|running| running.replicas());
+        replicas.filter(|replica| replica.state == ReplicaState::Sealed).collect()
+    }
+
+    /// Whether nothing is lost with it.
+    pub fn can_be_damaged(&self, node: usize, replica: ReplicaReport) -> bool {
+        self.spare(replica.chunk) && self.sound(replica.chunk).contains(&node)
+    }
+
+    pub fn damage(&mut self, node: usize, replica: ReplicaReport, how: impl Fn(&SimDisk, &str)) {
         let name = format!("{:016x}_{:016x}.data", replica.chunk.0, replica.stamp.0);
-        let at = self.random.below(replica.length.into()) as usize;
         self.rotten.insert(replica.chunk);
-        for disk in &self.nodes[node].disks {
-            if disk.has(&name) {
-                disk.damage(&name, at);
-            }
-        }
+        self.nodes[node].disks.iter().filter(|disk| disk.has(&name)).for_each(|disk| how(disk, &name));
     }
 
     /// A data directory is gone, if nothing is lost with it for good.
