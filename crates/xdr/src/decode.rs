@@ -1,7 +1,8 @@
 //! Bytes into values, opaques left where they are.
 
 use crate::encode::padding;
-use crate::{DecodeError, MAX_DEPTH, Opaque, Problem, Text};
+use crate::nesting::Nesting;
+use crate::{DecodeError, Opaque, Problem, Text};
 use bytes::{Buf, Bytes};
 
 /// A value of a type that an interface declares. `'m` is the message's lifetime,
@@ -35,7 +36,7 @@ pub fn from_shared<T: Decode<'static>>(message: Bytes) -> Result<T, DecodeError>
 pub struct Decoder<'m> {
     rest: Rest<'m>,
     length: usize,
-    depth: u32,
+    nesting: Nesting,
 }
 
 #[derive(Debug)]
@@ -49,12 +50,12 @@ type Decoded<T> = Result<T, DecodeError>;
 impl<'m> Decoder<'m> {
     /// Opaques will borrow from the message.
     pub fn new(message: &'m [u8]) -> Self {
-        Self { length: message.len(), rest: Rest::Borrowed(message), depth: 0 }
+        Self { length: message.len(), rest: Rest::Borrowed(message), nesting: Nesting::default() }
     }
 
     /// Opaques will share the message's memory.
     pub fn shared(message: Bytes) -> Decoder<'static> {
-        Decoder { length: message.len(), rest: Rest::Shared(message), depth: 0 }
+        Decoder { length: message.len(), rest: Rest::Shared(message), nesting: Nesting::default() }
     }
 
     /// What `decode` makes of all of it.
@@ -286,15 +287,22 @@ impl<'m> Decoder<'m> {
     /// A value of a type that contains itself.
     ///
     /// # Errors
-    /// Nested deeper than [`MAX_DEPTH`], or what `decode` says.
+    /// Nested deeper than [`MAX_DEPTH`](crate::MAX_DEPTH) or
+    /// [`MAX_NESTED_BYTES`](crate::MAX_NESTED_BYTES), or what `decode` says.
     pub fn nested<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
-        if self.depth == MAX_DEPTH {
-            return Err(self.error(Problem::TooDeep));
-        }
-        self.depth += 1;
+        let outer = self.nesting;
+        self.nesting = outer.within::<T>().ok_or_else(|| self.error(Problem::TooDeep))?;
         let value = decode(self)?;
-        self.depth -= 1;
+        self.nesting = outer;
         Ok(value)
+    }
+
+    /// What `decode` makes, with a stack frame of its own for it.
+    ///
+    /// # Errors
+    /// What `decode` says.
+    pub fn apart<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
+        decode(self)
     }
 
     fn narrow<W, N>(&mut self, wide: impl FnOnce(&mut Self) -> Decoded<W>) -> Decoded<N>

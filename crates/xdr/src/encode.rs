@@ -1,6 +1,7 @@
 //! Values into bytes, large opaques left where they are.
 
-use crate::{EncodeError, MAX_DEPTH, Opaque, Text, UNIT_BYTES};
+use crate::nesting::Nesting;
+use crate::{EncodeError, Opaque, Text, UNIT_BYTES};
 use bytes::Bytes;
 use std::io::IoSlice;
 
@@ -39,7 +40,7 @@ pub struct Encoder<'v> {
     gathered: Vec<Gathered<'v>>,
     /// Copies everything into the buffer.
     flat: bool,
-    depth: u32,
+    nesting: Nesting,
 }
 
 /// An opaque that is sent after so many bytes of the buffer.
@@ -217,20 +218,19 @@ impl<'v> Encoder<'v> {
         Ok(())
     }
 
-    /// A value of a type that contains itself.
+    /// A value of `T`, a type that contains itself.
     ///
     /// # Errors
-    /// Nested deeper than [`MAX_DEPTH`], or what `encode` says.
-    pub fn nested(
+    /// Nested deeper than can be decoded, as of [`crate::Decoder::nested`], or what
+    /// `encode` says.
+    pub fn nested<T>(
         &mut self,
         encode: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
-        if self.depth == MAX_DEPTH {
-            return Err(EncodeError::TooDeep);
-        }
-        self.depth += 1;
+        let outer = self.nesting;
+        self.nesting = outer.within::<T>().ok_or(EncodeError::TooDeep)?;
         encode(self)?;
-        self.depth -= 1;
+        self.nesting = outer;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with bytes, and with values.
 
-use crate::MAX_DEPTH;
+#[cfg(doc)]
+use crate::{MAX_DEPTH, MAX_NESTED_BYTES};
 use std::error::Error;
 use std::fmt;
 
@@ -51,7 +52,7 @@ pub enum Problem {
     },
     /// Padding that isn't zero.
     Padding,
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// Nested deeper than [`MAX_DEPTH`] or [`MAX_NESTED_BYTES`].
     TooDeep,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Display for Problem {
             Self::NotInEnum { name, value } => write!(f, "{name} has no {value}"),
             Self::NoSuchArm { name, value } => write!(f, "{name} has no arm for {value}"),
             Self::Padding => f.write_str("padding that isn't zero"),
-            Self::TooDeep => write!(f, "nested deeper than {MAX_DEPTH}"),
+            Self::TooDeep => f.write_str("nested too deep"),
         }
     }
 }
@@ -104,7 +105,7 @@ pub enum EncodeError {
         /// The discriminant.
         value: i64,
     },
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// Nested deeper than [`MAX_DEPTH`] or [`MAX_NESTED_BYTES`].
     TooDeep,
 }
 
@@ -118,7 +119,7 @@ impl fmt::Display for EncodeError {
             Self::WrongArm { name, value } => {
                 write!(f, "the default arm of {name} with {value}, which has its own arm")
             }
-            Self::TooDeep => write!(f, "a value nested deeper than {MAX_DEPTH}"),
+            Self::TooDeep => f.write_str("a value nested too deep"),
         }
     }
 }

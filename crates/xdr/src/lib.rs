@@ -20,6 +20,7 @@
 mod decode;
 mod encode;
 mod error;
+mod nesting;
 mod numbers;
 mod opaque;
 mod text;
@@ -36,10 +37,15 @@ pub use bytes::Bytes;
 /// Everything in XDR is a multiple of so many bytes (RFC 4506, section 3).
 pub const UNIT_BYTES: usize = 4;
 
-/// Deepest nesting of a type that contains itself. The generator keeps such a
-/// type within 4 KiB, so that decoding fits into a thread's 2 MiB of stack with
-/// room to spare. Lists don't nest: they decode into a `Vec`.
+/// Deepest nesting of a type that contains itself. Lists don't nest: they decode
+/// into a `Vec`.
 pub const MAX_DEPTH: u32 = 128;
+
+/// Most bytes in memory of values that are nested in each other, what they point to
+/// aside: decoding has all of them on the stack, some four times over, and without
+/// optimisation sixteen. So it fits into a thread's 2 MiB; types of up to 512 bytes
+/// reach [`MAX_DEPTH`].
+pub const MAX_NESTED_BYTES: usize = 64 << 10;
 
 /// The limit of a length for which none is declared.
 pub const UNLIMITED: u32 = u32::MAX;

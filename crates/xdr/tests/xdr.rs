@@ -151,7 +151,7 @@ impl Nest {
 
 impl Encode for Nest {
     fn encode<'v>(&'v self, to: &mut Encoder<'v>) -> Result<(), EncodeError> {
-        to.nested(|to| to.option(self.0.as_deref(), |to, inner| inner.encode(to)))
+        to.nested::<Self>(|to| to.option(self.0.as_deref(), |to, inner| inner.encode(to)))
     }
 }
 

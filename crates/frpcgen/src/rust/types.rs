@@ -58,6 +58,17 @@ fn number_name(value: i64) -> String {
     format!("Case{sign}{}", value.unsigned_abs())
 }
 
+/// What matches these values, of which there is one at least: as few ranges as will do.
+fn pattern(mut values: Vec<i64>) -> String {
+    values.sort_unstable();
+    let runs = values.chunk_by(|one, next| one + 1 == *next);
+    let ranges = runs.map(|run| match run {
+        [first, _, .., last] => format!("{first}..={last}"),
+        few => few.iter().map(i64::to_string).collect::<Vec<_>>().join(" | "),
+    });
+    ranges.collect::<Vec<_>>().join(" | ")
+}
+
 /// A definition, by what all parts of it need.
 struct Of<'a> {
     shapes: &'a Shapes<'a>,
@@ -157,8 +168,8 @@ impl Of<'_> {
                     let (kind, value, boxed) = self.arm(field);
                     variants += &format!("({kind})");
                     encode += &format!("Self::{name}(value) => {{ {discriminant} {value} }}\n");
-                    decode +=
-                        &format!("{} => ::std::result::Result::Ok(Self::{name}({boxed}?)),", case.value);
+                    let arm = self.decode_arm(&format!("Self::{name}({boxed}?)"));
+                    decode += &format!("{} => {arm},\n", case.value);
                 }
                 None => {
                     encode += &format!("Self::{name} => {{ {discriminant} }}\n");
@@ -169,7 +180,7 @@ impl Of<'_> {
         }
         match &union.default {
             Some(default) => {
-                let listed: Vec<_> = union.cases.iter().map(|case| case.value.to_string()).collect();
+                let listed = pattern(union.cases.iter().map(|case| case.value).collect());
                 let discriminant = codec::encode(shapes, &disc.kind, Source::Reference("discriminant"));
                 let refuse = format!(
                     "let value = {};
@@ -180,7 +191,7 @@ impl Of<'_> {
                     }}
                     {discriminant}",
                     self.as_number(&disc.kind, "*discriminant"),
-                    listed.join(" | "),
+                    listed,
                 );
                 let declared = default.as_ref().map_or("void".to_owned(), |field| {
                     codec::declared(shapes, &field.kind, &field.name.text)
@@ -196,9 +207,8 @@ impl Of<'_> {
                         encode += &format!(
                             "Self::Default(discriminant, arm) => {{ {refuse} let value = arm; {value} }}"
                         );
-                        decode += &format!(
-                            "_ => ::std::result::Result::Ok(Self::Default(discriminant, {boxed}?)),"
-                        );
+                        let arm = self.decode_arm(&format!("Self::Default(discriminant, {boxed}?)"));
+                        decode += &format!("_ => {arm},");
                     }
                     None => {
                         variants += &format!("Default({disc_type}),");
@@ -229,6 +239,13 @@ impl Of<'_> {
                 self.as_number(&disc.kind, "discriminant"),
             )),
         )
+    }
+
+    /// Of what nests, each arm in a frame of its own: without optimisation one frame has
+    /// room for all of them, at each level.
+    fn decode_arm(&self, value: &str) -> String {
+        let value = format!("::std::result::Result::Ok({value})");
+        if self.shapes.of(self.index).recursive { format!("from.apart(|from| {value})") } else { value }
     }
 
     /// An arm's type, the statement that encodes it from `value`, and the
@@ -281,7 +298,7 @@ impl Of<'_> {
 
     fn encode_impl(&self, body: &str) -> String {
         let body = if self.shapes.of(self.index).recursive {
-            format!("to.nested(|to| {{ {body} ::std::result::Result::Ok(()) }})")
+            format!("to.nested::<Self>(|to| {{ {body} ::std::result::Result::Ok(()) }})")
         } else {
             format!("{body} ::std::result::Result::Ok(())")
         };

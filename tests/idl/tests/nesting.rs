@@ -1,0 +1,54 @@
+//! Messages that nest as deep as their sender likes.
+
+use std::thread;
+use strait_idl_tests::habits::{Ample, Wide};
+use strait_xdr::{DecodeError, EncodeError, MAX_DEPTH, MAX_NESTED_BYTES, Problem, from_bytes, to_vec};
+
+/// What the standard library gives to a thread: service workers have it.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Bytes of an `ample` on the wire, up to its first pointer.
+const IN_LINE: usize = 3 * 8 * 128;
+
+/// So many, each in the one before.
+fn message(depth: usize) -> Vec<u8> {
+    let one = |index: usize| {
+        let followed = u32::from(index + 1 < depth);
+        [&[7; IN_LINE][..], &followed.to_be_bytes()].concat()
+    };
+    (0..depth).flat_map(one).chain(vec![0; 4 * depth]).collect()
+}
+
+#[test]
+fn no_message_exhausts_a_workers_stack() {
+    on_a_workers_stack(|| {
+        let deepest = MAX_NESTED_BYTES / size_of::<Ample>();
+        let bytes = message(deepest);
+        let value: Ample = from_bytes(&bytes).unwrap();
+        assert_eq!(to_vec(&value).unwrap(), bytes);
+        for depth in [deepest + 1, 10_000] {
+            let refused = from_bytes::<Ample>(&message(depth));
+            assert!(matches!(refused, Err(DecodeError { problem: Problem::TooDeep, .. })), "{depth}");
+        }
+        let deeper = Ample { below: Some(Box::new(value.clone())), ..value };
+        assert_eq!(to_vec(&deeper), Err(EncodeError::TooDeep), "nor is it sent");
+    });
+}
+
+#[test]
+fn nor_does_one_of_a_union_with_many_arms() {
+    on_a_workers_stack(|| {
+        let deepest = (MAX_NESTED_BYTES / size_of::<Wide>()).min(MAX_DEPTH as usize);
+        // Of each: case 0, and that there is another.
+        let message = |depth: usize| [[0, 0, 0, 0, 0, 0, 0, 1].repeat(depth - 1), vec![0; 8]].concat();
+        let value: Wide = from_bytes(&message(deepest)).unwrap();
+        assert_eq!(to_vec(&value).unwrap(), message(deepest));
+        let refused = from_bytes::<Wide>(&message(deepest + 1));
+        assert!(matches!(refused, Err(DecodeError { problem: Problem::TooDeep, .. })));
+    });
+}
+
+/// An overflow ends the process.
+fn on_a_workers_stack(body: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(body).unwrap().join().unwrap();
+}
