@@ -127,7 +127,7 @@ impl Builder {
         defined.push(("RPC_HDR".to_owned(), "1".to_owned()));
         let tokens =
             preprocess::preprocess(sources, file, &self.include_dirs, &defined).map_err(Diagnostics::from)?;
-        let definitions = parse::parse(sources, &tokens).map_err(Diagnostics::from)?;
+        let definitions = parse::parse(sources, &tokens)?;
         let model = check::check(sources, &definitions)?;
         Ok(rust::generate(sources, &title, &model)?)
     }

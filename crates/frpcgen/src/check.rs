@@ -37,7 +37,8 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
     if checker.errors.is_empty() {
         checker.errors = cycles::check(sources, &model);
     }
-    if checker.errors.is_empty() { Ok(model) } else { Err(Diagnostics(checker.errors)) }
+    let errors = checker.errors;
+    if errors.is_empty() { Ok(model) } else { Err(Diagnostics::in_order(sources, errors)) }
 }
 
 struct Checker<'a> {
@@ -67,10 +68,10 @@ impl<'a> Checker<'a> {
             }
             Body::Program { number, versions } => {
                 let number = self.u32(number)?;
-                model.programs.push(Program { name, number, versions: self.versions(versions)? });
+                model.programs.push(Program { name, number, versions: self.versions(versions) });
                 return Ok(());
             }
-            Body::Enum(members) => TypeBody::Enum(self.members(members)?),
+            Body::Enum(members) => TypeBody::Enum(self.members(members)),
             Body::Struct(fields) => TypeBody::Struct(self.fields(&name, fields)?),
             Body::Union(union) => TypeBody::Union(self.union(&name, union)?),
             Body::Typedef(declaration) => TypeBody::Alias(self.kind(declaration)?),
@@ -79,63 +80,59 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn members(&self, members: &'a [syntax::Member]) -> Checked<Vec<(Name, i32)>> {
-        members
-            .iter()
-            .map(|member| {
-                let value = self.scope.number_of(&member.name)?;
-                let value = i32::try_from(value).map_err(|_| {
-                    self.error(member.name.span, format!("{value} is beyond an enum's 32 bits, signed"))
-                })?;
-                Ok((member.name.clone(), value))
-            })
-            .collect()
+    fn members(&mut self, members: &'a [syntax::Member]) -> Vec<(Name, i32)> {
+        let members = members.iter().filter_map(|member| {
+            let value = self.member(member);
+            Some((member.name.clone(), self.noted(value)?))
+        });
+        members.collect()
     }
 
-    fn fields(&self, owner: &Name, declarations: &'a [Declaration]) -> Checked<Vec<Field>> {
+    fn member(&self, member: &'a syntax::Member) -> Checked<i32> {
+        let value = self.scope.number_of(&member.name)?;
+        i32::try_from(value)
+            .map_err(|_| self.error(member.name.span, format!("{value} is beyond an enum's 32 bits, signed")))
+    }
+
+    /// What holds; else the mistake is kept, and what comes behind it is looked at all the same.
+    fn noted<T>(&mut self, checked: Checked<T>) -> Option<T> {
+        match checked {
+            Ok(holds) => return Some(holds),
+            Err(error) if self.errors.len() < MAX_SHOWN => self.errors.push(error),
+            Err(_) => {}
+        }
+        None
+    }
+
+    fn fields(&mut self, owner: &Name, declarations: &'a [Declaration]) -> Checked<Vec<Field>> {
         if declarations.is_empty() {
             return Err(self.error(owner.span, "a struct has one field at least"));
         }
         let mut seen = HashMap::new();
-        declarations
-            .iter()
-            .map(|declaration| {
-                self.once(&mut seen, &declaration.name.text, &declaration.name)?;
-                self.field(declaration)
-            })
-            .collect()
+        let fields = declarations.iter().filter_map(|declaration| {
+            let once = self.once(&mut seen, &declaration.name.text, &declaration.name);
+            let field = once.and_then(|()| self.field(declaration));
+            self.noted(field)
+        });
+        Ok(fields.collect())
     }
 
     fn field(&self, declaration: &'a Declaration) -> Checked<Field> {
         Ok(Field { name: declaration.name.clone(), kind: self.kind(declaration)? })
     }
 
-    fn union(&self, owner: &Name, union: &'a syntax::Union) -> Checked<Union> {
+    fn union(&mut self, owner: &Name, union: &'a syntax::Union) -> Checked<Union> {
         if union.arms.is_empty() {
             return Err(self.error(owner.span, "a union has one case at least"));
         }
         let discriminant = self.field(&union.discriminant)?;
         let allowed = self.discriminant_values(&union.discriminant)?;
-        let mut seen: HashMap<i128, ()> = HashMap::new();
+        let mut seen = HashSet::new();
         let mut cases = Vec::new();
         for arm in &union.arms {
             for label in &arm.labels {
-                let value = self.scope.number(label)?;
-                if !allowed.contain(value) {
-                    let message = format!("the discriminant can't be {value}");
-                    return Err(self.error(label.span(), message));
-                }
-                if seen.insert(value, ()).is_some() {
-                    return Err(self.error(label.span(), format!("a second case for {value}")));
-                }
-                let field =
-                    arm.declaration.as_ref().map(|declaration| self.field(declaration)).transpose()?;
-                let label = match label {
-                    Value::Name(name) => Some(name.text.clone()),
-                    Value::Number(..) => None,
-                };
-                // All discriminants have 32 bits.
-                cases.push(Case { value: value as i64, label, field });
+                let case = self.case(label, arm, &allowed, &mut seen);
+                cases.extend(self.noted(case));
             }
         }
         let default = match &union.default {
@@ -143,7 +140,32 @@ impl<'a> Checker<'a> {
             Some(None) => Some(None),
             None => None,
         };
+        // It is for values without a case of their own: there may be none.
+        let default = default.filter(|_| !allowed.are_all(&seen));
         Ok(Union { discriminant, cases, default })
+    }
+
+    fn case(
+        &self,
+        label: &'a Value,
+        arm: &'a syntax::Arm,
+        allowed: &Values,
+        seen: &mut HashSet<i128>,
+    ) -> Checked<Case> {
+        let value = self.scope.number(label)?;
+        if !allowed.contain(value) {
+            return Err(self.error(label.span(), format!("the discriminant can't be {value}")));
+        }
+        if !seen.insert(value) {
+            return Err(self.error(label.span(), format!("a second case for {value}")));
+        }
+        let field = arm.declaration.as_ref().map(|declaration| self.field(declaration)).transpose()?;
+        let label = match label {
+            Value::Name(name) => Some(name.text.clone()),
+            Value::Number(..) => None,
+        };
+        // All discriminants have 32 bits.
+        Ok(Case { value: value as i64, label, field })
     }
 
     /// What values the type of a discriminant has.
@@ -222,9 +244,10 @@ impl<'a> Checker<'a> {
         let BaseKind::Named(name) = &base.kind else {
             return Err(self.error(base.span, "not a type by itself"));
         };
-        match self.types.get(name.as_str()) {
-            Some((index, _)) => Ok(Type::Named(*index)),
-            None => {
+        match (self.types.get(name.as_str()), opaque_from_c_headers(name)) {
+            (Some((index, _)), _) => Ok(Type::Named(*index)),
+            (None, Some(opaque)) => Ok(opaque),
+            (None, None) => {
                 let message = format!("unknown type '{name}' (types of C headers must be defined here)");
                 Err(self.error(base.span, message))
             }
@@ -240,37 +263,41 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn versions(&self, versions: &'a [syntax::Version]) -> Checked<Vec<Version>> {
-        let (mut names, mut numbers) = (HashMap::new(), HashMap::new());
-        versions
-            .iter()
-            .map(|version| {
-                let number = self.u32(&version.number)?;
+    fn versions(&mut self, versions: &'a [syntax::Version]) -> Vec<Version> {
+        let (mut names, mut numbers) = (HashMap::new(), HashSet::new());
+        let versions = versions.iter().filter_map(|version| {
+            let procedures = self.procedures(&version.procedures);
+            let number = self.u32(&version.number).and_then(|number| {
                 self.once(&mut names, &version.name.text, &version.name)?;
-                self.number_once(&mut numbers, number, &version.number)?;
-                Ok(Version { number, procedures: self.procedures(&version.procedures)? })
-            })
-            .collect()
+                self.number_once(&mut numbers, number, &version.number)
+            });
+            Some(Version { number: self.noted(number)?, procedures })
+        });
+        versions.collect()
     }
 
-    fn procedures(&self, procedures: &'a [syntax::Procedure]) -> Checked<Vec<Procedure>> {
-        let (mut names, mut numbers) = (HashMap::new(), HashMap::new());
-        procedures
-            .iter()
-            .map(|procedure| {
+    fn procedures(&mut self, procedures: &'a [syntax::Procedure]) -> Vec<Procedure> {
+        let (mut names, mut numbers) = (HashMap::new(), HashSet::new());
+        let procedures = procedures.iter().filter_map(|procedure| {
+            let checked = self.once(&mut names, &procedure.name.text, &procedure.name).and_then(|()| {
                 let number = self.u32(&procedure.number)?;
-                self.once(&mut names, &procedure.name.text, &procedure.name)?;
                 self.number_once(&mut numbers, number, &procedure.number)?;
-                let result = procedure.result.as_ref().map(|result| self.kind(result)).transpose()?;
-                let mut seen = HashMap::new();
-                let mut arguments = Vec::new();
-                for argument in &procedure.arguments {
-                    self.once(&mut seen, &argument.name.text, &argument.name)?;
-                    arguments.push(self.field(argument)?);
-                }
-                Ok(Procedure { name: procedure.name.clone(), number, result, arguments })
-            })
-            .collect()
+                self.procedure(procedure, number)
+            });
+            self.noted(checked)
+        });
+        procedures.collect()
+    }
+
+    fn procedure(&self, procedure: &'a syntax::Procedure, number: u32) -> Checked<Procedure> {
+        let result = procedure.result.as_ref().map(|result| self.kind(result)).transpose()?;
+        let mut seen = HashMap::new();
+        let mut arguments = Vec::new();
+        for argument in &procedure.arguments {
+            self.once(&mut seen, &argument.name.text, &argument.name)?;
+            arguments.push(self.field(argument)?);
+        }
+        Ok(Procedure { name: procedure.name.clone(), number, result, arguments })
     }
 
     fn once<'n>(&self, seen: &mut HashMap<&'n str, ()>, text: &'n str, name: &Name) -> Checked<()> {
@@ -280,11 +307,11 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn number_once(&self, seen: &mut HashMap<u32, ()>, number: u32, value: &Value) -> Checked<()> {
-        match seen.insert(number, ()) {
-            Some(()) => Err(self.error(value.span(), format!("a second one with number {number}"))),
-            None => Ok(()),
+    fn number_once(&self, seen: &mut HashSet<u32>, number: u32, value: &Value) -> Checked<u32> {
+        if !seen.insert(number) {
+            return Err(self.error(value.span(), format!("a second one with number {number}")));
         }
+        Ok(number)
     }
 
     fn fixed_length(&self, value: &'a Value) -> Checked<u32> {
@@ -327,6 +354,14 @@ impl Values {
             Self::Listed(values) => values.contains(&value),
         }
     }
+
+    /// Whether there are no others; `some` are among them.
+    fn are_all(&self, some: &HashSet<i128>) -> bool {
+        match self {
+            Self::Range(range) => (range.end() - range.start()).cast_unsigned() < some.len() as u128,
+            Self::Listed(values) => values.len() == some.len(),
+        }
+    }
 }
 
 /// The types of `<rpc/types.h>` and `<stdint.h>` that .x files use, which rpcgen
@@ -344,4 +379,14 @@ fn from_c_headers(name: &str) -> Option<Primitive> {
         "bool_t" => Primitive::Bool,
         _ => return None,
     })
+}
+
+/// Opaque data of `<rpc/xdr.h>` and `<rpc/auth.h>`, which the system's own .x files take
+/// for there.
+fn opaque_from_c_headers(name: &str) -> Option<Type> {
+    match name {
+        "netobj" => Some(Type::Opaque(1024)),
+        "des_block" => Some(Type::FixedOpaque(8)),
+        _ => None,
+    }
 }

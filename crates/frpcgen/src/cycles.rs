@@ -21,6 +21,9 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
     for (edges, message) in [(&by_value, infinite), (&by_alias, circular)] {
         let depths = depths(edges);
         for (kind, depth) in model.types.iter().zip(depths) {
+            if errors.len() == MAX_SHOWN {
+                break;
+            }
             let name = &kind.name;
             match depth {
                 None => errors.push(sources.error(name.span, format!("'{}' {message}", name.text))),
@@ -36,7 +39,6 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
             break; // the second check would say the same in other words
         }
     }
-    errors.truncate(MAX_SHOWN);
     errors
 }
 

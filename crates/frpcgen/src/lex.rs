@@ -16,6 +16,8 @@ pub enum Kind {
     /// A line that begins with `#`: the directive's words follow up to `EndOfLine`.
     Hash,
     EndOfLine,
+    /// What the language doesn't have: an error, unless `#if` passes over it.
+    Wrong(Box<Diagnostic>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl<'a> Lexer<'a> {
                     self.directive = true;
                     self.push(Kind::Hash, at);
                 } else {
-                    self.token(next, at)?;
+                    self.token(next, at);
                 }
                 line_is_empty = false;
             }
@@ -94,8 +96,19 @@ impl<'a> Lexer<'a> {
         Ok(self.out)
     }
 
-    fn token(&mut self, next: char, at: Span) -> Result<(), Diagnostic> {
-        let kind = if next.is_ascii_alphabetic() || next == '_' {
+    fn token(&mut self, next: char, at: Span) {
+        let before = self.rest.len();
+        let kind = self.kind(next, at).unwrap_or_else(|wrong| {
+            if self.rest.len() == before {
+                self.advance(next.len_utf8());
+            }
+            Kind::Wrong(Box::new(wrong))
+        });
+        self.push(kind, at);
+    }
+
+    fn kind(&mut self, next: char, at: Span) -> Result<Kind, Diagnostic> {
+        Ok(if next.is_ascii_alphabetic() || next == '_' {
             Kind::Word(self.word().to_owned())
         } else if next.is_ascii_digit() {
             self.number(at)?
@@ -111,9 +124,7 @@ impl<'a> Lexer<'a> {
         } else {
             let shown = next.escape_debug();
             return Err(self.error(at, 1, format!("the RPC language has no '{shown}'")));
-        };
-        self.push(kind, at);
-        Ok(())
+        })
     }
 
     fn word(&mut self) -> &'a str {

@@ -11,8 +11,9 @@
 //! own, as there isn't a C compiler wherever Rust is built; the symbols
 //! `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL` are known, and for
 //! Rust `RPC_HDR` is the one defined, since the header is what holds the types.
-//! Lines that begin with `%` go into C output only; a type that only a C header
-//! defines is therefore an error, and wants a definition in the source.
+//! Lines that begin with `%` go into C output only. Of what C's headers define, integers by
+//! their many names, `bool_t`, `netobj`, `des_block`, `MAXNETNAMELEN` and the flavours of
+//! authentication are known; any other type or number wants a definition in the source.
 //!
 //! A crate that calls or serves what `idl/foo.x` says depends on the packages `strait-flexrpc`
 //! and, to build, `strait-frpcgen`, whose library is named `frpcgen`:
@@ -45,8 +46,8 @@
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
 //! | `t *a` | `Option<t>`, in a `Box` where `t` is large or contains itself |
-//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` as `t *` alone and `next` comes last; else as it stands, nested 128 deep at most |
-//! | `union` | an enum with a variant for each case; `Default` carries the discriminant, and one that has a case of its own isn't sent |
+//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` as `t *` alone and `next` comes last; else as it stands, nested 128 deep at most, or 64 KiB of structs |
+//! | `union` | an enum with a variant for each case; `Default` carries the discriminant, and one that has a case of its own isn't sent; where each value has a case there is no `Default` |
 //!
 //! This crate must never: panic, hang or take unbounded memory over any input;
 //! write code that doesn't compile; write two different outputs for one input.

@@ -3,21 +3,28 @@
 //! rpcgen doesn't) becomes a definition of its own, named owner_declaration.
 
 use crate::MAX_NESTING;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
 use crate::lex::{Kind, Token};
 use crate::source::{Sources, Span};
 use crate::syntax::*;
 
-pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Diagnostic> {
+pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Diagnostics> {
     // Lines for the C compiler say nothing about the protocol.
     let tokens: Vec<&Token> =
         tokens.iter().filter(|token| !matches!(token.kind, Kind::Verbatim(_))).collect();
     let mut parser = Parser { sources, tokens: &tokens, at: 0, nesting: 0, definitions: Vec::new() };
-    while parser.at < tokens.len() {
-        parser.definition()?;
+    let mut errors = Vec::new();
+    while parser.at < tokens.len() && errors.len() < MAX_SHOWN {
+        if let Err(error) = parser.definition() {
+            errors.push(error);
+            parser.skip_to_next_definition();
+        }
     }
-    Ok(parser.definitions)
+    if errors.is_empty() { Ok(parser.definitions) } else { Err(Diagnostics(errors)) }
 }
+
+/// What a definition begins with.
+const DEFINITIONS: [&str; 6] = ["const", "typedef", "enum", "struct", "union", "program"];
 
 /// Words that can't be names, in RFC 4506, RFC 5531 or rpcgen.
 const RESERVED: [&str; 26] = [
@@ -60,6 +67,18 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
+    /// Behind a mistake: to where a line begins with a definition, as nobody writes them within
+    /// another.
+    fn skip_to_next_definition(&mut self) {
+        let begins = |token: &&Token| {
+            token.span.column == 0
+                && matches!(&token.kind, Kind::Word(word) if DEFINITIONS.contains(&word.as_str()))
+        };
+        let skipped = self.tokens[self.at..].iter().position(begins);
+        self.at = skipped.map_or(self.tokens.len(), |skipped| self.at + skipped);
+        self.nesting = 0;
+    }
+
     fn definition(&mut self) -> Parsed<()> {
         let (word, span) = match self.peek() {
             Some(Token { kind: Kind::Word(word), span }) => (word.as_str(), *span),

@@ -195,6 +195,9 @@ impl Preprocessor<'_> {
     /// expanded already.
     fn expand(&mut self, token: &Token, used_at: Span, within: &mut Vec<String>) -> Result<(), Diagnostic> {
         self.count(1, used_at)?;
+        if let Kind::Wrong(wrong) = &token.kind {
+            return Err((**wrong).clone());
+        }
         if let Kind::Word(name) = &token.kind
             && within.len() < MAX_INCLUDE_DEPTH
             && !within.contains(name)

@@ -13,6 +13,22 @@ pub struct Scope<'a> {
     known: RefCell<HashMap<&'a str, i128>>,
 }
 
+/// The two of `bool`, and the numbers of `<rpc/auth.h>` and `<rpc/types.h>` that .x files use,
+/// unless the source defines them.
+const FROM_C_HEADERS: [(&str, i128); 11] = [
+    ("FALSE", 0),
+    ("TRUE", 1),
+    ("AUTH_NONE", 0),
+    ("AUTH_NULL", 0),
+    ("AUTH_SYS", 1),
+    ("AUTH_UNIX", 1),
+    ("AUTH_SHORT", 2),
+    ("AUTH_DH", 3),
+    ("AUTH_DES", 3),
+    ("RPCSEC_GSS", 6),
+    ("MAXNETNAMELEN", 255),
+];
+
 /// A named number: a value, and how much an enum has counted on from it.
 #[derive(Clone, Copy)]
 struct Number<'a> {
@@ -24,10 +40,10 @@ impl<'a> Scope<'a> {
     /// All named numbers; errors for names that are taken.
     pub fn new(sources: &'a Sources, definitions: &'a [Definition], errors: &mut Vec<Diagnostic>) -> Self {
         let mut taken: HashMap<&str, &Name> = HashMap::new();
-        let mut numbers = HashMap::from([
-            ("FALSE", Number { from: None, add: 0 }),
-            ("TRUE", Number { from: None, add: 1 }),
-        ]);
+        let mut numbers: HashMap<_, _> = FROM_C_HEADERS
+            .iter()
+            .map(|(name, number)| (*name, Number { from: None, add: *number }))
+            .collect();
         let mut take = |name: &'a Name| {
             if let Some(first) = taken.insert(&name.text, name)
                 && errors.len() < MAX_SHOWN
@@ -81,7 +97,10 @@ impl<'a> Scope<'a> {
             return Ok(*known);
         }
         let Some(number) = self.numbers.get(name.text.as_str()) else {
-            let message = format!("'{}' is not the name of a number", name.text);
+            let message = format!(
+                "'{}' is not the name of a number (those of C headers must be defined here)",
+                name.text
+            );
             return Err(self.sources.error(name.span, message));
         };
         if depth == MAX_NESTING {

@@ -37,7 +37,7 @@ fn every_mistake_has_its_own_words() {
         ("enum a { X };\nenum b { X };", "2:10: 'X' is defined already, at test.x:1"),
         ("struct a { int b; int b; };", "1:23: a second 'b' here"),
         ("struct a { b c; };", "1:12: unknown type 'b' (types of C headers must be defined here)"),
-        ("const A = B;", "1:11: 'B' is not the name of a number"),
+        ("const A = B;", "1:11: 'B' is not the name of a number (those of C headers must be defined here)"),
         ("const A = 99999999999999999999;", "1:11: this number needs more than 64 bits"),
         ("const A = 08;", "1:11: '08' is not a number"),
         ("typedef int a[-1];", "1:16: -1 is not an unsigned 32-bit number"),
@@ -80,6 +80,61 @@ fn every_mistake_has_its_own_words() {
     ] {
         assert_eq!(first(source), expected, "{source}");
     }
+}
+
+#[test]
+fn all_mistakes_are_told_in_the_order_of_the_source() {
+    let places = |source: &str| -> Vec<String> {
+        let error = error(source);
+        let heads = error.lines().filter(|line| line.contains(" error: "));
+        heads.map(|head| head.splitn(4, ':').skip(1).take(2).collect::<Vec<_>>().join(":")).collect()
+    };
+    let meaning = "\
+const A = NONE;
+struct s { lost a; int b; int b; gone c; };
+union u switch (int i) { case 1: lost d; case 2: int e; case 2: int f; };
+program P { version V { void F(lost) = 1; lost G(void) = 2; void H(void) = 1; } = 1; } = 1;
+enum e { X = 4294967296, Y = NONE };
+struct A { int i; };";
+    let expected =
+        ["1:11", "2:12", "2:31", "2:34", "3:34", "3:62", "4:32", "4:43", "4:76", "5:10", "5:30", "6:8"];
+    assert_eq!(places(meaning), expected);
+    // What a mistake of grammar says nothing of goes on where the next definition begins a line.
+    let grammar = "struct a { int };\nconst B 5;\n  struct c { int d; };\nconst D = 6;\nenum e { };\n";
+    assert_eq!(places(grammar), ["1:16", "2:9", "5:10"]);
+}
+
+#[test]
+fn what_the_preprocessor_passes_over_may_be_anything() {
+    let code = accepted("#if 0\nIt isn't XDR: 08 @ $ \"\n#endif\n#define LATER 0z\nconst A = 1;");
+    assert!(code.contains("pub const A"));
+    assert_eq!(first("#define LATER 0z\nconst A = LATER;"), "1:15: '0z' is not a number");
+}
+
+#[test]
+fn a_union_has_no_default_where_each_value_has_a_case() {
+    let lamp = "enum lamp { OFF, ON, UNO = 1 };";
+    for (arms, default) in [("case OFF: case ON: void;", false), ("case ON: void;", true)] {
+        let code = accepted(&format!("{lamp} union u switch (lamp l) {{ {arms} default: int i; }};"));
+        assert_eq!(code.contains("Default("), default, "{arms}");
+    }
+    let code = accepted("union u switch (bool b) { case TRUE: void; case FALSE: void; default: void; };");
+    assert!(!code.contains("Default("));
+    assert_eq!(
+        first("union u switch (bool b) { case TRUE: void; case FALSE: void; default: lost a; };"),
+        "1:71: unknown type 'lost' (types of C headers must be defined here)"
+    );
+}
+
+#[test]
+fn what_the_systems_own_sources_take_from_c_headers_is_known() {
+    let code = accepted(
+        "typedef string netname<MAXNETNAMELEN>; struct k { netname n; netobj o; des_block d; };\n\
+         union sec switch (unsigned f) { case AUTH_NONE: void; case RPCSEC_GSS: int i; };",
+    );
+    assert!(code.contains("opaque o<1024>") && code.contains("opaque d[8]") && code.contains("netname<255>"));
+    let own = accepted("typedef int netobj; const AUTH_SYS = 7; struct k { netobj o; int a[AUTH_SYS]; };");
+    assert!(own.contains("netobj o") && own.contains("[i32; 7]"), "{own}");
 }
 
 #[test]
@@ -130,6 +185,10 @@ fn nothing_hangs_or_exhausts_the_compiler() {
         " ".repeat(MAX_FILE_BYTES + 1),
         (0..deep).map(|n| format!("const A{n} = A{};", n + 1)).collect(),
         "a ".repeat(1 << 20),
+        // Each of very many mistakes, on one line, would be shown with the line.
+        (0..20_000).map(|n| format!("struct a{n} {{ a{n} b; }};")).collect(),
+        format!("enum e {{ {}A }};", (0..20_000).map(|n| format!("A{n}, a{n}, ")).collect::<String>()),
+        format!("struct s {{ {}}};", (0..20_000).map(|n| format!("lost a{n}; ")).collect::<String>()),
         "\u{e9}\u{0}\r%".repeat(10),
     ] {
         let result = Builder::default().generate_from("test.x", &source);

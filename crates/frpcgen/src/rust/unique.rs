@@ -31,7 +31,7 @@ pub fn check(sources: &Sources, shapes: &Shapes<'_>) -> Vec<Diagnostic> {
         this.members(shapes, definition);
         let shape = shapes.of(index);
         let limit = if shape.recursive { MAX_RECURSIVE_MEMORY } else { MAX_MEMORY };
-        if shape.memory > limit {
+        if shape.memory > limit && this.errors.len() < MAX_SHOWN {
             let message = format!(
                 "'{}' would take {} bytes in line, more than {limit}: put a part of it behind a pointer (*)",
                 definition.name.text, shape.memory
@@ -39,7 +39,6 @@ pub fn check(sources: &Sources, shapes: &Shapes<'_>) -> Vec<Diagnostic> {
             this.errors.push(sources.error(definition.name.span, message));
         }
     }
-    this.errors.truncate(MAX_SHOWN);
     this.errors
 }
 
@@ -73,6 +72,9 @@ impl Unique<'_> {
     fn names<'n>(&mut self, names: impl Iterator<Item = (&'n Name, String)>) {
         let mut seen: HashMap<String, &Name> = HashMap::new();
         for (name, rust) in names {
+            if self.errors.len() == MAX_SHOWN {
+                return;
+            }
             if let Some(first) = seen.get(&rust) {
                 let message = format!("'{}' and '{}' are both {rust} in Rust", first.text, name.text);
                 self.errors.push(self.sources.error(name.span, message));
