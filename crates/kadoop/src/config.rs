@@ -23,7 +23,8 @@ pub const MAX_LIST_ENTRIES: usize = 1_000;
 /// Requests of one client that are under way at a time, and so answers that are
 /// kept for it.
 pub const MAX_REQUESTS_IN_FLIGHT: usize = 64;
-/// Clients whose answers are kept; the one silent longest gives way. 100 bytes each.
+/// Clients whose answers are kept; the one silent longest that has no file open gives way. 100 bytes
+/// each.
 pub const MAX_CLIENTS: usize = 65_536;
 /// Fences of chunks that a datanode doesn't hold, kept at a time; beyond it a
 /// datanode draws a new incarnation, which makes them unnecessary.

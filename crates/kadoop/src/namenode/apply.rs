@@ -5,8 +5,10 @@ use super::{
     record::{Ownership, Place, Record, Transaction},
     state::{Answered, Chunk, NodeRecord, OpenChunk, OpenFile, State},
 };
-use crate::{ChunkId, FileId, InodeNo, Millis, NodeId, Stamp, config::MAX_CLIENTS, messages::Attributes};
-use std::collections::BTreeMap;
+use crate::{
+    ChunkId, ClientId, FileId, InodeNo, Millis, NodeId, Stamp, config::MAX_CLIENTS, messages::Attributes,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What an application means for the datanodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +50,8 @@ impl State {
             Record::ClientJoined { client } => {
                 self.next.client.0 = client.0.checked_add(1).ok_or(NUMBERS_END)?;
                 let answered = Answered { seen: self.next.sequence, ..Answered::default() };
-                self.clients.add(*client, answered, MAX_CLIENTS);
+                self.clients.add(*client, answered);
+                self.forget_clients();
                 Ok(())
             }
             Record::NodeJoined { node, identity, rack } => {
@@ -133,6 +136,14 @@ impl State {
                 events.push(Event::Service(*node));
                 Ok(())
             }
+        }
+    }
+
+    /// Not those who write: they may have nothing to ask for hours.
+    fn forget_clients(&mut self) {
+        if self.clients.count() > MAX_CLIENTS {
+            let writing: BTreeSet<ClientId> = self.open.values().filter_map(|open| open.client).collect();
+            self.clients.forget_oldest(|client| !writing.contains(&client));
         }
     }
 

@@ -161,7 +161,7 @@ impl State {
                 self.identities.insert(record.identity, node);
                 self.nodes.insert(node, record);
             }
-            Item::Client(client, answered) => self.clients.add(client, answered, usize::MAX),
+            Item::Client(client, answered) => self.clients.add(client, answered),
             Item::Directory(number, attributes, entries) => {
                 self.put(number, attributes, Body::Directory(entries.into_iter().collect()))?;
             }

@@ -264,14 +264,24 @@ impl Clients {
         self.by_age.insert(sequence, request.client);
     }
 
-    /// Takes up a client; beyond `most` the one silent longest is forgotten.
-    pub fn add(&mut self, client: ClientId, answered: Answered, most: usize) {
+    /// Takes up a client.
+    pub fn add(&mut self, client: ClientId, answered: Answered) {
         self.by_age.insert(answered.seen, client);
         self.clients.insert(client, answered);
-        while self.clients.len() > most {
-            let Some((_, oldest)) = self.by_age.pop_first() else { return };
-            self.clients.remove(&oldest);
+    }
+
+    /// Forgets the one silent longest of those that may be; of all, if none may.
+    pub fn forget_oldest(&mut self, may_be: impl Fn(ClientId) -> bool) {
+        let oldest = self.by_age.iter().find(|(_, client)| may_be(**client)).or(self.by_age.iter().next());
+        if let Some((seen, client)) = oldest.map(|(seen, client)| (*seen, *client)) {
+            self.by_age.remove(&seen);
+            self.clients.remove(&client);
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.clients.len()
     }
 
     /// All of them.

@@ -219,6 +219,23 @@ fn removing_much_more_takes_longer_by_that_much_and_not_by_its_square() {
     assert!(more < some * 64, "{some:?}, {more:?} for 16 times as much");
 }
 
+/// A writer that has a chunk for long asks for nothing meanwhile: it was forgotten, and its file
+/// taken from it.
+#[test]
+fn who_has_a_file_open_isnt_forgotten_however_many_come_after() {
+    const MORE_THAN_ARE_KEPT: usize = 70_000;
+    let mut cluster = Cluster::new(1, None);
+    let file = cluster.create(1);
+    let idle = cluster.namenode.join_client(cluster.now);
+    for _ in 0..MORE_THAN_ARE_KEPT {
+        cluster.namenode.join_client(cluster.now);
+    }
+    cluster.pass(1_000, &[]);
+    cluster.add(file, Vec::new());
+    let kept: Vec<ClientId> = cluster.namenode.state().clients.iter().map(|(client, _)| *client).collect();
+    assert!(kept.len() < MORE_THAN_ARE_KEPT && !kept.contains(&idle) && kept.contains(&cluster.client));
+}
+
 #[test]
 fn suspicions_without_end_bind_no_datanode_and_delay_no_recovery() {
     const CHUNKS: usize = 1_200;
