@@ -459,7 +459,12 @@ struct GetStoreStatusReply {
   1: optional StoreInfo store,
   2: optional i64 capacity,
   3: optional i64 used,
-  4: optional i64 remaining
+  4: optional i64 remaining,
+  /**
+   * The store has just started (Kadoop: safe mode), and doesn't know yet where all bytes
+   * lie. Blocks without hosts may be there all the same; ask again before calling them lost.
+   */
+  5: optional bool settling
 }
 
 service DfsV2 extends DfsService {

@@ -62,7 +62,7 @@ ServerInfo Client::server_info() {
 
 StoreStatus Client::status() {
     const auto reply = session_->call(wire::GetStoreStatusRequest(), {});
-    return {reply.capacity, reply.used, reply.remaining};
+    return {reply.capacity, reply.used, reply.remaining, reply.settling};
 }
 
 // -- Looking

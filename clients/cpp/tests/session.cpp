@@ -57,6 +57,12 @@ TEST_CASE("addresses are strait://host:port/ or host:port") {
     }
 }
 
+TEST_CASE("a store that has just started says that it doesn't know all yet") {
+    const FakeGateway fake("");
+    CHECK(strait::Client(fake.address()).status().settling);
+    CHECK_FALSE(strait::Client(shared_gateway()).status().settling);
+}
+
 TEST_CASE("an address names no user, and a password in it isn't told on") {
     try {
         strait::Client client("strait://ada:secret@" + shared_gateway() + "/");

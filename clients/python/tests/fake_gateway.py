@@ -172,6 +172,9 @@ class Handler:
 
         return call
 
+    def getStoreStatus(self, request: t.GetStoreStatusRequest) -> t.GetStoreStatusReply:
+        return t.GetStoreStatusReply()
+
     def openSession(self, request: t.OpenSessionRequest) -> t.OpenSessionReply:
         gateway = self._gateway
         if request.token is not None and request.token not in gateway.tokens:

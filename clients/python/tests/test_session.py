@@ -9,7 +9,7 @@ from fake_gateway import failure
 
 import strait
 from strait import _session
-from strait._gen.ttypes import ErrorCode
+from strait._gen.ttypes import ErrorCode, GetStoreStatusReply
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,13 @@ def test_a_session_that_ended_is_replaced_where_the_login_is_known(fake, client)
     fake.tokens.clear()
     fake.raises["getFileInfo"] = failure(ErrorCode.UNAUTHENTICATED, "Unauthenticated")
     assert client.exists("/x")
+
+
+def test_a_store_that_has_just_started_says_that_it_does_not_know_all_yet(fake, client):
+    reply = GetStoreStatusReply(capacity=3, used=2, remaining=1, settling=True)
+    fake.answers["getStoreStatus"] = reply
+    assert client.status() == strait.StoreStatus(3, 2, 1, settling=True)
+    assert not client.status().settling  # as of a gateway that doesn't know the field
 
 
 def test_a_token_that_expired_is_the_callers_error(fake):

@@ -258,6 +258,7 @@ pub async fn get_store_status(
         capacity: Some(signed(status.capacity)),
         used: Some(signed(status.used)),
         remaining: Some(signed(status.remaining)),
+        settling: Some(status.settling),
     })
 }
 

@@ -13,7 +13,7 @@ use strait_store::contract::{self, Fixture};
 use strait_store::strait::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_testkit::{Process, eventually, free_port};
-use support::{DEADLINE, ended};
+use support::{DEADLINE, Gateway, ended};
 use up::{Up, role, run};
 
 const OTHER: i32 = 1;
@@ -248,6 +248,12 @@ impl Rack {
         format!("kadoop://{}{path}", self.namenode)
     }
 
+    /// A gateway over this URI.
+    fn gateway(&self, store: &str) -> Gateway {
+        let key = self.dir.path().join("client.key").display().to_string();
+        Gateway::start(|_| ["--kadoop-key", &key, "--store", store].map(str::to_owned).to_vec())
+    }
+
     fn run<A: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
@@ -319,6 +325,15 @@ fn fsck_calls_nothing_missing_before_the_datanodes_have_reported() {
     let json = rack.run(["fsck", "--json", &rack.uri("/f")], b"");
     let told = String::from_utf8(json.stdout).unwrap();
     assert!(told.contains(r#""not_reported":1"#) && told.contains(r#""healthy":false"#), "{told}");
+    // Nor does whoever asks through a gateway, or through two.
+    let near = rack.gateway(&rack.uri("/"));
+    let far = rack.gateway(&near.uri("/"));
+    for gateway in [&near, &far] {
+        let fsck = gateway.run(["fsck", &gateway.uri("/")]);
+        let told = String::from_utf8(fsck.stdout).unwrap();
+        assert_eq!(fsck.code, UNAVAILABLE, "{told}");
+        assert!(told.contains("/f\t0\t5\tnot reported yet: 0 of 1"), "{told}");
+    }
 }
 
 #[test]

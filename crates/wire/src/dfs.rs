@@ -303,5 +303,6 @@ wire_structs! {
         2 capacity: i64,
         3 used: i64,
         4 remaining: i64,
+        5 settling: bool,
     }
 }

@@ -105,6 +105,9 @@ struct StoreInfo {
 /// Bytes of a whole store.
 struct StoreStatus {
     std::int64_t capacity = 0, used = 0, remaining = 0;
+    /// It has just started, and doesn't know yet where all bytes lie: blocks without hosts
+    /// may be there all the same.
+    bool settling = false;
 };
 
 struct ServerInfo {

@@ -50,6 +50,11 @@ public:
         throw error(99, "Tired"); // of a kind from the future
     }
 
+    void getStoreStatus(wire::GetStoreStatusReply& reply,
+                        const wire::GetStoreStatusRequest&) override {
+        reply.__set_settling(true); // as one that has just started
+    }
+
     void createFile(wire::OpenWriterReply& reply, const wire::CreateFileRequest&) override {
         reply.__set_position(gateway_.claimed_length);
     }

@@ -98,6 +98,9 @@ class StoreStatus:
     capacity: int
     used: int
     remaining: int
+    #: It has just started, and doesn't know yet where all bytes lie: blocks without
+    #: hosts may be there all the same.
+    settling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

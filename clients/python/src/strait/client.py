@@ -109,7 +109,8 @@ class Client:
     def status(self) -> StoreStatus:
         """Capacity and use of the whole store."""
         reply = self._session.call("getStoreStatus", GetStoreStatusRequest())
-        return StoreStatus(reply.capacity or 0, reply.used or 0, reply.remaining or 0)
+        sizes = (reply.capacity or 0, reply.used or 0, reply.remaining or 0)
+        return StoreStatus(*sizes, settling=bool(reply.settling))
 
     def close(self) -> None:
         """Ends the session; close its files first."""

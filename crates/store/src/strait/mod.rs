@@ -289,8 +289,8 @@ impl FileSystem for StraitStore {
             capacity: named(convert::unsigned(reply.capacity, "capacity"), what)?,
             used: named(convert::unsigned(reply.used, "used"), what)?,
             remaining: named(convert::unsigned(reply.remaining, "remaining"), what)?,
-            // Not on the wire.
-            settling: false,
+            // Gateways of earlier versions don't say.
+            settling: reply.settling.unwrap_or(false),
         })
     }
 }

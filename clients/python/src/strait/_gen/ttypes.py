@@ -4442,6 +4442,8 @@ class GetStoreStatusReply(object):
      - capacity
      - used
      - remaining
+     - settling: The store has just started (Kadoop: safe mode), and doesn't know yet where all bytes
+    lie. Blocks without hosts may be there all the same; ask again before calling them lost.
 
     """
 
@@ -4450,14 +4452,16 @@ class GetStoreStatusReply(object):
         'capacity',
         'used',
         'remaining',
+        'settling',
     )
 
 
-    def __init__(self, store=None, capacity=None, used=None, remaining=None,):
+    def __init__(self, store=None, capacity=None, used=None, remaining=None, settling=None,):
         self.store = store
         self.capacity = capacity
         self.used = used
         self.remaining = remaining
+        self.settling = settling
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4489,6 +4493,11 @@ class GetStoreStatusReply(object):
                     self.remaining = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.BOOL:
+                    self.settling = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4514,6 +4523,10 @@ class GetStoreStatusReply(object):
         if self.remaining is not None:
             oprot.writeFieldBegin('remaining', TType.I64, 4)
             oprot.writeI64(self.remaining)
+            oprot.writeFieldEnd()
+        if self.settling is not None:
+            oprot.writeFieldBegin('settling', TType.BOOL, 5)
+            oprot.writeBool(self.settling)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4864,6 +4877,7 @@ GetStoreStatusReply.thrift_spec = (
     (2, TType.I64, 'capacity', None, None, ),  # 2
     (3, TType.I64, 'used', None, None, ),  # 3
     (4, TType.I64, 'remaining', None, None, ),  # 4
+    (5, TType.BOOL, 'settling', None, None, ),  # 5
 )
 fix_spec(all_structs)
 del all_structs

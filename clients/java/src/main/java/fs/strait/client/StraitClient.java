@@ -114,7 +114,8 @@ public final class StraitClient implements AutoCloseable {
     public StoreStatus status() throws IOException {
         GetStoreStatusReply reply =
                 session.call(Method.GET_STORE_STATUS, new GetStoreStatusRequest());
-        return new StoreStatus(reply.getCapacity(), reply.getUsed(), reply.getRemaining());
+        return new StoreStatus(
+                reply.getCapacity(), reply.getUsed(), reply.getRemaining(), reply.isSettling());
     }
 
     /** Ends the session; close its files first. */

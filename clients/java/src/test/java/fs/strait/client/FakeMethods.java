@@ -14,6 +14,8 @@ import fs.strait.client.internal.FlushFileReply;
 import fs.strait.client.internal.FlushFileRequest;
 import fs.strait.client.internal.GetFileInfoReply;
 import fs.strait.client.internal.GetFileInfoRequest;
+import fs.strait.client.internal.GetStoreStatusReply;
+import fs.strait.client.internal.GetStoreStatusRequest;
 import fs.strait.client.internal.Limits;
 import fs.strait.client.internal.ListDirectoryReply;
 import fs.strait.client.internal.ListDirectoryRequest;
@@ -61,6 +63,7 @@ final class FakeMethods {
             case "openSession" -> new OpenSessionRequest();
             case "closeSession" -> new CloseSessionRequest();
             case "getFileInfo" -> new GetFileInfoRequest();
+            case "getStoreStatus" -> new GetStoreStatusRequest();
             case "listDirectory" -> new ListDirectoryRequest();
             case "openFile" -> new OpenFileRequest();
             case "readRange" -> new ReadRangeRequest();
@@ -79,6 +82,8 @@ final class FakeMethods {
             case "openSession" -> openSession((OpenSessionRequest) request);
             case "closeSession" -> new CloseSessionReply();
             case "getFileInfo" -> getFileInfo((GetFileInfoRequest) request);
+            // As of one that has just started.
+            case "getStoreStatus" -> new GetStoreStatusReply().setUsed(1).setSettling(true);
             case "listDirectory" -> listDirectory((ListDirectoryRequest) request);
             case "openFile" -> openFile((OpenFileRequest) request);
             case "readRange" -> readRange((ReadRangeRequest) request);

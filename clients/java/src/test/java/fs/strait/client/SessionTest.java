@@ -55,6 +55,11 @@ class SessionTest {
         assertEquals(token, client.token());
     }
 
+    @Test
+    void aStoreThatHasJustStartedSaysThatItDoesNotKnowAllYet() throws IOException {
+        assertEquals(new StoreStatus(0, 1, 0, true), client.status());
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"before", "after"})
     void aMutationCutOffIsDoneOnce(String cut) throws IOException {
@@ -193,7 +198,7 @@ class SessionTest {
 
     @Test
     void aMethodThatTheGatewayDoesNotKnowIsUnsupported() {
-        StraitException error = assertThrows(StraitException.class, () -> client.status());
+        StraitException error = assertThrows(StraitException.class, () -> client.serverInfo());
         assertEquals(ErrorKind.UNSUPPORTED, error.kind());
     }
 

@@ -14,6 +14,7 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
   private static final org.apache.thrift.protocol.TField CAPACITY_FIELD_DESC = new org.apache.thrift.protocol.TField("capacity", org.apache.thrift.protocol.TType.I64, (short)2);
   private static final org.apache.thrift.protocol.TField USED_FIELD_DESC = new org.apache.thrift.protocol.TField("used", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField REMAINING_FIELD_DESC = new org.apache.thrift.protocol.TField("remaining", org.apache.thrift.protocol.TType.I64, (short)4);
+  private static final org.apache.thrift.protocol.TField SETTLING_FIELD_DESC = new org.apache.thrift.protocol.TField("settling", org.apache.thrift.protocol.TType.BOOL, (short)5);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new GetStoreStatusReplyStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new GetStoreStatusReplyTupleSchemeFactory();
@@ -22,13 +23,23 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
   public long capacity; // optional
   public long used; // optional
   public long remaining; // optional
+  /**
+   * The store has just started (Kadoop: safe mode), and doesn't know yet where all bytes
+   * lie. Blocks without hosts may be there all the same; ask again before calling them lost.
+   */
+  public boolean settling; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     STORE((short)1, "store"),
     CAPACITY((short)2, "capacity"),
     USED((short)3, "used"),
-    REMAINING((short)4, "remaining");
+    REMAINING((short)4, "remaining"),
+    /**
+     * The store has just started (Kadoop: safe mode), and doesn't know yet where all bytes
+     * lie. Blocks without hosts may be there all the same; ask again before calling them lost.
+     */
+    SETTLING((short)5, "settling");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -52,6 +63,8 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
           return USED;
         case 4: // REMAINING
           return REMAINING;
+        case 5: // SETTLING
+          return SETTLING;
         default:
           return null;
       }
@@ -98,8 +111,9 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
   private static final int __CAPACITY_ISSET_ID = 0;
   private static final int __USED_ISSET_ID = 1;
   private static final int __REMAINING_ISSET_ID = 2;
+  private static final int __SETTLING_ISSET_ID = 3;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.STORE,_Fields.CAPACITY,_Fields.USED,_Fields.REMAINING};
+  private static final _Fields optionals[] = {_Fields.STORE,_Fields.CAPACITY,_Fields.USED,_Fields.REMAINING,_Fields.SETTLING};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -111,6 +125,8 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.REMAINING, new org.apache.thrift.meta_data.FieldMetaData("remaining", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.SETTLING, new org.apache.thrift.meta_data.FieldMetaData("settling", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(GetStoreStatusReply.class, metaDataMap);
   }
@@ -129,6 +145,7 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
     this.capacity = other.capacity;
     this.used = other.used;
     this.remaining = other.remaining;
+    this.settling = other.settling;
   }
 
   @Override
@@ -145,6 +162,8 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
     this.used = 0;
     setRemainingIsSet(false);
     this.remaining = 0;
+    setSettlingIsSet(false);
+    this.settling = false;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -241,6 +260,37 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __REMAINING_ISSET_ID, value);
   }
 
+  /**
+   * The store has just started (Kadoop: safe mode), and doesn't know yet where all bytes
+   * lie. Blocks without hosts may be there all the same; ask again before calling them lost.
+   */
+  public boolean isSettling() {
+    return this.settling;
+  }
+
+  /**
+   * The store has just started (Kadoop: safe mode), and doesn't know yet where all bytes
+   * lie. Blocks without hosts may be there all the same; ask again before calling them lost.
+   */
+  public GetStoreStatusReply setSettling(boolean settling) {
+    this.settling = settling;
+    setSettlingIsSet(true);
+    return this;
+  }
+
+  public void unsetSettling() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __SETTLING_ISSET_ID);
+  }
+
+  /** Returns true if field settling is set (has been assigned a value) and false otherwise */
+  public boolean isSetSettling() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __SETTLING_ISSET_ID);
+  }
+
+  public void setSettlingIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __SETTLING_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -276,6 +326,14 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
       }
       break;
 
+    case SETTLING:
+      if (value == null) {
+        unsetSettling();
+      } else {
+        setSettling((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -294,6 +352,9 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
 
     case REMAINING:
       return getRemaining();
+
+    case SETTLING:
+      return isSettling();
 
     }
     throw new java.lang.IllegalStateException();
@@ -315,6 +376,8 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
       return isSetUsed();
     case REMAINING:
       return isSetRemaining();
+    case SETTLING:
+      return isSetSettling();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -368,6 +431,15 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
         return false;
     }
 
+    boolean this_present_settling = true && this.isSetSettling();
+    boolean that_present_settling = true && that.isSetSettling();
+    if (this_present_settling || that_present_settling) {
+      if (!(this_present_settling && that_present_settling))
+        return false;
+      if (this.settling != that.settling)
+        return false;
+    }
+
     return true;
   }
 
@@ -390,6 +462,10 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
     hashCode = hashCode * 8191 + ((isSetRemaining()) ? 131071 : 524287);
     if (isSetRemaining())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(remaining);
+
+    hashCode = hashCode * 8191 + ((isSetSettling()) ? 131071 : 524287);
+    if (isSetSettling())
+      hashCode = hashCode * 8191 + ((settling) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -438,6 +514,16 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
     }
     if (isSetRemaining()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.remaining, other.remaining);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetSettling(), other.isSetSettling());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetSettling()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.settling, other.settling);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -491,6 +577,12 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
       if (!first) sb.append(", ");
       sb.append("remaining:");
       sb.append(this.remaining);
+      first = false;
+    }
+    if (isSetSettling()) {
+      if (!first) sb.append(", ");
+      sb.append("settling:");
+      sb.append(this.settling);
       first = false;
     }
     sb.append(")");
@@ -576,6 +668,14 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // SETTLING
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.settling = iprot.readBool();
+              struct.setSettlingIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -614,6 +714,11 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
         oprot.writeI64(struct.remaining);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetSettling()) {
+        oprot.writeFieldBegin(SETTLING_FIELD_DESC);
+        oprot.writeBool(struct.settling);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -645,7 +750,10 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
       if (struct.isSetRemaining()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetSettling()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetStore()) {
         struct.store.write(oprot);
       }
@@ -658,12 +766,15 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
       if (struct.isSetRemaining()) {
         oprot.writeI64(struct.remaining);
       }
+      if (struct.isSetSettling()) {
+        oprot.writeBool(struct.settling);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, GetStoreStatusReply struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.store = new StoreInfo();
         struct.store.read(iprot);
@@ -680,6 +791,10 @@ public class GetStoreStatusReply implements org.apache.thrift.TBase<GetStoreStat
       if (incoming.get(3)) {
         struct.remaining = iprot.readI64();
         struct.setRemainingIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.settling = iprot.readBool();
+        struct.setSettlingIsSet(true);
       }
     }
   }
