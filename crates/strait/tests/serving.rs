@@ -72,9 +72,6 @@ fn what_keeps_it_from_starting_is_one_clear_line() {
     assert_ne!(below_a_file.code, 0);
     below_a_file.fails(below_a_file.code, "file/data");
     let serve = |store: &str| strait(dir, &["serve", "--listen", "127.0.0.1:0", "--store", store]);
-    serve(&format!("hdfs://127.0.0.1:{}", free_port())).fails(UNAVAILABLE, "no namenode");
-    serve(&format!("strait://127.0.0.1:{}", free_port())).fails(UNAVAILABLE, "can't be reached");
-    serve("hdfs://no-such-host.invalid:8020").fails(UNAVAILABLE, "no-such-host.invalid");
     serve("gopher://x").fails(INVALID_ARGUMENT, "unknown scheme");
     let stores = ["--store", "memory:/", "--store", "memory:/"];
     strait(dir, &[&["serve", "--listen", "127.0.0.1:0"], &stores[..]].concat()).fails(USAGE, "two stores");
@@ -142,6 +139,21 @@ fn a_single_store_that_is_silent_is_waited_for_in_the_background() {
     let (_silent, address) = silent_server();
     let gateway = Gateway::start(|_| vec!["--store".to_owned(), format!("hdfs://{address}")]);
     gateway.run(["ls", &gateway.uri("/")]).fails(UNAVAILABLE, "it doesn't answer");
+}
+
+#[test]
+fn a_gateway_may_start_before_what_it_serves() {
+    let later = format!("127.0.0.1:{}", free_port());
+    let gateway = Gateway::start(|_| vec!["--store".to_owned(), format!("strait://{later}")]);
+    let log = gateway.process.log_tail();
+    assert!(log.contains("WARN") && log.contains("away, and tried again until it answers: "), "{log}");
+    let told = "the store is away, and is tried again: the gateway can't be reached: Connection refused";
+    gateway.run(["ls", &gateway.uri("/")]).fails(UNAVAILABLE, told);
+    let mut far = command(gateway.dir.path());
+    far.args(["serve", "--store", "memory:/", "--listen", &later]);
+    let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
+    eventually("the store is there", DEADLINE, || gateway.run(["ls", &gateway.uri("/")]).code == 0);
+    eventually("its log says so", DEADLINE, || gateway.process.log_tail().contains("it is there now"));
 }
 
 #[test]

@@ -10,9 +10,10 @@ use strait_store::{
     DeferredStore, Error, ErrorKind, FileStore, FileSystem, OpenOptions, Scheme, StorePath, StoreUri,
 };
 
-/// A store that hasn't answered after this time is served all the same, and
-/// waited for in the background: one silent machine isn't to keep the other
-/// stores from their users. What is refused is refused sooner.
+/// A store that hasn't answered after this time, or can't be reached, is served
+/// all the same, and waited for in the background: after a rack's power comes back
+/// gateways may be there before their namenodes, and one machine that is away isn't
+/// to keep the other stores from their users.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A store, and what an operator should know of it.
@@ -28,8 +29,8 @@ pub struct Opened {
 /// wants to know now, not from a user.
 ///
 /// # Errors
-/// What is wrong with a flag, or with a store that did answer; and what keeps
-/// the first one away, where all are and none is merely silent.
+/// What is wrong with a flag, or with a store that did answer: what waiting doesn't
+/// mend.
 pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>, Failure> {
     let mut named: Vec<(String, StoreUri)> = Vec::new();
     for flag in flags {
@@ -42,18 +43,7 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
         named.push((name, uri));
     }
     let tried = join_all(named.into_iter().map(|(name, uri)| open(context, name, uri))).await;
-    let mut stores = Vec::new();
-    let mut refusals = Vec::new();
-    for tried in tried {
-        let (opened, refusal) = tried?;
-        stores.push(opened);
-        refusals.extend(refusal);
-    }
-    if refusals.len() == stores.len()
-        && let Some(first) = refusals.into_iter().next()
-    {
-        return Err(first);
-    }
+    let stores = tried.into_iter().collect::<Result<Vec<_>, _>>()?;
     for opened in &stores {
         if let Some(away) = &opened.away {
             tracing::warn!(store = opened.store.uri, "away, and tried again until it answers: {away}");
@@ -62,9 +52,8 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
     Ok(stores)
 }
 
-/// Opens one store and asks it whether it is there; what keeps one away that
-/// may come back is returned beside it.
-async fn open(context: &Context, name: String, uri: StoreUri) -> Result<(Opened, Option<Failure>), Failure> {
+/// Opens one store and asks it whether it is there.
+async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
     let mut options = OpenOptions { kadoop: context.kadoop(), ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri.gateway());
@@ -84,18 +73,25 @@ async fn open(context: &Context, name: String, uri: StoreUri) -> Result<(Opened,
     let deferred = DeferredStore::begin(Box::new(opening));
     let away = match deferred.first_try(PATIENCE).await {
         Some(Ok(())) => None,
-        Some(Err(error)) if is_passing(&error) => Some((error.message().to_owned(), Some(error.kind()))),
-        Some(Err(error)) => return Err(refused(error.kind(), &uri, error.message())),
-        None => Some((format!("no answer within {} s", PATIENCE.as_secs()), None)),
+        Some(Err(error)) if is_passing(&error) => Some(error.message().to_owned()),
+        Some(Err(error)) => return Err(Failure::at(error.kind(), "open store", &uri, error.message())),
+        None => Some(format!("no answer within {} s", PATIENCE.as_secs())),
     };
-    let refusal = away.as_ref().and_then(|(why, kind)| Some(refused((*kind)?, &uri, why)));
     let read_only = (uri.scheme() == Scheme::File).then(|| unwritable(&uri)).flatten();
     let fs: Arc<dyn FileSystem> = match deferred.now() {
         Ok(fs) => fs,
-        Err(_) => Arc::new(deferred),
+        Err(_) => {
+            let (deferred, uri) = (Arc::new(deferred), uri.to_string());
+            let awaited = deferred.clone();
+            tokio::spawn(async move {
+                awaited.opened().await;
+                tracing::info!(store = uri, "it is there now");
+            });
+            deferred
+        }
     };
     let store = ConfiguredStore { name, uri: uri.to_string(), fs };
-    Ok((Opened { store, away: away.map(|(why, _)| why), read_only }, refusal))
+    Ok(Opened { store, away, read_only })
 }
 
 /// Asks for the password that a login needs: not in the background, again and
@@ -119,10 +115,6 @@ fn is_passing(error: &Error) -> bool {
 
 fn unwritable(uri: &StoreUri) -> Option<Error> {
     FileStore::open(uri.path().as_str(), false).and_then(|store| store.check_writable()).err()
-}
-
-fn refused(kind: ErrorKind, uri: &StoreUri, why: &str) -> Failure {
-    Failure::at(kind, "open store", uri, why)
 }
 
 /// `NAME=URI` in its halves; a URI alone may have a `=` in its path.
