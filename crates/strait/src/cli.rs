@@ -2,6 +2,7 @@
 //! command reads.
 
 use crate::failure::Failure;
+use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -25,11 +26,10 @@ pub struct Cli {
 
 /// What goes with every command.
 #[derive(Debug, Args)]
+#[command(next_help_heading = help::REACHING)]
 pub struct Global {
-    /// Log in at the gateway as this user; the password comes from STRAIT_PASSWORD,
-    /// --password-file, or is asked for. The login is kept (in ~/.cache/strait) until it expires.
-    /// On hdfs:// and kadoop:// itself: act as this user, which HDFS believes where it has no
-    /// Kerberos, and Kadoop from whoever has its key.
+    /// Log in at gateways as this user, with a password from STRAIT_PASSWORD, --password-file
+    /// or the terminal; on hdfs:// and kadoop:// act as this user.
     #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
     pub user: Option<String>,
     /// The user was named on the command line, not by the environment.
@@ -60,10 +60,10 @@ pub struct Global {
     #[arg(long, global = true)]
     pub kadoop_over_tcp: bool,
     /// Print one JSON object a line, for what was done (put, rm, …) and what went wrong too.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = help::TELLING)]
     pub json: bool,
     /// What is logged to standard error: error, warn, info, debug or trace.
-    #[arg(long, global = true, env = "STRAIT_LOG", value_name = "LEVEL")]
+    #[arg(long, global = true, help_heading = help::TELLING, env = "STRAIT_LOG", value_name = "LEVEL")]
     pub log: Option<LevelFilter>,
 }
 
@@ -74,17 +74,22 @@ impl Cli {
     /// # Errors
     /// What is wrong with it.
     pub fn read(as_failure: bool) -> Result<Self, Failure> {
-        let mut command = relevant(Self::command());
+        let mut command = help::arranged(Self::command());
         let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
             let explicit = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
             cli.global.user_is_explicit = explicit("user");
-            match CLIENT_FLAGS.into_iter().find(|flag| explicit(flag)) {
-                Some(flag) if !cli.command.is_client() => {
+            let misused = |flags: &[&'static str], used: bool| {
+                flags.iter().copied().find(|flag| !used && explicit(flag))
+            };
+            let misused = misused(&GATEWAY_FLAGS, cli.command.is_client())
+                .or(misused(&KADOOP_FLAGS, cli.command.opens_stores()));
+            match misused {
+                Some(flag) => {
                     let name = matches.subcommand_name().unwrap_or_default();
                     Err(command.error(clap::error::ErrorKind::ArgumentConflict, misplaced(flag, name)))
                 }
-                _ => Ok(cli),
+                None => Ok(cli),
             }
         });
         parsed.map_err(|error| match as_failure && error.use_stderr() {
@@ -100,27 +105,6 @@ impl Cli {
     }
 }
 
-/// The flags that say how to come into a gateway; their names in clap.
-const CLIENT_FLAGS: [&str; 7] =
-    ["user", "password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key"];
-/// The commands that never come into one. `serve` does where a store of its is
-/// another gateway.
-const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
-
-/// Takes flags out of the help of the commands that refuse them.
-fn relevant(mut command: clap::Command) -> clap::Command {
-    command.build(); // gives the subcommands their global flags
-    for name in NO_CLIENTS {
-        command = command.mut_subcommand(name, |subcommand| {
-            subcommand.mut_args(|arg| {
-                let client = CLIENT_FLAGS.contains(&arg.get_id().as_str());
-                if client { arg.hide(true) } else { arg }
-            })
-        });
-    }
-    command
-}
-
 /// What is wrong with a client's flag at a command that is none.
 fn misplaced(flag: &str, command: &str) -> String {
     let flag = flag.replace('_', "-");
@@ -131,9 +115,11 @@ fn misplaced(flag: &str, command: &str) -> String {
         }
         ("up" | "serve", "tls-ca") => "; whose clients to trust is said by --tls-client-ca FILE",
         ("passwd", "user" | "password-file") => "; the user is an operand, and the file is --file FILE",
+        ("up" | "namenode" | "datanode", "kadoop-key") => "; the cluster's own is --key FILE",
         _ => "",
     };
-    format!("strait {command}: --{flag} is for coming into a gateway{instead}\n")
+    let what = if flag.starts_with("kadoop") { "Kadoop cluster" } else { "gateway" };
+    format!("strait {command}: --{flag} is for coming into a {what}{instead}\n")
 }
 
 impl Command {
@@ -145,11 +131,15 @@ impl Command {
     /// Whether this may come into a gateway.
     fn is_client(&self) -> bool {
         match self {
-            Self::Up(_) | Self::Namenode(_) | Self::Datanode(_) => false,
-            Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_) => false,
             Self::Serve(serve) => serve.stores.iter().any(|store| store.contains("strait://")),
-            _ => true,
+            _ => self.opens_stores(),
         }
+    }
+
+    /// Whether this opens the stores that URIs name.
+    fn opens_stores(&self) -> bool {
+        let itself = matches!(self, Self::Up(_) | Self::Namenode(_) | Self::Datanode(_));
+        !itself && !matches!(self, Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_))
     }
 }
 
@@ -214,7 +204,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Operands {
-    /// What to do it with.
+    /// Files or directories in a store, such as strait://HOST:PORT/path.
     #[arg(required = true, value_name = "URI")]
     pub uris: Vec<String>,
 }
@@ -374,6 +364,7 @@ pub struct Datanodes {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "strait decommission [OPTIONS] <DATANODE>... <URI>")]
 pub struct Decommission {
     /// They are to stay after all.
     #[arg(long, conflicts_with = "wait")]
@@ -477,6 +468,7 @@ pub struct Copying {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "strait put [OPTIONS] <SOURCE>... <URI>")]
 pub struct Put {
     #[command(flatten)]
     pub copying: Copying,
@@ -493,6 +485,7 @@ pub struct Put {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "strait get [OPTIONS] <URI>... [LOCAL]")]
 pub struct Get {
     #[command(flatten)]
     pub copying: Copying,
@@ -520,6 +513,7 @@ pub struct Rm {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "strait mv [OPTIONS] <URI>... <TARGET>")]
 pub struct Mv {
     /// Replace an existing file.
     #[arg(short, long)]

@@ -4,12 +4,16 @@ use crate::cli::Global;
 use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
 use crate::output::Output;
+use crate::waiting::{Waiting, Watched};
 use crate::{glob, password, tokens};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_kadoop::Client;
+use strait_kadoop::messages::Caller;
+use strait_kadoop::service::Failure as KadoopFailure;
 use strait_store::kadoop;
 use strait_store::strait::{Options, StraitStore, TlsOptions};
 use strait_store::{
@@ -48,6 +52,15 @@ pub struct Place {
     pub store: String,
     /// The URI ended with a slash: only a directory is meant.
     pub slash: bool,
+}
+
+/// A Kadoop cluster as its operators see it.
+pub struct Cluster {
+    store: kadoop::KadoopStore,
+    /// For whom it is asked.
+    who: Principal,
+    /// How to say what is waited for.
+    pub waiting: Waiting,
 }
 
 impl Context {
@@ -94,7 +107,7 @@ impl Context {
         let fs = match opened {
             Some(fs) => fs,
             None => {
-                let fs = self.open(&uri).await?;
+                let fs = self.open(&uri, &store).await?;
                 self.opened.borrow_mut().insert(store.clone(), fs.clone());
                 fs
             }
@@ -122,24 +135,36 @@ impl Context {
         Ok(all)
     }
 
-    async fn open(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>, Failure> {
-        match uri.scheme() {
-            Scheme::Strait => Ok(self.open_gateway(&uri.gateway()).await?),
-            Scheme::File | Scheme::Memory if self.user_is_explicit => Err(Failure::usage(format!(
-                "{uri}: a {}: store acts as whoever runs this; --user is for gateways and hdfs:",
-                uri.scheme()
-            ))),
-            _ => Ok(uri.open(&OpenOptions { kadoop: self.kadoop(), ..OpenOptions::default() }).await?),
-        }
+    /// Opens the store that is called `store`.
+    async fn open(&self, uri: &StoreUri, store: &str) -> Result<Arc<dyn FileSystem>, Failure> {
+        let options = || OpenOptions { kadoop: self.kadoop(), ..OpenOptions::default() };
+        let waiting = Waiting::new(self.messages(), store);
+        let fs = match uri.scheme() {
+            Scheme::File | Scheme::Memory if self.user_is_explicit => {
+                return Err(Failure::usage(format!(
+                    "{uri}: a {}: store acts as whoever runs this; --user is for gateways and hdfs:",
+                    uri.scheme()
+                )));
+            }
+            // This host's own.
+            Scheme::File | Scheme::Memory => return Ok(uri.open(&options()).await?),
+            // Nothing to say: it takes 10 s at most, but for whoever is asked for a password.
+            Scheme::Strait => self.open_gateway(&uri.gateway()).await?,
+            _ => waiting.on("connect", uri.open(&options())).await?,
+        };
+        Ok(Arc::new(Watched { fs, waiting }))
     }
 
-    /// The Kadoop cluster that a URI names, and for whom it is asked.
-    pub async fn cluster(&self, text: &str) -> Result<(kadoop::KadoopStore, Principal), Failure> {
+    /// The Kadoop cluster that a URI names.
+    pub async fn cluster(&self, text: &str) -> Result<Cluster, Failure> {
         let not_one =
             || Failure::usage(format!("{text}: this is for Kadoop's own URIs, kadoop://HOST:PORT/"));
         let namenode = StoreUri::parse(text)?.namenode().ok_or_else(not_one)?;
-        let store = kadoop::KadoopStore::connect(&namenode, &self.kadoop()).await?;
-        Ok((store, self.user.as_deref().map_or_else(invoking_user, Principal::new)))
+        let waiting = Waiting::new(self.messages(), &format!("kadoop://{namenode}"));
+        let options = self.kadoop();
+        let store = waiting.on("connect", kadoop::KadoopStore::connect(&namenode, &options)).await?;
+        let who = self.user.as_deref().map_or_else(invoking_user, Principal::new);
+        Ok(Cluster { store, who, waiting })
     }
 
     /// How to come into a Kadoop cluster.
@@ -197,6 +222,17 @@ impl Context {
             // What isn't ended now idles out.
             let _ = tokio::time::timeout(CLOSE_PATIENCE, session.close()).await;
         }
+    }
+}
+
+impl Cluster {
+    /// Asks its namenode.
+    pub async fn operate<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Client, &Caller) -> Result<T, KadoopFailure> + Send + 'static,
+    ) -> strait_store::Result<T> {
+        self.waiting.on(operation, self.store.operate(operation, &self.who, work)).await
     }
 }
 

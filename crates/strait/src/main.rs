@@ -16,6 +16,7 @@ mod context;
 mod failure;
 mod format;
 mod glob;
+mod help;
 mod malgen;
 mod messages;
 mod metrics;
@@ -24,6 +25,7 @@ mod password;
 mod progress;
 mod signals;
 mod tokens;
+mod waiting;
 
 use cli::Cli;
 use failure::Failure;

@@ -8,6 +8,9 @@ use std::fmt;
 use std::io::{BufWriter, IsTerminal, Stdout, Write, stdout};
 use strait_store::{FileStatus, StorePath};
 
+/// The cells of a line.
+pub type Row<const N: usize> = [String; N];
+
 /// What a command prints to.
 pub struct Output {
     out: BufWriter<Stdout>,
@@ -26,6 +29,23 @@ impl Output {
     /// Prints one line.
     pub fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
         writeln!(self.out, "{line}").map_err(Failure::output)
+    }
+
+    /// Prints rows: on a terminal in columns, anywhere else with tabs between the cells, as
+    /// cut(1) takes them.
+    pub fn table<const N: usize>(&mut self, rows: &[Row<N>]) -> Result<(), Failure> {
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; N] = match self.to_terminal {
+            true => std::array::from_fn(width),
+            false => [0; N],
+        };
+        let between = if self.to_terminal { "  " } else { "\t" };
+        for row in rows {
+            let cells: Vec<String> =
+                row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            self.line(cells.join(between).trim_end())?;
+        }
+        Ok(())
     }
 
     /// A name as it is to be printed: on a terminal without control characters,

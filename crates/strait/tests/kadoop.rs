@@ -337,6 +337,24 @@ fn fsck_calls_nothing_missing_before_the_datanodes_have_reported() {
 }
 
 #[test]
+fn who_waits_for_an_absent_namenode_is_told_so() {
+    let mut rack = Rack::start(1);
+    rack.run(["put", "-", &rack.uri("/f")], b"bytes").ok();
+    let gateway = rack.gateway(&rack.uri("/"));
+    rack.processes[0].kill();
+    let mut ls = support::command(gateway.dir.path());
+    ls.args(["ls", &gateway.uri("/")]);
+    let mut ls = Process::spawn("ls", ls, gateway.dir.path()).unwrap();
+    let notice = format!("strait://{} hasn't answered for 5 s: list /; still waiting", gateway.address);
+    eventually("it says what it waits for", DEADLINE, || ls.log_tail().contains(&notice));
+    let args = ["namenode", "--data", "nn", "--listen", &rack.namenode, "--key", "cluster.key"];
+    let beside = ["--listen-datanodes", "127.0.0.1:0"];
+    rack.processes[0] = role(rack.dir.path(), "namenode", &[&args[..], &beside].concat(), &rack.namenode);
+    assert_eq!(ended(&mut ls), 0, "{}", ls.log_tail());
+    assert!(ls.log_tail().contains("/f\n"), "{}", ls.log_tail());
+}
+
+#[test]
 fn the_disk_below_up_counts_once_whoever_asks() {
     let up = Up::start();
     let capacity = |uri: &str| -> u64 {
@@ -380,18 +398,22 @@ fn a_datanode_is_decommissioned_and_missed_by_nobody() {
     let listed = |rack: &Rack| rack.run(["datanodes", &rack.uri("/")], b"").text().to_owned();
     let before = listed(&rack);
     assert_eq!(before.matches("\talive\tin service\t").count(), 3, "{before}");
-    let address = before.lines().next().unwrap().split('\t').nth(1).unwrap().to_owned();
+    let header = "DATANODE\tADDRESS\tHOST\tRACK\tSTATE\tSERVICE\tCAPACITY\tUSED\n1\t";
+    assert!(before.starts_with(header), "{before}");
+    let address = before.lines().nth(1).unwrap().split('\t').nth(1).unwrap().to_owned();
     rack.run(["decommission", "--user", "nobody", &address, &cluster], b"").fails(PERMISSION_DENIED, "");
     rack.run(["decommission", "77", &cluster], b"").fails(NOT_FOUND, "no datanode");
     rack.run(["decommission", "1", "file:///tmp"], b"").fails(USAGE, "kadoop://");
     rack.run(["decommission", &cluster], b"").fails(USAGE, "DATANODE");
-    rack.run(["decommission", &address, "--wait", &cluster], b"").ok();
-    assert!(listed(&rack).lines().next().unwrap().contains("\tdecommissioned\t"), "{}", listed(&rack));
+    // After some seconds it says what they are needed for.
+    let decommission = rack.run(["decommission", &address, "--wait", &cluster], b"");
+    assert_eq!(decommission.code, 0, "{decommission:?}");
+    assert!(listed(&rack).lines().nth(1).unwrap().contains("\tdecommissioned\t"), "{}", listed(&rack));
     rack.run(["decommission", "--cancel", "1", &cluster], b"").ok();
     assert_eq!(listed(&rack).matches("\tin service\t").count(), 3);
     // All are on one disk, and so equally full.
     let moved = rack.run(["rebalance", &cluster], b"");
-    assert_eq!(moved.text(), "the rebalance has ended: 0 replicas moved, 0 bytes\n");
+    assert_eq!(moved.stdout, b"the rebalance has ended: 0 replicas moved, 0 bytes\n", "{moved:?}");
     rack.processes.clear();
 }
 

@@ -1,31 +1,39 @@
 //! `datanodes`, `decommission` and `rebalance`: what operators do with a Kadoop cluster.
 
 use crate::cli::{Datanodes, Decommission, Rebalance};
-use crate::context::Context;
+use crate::context::{Cluster, Context};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::messages::Messages;
+use crate::output::{Output, Row};
+use crate::waiting;
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_kadoop::NodeId;
 use strait_kadoop::namenode::{Rebalancing, Standing};
 use strait_kadoop::service::{ClusterStatus, NodeStatus, Standings};
-use strait_store::kadoop::KadoopStore;
-use strait_store::{ErrorKind, Principal, StorePath};
+use strait_store::{ErrorKind, StorePath};
 
 /// From one look at what is waited for to the next.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What the columns are called.
+const COLUMNS: [&str; 8] = ["DATANODE", "ADDRESS", "HOST", "RACK", "STATE", "SERVICE", "CAPACITY", "USED"];
+
 /// Prints one line a datanode that has ever joined, and one on the last rebalance.
 pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> {
-    let (cluster, who) = context.cluster(&of.uri).await?;
-    let (status, standings) = look(&cluster, &who).await?;
+    let cluster = context.cluster(&of.uri).await?;
+    let (status, standings) = look(&cluster).await?;
     let mut out = context.output();
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
     for (node, standing) in &standings.nodes {
         let known = status.nodes.iter().find(|known| known.host.node == *node);
         match context.json {
             true => object(&mut out, *node, *standing, known)?,
-            false => line(&mut out, *node, *standing, known)?,
+            false => rows.push(row(&out, *node, *standing, known)),
         }
+    }
+    if rows.len() > 1 {
+        out.table(&rows)?;
     }
     if let Some(told) = standings.rebalancing {
         tell(context, &mut out, told)?;
@@ -42,21 +50,23 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
         return Err(Failure::usage("decommission: which DATANODE… of which cluster (kadoop://HOST:PORT/)?"));
     };
-    let (cluster, who) = context.cluster(uri).await?;
-    let (status, standings) = look(&cluster, &who).await?;
+    let cluster = context.cluster(uri).await?;
+    let (status, standings) = look(&cluster).await?;
     let found: Result<Vec<NodeId>, Failure> =
         named.iter().map(|name| find(name, &status, &standings)).collect();
     let (nodes, cancel) = (found?, flags.cancel);
     let operation = if cancel { "recommission" } else { "decommission" };
     let mut out = context.output();
     for node in nodes.clone() {
-        cluster
-            .operate(operation, &who, move |client, caller| client.decommission(caller, node, cancel))
-            .await?;
+        cluster.operate(operation, move |client, caller| client.decommission(caller, node, cancel)).await?;
         out.done(operation, &StorePath::root(), [("datanode", node.0.into())])?;
     }
     if flags.wait {
-        while !are_missed_by_nobody(&look(&cluster, &who).await?.1, &nodes) {
+        let mut notices = Notices::begin(context);
+        loop {
+            let standings = look(&cluster).await?.1;
+            let Some((node, standing)) = first_missed(&standings, &nodes) else { break };
+            notices.due(|| format!("datanode {}: {}; still waiting", node.0, service(standing)));
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -65,15 +75,19 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
 
 /// Evens out how full datanodes are, or stops to.
 pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failure> {
-    let (cluster, who) = context.cluster(&flags.uri).await?;
+    let cluster = context.cluster(&flags.uri).await?;
     let threshold = (!flags.stop).then_some(flags.threshold);
-    cluster.operate("rebalance", &who, move |client, caller| client.rebalance(caller, threshold)).await?;
+    cluster.operate("rebalance", move |client, caller| client.rebalance(caller, threshold)).await?;
     if flags.no_wait {
         return Ok(());
     }
+    let mut notices = Notices::begin(context);
     let told = loop {
-        match look(&cluster, &who).await?.1.rebalancing {
-            Some(told) if told.running => tokio::time::sleep(LOOK).await,
+        match look(&cluster).await?.1.rebalancing {
+            Some(told) if told.running => {
+                notices.due(|| format!("{}; still waiting", summary(told)));
+                tokio::time::sleep(LOOK).await;
+            }
             told => break told,
         }
     };
@@ -86,13 +100,33 @@ pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failur
     out.finish()
 }
 
-fn are_missed_by_nobody(standings: &Standings, nodes: &[NodeId]) -> bool {
-    nodes.iter().all(|node| standings.nodes.get(node) == Some(&Standing::Decommissioned))
+/// The first of them that isn't done with.
+fn first_missed(standings: &Standings, nodes: &[NodeId]) -> Option<(NodeId, Standing)> {
+    let mut known = nodes.iter().filter_map(|node| Some((*node, *standings.nodes.get(node)?)));
+    known.find(|(_, standing)| *standing != Standing::Decommissioned)
 }
 
-async fn look(cluster: &KadoopStore, who: &Principal) -> Result<(ClusterStatus, Standings), Failure> {
-    let looked =
-        cluster.operate("list datanodes", who, |client, _| Ok((client.status()?, client.standings()?)));
+/// Tells now and then how far it is, to whoever waits for what may take hours.
+struct Notices {
+    messages: Messages,
+    next: Instant,
+}
+
+impl Notices {
+    fn begin(context: &Context) -> Self {
+        Self { messages: context.messages(), next: Instant::now() + waiting::PATIENCE }
+    }
+
+    fn due(&mut self, notice: impl FnOnce() -> String) {
+        if Instant::now() >= self.next {
+            self.messages.warn(&notice());
+            self.next = Instant::now() + waiting::AGAIN;
+        }
+    }
+}
+
+async fn look(cluster: &Cluster) -> Result<(ClusterStatus, Standings), Failure> {
+    let looked = cluster.operate("list datanodes", |client, _| Ok((client.status()?, client.standings()?)));
     Ok(looked.await?)
 }
 
@@ -106,30 +140,34 @@ fn find(name: &str, status: &ClusterStatus, standings: &Standings) -> Result<Nod
     })
 }
 
-fn line(
-    out: &mut Output,
-    node: NodeId,
-    standing: Standing,
-    known: Option<&NodeStatus>,
-) -> Result<(), Failure> {
-    let standing = match standing {
+fn row(out: &Output, node: NodeId, standing: Standing, known: Option<&NodeStatus>) -> Row<{ COLUMNS.len() }> {
+    let state = match known {
+        Some(known) if known.alive => "alive",
+        Some(_) => "dead",
+        None => "unheard",
+    };
+    let of = |field: &dyn Fn(&NodeStatus) -> String| known.map_or_else(|| "-".to_owned(), field);
+    [
+        node.0.to_string(),
+        of(&|known| known.host.address.to_string()),
+        of(&|known| out.name(&known.host.name).into_owned()),
+        of(&|known| out.name(&known.host.rack).into_owned()),
+        state.to_owned(),
+        service(standing),
+        of(&|known| known.capacity_bytes.to_string()),
+        of(&|known| known.used_bytes.to_string()),
+    ]
+}
+
+fn service(standing: Standing) -> String {
+    match standing {
         Standing::InService => "in service".to_owned(),
         Standing::Decommissioned => "decommissioned".to_owned(),
         Standing::Decommissioning { chunks: Some(chunks) } => {
             format!("decommissioning, needed for {chunks} chunks")
         }
         Standing::Decommissioning { chunks: None } => "decommissioning, not heard yet".to_owned(),
-    };
-    let node = node.0;
-    let Some(known) = known else { return out.line(format_args!("{node}\t-\t-\t-\tunheard\t{standing}")) };
-    let NodeStatus { host, alive, capacity_bytes, used_bytes, .. } = known;
-    let life = if *alive { "alive" } else { "dead" };
-    let (name, rack) = (out.name(&host.name), out.name(&host.rack));
-    let line = format!(
-        "{node}\t{}\t{name}\t{rack}\t{life}\t{standing}\tcapacity {capacity_bytes}\tused {used_bytes}",
-        host.address
-    );
-    out.line(line)
+    }
 }
 
 fn object(
@@ -158,8 +196,8 @@ fn object(
 }
 
 fn tell(context: &Context, out: &mut Output, told: Rebalancing) -> Result<(), Failure> {
-    let Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes } = told;
     if context.json {
+        let Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes } = told;
         return out.object([
             ("rebalance", if running { "running" } else { "ended" }.into()),
             ("threshold_percent", threshold_percent.into()),
@@ -168,6 +206,11 @@ fn tell(context: &Context, out: &mut Output, told: Rebalancing) -> Result<(), Fa
             ("moved_bytes", moved_bytes.into()),
         ]);
     }
+    out.line(summary(told))
+}
+
+fn summary(told: Rebalancing) -> String {
+    let Rebalancing { running, moved_chunks, moved_bytes, .. } = told;
     let state = if running { "is under way" } else { "has ended" };
-    out.line(format_args!("the rebalance {state}: {moved_chunks} replicas moved, {moved_bytes} bytes"))
+    format!("the rebalance {state}: {moved_chunks} replicas moved, {moved_bytes} bytes")
 }

@@ -75,9 +75,11 @@ pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> 
 /// What keeps a role from starting that another process ends: it has the directory or an address.
 pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> {
     let (operation, what, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            ("listen on", addresses, "in use; stop that program or choose another address".to_owned())
-        }
+        io::ErrorKind::AddrInUse => (
+            "listen on",
+            addresses,
+            "in use; stop that program or choose another address with --listen".to_owned(),
+        ),
         io::ErrorKind::ResourceBusy => ("start in", data, error.to_string()),
         _ => return None,
     };

@@ -110,9 +110,10 @@ pub(super) fn demand_free(address: SocketAddr) -> Result<(), Failure> {
 
 fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
     let (kind, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            (ErrorKind::Busy, "it is in use; stop that program or choose another address".to_owned())
-        }
+        io::ErrorKind::AddrInUse => (
+            ErrorKind::Busy,
+            "it is in use; stop that program or choose another address with --listen".to_owned(),
+        ),
         io::ErrorKind::AddrNotAvailable => {
             (ErrorKind::InvalidArgument, "this host has no such address".to_owned())
         }

@@ -1,0 +1,120 @@
+//! What `--help` shows: commands in groups, each command's own flags before those that all
+//! have, and no flag that a command has no use for.
+
+use clap::Command;
+use std::fmt::Write as _;
+
+/// Over the flags that say how to come into stores.
+pub const REACHING: &str = "Reaching stores";
+/// Over those that say how to be told.
+pub const TELLING: &str = "Messages";
+
+/// The flags that say how to come into a gateway; their names in clap.
+pub const GATEWAY_FLAGS: [&str; 7] =
+    ["user", "password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key"];
+/// Those that say how to come into a Kadoop cluster.
+pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
+
+/// The commands that come into no store by an address. `serve` comes into gateways where a
+/// store of its is one.
+pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
+/// `logout` looks at what is kept on this host: of whom, and for which store.
+const UNUSED_BY_LOGOUT: [&str; 7] =
+    ["password_file", "tls", "tls_ca", "client_cert", "client_key", "kadoop_key", "kadoop_over_tcp"];
+
+/// The commands by what they are for.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Servers", &["up", "serve", "namenode", "datanode"]),
+    (
+        "Files and directories",
+        &[
+            "ls", "stat", "cat", "put", "get", "rm", "mv", "mkdir", "touch", "chmod", "chown", "setrep",
+            "locate", "checksum",
+        ],
+    ),
+    ("Stores and clusters", &["df", "fsck", "datanodes", "decommission", "rebalance", "kadoop-log"]),
+    ("Logins, and other things", &["logout", "passwd", "malgen", "help"]),
+];
+
+/// The command line with its help in order.
+pub fn arranged(mut command: Command) -> Command {
+    command.build(); // gives the subcommands their global flags
+    for name in NO_CLIENTS {
+        command =
+            command.mut_subcommand(name, |one| without(&[&GATEWAY_FLAGS[..], &KADOOP_FLAGS].concat(), one));
+    }
+    command = command.mut_subcommand("logout", |logout| without(&UNUSED_BY_LOGOUT, logout));
+    let groups = grouped(&command);
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\nOptions of every command:\n{{options}}"
+    ))
+}
+
+fn without(flags: &[&str], command: Command) -> Command {
+    let hidden = command.mut_args(|arg| {
+        let unused = flags.contains(&arg.get_id().as_str());
+        if unused { arg.hide(true) } else { arg }
+    });
+    hidden.mut_subcommands(|inner| without(flags, inner))
+}
+
+fn grouped(command: &Command) -> String {
+    let width = command.get_subcommands().map(|one| one.get_name().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        // A String takes everything.
+        let _ = writeln!(text, "\n{heading}:");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(Command::get_about).cloned();
+            let _ = writeln!(text, "  {name:width$}  {}", about.unwrap_or_default());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory;
+
+    fn help_of(name: &str) -> String {
+        let mut command = arranged(Cli::command());
+        command.find_subcommand_mut(name).unwrap().render_long_help().to_string()
+    }
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let command = arranged(Cli::command());
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut all: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn a_commands_own_flags_come_before_those_of_all() {
+        let help = help_of("put");
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+        assert!(at("--force") < at("--block-size") && at("--block-size") < at(REACHING), "{help}");
+        assert!(at(REACHING) < at("--kadoop-over-tcp") && at("--kadoop-over-tcp") < at(TELLING), "{help}");
+        assert!(at(TELLING) < at("--json"), "{help}");
+    }
+
+    #[test]
+    fn no_command_shows_a_flag_that_it_has_no_use_for() {
+        for name in NO_CLIENTS {
+            let help = help_of(name);
+            for flag in ["--user ", "--tls ", "--kadoop-key", "--kadoop-over-tcp"] {
+                assert!(!help.contains(flag), "{name}: {help}");
+            }
+            assert!(help.contains("--log"), "{help}");
+        }
+        let mut command = arranged(Cli::command());
+        let log = command.find_subcommand_mut("kadoop-log").unwrap();
+        let dump = log.find_subcommand_mut("dump").unwrap().render_long_help().to_string();
+        assert!(!dump.contains("--user ") && !dump.contains("--kadoop-key"), "{dump}");
+        assert!(help_of("logout").contains("--user ") && !help_of("logout").contains("--tls"));
+    }
+}

@@ -1,0 +1,276 @@
+//! Says what is waited for, where a store takes its time: a namenode or a gateway that is
+//! away is tried again for up to 45 s below, without a word.
+
+use crate::messages::Messages;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::fmt;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use strait_store::{
+    BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
+    Principal, Result, SetAttributes, StorePath, StoreStatus,
+};
+use tokio::time::{Instant, timeout_at};
+
+/// Whoever waits so long at a terminal begins to wonder. Longer than a datanode's loss costs a
+/// reader (2 s).
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// From one notice to the next: often enough to see that it still waits, and few lines in a log.
+pub const AGAIN: Duration = Duration::from_secs(15);
+
+/// How to say it, of one store; all that waits for it says it once.
+#[derive(Clone)]
+pub struct Waiting(Arc<Inner>);
+
+struct Inner {
+    tell: Box<dyn Fn(&str) + Send + Sync>,
+    store: String,
+    told: Mutex<Option<Instant>>,
+}
+
+impl Waiting {
+    /// For what this store (its URI) is asked.
+    pub fn new(messages: Messages, store: &str) -> Self {
+        Self::telling(store, move |notice| messages.warn(notice))
+    }
+
+    fn telling(store: &str, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { tell: Box::new(tell), store: store.to_owned(), told: Mutex::default() }))
+    }
+
+    /// Waits for the store's answer to `operation`.
+    pub async fn on<T>(&self, operation: impl fmt::Display, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let began = Instant::now();
+        let mut notice = began + PATIENCE;
+        loop {
+            match timeout_at(notice, &mut answer).await {
+                Ok(answer) => return answer,
+                Err(_) => self.tell(&operation, began),
+            }
+            notice = Instant::now() + AGAIN;
+        }
+    }
+
+    fn tell(&self, operation: &impl fmt::Display, began: Instant) {
+        let now = Instant::now();
+        let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_some_and(|told| now - told < AGAIN) {
+            return;
+        }
+        *told = Some(now);
+        let seconds = (now - began).as_secs();
+        (self.0.tell)(&format!(
+            "{} hasn't answered for {seconds} s: {operation}; still waiting",
+            self.0.store
+        ));
+    }
+}
+
+/// A store of which it is said. What takes its time by itself isn't: checksums of large files,
+/// and removing trees.
+pub struct Watched {
+    pub fs: Arc<dyn FileSystem>,
+    pub waiting: Waiting,
+}
+
+/// What is asked of which path.
+struct Asked<'a>(&'static str, &'a StorePath);
+
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} {}", self.0, self.1.as_str())
+    }
+}
+
+impl Watched {
+    async fn on<T>(
+        &self,
+        operation: &'static str,
+        path: &StorePath,
+        answer: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.waiting.on(Asked(operation, path), answer).await
+    }
+
+    fn writer(&self, path: &StorePath, writer: Box<dyn FileWriter>) -> Box<dyn FileWriter> {
+        Box::new(WatchedWriter { writer, path: path.clone(), waiting: self.waiting.clone() })
+    }
+}
+
+#[async_trait]
+impl FileSystem for Watched {
+    fn capabilities(&self) -> Capabilities {
+        self.fs.capabilities()
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        self.on("stat", path, self.fs.stat(who, path)).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        let (waiting, path) = (self.waiting.clone(), path.clone());
+        stream::unfold(self.fs.list(who, &path), move |mut entries| {
+            let (waiting, path) = (waiting.clone(), path.clone());
+            async move {
+                let entry = waiting.on(Asked("list", &path), entries.next()).await?;
+                Some((entry, entries))
+            }
+        })
+        .boxed()
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let reader = self.on("open", path, self.fs.open(who, path)).await?;
+        Ok(Box::new(WatchedReader { reader, path: path.clone(), waiting: self.waiting.clone() }))
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let writer = self.on("create", path, self.fs.create(who, path, options)).await?;
+        Ok(self.writer(path, writer))
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let writer = self.on("append to", path, self.fs.append(who, path)).await?;
+        Ok(self.writer(path, writer))
+    }
+
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.on("truncate", path, self.fs.truncate(who, path, length)).await
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.on("rename", from, self.fs.rename(who, from, to, replace)).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        let removed = self.fs.remove(who, path, recursive);
+        if recursive { removed.await } else { self.on("remove", path, removed).await }
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        self.on("mkdir", path, self.fs.mkdirs(who, path, permission)).await
+    }
+
+    async fn set_attributes(&self, who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        self.on("set attributes of", path, self.fs.set_attributes(who, path, set)).await
+    }
+
+    async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        self.on("locate", path, self.fs.block_locations(who, path, range)).await
+    }
+
+    async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
+        self.fs.checksum(who, path).await
+    }
+
+    async fn status(&self, who: &Principal) -> Result<StoreStatus> {
+        self.on("status", &StorePath::root(), self.fs.status(who)).await
+    }
+}
+
+struct WatchedReader {
+    reader: Box<dyn FileReader>,
+    path: StorePath,
+    waiting: Waiting,
+}
+
+#[async_trait]
+impl FileReader for WatchedReader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        self.waiting.on(Asked("read", &self.path), self.reader.read_at(offset, length)).await
+    }
+
+    fn length(&self) -> u64 {
+        self.reader.length()
+    }
+
+    fn identity(&self) -> Option<Bytes> {
+        self.reader.identity()
+    }
+}
+
+struct WatchedWriter {
+    writer: Box<dyn FileWriter>,
+    path: StorePath,
+    waiting: Waiting,
+}
+
+#[async_trait]
+impl FileWriter for WatchedWriter {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        self.waiting.on(Asked("write to", &self.path), self.writer.append(data)).await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.waiting.on(Asked("flush", &self.path), self.writer.flush()).await
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.waiting.on(Asked("sync", &self.path), self.writer.sync()).await
+    }
+
+    async fn close(self: Box<Self>) -> Result<()> {
+        let Self { writer, path, waiting } = *self;
+        waiting.on(Asked("close", &path), writer.close()).await
+    }
+
+    fn position(&self) -> u64 {
+        self.writer.position()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{sleep, timeout};
+
+    fn noted() -> (Waiting, Arc<Mutex<Vec<String>>>) {
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let sink = notices.clone();
+        let tell = move |notice: &str| sink.lock().unwrap().push(notice.to_owned());
+        (Waiting::telling("kadoop://nn:9091", tell), notices)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_answered_soon_is_waited_for_in_silence() {
+        let (waiting, notices) = noted();
+        waiting.on("stat /f", sleep(Duration::from_millis(4_900))).await;
+        assert!(notices.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_long_learns_for_what_and_that_it_goes_on() {
+        let (waiting, notices) = noted();
+        waiting.on("stat /f", sleep(Duration::from_secs(30))).await;
+        assert_eq!(
+            *notices.lock().unwrap(),
+            [5, 20].map(|seconds| format!(
+                "kadoop://nn:9091 hasn't answered for {seconds} s: stat /f; still waiting"
+            ))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_side_by_side_for_one_store_says_it_once() {
+        let (waiting, notices) = noted();
+        let never = std::future::pending::<()>;
+        let both = futures::future::join(waiting.on("stat /a", never()), waiting.on("stat /b", never()));
+        timeout(Duration::from_secs(12), both).await.unwrap_err();
+        assert_eq!(notices.lock().unwrap().len(), 1);
+    }
+}
