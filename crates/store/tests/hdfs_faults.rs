@@ -100,6 +100,18 @@ async fn an_open_reader_survives_a_restart_of_its_only_datanode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn in_safe_mode_not_all_is_known() {
+    let hdfs = MiniHdfs::start_own(&Options::default()).unwrap();
+    let store = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let anybody = Principal::new("somebody");
+    for (order, settling) in [("enter", true), ("leave", false)] {
+        let ordered = tokio::task::block_in_place(|| hdfs.dfsadmin(&["-safemode", order])).unwrap();
+        assert!(ordered.status.success(), "{ordered:?}");
+        assert_eq!(store.status(&anybody).await.unwrap().settling, settling, "{order}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_writer_flushed_survives_and_the_file_is_writable_again() {
     // The namenode's limits shortened: a dead writer's lease ends after 3 s.
     let properties = vec![("dfs.namenode.lease-hard-limit-sec", "3")];

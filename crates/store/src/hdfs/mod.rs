@@ -209,13 +209,14 @@ impl FileSystem for HdfsStore {
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {
         let status = async {
             self.shared.require_own_calls()?;
-            let stats = self.shared.namenode.statistics(&who.user).await?;
+            let namenode = &self.shared.namenode;
+            let stats = namenode.statistics(&who.user).await?;
             Ok(StoreStatus {
                 capacity: stats.capacity,
                 used: stats.used,
                 remaining: stats.remaining,
-                // Its protocol would have to be asked for it.
-                settling: false,
+                // What doesn't tell (a federation's router) isn't known to be.
+                settling: namenode.is_in_safe_mode(&who.user).await.unwrap_or(false),
             })
         };
         status.await.map_err(|error: Error| error.at("status", "/"))

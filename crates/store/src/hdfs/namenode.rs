@@ -5,7 +5,8 @@ use super::retry::{Backoff, PATIENCE, is_passing};
 use super::rpc::{CLIENT_PROTOCOL, Connection, RpcError};
 use super::wire::{
     EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
-    GetServerDefaultsResponse, LocatedBlocks, TruncateRequest, TruncateResponse,
+    GetServerDefaultsResponse, LocatedBlocks, SAFEMODE_GET, SetSafeModeRequest, SetSafeModeResponse,
+    TruncateRequest, TruncateResponse,
 };
 use crate::error::{Error, ErrorKind, Result, fail};
 use prost::Message;
@@ -67,6 +68,15 @@ impl Namenode {
 
     pub async fn statistics(&self, user: &str) -> Result<GetFsStatsResponse> {
         self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE).await
+    }
+
+    /// Whether it is in safe mode: it has just started, and not all blocks have been reported
+    /// yet, or an operator has ordered it. Anybody may ask.
+    pub async fn is_in_safe_mode(&self, user: &str) -> Result<bool> {
+        let request = SetSafeModeRequest { action: SAFEMODE_GET };
+        let answer: SetSafeModeResponse =
+            self.call(user, "setSafeMode", &request, Effect::Read, PATIENCE).await?;
+        Ok(answer.result)
     }
 
     /// Whether datanodes talk only encrypted. Asked once, at start: a

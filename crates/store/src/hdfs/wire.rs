@@ -191,6 +191,23 @@ pub struct GetFsStatsResponse {
 
 /// ClientNamenodeProtocol.proto
 #[derive(Clone, PartialEq, Message)]
+pub struct SetSafeModeRequest {
+    #[prost(int32, required, tag = "1")]
+    pub action: i32,
+}
+
+/// Of `SetSafeModeRequest`: changes nothing, and asks only.
+pub const SAFEMODE_GET: i32 = 3;
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct SetSafeModeResponse {
+    #[prost(bool, required, tag = "1")]
+    pub result: bool,
+}
+
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
 pub struct GetServerDefaultsResponse {
     #[prost(message, required, tag = "1")]
     pub defaults: ServerDefaults,

@@ -39,6 +39,7 @@ const NAMENODE: &str = "org.apache.hadoop.hdfs.server.namenode.NameNode";
 const DATANODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
 const SHELL: &str = "org.apache.hadoop.fs.FsShell";
 const FSCK: &str = "org.apache.hadoop.hdfs.tools.DFSck";
+const DFSADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
 
 /// The shape of a cluster.
 #[derive(Debug, Clone)]
@@ -159,6 +160,11 @@ impl MiniHdfs {
     /// Runs `hdfs fsck`: `hdfs.fsck(&["/a", "-files", "-blocks", "-locations"])`.
     pub fn fsck(&self, arguments: &[&str]) -> Result<Output> {
         self.java(FSCK, arguments)
+    }
+
+    /// Runs `hdfs dfsadmin`: `hdfs.dfsadmin(&["-safemode", "enter"])`.
+    pub fn dfsadmin(&self, arguments: &[&str]) -> Result<Output> {
+        self.java(DFSADMIN, arguments)
     }
 
     fn java(&self, class: &str, arguments: &[&str]) -> Result<Output> {
