@@ -157,8 +157,12 @@ impl Context {
 
     /// The Kadoop cluster that a URI names.
     pub async fn cluster(&self, text: &str) -> Result<Cluster, Failure> {
-        let not_one =
-            || Failure::usage(format!("{text}: this is for Kadoop's own URIs, kadoop://HOST:PORT/"));
+        let not_one = || {
+            Failure::usage(format!(
+                "{text}: this asks a namenode itself: kadoop://HOST:PORT/, with --kadoop-key FILE \
+                 (`strait up` prints both as it starts)"
+            ))
+        };
         let namenode = StoreUri::parse(text)?.namenode().ok_or_else(not_one)?;
         let waiting = Waiting::new(self.messages(), &format!("kadoop://{namenode}"));
         let options = self.kadoop();
