@@ -1,11 +1,11 @@
-//! A child that was forked from a process which calls. Alone in its binary: what
-//! other tests' threads hold at the fork the child would wait for in vain.
+//! A child that was forked from a process which calls, and from its other threads' locks.
 
 mod common;
 
 use bytes::Bytes;
 use common::{ECHO, client, procedure, server};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{CallOptions, MulticastOptions, Outcome, Server, Transport};
 
@@ -14,7 +14,11 @@ unsafe extern "C" {
     fn _exit(code: i32) -> !;
 }
 
-/// Of the child, which otherwise needs milliseconds.
+/// Children of a process whose threads call all the time: with locks in common, one in some
+/// dozens hangs.
+const FORKS: usize = 100;
+
+/// Of a child, which otherwise needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -31,18 +35,72 @@ fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
     };
     assert!(multicast(1 << 20), "by calling workers, which are dormant then");
     assert!(client.calling_workers() > 0);
-    // SAFETY: the child calls nothing that waits for the parent's other threads (the
-    // servers' and the client's workers), and ends without running anybody's destructors.
-    let child = match unsafe { fork() } {
+    let child = fork_to(|| {
+        let single = client.call(callees[0], Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok();
+        // The first shakes hands, which workers see to.
+        single && multicast(1) && multicast(1 << 20)
+    });
+    assert_well(child);
+    assert!(multicast(1 << 20), "the parent's go on");
+}
+
+#[test]
+fn what_other_threads_hold_at_the_fork_a_child_doesnt_wait_for() {
+    let (server, _) = server();
+    let client = client();
+    let call = || client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    // Without a pooled one: what takes each of the locks.
+                    let client = client.clone();
+                    let held = client.handle(server.address(), Transport::Udp);
+                    assert!(held.is_ok() && call());
+                }
+            });
+        }
+        let children: Vec<_> = (0..FORKS).map(|_| fork_to(call)).collect();
+        over.store(true, Ordering::Relaxed);
+        children.into_iter().for_each(assert_well);
+    });
+}
+
+#[test]
+fn a_handle_that_a_child_drops_stays_its_parents_alone() {
+    let (server, _) = server();
+    let client = client();
+    let mut handle = client.handle(server.address(), Transport::Tcp).unwrap();
+    handle.call(procedure(ECHO), &[b"before"]).unwrap();
+    let call = || client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"child's"]);
+    let mut childs = Some(handle);
+    let child = fork_to(|| {
+        // It has a pool of its own now, to which the handle would go.
+        let first = call();
+        drop(childs.take());
+        first.is_ok() && call().unwrap() == "child's" && client.pooled_handles() == 1
+    });
+    assert_well(child);
+    let mut handle = childs.unwrap();
+    assert_eq!(handle.call(procedure(ECHO), &[b"parent's"]).unwrap(), "parent's");
+}
+
+/// A child that does this alone, and ends with whether it went well.
+fn fork_to(body: impl FnOnce() -> bool) -> Pid {
+    // SAFETY: the child waits for none of the parent's other threads, which aren't in it, and
+    // ends without running anybody's destructors.
+    match unsafe { fork() } {
         0 => {
-            let single = client.call(callees[0], Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok();
-            // The first shakes hands, which workers see to.
-            let well = single && multicast(1) && multicast(1 << 20);
+            let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
             // SAFETY: ends this process alone.
             unsafe { _exit(if well { 0 } else { 1 }) }
         }
         child => Pid::from_raw(child).expect("forked"),
-    };
+    }
+}
+
+fn assert_well(child: Pid) {
     let begun = Instant::now();
     let status = loop {
         if let Some((_, status)) = waitpid(Some(child), WaitOptions::NOHANG).unwrap() {
@@ -54,5 +112,4 @@ fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
         std::thread::sleep(Duration::from_millis(2));
     };
     assert_eq!(status.exit_status(), Some(0), "{status:?}");
-    assert!(multicast(1 << 20), "the parent's go on");
 }

@@ -46,6 +46,8 @@ pub struct Handle {
     invalid: bool,
     /// Of the last answer that was a value.
     pub(crate) answered: Kind,
+    /// The process that checked it out, if it was for longer than a call.
+    holder: Option<u32>,
 }
 
 impl Handle {
@@ -54,7 +56,23 @@ impl Handle {
             Some(idle) => (Some(idle.line), Some(idle.lease), idle.since),
             None => (None, None, clock::now()),
         };
-        Self { shared, callee, line, lease, begun: used, used, invalid: false, answered: Kind::Value }
+        Self {
+            shared,
+            callee,
+            line,
+            lease,
+            begun: used,
+            used,
+            invalid: false,
+            answered: Kind::Value,
+            holder: None,
+        }
+    }
+
+    /// The same, for a caller who keeps it.
+    pub(crate) fn held_by(mut self, process: u32) -> Self {
+        self.holder = Some(process);
+        self
     }
 
     /// Whom it calls.
@@ -392,6 +410,13 @@ pub(crate) struct Idle {
     since: Micros,
 }
 
+impl Idle {
+    /// Closes a forked child's copy of its parent's connection.
+    pub(crate) fn leave_to_parent(self) {
+        self.lease.leave_to_parent();
+    }
+}
+
 /// Where a call is after something was received.
 pub(crate) enum Next {
     Step(Step),
@@ -406,6 +431,10 @@ enum Read {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.holder.is_some_and(|holder| holder != std::process::id()) {
+            // A forked child's copy: its parent goes on with it.
+            return self.lease.take().into_iter().for_each(Lease::leave_to_parent);
+        }
         let idle = self.line.take().zip(self.lease.take()).map(|(mut line, lease)| {
             line.rest();
             Idle { line, lease, since: self.used }

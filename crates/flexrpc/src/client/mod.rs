@@ -29,8 +29,7 @@ use crate::proto::status::{CallError, Outcome};
 use crate::tls::ClientTls;
 use bytes::Bytes;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How a client behaves.
@@ -119,62 +118,73 @@ pub struct MulticastOptions {
 
 /// Makes calls, from any number of threads. Clones share pool and sessions. In a
 /// forked child it begins with neither, and with no threads; handles checked out before are the
-/// parent's.
+/// parent's, and can only be dropped.
 #[derive(Clone)]
 pub struct Client {
+    /// Of the process that made it.
     shared: Arc<Shared>,
 }
 
+/// A client in one process. A forked child uses nothing of its parent's: calls by the same
+/// sessions and connections would have the same identifiers, the threads aren't there, and
+/// any lock may have been one of theirs at the fork, for ever.
 pub(crate) struct Shared {
     pub(crate) options: ClientOptions,
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles<Idle>,
-    workers: Mutex<CallingWorkers<Subcall>>,
-    /// Whose sockets, sessions and threads these are.
-    process: AtomicU32,
+    workers: CallingWorkers<Subcall>,
+    /// Whose all this is.
+    process: u32,
+    /// The client in a child, once it is used there.
+    forked: OnceLock<Arc<Shared>>,
+}
+
+impl Shared {
+    fn new(options: ClientOptions, process: u32) -> Arc<Self> {
+        let handles = Handles::new(options.pooled_handles);
+        let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
+        let (sessions, forked) = (Sessions::default(), OnceLock::new());
+        Arc::new(Self { options, sessions, handles, workers, process, forked })
+    }
+
+    /// Closes a child's copies of its parent's idle connections: else their callees wouldn't
+    /// learn when the parent closes them.
+    fn close_copies(&self) {
+        self.handles.try_drain().into_iter().for_each(Idle::leave_to_parent);
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.workers().close();
-    }
-}
-
-impl Shared {
-    /// In a forked child, the parent's sessions and connections must not be used:
-    /// both would give their calls the same identifiers. Its threads aren't there.
-    fn belong_to(&self, process: u32) {
-        // Every call looks: a cache line that none writes to.
-        if self.process.load(Ordering::Acquire) == process {
-            return;
+        if self.process == std::process::id() {
+            self.workers.close();
+        } else {
+            self.close_copies();
         }
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.process.load(Ordering::Relaxed) == process {
-            return;
-        }
-        self.sessions.forget();
-        self.handles.clear();
-        let new = CallingWorkers::new(self.options.calling_workers, self.options.calling_dormant);
-        // Nothing of it is touched: one of the parent's threads may have had its lock, and
-        // the handles in its queue are the parent's.
-        std::mem::forget(std::mem::replace(&mut *workers, new));
-        self.process.store(process, Ordering::Release);
-    }
-
-    /// This process's.
-    fn workers(&self) -> CallingWorkers<Subcall> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Client {
     /// A client with these options.
     pub fn new(options: ClientOptions) -> Self {
-        let handles = Handles::new(options.pooled_handles);
-        let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
-        let (sessions, process) = (Sessions::default(), AtomicU32::new(std::process::id()));
-        let workers = Mutex::new(workers);
-        Self { shared: Arc::new(Shared { options, sessions, handles, workers, process }) }
+        Self { shared: Shared::new(options, std::process::id()) }
+    }
+
+    fn here(&self) -> &Arc<Shared> {
+        self.in_process(std::process::id())
+    }
+
+    fn in_process(&self, process: u32) -> &Arc<Shared> {
+        let mut shared = &self.shared;
+        // Each call looks: a cache line that none writes to.
+        while shared.process != process {
+            let parents = shared;
+            shared = parents.forked.get_or_init(|| {
+                parents.close_copies();
+                Shared::new(parents.options.clone(), process)
+            });
+        }
+        shared
     }
 
     /// Checks out a handle to `callee`: a pooled one, or a new connection. It
@@ -184,7 +194,7 @@ impl Client {
     /// [`CallError::NotExecuted`]: the callee can't be reached or refuses a
     /// session.
     pub fn handle(&self, callee: SocketAddr, transport: Transport) -> Result<Handle, CallError> {
-        let mut handle = self.idle_handle(callee, transport);
+        let mut handle = self.idle_handle(callee, transport).held_by(std::process::id());
         let patience = clock::after(clock::now(), self.shared.options.connect_timeout);
         handle.make_ready(Some(patience))?;
         Ok(handle)
@@ -217,7 +227,8 @@ impl Client {
     ) -> Vec<Outcome> {
         let handles = callees.iter().map(|callee| self.idle_handle(*callee, transport)).collect();
         let multicast = Arc::new(self.multicast(callees.len(), procedure, args, options));
-        parallel::call(&multicast, handles, &self.shared.workers(), self.shared.options.spin);
+        let Shared { workers, options, .. } = &**self.here();
+        parallel::call(&multicast, handles, workers, options.spin);
         multicast.gather.take()
     }
 
@@ -267,19 +278,19 @@ impl Client {
 
     /// Calling workers at present.
     pub fn calling_workers(&self) -> usize {
-        self.shared.workers().count()
+        self.here().workers.count()
     }
 
     /// Idle handles at present.
     pub fn pooled_handles(&self) -> usize {
-        self.shared.handles.len()
+        self.here().handles.len()
     }
 
     fn idle_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
-        self.shared.belong_to(std::process::id());
+        let shared = self.here();
         let callee = (callee, transport);
-        let idle = self.shared.handles.check_out(callee);
-        Handle::new(Arc::clone(&self.shared), callee, idle)
+        let idle = shared.handles.check_out(callee);
+        Handle::new(Arc::clone(shared), callee, idle)
     }
 }
 
@@ -302,24 +313,23 @@ mod tests {
             .start()
             .unwrap();
         let client = Client::default();
-        let call = || client.call(server.address(), Transport::Tcp, Procedure::new(1, 1, 1), &[]);
+        let procedure = Procedure::new(1, 1, 1);
+        let call = || client.call(server.address(), Transport::Tcp, procedure, &[]);
         call().unwrap();
-        let has_session = || {
-            let place = client.shared.sessions.place((server.address(), Transport::Tcp));
-            place.session(None, || Err(Refusal::Unreachable)).is_ok()
-        };
-        assert!(has_session() && client.pooled_handles() == 1);
         let callees = [server.address(); 2];
         let args = [Bytes::from(vec![1; parallel::ONE_THREAD_BYTES + 1])];
-        let multicast = || {
-            let procedure = Procedure::new(1, 1, 1);
-            client.call_parallel(&callees, Transport::Tcp, procedure, &args, &MulticastOptions::default())
+        client.call_parallel(&callees, Transport::Tcp, procedure, &args, &MulticastOptions::default());
+        let has_session = |shared: &Shared| {
+            let place = shared.sessions.place((server.address(), Transport::Tcp));
+            place.session(None, || Err(Refusal::Unreachable)).is_ok()
         };
-        multicast();
-        assert!(client.calling_workers() > 0);
+        let parents = client.here();
+        assert!(has_session(parents) && parents.handles.len() > 0 && parents.workers.count() > 0);
         // As if this were another process.
-        client.shared.belong_to(std::process::id() + 1);
-        assert!(!has_session() && client.pooled_handles() == 0 && client.calling_workers() == 0);
+        let child = client.in_process(std::process::id() + 1);
+        assert!(!has_session(child) && child.handles.len() == 0 && child.workers.count() == 0);
+        assert_eq!(parents.handles.len(), 0, "the child's copies are closed");
+        assert!(Arc::ptr_eq(child, client.in_process(std::process::id() + 1)));
         call().unwrap();
     }
 }

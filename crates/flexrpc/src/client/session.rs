@@ -130,6 +130,12 @@ impl Lease {
         });
         CallId { session: *id, handle: self.handle, transaction }
     }
+
+    /// Forgets it in a forked child. Giving it back takes a lock, which may have been somebody's
+    /// at the fork.
+    pub(crate) fn leave_to_parent(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Lease {
@@ -228,11 +234,6 @@ impl Sessions {
             }
         }
         Arc::clone(places.entry(callee).or_default())
-    }
-
-    /// Forgets all of them.
-    pub(crate) fn forget(&self) {
-        self.places().clear();
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<Callee, Arc<Place>>> {

@@ -91,12 +91,6 @@ struct Request<W> {
 /// The call request queue, and the threads behind it.
 pub(crate) struct CallingWorkers<W>(Arc<Inner<W>>);
 
-impl<W> Clone for CallingWorkers<W> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
 struct Inner<W> {
     queue: Mutex<Queue<W>>,
     filled: Condvar,

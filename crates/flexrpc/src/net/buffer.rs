@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// The smallest buffer: 128 KiB is read at first (a smaller first read costs
 /// another system call at 64 KiB), plus room for a head with its extension.
@@ -94,6 +94,23 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { idle: [const { Vec::new() }; CLASSES], bytes: 0 });
 
+/// How often somebody who finds the pool's lock taken lets others run before it does without:
+/// nobody needs it for long.
+const POOL_TRIES: usize = 100;
+
+/// The pool; `None` if its lock is kept. In a forked child it may be for ever, by a thread of
+/// the parent's.
+fn pool() -> Option<MutexGuard<'static, Pool>> {
+    (0..POOL_TRIES).find_map(|_| match POOL.try_lock() {
+        Ok(pool) => Some(pool),
+        Err(TryLockError::Poisoned(pool)) => Some(pool.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::thread::yield_now();
+            None
+        }
+    })
+}
+
 /// Bytes that large messages may take at a time, over all connections.
 pub(crate) struct Budget(AtomicUsize);
 
@@ -135,12 +152,11 @@ impl Buffer {
         if let Some(bytes) = take_kept(size) {
             return Self { bytes, share: None };
         }
-        let pooled = {
-            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let pooled = pool().and_then(|mut pool| {
             let pooled = pool.idle[class].pop();
             pool.bytes -= pooled.as_ref().map_or(0, Vec::len);
             pooled
-        };
+        });
         Self { bytes: pooled.unwrap_or_else(|| vec![0; size]), share: None }
     }
 
@@ -184,7 +200,7 @@ impl Drop for Buffer {
         let vec = std::mem::take(&mut self.bytes);
         let Some(class) = class_of(vec.len()) else { return };
         let Some(vec) = keep(vec) else { return };
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut pool) = pool() else { return };
         if pool.bytes + vec.len() <= POOLED_BYTES {
             pool.bytes += vec.len();
             pool.idle[class].push(vec);

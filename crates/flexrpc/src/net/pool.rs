@@ -36,10 +36,9 @@ impl<T> Handles<T> {
         drop(closed);
     }
 
-    /// Closes all.
-    pub(crate) fn clear(&self) {
-        let all = self.pool().drain();
-        drop(all);
+    /// Takes all out, unless somebody has the lock.
+    pub(crate) fn try_drain(&self) -> Vec<T> {
+        self.0.try_lock().map_or_else(|_| Vec::new(), |mut pool| pool.drain())
     }
 
     /// Handles in the pool.
