@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
     Client, Credentials, Fault, Procedure, Reply, Request, Server, ServerBuilder, ServerOptions, ServiceError,
@@ -31,11 +31,17 @@ pub const SLEEP_IF_MARKED: u32 = 7;
 /// [`SLOW_EVERY`] and [`STALL_EVERY`].
 pub const COUNT_SLOWLY: u32 = 8;
 
+/// Runs until [`Service::let_go`].
+pub const HOLD: u32 = 9;
+
 /// Of so many executions of [`COUNT_SLOWLY`], one takes 50 ms.
 pub const SLOW_EVERY: usize = 50;
 
 /// Of so many, one holds up all others, for longer than impatient callers wait.
 pub const STALL_EVERY: usize = 2_000;
+
+/// Of a call of [`HOLD`].
+const LONGEST_HOLD: Duration = Duration::from_secs(20);
 
 /// How long.
 pub const STALL: Duration = Duration::from_millis(450);
@@ -52,6 +58,7 @@ pub struct Service {
     running: AtomicUsize,
     credentials: Mutex<Credentials>,
     marked: AtomicBool,
+    let_go: (Mutex<bool>, Condvar),
 }
 
 impl Service {
@@ -65,7 +72,7 @@ impl Service {
         self.log.lock().unwrap().clone()
     }
 
-    /// Calls of [`SLEEP`] under way.
+    /// Calls of [`SLEEP`] and [`HOLD`] under way.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
@@ -73,6 +80,12 @@ impl Service {
     /// Makes [`SLEEP_IF_MARKED`] slow.
     pub fn mark(&self, marked: bool) {
         self.marked.store(marked, Ordering::SeqCst);
+    }
+
+    /// Ends all calls of [`HOLD`], those to come as well.
+    pub fn let_go(&self) {
+        *self.let_go.0.lock().unwrap() = true;
+        self.let_go.1.notify_all();
     }
 
     /// Whose the last call was.
@@ -113,6 +126,14 @@ impl Service {
             SLEEP => {
                 let millis = request.args.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
                 self.sleep(millis);
+            }
+            HOLD => {
+                let (let_go, changed) = &self.let_go;
+                self.running.fetch_add(1, Ordering::SeqCst);
+                // A test that fails before it lets go ends, too.
+                let held = let_go.lock().unwrap();
+                drop(changed.wait_timeout_while(held, LONGEST_HOLD, |let_go| !*let_go).unwrap());
+                self.running.fetch_sub(1, Ordering::SeqCst);
             }
             SLEEP_IF_MARKED if self.marked.load(Ordering::SeqCst) => self.sleep(2000),
             SLEEP_IF_MARKED => {}
