@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | truncations of a valid message | [`truncated_calls_are_not_executed`], [`no_part_of_any_message_and_no_damage_to_one_has_anything_executed`] |
 //! | flipped bits of one | [`no_flipped_bit_has_anything_executed`], the same |
-//! | either, from a callee | [`a_damaged_or_cut_answer_is_never_taken_for_the_value`], [`a_callee_that_answers_nonsense_leaves_doubt_and_no_harm`] |
+//! | either, from a callee | [`a_damaged_or_cut_answer_is_never_taken_for_the_value`], [`a_callee_that_answers_nonsense_leaves_doubt_and_no_harm`], [`a_callee_that_answers_for_a_chain_leaves_doubt_where_there_is_none`] |
 //! | hostile lengths | [`claimed_sizes_cost_nothing_and_are_refused`], [`memory_for_large_calls_is_bounded`] |
 //! | other protocols, versions, flags, kinds | [`foreign_protocols_and_versions_are_closed_at_once`], [`unknown_flags_kinds_and_extensions_are_refused`] |
 //! | a wrong program, version, procedure | [`what_isnt_served_is_refused_by_its_reason`] |
@@ -25,12 +25,13 @@ use bytes::Bytes;
 use common::{COUNT, ECHO, Service, client, procedure};
 use raw::Raw;
 use std::sync::Arc;
-use strait_flexrpc::proto::chain::{Chain, Hop};
+use strait_flexrpc::proto::chain::{Chain, Hop, encode_outcomes};
 use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, VERSION, flags};
 use strait_flexrpc::{
-    AdmissionLimits, AuthSys, CallError, CallId, Client, ClientOptions, ClusterKey, Credentials, Outcome,
-    Procedure, Refusal, Reply, Request, ServerOptions, SessionId, Transport, limits,
+    AdmissionLimits, AuthSys, CallError, CallId, Client, ClientOptions, ClusterKey, Credentials, Doubt,
+    MulticastOptions, Outcome, Procedure, Refusal, Reply, Request, ServerOptions, SessionId, Transport,
+    limits,
 };
 
 fn id(session: SessionId, transaction: u64) -> CallId {
@@ -176,6 +177,25 @@ fn with_a_key_nothing_untagged_mistagged_or_altered_is_executed() {
     assert_eq!(service.executed(), 1);
 }
 
+/// Nobody asked it for others' outcomes.
+#[test]
+fn a_callee_that_answers_for_a_chain_leaves_doubt_where_there_is_none() {
+    let outcomes = encode_outcomes(&[Outcome::Value(Bytes::from_static(b"mine"))]);
+    let callee = raw::callee(move |_, (head, _, _)| {
+        Some(raw::frame(Head::new(Kind::Outcomes, head.id), &[], &outcomes))
+    });
+    let (client, options) = (client(), MulticastOptions::default());
+    let doubt = Outcome::Unknown(Doubt::BadAnswer);
+    let single = client.call(callee, Transport::Tcp, procedure(ECHO), &[]).map(Outcome::Value);
+    assert_eq!(single.unwrap_or_else(Outcome::from), doubt);
+    // By a worker, by this thread, and by a worker for the size.
+    for size in [1, 1, 1 << 20] {
+        let args = [Bytes::from(vec![0; size])];
+        let parallel = client.call_parallel(&[callee], Transport::Tcp, procedure(ECHO), &args, &options);
+        assert_eq!(parallel, std::slice::from_ref(&doubt), "{size} bytes");
+    }
+}
+
 #[test]
 fn a_callee_that_answers_nonsense_leaves_doubt_and_no_harm() {
     let nonsense: [fn(Head) -> Vec<u8>; 6] = [
@@ -192,12 +212,12 @@ fn a_callee_that_answers_nonsense_leaves_doubt_and_no_harm() {
         let client = Client::new(ClientOptions { timeout, ..ClientOptions::default() });
         let outcome = client.call(callee, Transport::Tcp, procedure(ECHO), &[b"x"]);
         assert!(matches!(outcome, Err(CallError::Unknown(_))), "{case}: {outcome:?}");
-        let options = strait_flexrpc::MulticastOptions::default();
+        let options = MulticastOptions::default();
         let args = [Bytes::from_static(b"x")];
         let parallel =
             client.call_parallel(&[callee, callee], Transport::Tcp, procedure(ECHO), &args, &options);
         assert!(
-            parallel.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_) | Outcome::Value(_))),
+            parallel.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))),
             "{case}: {parallel:?}"
         );
     }

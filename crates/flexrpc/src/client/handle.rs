@@ -110,9 +110,15 @@ impl Handle {
         let message =
             Message { kind: Kind::Call, procedure, args, extension: &extension, flags: 0, sum, turn: None };
         let now = clock::now();
-        match self.exchange_from(now, &message, self.shared.deadline(options, now)) {
-            Outcome::Value(_) if self.answered != Kind::Value => Err(CallError::Unknown(Doubt::BadAnswer)),
-            outcome => outcome.into_result(),
+        let outcome = self.exchange_from(now, &message, self.shared.deadline(options, now));
+        self.of_one_callee(outcome).into_result()
+    }
+
+    /// What a call has ended with that wasn't a chain's: many callees' outcomes are no value.
+    pub(crate) fn of_one_callee(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Value(_) if self.answered != Kind::Value => Outcome::Unknown(Doubt::BadAnswer),
+            outcome => outcome,
         }
     }
 

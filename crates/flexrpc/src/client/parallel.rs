@@ -108,6 +108,7 @@ fn fly<'a>(
                 Advance::Over(outcome) => {
                     progress = true;
                     let Flight { index, handle, .. } = flight;
+                    let outcome = handle.of_one_callee(outcome);
                     drop(handle);
                     multicast.gather.put(index, outcome);
                 }

@@ -56,6 +56,7 @@ impl Work for Subcall {
             None => handle.exchange(message, deadline),
             Some((call, step)) => handle.drive(call, step, message, deadline),
         });
+        let outcome = handle.of_one_callee(outcome);
         // Back in the pool before the caller can ask for it again.
         drop(handle);
         multicast.gather.put(index, outcome);
