@@ -36,6 +36,7 @@ impl Home {
     pub(crate) fn take(path: &Path) -> io::Result<Self> {
         // Its owner alone may look into it: rights within the cluster are the namenode's to check.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        sync_name(path)?;
         let lock =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -105,6 +106,19 @@ pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<
         *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("isn't a number"))?;
     }
     Ok(Some(numbers))
+}
+
+/// Puts the name of a file or directory on disk, whoever has made it.
+///
+/// # Errors
+/// The operating system's; not where this user may pass through the directory above but not look
+/// into it.
+pub(super) fn sync_name(path: &Path) -> io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match File::open(above) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        opened => opened?.sync_all(),
+    }
 }
 
 /// A random number that isn't 0.

@@ -15,7 +15,10 @@
 //! network can alter bytes; who merely answers in a datanode's place isn't believed. Nothing is
 //! encrypted: who reads what passes between a client and the namenode has its tokens.
 
-use super::tokens::{TokenKey, hmac};
+use super::{
+    home::{random, sync_name},
+    tokens::{TokenKey, hmac},
+};
 use hmac::Mac as _;
 use std::{
     fmt, fs,
@@ -72,7 +75,7 @@ impl Key {
         parse(&line, CLUSTER_PREFIX).map(Self).ok_or_else(|| invalid(path, why))
     }
 
-    /// Into a new file that only its owner may read.
+    /// Into a new file that only its owner may read, which is on disk then.
     ///
     /// # Errors
     /// The file is there already, or can't be written.
@@ -119,7 +122,7 @@ impl ClientKey {
             .ok_or_else(|| invalid(path, "is neither a client's key nor a cluster's"))
     }
 
-    /// Into a new file that only its owner may read.
+    /// Into a new file that only its owner may read, which is on disk then.
     ///
     /// # Errors
     /// The file is there already, or can't be written.
@@ -168,7 +171,18 @@ fn parse(line: &str, prefix: &str) -> Option<Secret> {
     Some(secret)
 }
 
+/// Whole and on disk before it has its name: others may look for it meanwhile.
 fn save(path: &Path, prefix: &str, secret: &Secret) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{:016x}.tmp", random()?));
+    let written = write(Path::new(&beside), prefix, secret);
+    // Unlike a renaming, this replaces nothing.
+    let named = written.and_then(|()| fs::hard_link(&beside, path));
+    let _ = fs::remove_file(&beside);
+    named.and_then(|()| sync_name(path))
+}
+
+fn write(path: &Path, prefix: &str, secret: &Secret) -> io::Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -194,6 +208,26 @@ mod tests {
         let refused = Key::load(&client).unwrap_err().to_string();
         assert!(refused.contains("client is the clients' key; a datanode needs"), "{refused}");
         assert_ne!(key.for_clients().0, key.derive("datanodes"));
+    }
+
+    /// It was made first and written then: who was slower found it empty, and so did who started
+    /// after a crash.
+    #[test]
+    fn of_many_who_make_a_key_at_once_all_get_the_same_whole_one() {
+        for _ in 0..50 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("key");
+            let make = || match Key::generate().unwrap().save(&path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => panic!("{error}"),
+                _ => Key::load(&path).unwrap().0,
+            };
+            let keys: Vec<Secret> = std::thread::scope(|scope| {
+                let makers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+                makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+            });
+            assert!(keys.windows(2).all(|pair| pair[0] == pair[1]));
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::support::{
     Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, place, rpc, signed_read,
     superuser, user,
 };
-use std::{fs, time::Duration};
+use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 use strait_flexrpc::{
     self as flexrpc, CallError, FaultKind, MulticastOptions, Outcome, Procedure, Refusal, Transport,
     stub::StubError,
@@ -38,6 +38,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, StubError>) -> u32 {
     }
 }
 
+const CORRUPT: u32 = wire::Refusal::RefusedCorrupt as u32;
 const NO_REPLICA: u32 = wire::Refusal::RefusedNoReplica as u32;
 const UNAUTHENTICATED: u32 = wire::Refusal::RefusedUnauthenticated as u32;
 const TOKEN_EXPIRED: u32 = wire::Refusal::RefusedTokenExpired as u32;
@@ -151,6 +152,25 @@ fn a_token_is_for_its_chunk_right_and_cluster_alone() {
     let mut seal = KdUpto { pass: unsigned(), chunk: one.chunk, stamp: one.stamp, length: 1 };
     Token::new(&one.token).sign(&mut seal, proofs::Procedure::Seal, it);
     assert_eq!(refusal(datanode.dn_seal(&seal)), UNAUTHENTICATED);
+}
+
+/// It waited for its turn to be scrubbed, up to a week, and counted as sound meanwhile.
+#[test]
+fn a_replica_that_a_datanode_cant_read_is_made_anew_though_its_reader_tells_nobody() {
+    let cluster = Cluster::start(2);
+    write_file(&cluster, "/file", 2);
+    let found = names(&cluster).nn_locate(&me(), &"/file".into(), 0, 1).unwrap();
+    let (chunk, (address, it)) = (&found.chunks[0], place(&found.hosts[0]));
+    let number = cluster.datanode_addresses().iter().position(|at| *at == address).unwrap();
+    let name = format!("{:016x}_{:016x}.data", chunk.chunk, chunk.stamp);
+    let file = cluster.directory.path().join(format!("datanode-{number}")).join(name);
+    let bytes = fs::read(&file).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().write_all_at(b"?", 3).unwrap();
+    let mut read = KdRead { length: 1, ..signed_read(chunk, &chunk.token, it) };
+    Token::new(&chunk.token).sign(&mut read, proofs::Procedure::Read, it);
+    assert_eq!(datanode(address).dn_read(&read).unwrap().told.refused, CORRUPT);
+    let mended = || fs::read(&file).is_ok_and(|now| now == bytes);
+    assert!(wait_until(DEADLINE, mended), "the replica isn't replaced");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::shared::Shared;
 use crate::{
     ChunkId, Millis, Stamp,
     error::{Error, Result},
+    messages::Order,
     service::{
         convert::{continue_from_wire, member_from_wire, read_from_wire, write_from_wire},
         proofs::Procedure,
@@ -88,6 +89,11 @@ impl wire::KadoopDatanodeV1Service for Chunks {
     fn dn_read(&self, _: &Request, read: wire::KdRead) -> Answered<wire::KdPiece<'_>> {
         let witness = self.0.witness(&read, Procedure::Read, Right::Read)?;
         let piece = witness.allowed.and_then(|()| self.0.read().read(&read_from_wire(&read)));
+        if matches!(piece, Err(Error::Corrupt | Error::Disk)) {
+            // Who has asked goes elsewhere, and needn't tell anybody.
+            let (chunk, stamp) = (ChunkId(read.chunk), Stamp(read.stamp));
+            self.0.change(|core| core.obey(Order::Verify { chunk, stamp }));
+        }
         Ok(witness.piece(self.0.noted(piece)))
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Directories {
     identity: Identity,
     /// 0 until the first namenode took the datanode up.
     cluster: u64,
+    /// Those that are new beside others that have been in a cluster.
+    added: Vec<PathBuf>,
 }
 
 struct Directory {
@@ -75,6 +77,7 @@ impl Directories {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no data directory can be used"));
         }
         let mut known: Option<(u64, u64)> = None;
+        let mut added = Vec::new();
         for directory in &all {
             let path = directory.home.path().display();
             let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
@@ -85,6 +88,7 @@ impl Directories {
                         "{path} has chunks, but its file `identity` is missing: put it back"
                     ));
                 }
+                added.push(directory.home.path().to_owned());
                 continue;
             };
             let (of, joined) = known.unwrap_or((identity, 0));
@@ -98,7 +102,10 @@ impl Directories {
             Some(numbers) => numbers,
             None => (random()?, 0),
         };
-        let taken = Self { all, identity: Identity(identity), cluster };
+        if cluster == 0 {
+            added.clear();
+        }
+        let taken = Self { all, identity: Identity(identity), cluster, added };
         taken.write()?;
         Ok((taken, Identity(identity)))
     }
@@ -137,6 +144,11 @@ impl Directories {
             return written;
         }
         Ok(())
+    }
+
+    /// Those that were empty, though this datanode has been in its cluster before.
+    pub(super) fn added(&self) -> &[PathBuf] {
+        &self.added
     }
 
     /// Those that work.
@@ -261,6 +273,20 @@ mod tests {
         assert_eq!((again.cluster(), same), (7, identity));
         drop(again);
         assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
+    }
+
+    /// Its disk may not be mounted.
+    #[test]
+    fn an_empty_directory_beside_others_that_have_joined_is_told_of() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["first", "second", "third"].map(|name| root.path().join(name));
+        let added = |of: &[PathBuf]| take(of).unwrap().0.added().to_vec();
+        assert!(added(&paths[..1]).is_empty(), "there are no others");
+        assert!(added(&paths[..2]).is_empty(), "nothing has been written yet");
+        take(&paths[..2]).unwrap().0.join(7).unwrap();
+        assert!(added(&paths[..2]).is_empty());
+        assert_eq!(added(&paths), paths[2..]);
+        assert!(added(&paths).is_empty(), "once");
     }
 
     /// Each once counted all of it, and what is kept free was filled.

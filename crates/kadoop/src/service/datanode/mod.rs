@@ -120,6 +120,13 @@ impl DatanodeServer {
     /// the address can't be bound.
     pub fn start(options: DatanodeOptions) -> io::Result<Self> {
         let (directories, identity) = Directories::take(&options.directories, options.reserve_bytes)?;
+        for path in directories.added() {
+            tracing::warn!(
+                path = %path.display(),
+                "this data directory was empty and is taken as a new one; if it isn't, its disk isn't mounted: end \
+                 this datanode, mount it and start again"
+            );
+        }
         let home = directories.first().to_owned();
         let incarnation = Incarnation(random()?);
         let core = Datanode::start(options.config.clone(), directories.disks(), identity, incarnation)?;

@@ -173,6 +173,9 @@ impl NamenodeServer {
         let (this, until) = (Arc::clone(&shared), stop.clone());
         threads.spawn("kadoop-tick", move || this.tick(&until))?;
         let (this, until, records) = (Arc::clone(&shared), stop.clone(), options.checkpoint_records);
+        // Opened once more: that a sync failed is told to each opening of a directory once, and a
+        // checkpoint mustn't be told in the log's place.
+        let disk = RealDisk::open(home.path())?;
         threads.spawn("kadoop-checkpoint", move || this.checkpoints(&disk, records, &until))?;
         Ok(Self {
             shared,
