@@ -11,15 +11,16 @@ mod service_workers;
 mod sessions;
 mod turns;
 
-/// Of each claim, by default: seconds in all.
+/// Of each claim, by default: half a minute in all.
 const ORDERS: usize = 10_000;
 
 /// Changes of who runs, in schedules with few of them: most bugs of this kind take
 /// two or three.
 const CHANGES: usize = 3;
 
-/// Of claims with real sockets in them, each order takes so many times as long.
-const WITH_SOCKETS: usize = 20;
+/// Of claims with real sockets in them so many times fewer: each order takes twice as many times
+/// as long.
+const WITH_SOCKETS: usize = 10;
 
 fn in_any_order(claim: impl Fn() + Send + Sync + 'static) {
     in_orders(1, claim);
