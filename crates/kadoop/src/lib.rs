@@ -20,6 +20,7 @@
 
 pub mod client;
 pub mod config;
+mod crc32c;
 pub mod datanode;
 pub mod disk;
 pub mod error;

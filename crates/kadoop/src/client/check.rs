@@ -2,6 +2,7 @@
 
 use crate::{
     Config,
+    crc32c::crc32c,
     datanode::Sums,
     error::{Error, Result},
     faults::Fault,
@@ -31,7 +32,7 @@ impl Checked {
         let careless = config.faults.has(Fault::SumsNotChecked);
         while !rest.is_empty() {
             let (part, behind) = rest.split_at(rest.len().min((unit - at % unit) as usize));
-            if sums.next() != Some(&crc32c::crc32c(part)) && !careless {
+            if sums.next() != Some(&crc32c(part)) && !careless {
                 return Err(Error::Corrupt);
             }
             at = at.saturating_add(part.len() as u32);
@@ -63,7 +64,7 @@ impl Checked {
         let all = if length == 0 { Bytes::new() } else { fetch(first, length)? };
         let stored = |part: usize| sums.units.get((first / unit) as usize + part);
         let mut parts = all.chunks(unit as usize).enumerate();
-        if all.len() != length || !parts.all(|(at, part)| stored(at) == Some(&crc32c::crc32c(part))) {
+        if all.len() != length || !parts.all(|(at, part)| stored(at) == Some(&crc32c(part))) {
             return Err(Error::Corrupt);
         }
         let bytes =

@@ -6,6 +6,7 @@ mod writing;
 use super::sums::{Sums, provable};
 use crate::{
     ChunkId, Config, Stamp,
+    crc32c::crc32c,
     disk::{Disk, DiskFile, read_whole},
     error::{Error, Result},
     faults::Fault,
@@ -340,10 +341,10 @@ impl<D: Disk> Replica<D> {
             } else {
                 let mut all = vec![0; (whole - first) as usize];
                 self.data.read_at(first.into(), &mut all).map_err(disk)?;
-                if crc32c::crc32c(&all) != stored {
+                if crc32c(&all) != stored {
                     return Err(Error::Corrupt);
                 }
-                sums.push(crc32c::crc32c(&all[(at - first) as usize..(stop - first) as usize]));
+                sums.push(crc32c(&all[(at - first) as usize..(stop - first) as usize]));
             }
             at = stop;
         }
@@ -365,7 +366,7 @@ impl<D: Disk> Replica<D> {
             let length = (self.sums.length - at).min(unit);
             let part = &mut buffer[..length as usize];
             let read = self.data.read_at(at.into(), part);
-            if read.is_ok_and(|read| read == part.len()) && crc32c::crc32c(part) == *sum {
+            if read.is_ok_and(|read| read == part.len()) && crc32c(part) == *sum {
                 at += length;
             } else {
                 return Err(Error::Corrupt);

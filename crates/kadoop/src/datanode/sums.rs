@@ -1,7 +1,10 @@
 //! A replica's checksums on disk: appended records while it is open, one plain table
 //! once it is sealed.
 
-use crate::disk::{DiskFile, read_whole};
+use crate::{
+    crc32c::{crc32c, crc32c_append},
+    disk::{DiskFile, read_whole},
+};
 use rustix::io::Errno;
 use std::{collections::BTreeMap, io};
 
@@ -34,7 +37,7 @@ impl Sums {
                 self.units.push(0);
             }
             if let Some(last) = self.units.last_mut() {
-                *last = crc32c::crc32c_append(*last, part);
+                *last = crc32c_append(*last, part);
                 self.length += part.len() as u32;
                 records.extend_from_slice(&self.length.to_le_bytes());
                 records.extend_from_slice(&last.to_le_bytes());
@@ -51,7 +54,7 @@ impl Sums {
         if !length.is_multiple_of(unit)
             && let Some(sum) = self.units.last_mut()
         {
-            *sum = crc32c::crc32c(last);
+            *sum = crc32c(last);
         }
     }
 
@@ -60,7 +63,7 @@ impl Sums {
         let mut table = Vec::with_capacity(TABLE_HEADER_BYTES + 4 * self.units.len() + 4);
         let words = [TABLE_MAGIC, TABLE_VERSION, unit, self.length];
         words.iter().chain(&self.units).for_each(|word| table.extend_from_slice(&word.to_le_bytes()));
-        let crc = crc32c::crc32c(&table);
+        let crc = crc32c(&table);
         table.extend_from_slice(&crc.to_le_bytes());
         table
     }
@@ -75,7 +78,7 @@ impl Sums {
         let [TABLE_MAGIC, TABLE_VERSION, of, length, units @ ..] = &words[..] else { return None };
         let fits =
             body.len().is_multiple_of(4) && *of == unit && units.len() == length.div_ceil(unit) as usize;
-        let sound = fits && crc32c::crc32c(body) == u32::from_le_bytes(*crc);
+        let sound = fits && crc32c(body) == u32::from_le_bytes(*crc);
         sound.then(|| Self { length: *length, units: units.to_vec() })
     }
 }
@@ -107,8 +110,7 @@ pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sum
         };
         // The furthest end within this unit that verifies.
         let within = ends.range(start + 1..=furthest).rev();
-        let mut proven =
-            within.filter(|(end, sum)| crc32c::crc32c(&bytes[..(*end - start) as usize]) == **sum);
+        let mut proven = within.filter(|(end, sum)| crc32c(&bytes[..(*end - start) as usize]) == **sum);
         let Some((end, sum)) = proven.next() else { return Ok(sums) };
         sums.units.push(*sum);
         sums.length = *end;

@@ -6,6 +6,7 @@ use super::{
     frame::{u32_at, u64_at},
 };
 use crate::{
+    crc32c::{crc32c, crc32c_append},
     disk::{Disk, DiskFile},
     faults::{Fault, Faults},
 };
@@ -94,7 +95,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
         bytes.extend_from_slice(&(self.block.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.items.to_le_bytes());
         bytes.extend_from_slice(&(self.number | flag).to_le_bytes());
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes), &self.block);
+        let crc = crc32c_append(crc32c(&bytes), &self.block);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.extend_from_slice(&self.block);
         self.file.write_at(self.offset, &bytes)?;
@@ -112,7 +113,7 @@ fn header(cluster: u64, sequence: u64) -> [u8; HEADER_BYTES] {
     header[4..8].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     header[8..16].copy_from_slice(&cluster.to_le_bytes());
     header[16..24].copy_from_slice(&sequence.to_le_bytes());
-    let crc = crc32c::crc32c(&header[..28]);
+    let crc = crc32c(&header[..28]);
     header[28..].copy_from_slice(&crc.to_le_bytes());
     header
 }
@@ -132,7 +133,7 @@ pub fn read_checkpoint<D: Disk>(
     let damaged = |offset| LogError::Damaged { file: name.clone(), offset };
     let mut head = [0; HEADER_BYTES];
     file.read_at(0, &mut head)?;
-    if u32_at(&head, 0) != Some(MAGIC) || u32_at(&head, 28) != Some(crc32c::crc32c(&head[..28])) {
+    if u32_at(&head, 0) != Some(MAGIC) || u32_at(&head, 28) != Some(crc32c(&head[..28])) {
         return Err(damaged(0));
     }
     let foreign = |why| Err(LogError::Foreign { file: name.clone(), why });
@@ -174,7 +175,7 @@ fn read_block<F: DiskFile>(file: &F, offset: u64, number: u32) -> io::Result<Opt
     }
     let mut block = vec![0; length];
     let whole = file.read_at(offset + BLOCK_HEADER_BYTES as u64, &mut block)? == length;
-    let sound = whole && crc32c::crc32c_append(crc32c::crc32c(&head[..12]), &block) == crc;
+    let sound = whole && crc32c_append(crc32c(&head[..12]), &block) == crc;
     Ok(sound.then_some((block, items, flagged & LAST != 0)))
 }
 

@@ -1,6 +1,7 @@
 //! The bytes of a segment: one header, then frames, each on 8 bytes.
 
 use super::FORMAT_VERSION;
+use crate::crc32c::{crc32c, crc32c_append};
 
 /// Largest frame, in bytes: bounds what a reader takes in memory by a length that
 /// is only claimed, and a commit's time.
@@ -24,7 +25,7 @@ pub(super) fn segment_header(cluster: u64, first_sequence: u64) -> [u8; HEADER_B
     header[4..8].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     header[8..16].copy_from_slice(&cluster.to_le_bytes());
     header[16..24].copy_from_slice(&first_sequence.to_le_bytes());
-    let crc = crc32c::crc32c(&header[..28]);
+    let crc = crc32c(&header[..28]);
     header[28..].copy_from_slice(&crc.to_le_bytes());
     header
 }
@@ -37,7 +38,7 @@ pub(super) struct SegmentHeader {
 
 pub(super) fn parse_segment_header(bytes: &[u8]) -> Option<SegmentHeader> {
     let header = bytes.get(..HEADER_BYTES)?;
-    (u32_at(header, 0)? == SEGMENT_MAGIC && u32_at(header, 28)? == crc32c::crc32c(&header[..28])).then_some(
+    (u32_at(header, 0)? == SEGMENT_MAGIC && u32_at(header, 28)? == crc32c(&header[..28])).then_some(
         SegmentHeader {
             version: u32_at(header, 4)?,
             cluster: u64_at(header, 8)?,
@@ -95,7 +96,7 @@ pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<
 
 /// Over header (without the checksum itself) and payload.
 fn checksum(frame: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&frame[..28]), &frame[HEADER_BYTES..])
+    crc32c_append(crc32c(&frame[..28]), &frame[HEADER_BYTES..])
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

@@ -10,6 +10,7 @@
 use super::{Replica, disk, name};
 use crate::{
     Config,
+    crc32c::crc32c,
     datanode::sums::provable,
     disk::{Disk, DiskFile},
     error::Error,
@@ -157,7 +158,7 @@ impl<D: Disk> Replica<D> {
         // What can't be read is gone as well.
         let bytes = data.read_vec(from.into(), step as usize).unwrap_or_default();
         let mut units = bytes.chunks(unit as usize).zip(sums);
-        let sound = bytes.len() == step as usize && units.all(|(unit, sum)| crc32c::crc32c(unit) == *sum);
+        let sound = bytes.len() == step as usize && units.all(|(unit, sum)| crc32c(unit) == *sum);
         // Who trusts a table blindly does so here, too.
         if sound || config.faults.has(Fault::TableTrusted) { Ok(bytes) } else { Err(Error::Corrupt.into()) }
     }
