@@ -27,8 +27,8 @@ const WARM_ROUNDS: usize = 2;
 pub enum Work {
     /// Files `PATH-THREAD` of so many MiB, a thread each, in place of what is there; MB/s.
     Write { path: &'static str, mib: usize, replication: u16, threads: usize },
-    /// The same files, from beginning to end; MB/s.
-    Read { path: &'static str, threads: usize },
+    /// The same files, from beginning to end, so many times in each round; MB/s.
+    Read { path: &'static str, threads: usize, times: usize },
     /// 4 KiB here and there in `PATH-0`, one after the other; microseconds (p50).
     Preads { path: &'static str, count: usize },
     /// Create, 5 bytes, close; milliseconds (p50).
@@ -78,6 +78,14 @@ impl Work {
         }
     }
 
+    /// How many times it is measured in each round.
+    fn times(&self) -> usize {
+        match self {
+            Self::Read { times, .. } => *times,
+            _ => 1,
+        }
+    }
+
     fn unit(&self) -> (&'static str, Better) {
         match self {
             Self::Write { .. } | Self::Read { .. } => ("MB/s", Better::Higher),
@@ -120,17 +128,19 @@ pub fn contest(
         let counts = round >= WARM_ROUNDS;
         limits.extend(bare.filter(|_| counts));
         for (work, figures) in works.iter().zip(&mut all) {
-            let mut peer = || hdfs.as_mut().map(|hdfs| hdfs.measure(work, round)).transpose();
-            // What either leaves to be done afterwards falls into the other's time.
-            let before_us = if round % 2 == 1 { peer()? } else { None };
-            let before = cpu_seconds(std::process::id())?;
-            let kadoop = ours.measure(work, round)?;
-            let processor = cpu_seconds(std::process::id())? - before;
-            let after_us = if round % 2 == 0 { peer()? } else { None };
-            if counts {
-                figures.kadoop.push(kadoop);
-                figures.processor.push(processor);
-                figures.peer.extend(before_us.or(after_us));
+            for turn in round..round + work.times() {
+                let mut peer = || hdfs.as_mut().map(|hdfs| hdfs.measure(work, round)).transpose();
+                // What either leaves to be done afterwards falls into the other's time.
+                let before_us = if turn % 2 == 1 { peer()? } else { None };
+                let before = cpu_seconds(std::process::id())?;
+                let kadoop = ours.measure(work, round)?;
+                let processor = cpu_seconds(std::process::id())? - before;
+                let after_us = if turn % 2 == 0 { peer()? } else { None };
+                if counts {
+                    figures.kadoop.push(kadoop);
+                    figures.processor.push(processor);
+                    figures.peer.extend(before_us.or(after_us));
+                }
             }
         }
     }

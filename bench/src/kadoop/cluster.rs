@@ -109,7 +109,7 @@ impl Cluster {
     fn work(&self, work: &Work, round: usize) -> Said<f64> {
         match work {
             Work::Write { path, mib, replication, threads } => self.write(path, *mib, *replication, *threads),
-            Work::Read { path, threads } => self.read(path, *threads),
+            Work::Read { path, threads, .. } => self.read(path, *threads),
             Work::Preads { path, count } => self.preads(&format!("{path}-0"), *count).map_err(text),
             Work::SmallFiles { directory, count } => {
                 self.small_files(&format!("{directory}-{round}"), *count).map_err(text)

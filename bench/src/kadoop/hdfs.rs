@@ -60,7 +60,7 @@ impl System for Hdfs {
             Work::Write { path, mib, replication, threads } => {
                 format!("write {path} {mib} {replication} {threads}")
             }
-            Work::Read { path, threads } => format!("read {path} {threads}"),
+            Work::Read { path, threads, .. } => format!("read {path} {threads}"),
             Work::Preads { path, count } => format!("preads {path} {count}"),
             Work::SmallFiles { directory, count } => format!("small-files {directory}-{round} {count}"),
             Work::OpenAndRead { .. } => return Err("HDFS's client isn't asked for that".into()),

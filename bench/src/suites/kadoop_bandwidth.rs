@@ -23,7 +23,7 @@ pub fn run() -> Result<Vec<Row>> {
     network.set_packet_bytes(PACKET_BYTES)?;
     let hosts = network.hosts();
     let write = |threads| Work::Write { path: FILE, mib, replication: 3, threads };
-    let read = |threads| Work::Read { path: FILE, threads };
+    let read = |threads| Work::Read { path: FILE, threads, times: 1 };
     let works = [write(1), read(1), write(2), read(2)];
     let mut limit = || bare_rate(&hosts[0], &hosts[2]);
     contest(&mut Cluster::start(hosts)?, || Hdfs::start(hosts), &works, Some(&mut limit))

@@ -19,8 +19,8 @@ pub fn run() -> Result<Vec<Row>> {
     let mut cluster = Cluster::start(&[])?;
     cluster.measure(&Work::Write { path, mib, replication: 1, threads: THREADS }, 0)?;
     let works = [
-        Work::Read { path, threads: 1 },
-        Work::Read { path, threads: THREADS },
+        Work::Read { path, threads: 1, times: 1 },
+        Work::Read { path, threads: THREADS, times: 1 },
         Work::Preads { path, count: PREADS },
         Work::OpenAndRead { directory, count: SMALL_FILES },
     ];
