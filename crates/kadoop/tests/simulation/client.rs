@@ -384,6 +384,30 @@ fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
 }
 
 #[test]
+fn a_read_is_one_call_and_who_asks_for_little_at_a_time_gets_it_out_of_larger_pieces() {
+    let config = Config { unit_bytes: 4, read_bytes: 16, reads_at_once: 3, ..config(None) };
+    for (asked, fetched) in [(4, [4, 8, 12, 12]), (16, [16; 4]), (24, [24; 4]), (99, [32; 4])] {
+        let mut reader = Reader::new(config.clone());
+        reader.begin(located(1_000, false));
+        let mut at = 0;
+        let mut lengths = Vec::new();
+        while lengths.len() < fetched.len() {
+            let bytes = reader.read(at, asked, 1).unwrap();
+            at += bytes.map_or(0, |bytes| bytes.len() as u64);
+            while let Some(issue) = reader.next_call() {
+                let ReadCall::Read { read, .. } = issue.call else { panic!("{:?}", issue.call) };
+                lengths.push(read.length);
+                let bytes: Bytes = vec![3; read.length as usize].into();
+                let sums = bytes.chunks(4).map(crc32c::crc32c).collect();
+                let piece = Piece { bytes, sums, visible: 1_000 };
+                reader.on_read(issue.id, Checked::of(&read, piece, &config), 1);
+            }
+        }
+        assert_eq!(lengths[..fetched.len()], fetched, "{asked} at a time");
+    }
+}
+
+#[test]
 fn a_sequential_reader_finds_what_comes_next_under_way() {
     let mut reader = reading(0, located(1_000, false), None);
     let mut at = 0;

@@ -57,6 +57,8 @@ pub struct Reader {
     /// Where a sequential reader goes on, and how much it has read so.
     position: u64,
     run: u64,
+    /// Bytes of a call: as many as are asked for at once, so that nobody has to join parts.
+    piece: u32,
     /// Datanodes that didn't answer, and until when others are asked first.
     shunned: BTreeMap<NodeId, Millis>,
     calls: BTreeMap<CallId, Pending>,
@@ -68,6 +70,7 @@ impl Reader {
     /// Of a file that whoever makes the calls knows the name of.
     pub fn new(config: Config) -> Self {
         Self {
+            piece: config.write_bytes,
             config,
             located: None,
             range: (0, 0),
@@ -102,6 +105,7 @@ impl Reader {
         if length == 0 {
             return Ok(Some(Bytes::new()));
         }
+        self.piece = length.max(self.config.read_bytes).min(self.config.write_bytes);
         let covers = |(start, slot): &(&u64, &Slot)| offset - **start < u64::from(slot.length);
         if self.slots.range(..=offset).next_back().filter(covers).is_none() {
             self.demand(offset, length, now);
@@ -205,7 +209,7 @@ impl Reader {
     /// A slot of at most one call, before the next slot, within one chunk; how long it is.
     fn add_slot(&mut self, offset: u64, length: u32, now: Millis, wanted: bool) -> u32 {
         self.make_room();
-        let mut length = length.min(self.config.write_bytes);
+        let mut length = length.min(self.piece);
         if let Some((next, _)) = self.slots.range(offset..).next() {
             length = length.min(u32::try_from(next - offset).unwrap_or(u32::MAX));
         }

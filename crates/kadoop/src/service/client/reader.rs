@@ -119,6 +119,8 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read(&mut self, length: usize) -> Result<Bytes, Failure> {
+        // In the pieces that are fetched fastest, which nobody has to join.
+        let length = length.min(self.driver.config.read_bytes as usize);
         let bytes = self.driver.read(self.position, length)?;
         self.position += bytes.len() as u64;
         Ok(bytes)
