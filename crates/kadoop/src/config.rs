@@ -68,7 +68,7 @@ pub struct Config {
     pub lease_soft_ms: Millis,
     /// Silence of a writer after which the namenode closes the file.
     pub lease_hard_ms: Millis,
-    /// How long recovery waits for a member that ran unbroken.
+    /// How long recovery waits for a member that might have run unbroken, since it was last heard.
     pub recovery_patience_ms: Millis,
     /// How long recovery waits for an order's answer before it begins anew.
     pub recovery_round_ms: Millis,

@@ -5,7 +5,6 @@ use crate::{
     crc32c::{crc32c, crc32c_append},
     disk::{DiskFile, read_whole},
 };
-use rustix::io::Errno;
 use std::{collections::BTreeMap, io};
 
 /// End of the bytes under the checksum, and the checksum: 4 bytes each.
@@ -84,10 +83,10 @@ impl Sums {
 }
 
 /// The longest prefix of `data` that the appended records prove, whatever a crash left
-/// of both. What can't be read proves nothing.
+/// of both.
 ///
 /// # Errors
-/// The disk's, but for that.
+/// The disk's: what can't be read may have been synced, so a shorter prefix isn't offered for it.
 pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sums> {
     let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
     for record in read_whole(records)?.chunks_exact(RECORD_BYTES) {
@@ -101,10 +100,7 @@ pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sum
     let mut bytes = vec![0; unit as usize];
     loop {
         let start = sums.length;
-        let there = match data.read_at(start.into(), &mut bytes) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => 0,
-            there => there?,
-        };
+        let there = data.read_at(start.into(), &mut bytes)?;
         let Some(furthest) = start.checked_add(there as u32).filter(|end| *end > start) else {
             return Ok(sums);
         };

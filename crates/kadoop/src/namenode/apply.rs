@@ -26,6 +26,9 @@ pub enum Event {
 /// A record that doesn't fit the state: the log is damaged, or this program is.
 type Applied<T = ()> = Result<T, &'static str>;
 
+/// Of clients that may be forgotten, the part that is at a time.
+const FORGOTTEN_PART: usize = 16;
+
 /// No namenode counts that far: a record that says so isn't one of ours.
 const NUMBERS_END: &str = "it uses the last number there is";
 
@@ -51,7 +54,7 @@ impl State {
                 self.next.client.0 = client.0.checked_add(1).ok_or(NUMBERS_END)?;
                 let answered = Answered { seen: self.next.sequence, ..Answered::default() };
                 self.clients.add(*client, answered);
-                self.forget_clients();
+                self.forget_clients(*client);
                 Ok(())
             }
             Record::NodeJoined { node, identity, rack } => {
@@ -139,11 +142,14 @@ impl State {
         }
     }
 
-    /// Not those who write: they may have nothing to ask for hours.
-    fn forget_clients(&mut self) {
-        if self.clients.count() > MAX_CLIENTS {
+    /// Makes room for those who come after `newcomer`: not of those who write, who may have nothing
+    /// to ask for hours. Of the others a part at a time, since finding them takes time.
+    fn forget_clients(&mut self, newcomer: ClientId) {
+        let count = self.clients.count();
+        if count > MAX_CLIENTS {
             let writing: BTreeSet<ClientId> = self.open.values().filter_map(|open| open.client).collect();
-            self.clients.forget_oldest(|client| !writing.contains(&client));
+            let part = 1 + count.saturating_sub(writing.len()) / FORGOTTEN_PART;
+            self.clients.forget_oldest(part, |client| client != newcomer && !writing.contains(&client));
         }
     }
 

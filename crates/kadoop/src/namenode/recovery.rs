@@ -289,7 +289,9 @@ impl Namenode {
             }
         }
         let answered = round.is_answered(open);
-        let patient = now.saturating_sub(round.waiting_since) >= self.config.recovery_patience_ms;
+        let patient = open.pipeline.iter().all(|member| {
+            round.answers.contains_key(&member.node) || self.is_given_up(member.node, round, now)
+        });
         let heard = self.has_heard(round, open, now);
         if unbroken.is_some() && heard {
             return unbroken;
@@ -302,6 +304,13 @@ impl Namenode {
         }
         // The longest of those that are there, not of the first to answer.
         if unbroken.is_none() && patient && heard { others } else { None }
+    }
+
+    /// Whether nothing was heard of the member for so long that it isn't waited for any more. One
+    /// that is heard may have what it said in an earlier round, and is only late in this one.
+    fn is_given_up(&self, node: NodeId, round: &Round, now: Millis) -> bool {
+        let heard = self.cluster.nodes.get(&node).map_or(0, |node| node.heard);
+        now.saturating_sub(heard.max(round.waiting_since)) >= self.config.recovery_patience_ms
     }
 
     /// What the writer demands, as soon as a member has that much: whether it ran unbroken or

@@ -270,10 +270,14 @@ impl Clients {
         self.clients.insert(client, answered);
     }
 
-    /// Forgets the one silent longest of those that may be; of all, if none may.
-    pub fn forget_oldest(&mut self, may_be: impl Fn(ClientId) -> bool) {
-        let oldest = self.by_age.iter().find(|(_, client)| may_be(**client)).or(self.by_age.iter().next());
-        if let Some((seen, client)) = oldest.map(|(seen, client)| (*seen, *client)) {
+    /// Forgets the `count` that are silent longest of those that may be; if none may, one of all.
+    pub fn forget_oldest(&mut self, count: usize, may_be: impl Fn(ClientId) -> bool) {
+        let aged = || self.by_age.iter().map(|(seen, client)| (*seen, *client));
+        let mut oldest: Vec<_> = aged().filter(|(_, client)| may_be(*client)).take(count).collect();
+        if oldest.is_empty() {
+            oldest.extend(aged().next());
+        }
+        for (seen, client) in oldest {
             self.by_age.remove(&seen);
             self.clients.remove(&client);
         }

@@ -236,6 +236,22 @@ fn who_has_a_file_open_isnt_forgotten_however_many_come_after() {
     assert!(kept.len() < MORE_THAN_ARE_KEPT && !kept.contains(&idle) && kept.contains(&cluster.client));
 }
 
+/// A newcomer, which has no file open yet, was the one to give way.
+#[test]
+fn beside_more_writers_than_are_kept_a_newcomer_is_served() {
+    /// As many as are kept.
+    const WRITERS: usize = 65_536;
+    let mut names = Names::new(&Config::default());
+    (0..256).for_each(|directory| names.mkdirs(&format!("/{directory}")));
+    for number in 0..=WRITERS {
+        (names.client, names.number) = (names.namenode.join_client(0), 0);
+        names.create(&format!("/{}/{number}", number % 256), 1 << 20).unwrap();
+    }
+    (names.client, names.number) = (names.namenode.join_client(0), 0);
+    names.mkdirs("/new");
+    assert!(names.namenode.state().clients.count() <= WRITERS + 1);
+}
+
 #[test]
 fn suspicions_without_end_bind_no_datanode_and_delay_no_recovery() {
     const CHUNKS: usize = 1_200;

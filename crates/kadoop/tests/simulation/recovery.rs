@@ -97,6 +97,27 @@ fn with_no_member_alive_recovery_waits() {
     assert_eq!(cluster.length(), (10, false));
 }
 
+/// It has what the other has lost, and is there: it was given up because a minute had gone by since
+/// the recovery began (seeds 10,236,724 and 10,691,780 of the cluster).
+#[test]
+fn a_member_that_is_heard_is_waited_for_though_its_answers_dont_come() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 4, ReplicaState::Returned);
+    let late = cluster.index(new.pipeline[0].node);
+    cluster.pass(1_000, &[]);
+    for _ in 0..600 {
+        cluster.pass(1_000, &[late]);
+        // It is heard, and what it is asked is lost.
+        cluster.send(late, None, Vec::new()).unwrap();
+    }
+    assert!(cluster.length().1, "it is waited for");
+    cluster.pass(30_000, &[]);
+    assert_eq!(cluster.length(), (10, false));
+}
+
 /// The writer is silent while the namenode takes its lease; then it says more.
 fn zombie(fault: Option<Fault>) -> Result<Answer, Error> {
     let mut cluster = Cluster::new(2, fault);

@@ -148,21 +148,6 @@ fn what_is_gone_from_memory_too_is_told_and_what_was_synced_before_is_sealed() {
     assert_eq!(read(&after, LATER), Ok(bytes(0, left.length).to_vec()));
 }
 
-/// It was told to be there again and again, and its file was never closed.
-#[test]
-fn what_cant_be_read_any_more_after_a_failed_sync_is_told_to_be_gone() {
-    let disk = SimDisk::default();
-    let mut datanode = written(&disk, 40, None);
-    disk.fail_sync_after(Some(0));
-    assert_eq!(datanode.sync(CHUNK, STAMP, LENGTH), Err(Error::Disk));
-    disk.make_unreadable("0000000000000005_0000000000000007.open", 70);
-    assert_eq!(datanode.seal(CHUNK, LATER, LENGTH), Err(Error::Corrupt));
-    let left = datanode.replica(CHUNK).unwrap();
-    assert!((40..=64).contains(&left.length), "{left:?}");
-    datanode.seal(CHUNK, LATER, left.length).unwrap();
-    assert_eq!(read(&datanode, LATER), Ok(bytes(0, left.length).to_vec()));
-}
-
 #[test]
 fn a_directorys_sync_that_failed_condemns_all_whose_names_waited_for_it() {
     let disk = SimDisk::default();

@@ -119,6 +119,9 @@ impl Link {
                     if doubtful {
                         return Err(Failure::new(Error::OutcomeUnknown, why));
                     }
+                    if Instant::now() >= until {
+                        return Err(Failure::new(Error::Unavailable, why));
+                    }
                 }
                 Err(Failure { error: Error::Unavailable, why }) if doubtful => {
                     return Err(Failure::new(Error::OutcomeUnknown, why));

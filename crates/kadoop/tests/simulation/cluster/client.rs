@@ -14,7 +14,7 @@ use strait_kadoop::{
 
 /// Steps that each client takes before it has nothing more to do.
 const STEPS: u64 = 14;
-/// When a client's requests are certainly no longer on their way.
+/// When a client's requests are certainly no longer on their way, but to a host that stands still.
 const QUIET_MS: Millis = 14_000;
 
 pub struct Client {
@@ -180,7 +180,7 @@ impl World {
     fn choose(&mut self, host: Host) {
         let now = self.now;
         if let Some(mutation) = self.client(host).unsure.clone() {
-            if now < self.client(host).started + QUIET_MS {
+            if now < self.client(host).started + QUIET_MS || now <= self.taken_from {
                 return self.soon(host, 1_000);
             }
             let path = match mutation {

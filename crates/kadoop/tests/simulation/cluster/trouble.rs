@@ -171,12 +171,15 @@ impl World {
     }
 
     /// Whether it is being written, and another member of its pipeline has run unbroken and has
-    /// as much: a sealed replica, where this host's may be the one that the writer counts on.
+    /// as much: a sealed replica, where this host's may be the one that the writer counts on. None
+    /// may be too many: it, or what it doesn't know to be lost, is what would be kept.
     fn open_elsewhere(&self, host: Host, own: ReplicaReport) -> bool {
         let chunk = own.chunk;
         let Some((namenode, _)) = &self.namenode else { return false };
         let open = namenode.state().open.values().flat_map(|open| &open.chunks);
-        let members = open.filter(|open| open.chunk == chunk).flat_map(|open| &open.pipeline);
+        let few = |members: &[_]| members.len() <= self.wanted(chunk);
+        let open = open.filter(|open| open.chunk == chunk && few(&open.pipeline));
+        let members = open.flat_map(|open| &open.pipeline);
         let mut others = members.filter_map(|member| {
             let other = *self.numbers.get(&member.node)?;
             let running = self.nodes[other].running.as_ref()?;

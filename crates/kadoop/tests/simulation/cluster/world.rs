@@ -116,6 +116,8 @@ pub struct World {
     /// clock is ahead.
     pub lives: Vec<u64>,
     pub stalls: Vec<Millis>,
+    /// After which all is taken that came to hosts which stood still.
+    pub taken_from: Millis,
     pub skews: Vec<Millis>,
     /// From, to.
     pub cut: BTreeSet<(Host, Host)>,
@@ -211,6 +213,7 @@ impl World {
             last_call: 0,
             lives: vec![0; HOSTS],
             stalls: vec![0; HOSTS],
+            taken_from: 0,
             skews: vec![0; HOSTS],
             cut: BTreeSet::new(),
             lossy,
@@ -280,7 +283,10 @@ impl World {
         }
         match event {
             Event::Deliver { id, hop, host, request } => match self.stalled(host) {
-                Some(until) => self.at(until, Event::Deliver { id, hop, host, request }),
+                Some(until) => {
+                    self.taken_from = self.taken_from.max(until);
+                    self.at(until, Event::Deliver { id, hop, host, request });
+                }
                 None => self.on_request(id, hop, host, *request),
             },
             Event::Reply { id, hop, reply } => self.on_reply(id, hop, reply),
