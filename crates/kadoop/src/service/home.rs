@@ -4,6 +4,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
+    iter,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
@@ -35,8 +36,12 @@ impl Home {
     /// Another process has it; the operating system's.
     pub(crate) fn take(path: &Path) -> io::Result<Self> {
         // Its owner alone may look into it: rights within the cluster are the namenode's to check.
+        let above = path.ancestors().skip(1);
+        let made: Vec<&Path> = above.take_while(|level| !is_here(level) && !level.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        sync_name(path)?;
+        for level in iter::once(path).chain(made) {
+            sync_name(level)?;
+        }
         let lock =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -112,13 +117,24 @@ pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<
 ///
 /// # Errors
 /// The operating system's; not where this user may pass through the directory above but not look
-/// into it.
+/// into it, nor where that one keeps no names on disk or can't be told to: it is read-only and has
+/// others mounted in it, or isn't of a disk at all.
 pub(super) fn sync_name(path: &Path) -> io::Result<()> {
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match File::open(above) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        opened => opened?.sync_all(),
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    let above = path.parent().filter(|above| !is_here(above)).unwrap_or(Path::new("."));
+    match File::open(above).and_then(|above| above.sync_all()) {
+        Err(error)
+            if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem | Unsupported) =>
+        {
+            Ok(())
+        }
+        synced => synced,
     }
+}
+
+/// Whether it is what a relative path's first name has above it.
+fn is_here(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// A random number that isn't 0.
@@ -129,4 +145,24 @@ pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(u64::from_le_bytes(bytes).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_with_all_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::take(&dir.path().join("a/b/c")).unwrap();
+        home.write(&[("number", 7)]).unwrap();
+        assert_eq!(home.read(["number"]).unwrap(), Some([7]));
+    }
+
+    #[test]
+    fn a_directory_may_stand_where_no_name_can_be_put_on_disk() {
+        let error = File::open("/proc").unwrap().sync_all().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        sync_name(Path::new("/proc/self")).unwrap();
+    }
 }
