@@ -94,10 +94,20 @@ impl DeferredStore {
         }
     }
 
-    /// Waits until the store is open.
-    pub async fn opened(&self) {
-        // The sender goes only after it is.
-        let _ = self.state.clone().wait_for(|state| matches!(state, State::Open(_))).await;
+    /// Waits until the store is open; `failed` gets what the last try came to and, meanwhile, each
+    /// further one.
+    pub async fn opened(&self, mut failed: impl FnMut(&Error)) {
+        let mut state = self.state.clone();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Silent => {}
+                State::Away(error) => failed(error),
+                State::Open(_) => return,
+            }
+            if state.changed().await.is_err() {
+                return; // the sender goes only after it is
+            }
+        }
     }
 
     /// The store, if it is open by now.
@@ -211,11 +221,12 @@ mod tests {
     async fn a_store_that_comes_late_serves_from_then_on() {
         let tries = AtomicU32::new(0);
         let store = DeferredStore::begin(Box::new(move || {
-            let first = tries.fetch_add(1, Ordering::SeqCst) == 0;
+            let before = tries.fetch_add(1, Ordering::SeqCst);
             Box::pin(async move {
-                match first {
-                    true => Err(Error::new(ErrorKind::TimedOut, "the first try fails")),
-                    false => Ok(Arc::new(MemoryStore::new("root")) as Arc<dyn FileSystem>),
+                match before {
+                    0 => Err(Error::new(ErrorKind::TimedOut, "the first try fails")),
+                    1 => Err(Error::new(ErrorKind::Unauthenticated, "the second one, too")),
+                    _ => Ok(Arc::new(MemoryStore::new("root")) as Arc<dyn FileSystem>),
                 }
             })
         }));
@@ -228,7 +239,9 @@ mod tests {
         let unknown = store.capabilities();
         assert!(!unknown.append);
         assert!(unknown.rename_replace, "nobody removes a file to replace it");
-        store.opened().await;
+        let mut failures = Vec::new();
+        store.opened(|error| failures.push(error.message().to_owned())).await;
+        assert_eq!(failures, ["the first try fails", "the second one, too"]);
         store.stat(&who, &root).await.unwrap();
         assert!(store.capabilities().append);
     }

@@ -31,6 +31,6 @@ async fn a_deferred_store_keeps_the_contract_of_the_one_behind_it() {
     let store = DeferredStore::begin(Box::new(|| {
         Box::pin(async { Ok(Arc::new(MemoryStore::new("root")) as Arc<dyn FileSystem>) })
     }));
-    store.opened().await;
+    store.opened(|_| {}).await;
     assert_contract("deferred memory", Arc::new(store)).await;
 }

@@ -157,6 +157,19 @@ fn a_gateway_may_start_before_what_it_serves() {
 }
 
 #[test]
+fn what_else_keeps_a_store_away_is_logged_when_it_comes_up() {
+    let later = format!("127.0.0.1:{}", free_port());
+    let gateway = Gateway::start(|_| vec!["--store".to_owned(), format!("strait://{later}")]);
+    let mut far = command(gateway.dir.path());
+    far.args(["serve", "--listen", &later]).args(with_passwords(gateway.dir.path()));
+    let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
+    eventually("its log says so", DEADLINE, || {
+        let log = gateway.process.log_tail();
+        log.contains("ERROR") && log.contains("can't be opened") && log.contains("lets nobody in")
+    });
+}
+
+#[test]
 fn beyond_loopback_somebody_must_say_who_may_come_in() {
     let dir = tempfile::tempdir().unwrap();
     strait(dir.path(), &["up", "--listen", "0.0.0.0:0"])

@@ -81,17 +81,31 @@ async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, 
     let fs: Arc<dyn FileSystem> = match deferred.now() {
         Ok(fs) => fs,
         Err(_) => {
-            let (deferred, uri) = (Arc::new(deferred), uri.to_string());
-            let awaited = deferred.clone();
-            tokio::spawn(async move {
-                awaited.opened().await;
-                tracing::info!(store = uri, "it is there now");
-            });
+            let deferred = Arc::new(deferred);
+            tokio::spawn(tell(deferred.clone(), uri.to_string(), away.clone()));
             deferred
         }
     };
     let store = ConfiguredStore { name, uri: uri.to_string(), fs };
     Ok(Opened { store, away, read_only })
+}
+
+/// Logs each new reason why a store is away, until it is there: who has put right the one that is
+/// `known` may find the next, such as a key of another cluster, here alone.
+async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>) {
+    let mut told = known.unwrap_or_default();
+    let failed = |error: &Error| {
+        if told == error.message() {
+            return;
+        }
+        told = error.message().to_owned();
+        match is_passing(error) {
+            true => tracing::warn!(store, "still away: {told}"),
+            false => tracing::error!(store, "can't be opened, and is tried again: {told}"),
+        }
+    };
+    deferred.opened(failed).await;
+    tracing::info!(store, "it is there now");
 }
 
 /// Asks for the password that a login needs: not in the background, again and
