@@ -66,7 +66,13 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
         loop {
             let standings = look(&cluster).await?.1;
             let Some((node, standing)) = first_missed(&standings, &nodes) else { break };
-            notices.due(|| format!("datanode {}: {}; still waiting", node.0, service(standing)));
+            notices.due(|| {
+                format!(
+                    "datanode {}: {}; still waiting",
+                    node.0,
+                    standing.map_or_else(|| "not known any more".to_owned(), service)
+                )
+            });
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -100,10 +106,10 @@ pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failur
     out.finish()
 }
 
-/// The first of them that isn't done with.
-fn first_missed(standings: &Standings, nodes: &[NodeId]) -> Option<(NodeId, Standing)> {
-    let mut known = nodes.iter().filter_map(|node| Some((*node, *standings.nodes.get(node)?)));
-    known.find(|(_, standing)| *standing != Standing::Decommissioned)
+/// The first of them that isn't done with, as far as the namenode knows.
+fn first_missed(standings: &Standings, nodes: &[NodeId]) -> Option<(NodeId, Option<Standing>)> {
+    let mut asked = nodes.iter().map(|node| (*node, standings.nodes.get(node).copied()));
+    asked.find(|(_, standing)| *standing != Some(Standing::Decommissioned))
 }
 
 /// Tells now and then how far it is, to whoever waits for what may take hours.
@@ -213,4 +219,21 @@ fn summary(told: Rebalancing) -> String {
     let Rebalancing { running, moved_chunks, moved_bytes, .. } = told;
     let state = if running { "is under way" } else { "has ended" };
     format!("the rebalance {state}: {moved_chunks} replicas moved, {moved_bytes} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datanode_that_the_namenode_doesnt_know_isnt_done_with() {
+        let nodes = [(NodeId(1), Standing::Decommissioned), (NodeId(2), Standing::InService)].into();
+        let standings = Standings { nodes, rebalancing: None };
+        assert_eq!(first_missed(&standings, &[NodeId(1)]), None);
+        assert_eq!(
+            first_missed(&standings, &[NodeId(1), NodeId(2)]),
+            Some((NodeId(2), Some(Standing::InService)))
+        );
+        assert_eq!(first_missed(&standings, &[NodeId(1), NodeId(3)]), Some((NodeId(3), None)));
+    }
 }
