@@ -18,6 +18,10 @@ pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 /// The commands that come into no store by an address. `serve` comes into gateways where a
 /// store of its is one.
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
+/// The commands that come into Kadoop's namenodes alone, and read no file.
+const OPERATORS: [&str; 3] = ["datanodes", "decommission", "rebalance"];
+const UNUSED_BY_OPERATORS: [&str; 7] =
+    ["password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key", "kadoop_over_tcp"];
 /// `logout` looks at what is kept on this host: of whom, and for which store.
 const UNUSED_BY_LOGOUT: [&str; 7] =
     ["password_file", "tls", "tls_ca", "client_cert", "client_key", "kadoop_key", "kadoop_over_tcp"];
@@ -42,6 +46,9 @@ pub fn arranged(mut command: Command) -> Command {
     for name in NO_CLIENTS {
         command =
             command.mut_subcommand(name, |one| without(&[&GATEWAY_FLAGS[..], &KADOOP_FLAGS].concat(), one));
+    }
+    for name in OPERATORS {
+        command = command.mut_subcommand(name, |one| without(&UNUSED_BY_OPERATORS, one));
     }
     command = command.mut_subcommand("logout", |logout| without(&UNUSED_BY_LOGOUT, logout));
     let groups = grouped(&command);
@@ -115,6 +122,13 @@ mod tests {
         let log = command.find_subcommand_mut("kadoop-log").unwrap();
         let dump = log.find_subcommand_mut("dump").unwrap().render_long_help().to_string();
         assert!(!dump.contains("--user ") && !dump.contains("--kadoop-key"), "{dump}");
+        for name in OPERATORS {
+            let help = help_of(name);
+            for flag in ["--tls", "--client-", "--gateway-store", "--password-file <", "--kadoop-over-tcp"] {
+                assert!(!help.contains(flag), "{name}: {help}");
+            }
+            assert!(help.contains("--user ") && help.contains("--kadoop-key"), "{name}: {help}");
+        }
         assert!(help_of("logout").contains("--user ") && !help_of("logout").contains("--tls"));
     }
 }
