@@ -215,8 +215,7 @@ impl FileSystem for HdfsStore {
                 capacity: stats.capacity,
                 used: stats.used,
                 remaining: stats.remaining,
-                // What doesn't tell (a federation's router) isn't known to be.
-                settling: namenode.is_in_safe_mode(&who.user).await.unwrap_or(false),
+                settling: namenode.is_in_safe_mode(&who.user).await?,
             })
         };
         status.await.map_err(|error: Error| error.at("status", "/"))

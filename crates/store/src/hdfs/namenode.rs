@@ -71,12 +71,19 @@ impl Namenode {
     }
 
     /// Whether it is in safe mode: it has just started, and not all blocks have been reported
-    /// yet, or an operator has ordered it. Anybody may ask.
+    /// yet, or an operator has ordered it. Anybody may ask a namenode; of what doesn't tell (a
+    /// federation's router may not) it isn't known.
     pub async fn is_in_safe_mode(&self, user: &str) -> Result<bool> {
-        let request = SetSafeModeRequest { action: SAFEMODE_GET };
-        let answer: SetSafeModeResponse =
-            self.call(user, "setSafeMode", &request, Effect::Read, PATIENCE).await?;
-        Ok(answer.result)
+        let request = SetSafeModeRequest { action: SAFEMODE_GET, checked: Some(true) };
+        let told: Result<SetSafeModeResponse> =
+            self.call(user, "setSafeMode", &request, Effect::Read, PATIENCE).await;
+        match told {
+            Ok(answer) => Ok(answer.result),
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether datanodes talk only encrypted. Asked once, at start: a

@@ -194,6 +194,9 @@ pub struct GetFsStatsResponse {
 pub struct SetSafeModeRequest {
     #[prost(int32, required, tag = "1")]
     pub action: i32,
+    /// A standby refuses, instead of answering for itself.
+    #[prost(bool, optional, tag = "2")]
+    pub checked: Option<bool>,
 }
 
 /// Of `SetSafeModeRequest`: changes nothing, and asks only.
