@@ -11,6 +11,7 @@ The README says 127.0.0.1:9090; the gateway here takes a free port.
 
 import argparse
 import os
+import random
 import re
 import shlex
 import signal
@@ -20,23 +21,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 WRITTEN_ADDRESS = "127.0.0.1:9090"
+# Below Linux's range of ephemeral ports: from there the cluster's own servers or an outgoing
+# connection may take it first, and who knocks at a port of that range until somebody answers
+# may be given that very port, and answer itself.
+PORTS = (10_000, 32_768)
 READY_SECONDS = 30
 COMMAND_SECONDS = 60
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free a moment ago, of those that no outgoing connection is given."""
+    while True:
+        port = random.randrange(*PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def build() -> Path:

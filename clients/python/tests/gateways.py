@@ -8,6 +8,7 @@ STRAIT_BIN            the command; default target/debug/strait, then release
 
 import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -77,14 +78,24 @@ def gateway(store: str) -> Iterator[Gateway]:
                 client.rmtree(root)
 
 
+def free_port() -> int:
+    """One that is free now, below Linux's range of ephemeral ports.
+
+    Those may be given to anybody's outgoing connection, even to the one that
+    knocks to see whether the gateway is there.
+    """
+    while True:
+        port = random.randrange(10_000, 32_768)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 @contextlib.contextmanager
 def started(store: str, port: int = 0) -> Iterator[str]:
     """`strait serve` over the store with that URI; its address."""
     command = binary()
     assert command is not None, "callers look first"
-    if not port:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+    port = port or free_port()
     address = f"127.0.0.1:{port}"
     process = subprocess.Popen([command, "serve", "--store", store, "--listen", address])
     try:

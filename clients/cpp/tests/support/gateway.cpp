@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -27,16 +28,25 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds start_deadline(60), stop_deadline(40);
 constexpr std::chrono::milliseconds poll_interval(20);
 
+/// One that is free now, below Linux's range of ephemeral ports: those may be given to anybody's
+/// outgoing connection, even to the one that knocks to see whether the gateway is there.
 int free_port() {
-    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    ::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-    ::close(listener);
-    return ntohs(address.sin_port);
+    static std::random_device device;
+    std::uniform_int_distribution<int> ports(10000, 32767);
+    while (true) {
+        const int port = ports(device);
+        const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        address.sin_port = htons(static_cast<std::uint16_t>(port));
+        const bool bound =
+            ::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+        ::close(listener);
+        if (bound) {
+            return port;
+        }
+    }
 }
 
 } // namespace
