@@ -269,7 +269,7 @@ impl<'a> Checker<'a> {
             let procedures = self.procedures(&version.procedures);
             let number = self.u32(&version.number).and_then(|number| {
                 self.once(&mut names, &version.name.text, &version.name)?;
-                self.number_once(&mut numbers, number, &version.number)
+                self.number_once("version", &mut numbers, number, &version.number)
             });
             Some(Version { number: self.noted(number)?, procedures })
         });
@@ -281,7 +281,7 @@ impl<'a> Checker<'a> {
         let procedures = procedures.iter().filter_map(|procedure| {
             let checked = self.once(&mut names, &procedure.name.text, &procedure.name).and_then(|()| {
                 let number = self.u32(&procedure.number)?;
-                self.number_once(&mut numbers, number, &procedure.number)?;
+                self.number_once("procedure", &mut numbers, number, &procedure.number)?;
                 self.procedure(procedure, number)
             });
             self.noted(checked)
@@ -307,9 +307,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn number_once(&self, seen: &mut HashSet<u32>, number: u32, value: &Value) -> Checked<u32> {
+    fn number_once(&self, what: &str, seen: &mut HashSet<u32>, number: u32, value: &Value) -> Checked<u32> {
         if !seen.insert(number) {
-            return Err(self.error(value.span(), format!("a second one with number {number}")));
+            return Err(self.error(value.span(), format!("a second {what} with number {number}")));
         }
         Ok(number)
     }

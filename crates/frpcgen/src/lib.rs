@@ -43,6 +43,8 @@
 //!
 //! | in the `.x` | in Rust |
 //! | --- | --- |
+//! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars are passed by value, all else by reference |
+//! | `enum unit { UNIT_METRE = 1 }` | `enum Unit { Metre = 1 }`: a beginning that is the type's name goes |
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
 //! | `t *a` | `Option<t>`, in a `Box` where `t` is large or contains itself |

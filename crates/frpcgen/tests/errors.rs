@@ -54,7 +54,7 @@ fn every_mistake_has_its_own_words() {
         ("union a switch (bool b) { case 2: void; };", "1:32: the discriminant can't be 2"),
         ("union a switch (int i) { default: void; };", "1:7: a union has one case at least"),
         ("program P { version V { void A(void) = 1; void B(void) = 1; } = 1; } = 1;", {
-            "1:58: a second one with number 1"
+            "1:58: a second procedure with number 1"
         }),
         (
             "program P { version V { void A(void) = 1; void A(void) = 2; } = 1; } = 1;",
