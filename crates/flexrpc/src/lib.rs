@@ -95,7 +95,7 @@ pub use client::handle::Handle;
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;
-pub use proto::auth::{AuthSys, ClusterKey, Credentials};
+pub use proto::auth::{AuthSys, ClusterKey, Credentials, KeyTooShort};
 pub use proto::call::{RetryPolicy, Transport};
 pub use proto::ids::{CallId, Procedure, SessionId};
 pub use proto::limits;

@@ -81,6 +81,26 @@ fn no_flipped_bit_has_anything_executed() {
 }
 
 #[test]
+fn a_call_whose_time_is_over_when_it_is_there_is_not_executed() {
+    let (server, service) = common::server();
+    let session = Raw::udp(server.address()).session();
+    let timed = |transaction, left| {
+        let head = Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id(session, transaction)) };
+        raw::frame(Head { time_left_us: left, ..head }, &[], b"argument")
+    };
+    let mut raw = Raw::tcp(server.address());
+    let late = timed(1, 1_000);
+    // The time counts from the head's arrival on.
+    let (begun, rest) = late.split_at(HEAD_BYTES);
+    raw.send(begun);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let (answer, _, _) = raw.ask(rest).unwrap();
+    assert_eq!((answer.kind, answer.status), (Kind::Refused, 4));
+    assert_eq!(raw.ask(&timed(2, 30_000_000)).unwrap().0.kind, Kind::Value);
+    is_well(&server, &service, 1);
+}
+
+#[test]
 fn claimed_sizes_cost_nothing_and_are_refused() {
     let (server, service) = common::server();
     let session = Raw::udp(server.address()).session();

@@ -124,7 +124,7 @@ fn anonymous_callers_off_loopback_lead_a_server_nowhere_and_key_holders_anywhere
     let route = [reach(&first), second.address()];
     assert_eq!(call(&route)[0], Outcome::NotExecuted(Refusal::ForwardingDenied));
     assert_eq!(service.executed(), 0);
-    let key = ClusterKey::new(&[3; 32]);
+    let key = ClusterKey::new(&[3; 32]).ok();
     let keyed = |listen| ServerOptions { listen, key: key.clone(), ..ServerOptions::default() };
     let (first, _) = start(keyed(listen));
     let (second, _) = start(keyed("127.0.0.1:0".parse().unwrap()));

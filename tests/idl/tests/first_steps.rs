@@ -42,17 +42,17 @@ impl CounterV1Service for Counter {
     }
 }
 
-fn server() -> std::io::Result<Server> {
-    let options = ServerOptions { key: ClusterKey::new(&KEY), ..ServerOptions::default() };
+fn server() -> Result<Server, Box<dyn Error>> {
+    let options = ServerOptions { key: Some(ClusterKey::new(&KEY)?), ..ServerOptions::default() };
     let (program, version) = (CounterV1Server::<Counter>::PROGRAM, CounterV1Server::<Counter>::VERSION);
-    Server::builder(options).register(program, version, CounterV1Server(Counter::default())).start()
+    Ok(Server::builder(options).register(program, version, CounterV1Server(Counter::default())).start()?)
 }
 
 #[test]
 fn one_interface_serves_single_calls_multicasts_and_chains() -> Result<(), Box<dyn Error>> {
     let servers = [server()?, server()?, server()?];
     let addresses: Vec<_> = servers.iter().map(Server::address).collect();
-    let client = Client::new(ClientOptions { key: ClusterKey::new(&KEY), ..ClientOptions::default() });
+    let client = Client::new(ClientOptions { key: Some(ClusterKey::new(&KEY)?), ..ClientOptions::default() });
 
     // One callee. A client of its own, with its own connection, for each thread.
     let mut one = CounterV1Client::new(client.handle(addresses[0], Transport::Tcp)?);

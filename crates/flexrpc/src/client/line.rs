@@ -4,7 +4,7 @@ use crate::client::ClientOptions;
 use crate::client::message::Framing;
 use crate::net::buffer::Buffer;
 use crate::net::clock;
-use crate::net::reader::{Frame, Read, Reader};
+use crate::net::reader::{Frame, Piece, Read, Reader};
 use crate::net::socket::{self, Sent};
 use crate::net::spin::Spinner;
 use crate::net::wire::Wire;
@@ -14,7 +14,7 @@ use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::status::Refusal;
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Up to here slices are copied together: a copy costs less than a gather.
 const JOINED_BYTES: usize = 8 << 10;
@@ -77,6 +77,7 @@ impl Line {
     }
 
     /// Sends a call's frame; a datagram is always whole.
+    #[inline]
     pub(crate) fn send_call(
         &mut self,
         framing: &Framing<'_>,
@@ -91,6 +92,7 @@ impl Line {
     }
 
     /// The same of any frame.
+    #[inline]
     pub(crate) fn send(&self, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
         match (self.fd.send_all(slices, deadline), self.transport) {
             // The error is an earlier datagram's (ICMP), or the host's; either
@@ -118,7 +120,7 @@ impl Line {
             let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
             let nothing = loop {
                 match fd.try_recv(buffer.as_mut()) {
-                    Ok(Some(len)) => match Frame::of_datagram(buffer, len) {
+                    Ok(Some(len)) => match Frame::of_datagram(buffer, &Piece::now(len)) {
                         Ok(frame) => return Received::Frame(frame),
                         Err(spared) => buffer = spared,
                     },
@@ -132,7 +134,7 @@ impl Line {
             return nothing;
         }
         loop {
-            match reader.read(|room| fd.try_recv(room)) {
+            match reader.read(|room| Ok(fd.try_recv(room)?.map(Piece::now))) {
                 Ok(Read::Frame(frame)) => return Received::Frame(frame),
                 Ok(Read::More) => {}
                 Ok(Read::Nothing) => return Received::TimedOut,
@@ -142,6 +144,7 @@ impl Line {
     }
 
     /// Waits for a frame: spinning, then sleeping.
+    #[inline]
     pub(crate) fn receive(&mut self, until: Option<Micros>) -> Received {
         match self.transport {
             Transport::Tcp => self.receive_from_stream(until),
@@ -149,6 +152,7 @@ impl Line {
         }
     }
 
+    #[inline]
     fn receive_from_stream(&mut self, until: Option<Micros>) -> Received {
         loop {
             let Self { fd, reader, spinner, timeout, .. } = self;
@@ -167,14 +171,15 @@ impl Line {
         }
     }
 
+    #[inline]
     fn receive_datagram(&mut self, until: Option<Micros>) -> Received {
         let mut buffer = self.reader.take_buffer(UDP_DATAGRAM_BYTES);
         loop {
             let Self { fd, spinner, timeout, .. } = self;
             match receive_once(fd, buffer.as_mut(), spinner, timeout, until) {
-                Ok(Some(len)) => {
+                Ok(Some(piece)) => {
                     // Damaged and foreign datagrams are as good as lost.
-                    match Frame::of_datagram(buffer, len) {
+                    match Frame::of_datagram(buffer, &piece) {
                         Ok(frame) => return Received::Frame(frame),
                         Err(spared) => buffer = spared,
                     }
@@ -194,6 +199,7 @@ impl Line {
     }
 
     /// Gives a frame's buffer back for the next one.
+    #[inline]
     pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
         self.reader.give_back(buffer);
     }
@@ -214,28 +220,28 @@ impl Line {
     }
 }
 
+#[inline]
 fn receive_once(
     fd: &Wire,
     room: &mut [u8],
     spinner: &mut Spinner,
     timeout: &mut Duration,
     until: Option<Micros>,
-) -> io::Result<Option<usize>> {
+) -> io::Result<Option<Piece>> {
     if let Some(received) = spinner.spin(|| fd.try_recv(room).transpose()) {
-        return received.map(Some);
+        return Ok(Some(Piece { len: received?, at: spinner.looked() }));
     }
-    let left = until.map_or(LONGEST_SLEEP, |until| {
-        Duration::from_micros(until.saturating_sub(clock::now())).min(LONGEST_SLEEP)
-    });
+    let now = clock::now();
+    let left = until
+        .map_or(LONGEST_SLEEP, |until| Duration::from_micros(until.saturating_sub(now)).min(LONGEST_SLEEP));
     if left.is_zero() {
-        return fd.try_recv(room);
+        return Ok(fd.try_recv(room)?.map(|len| Piece { len, at: now }));
     }
     if left.abs_diff(*timeout) > left / TIMEOUT_PRECISION {
         socket::set_recv_timeout(fd, left)?;
         *timeout = left;
     }
-    let start = Instant::now();
     let received = fd.recv(room)?;
-    spinner.slept(start.elapsed());
-    Ok(received)
+    let at = spinner.slept_since(now);
+    Ok(received.map(|len| Piece { len, at }))
 }

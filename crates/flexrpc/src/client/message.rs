@@ -28,6 +28,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
+    #[inline]
     pub(crate) fn of(args: &[&[u8]]) -> Self {
         let len = args.iter().map(|slice| slice.len()).sum();
         Self { len, crc: checksum::crc32c_of_slices(args) }
@@ -36,6 +37,7 @@ impl Sum {
 
 impl<'a> Message<'a> {
     /// Head and extension, and the tag if there is a key.
+    #[inline]
     pub(crate) fn frame(&self, id: CallId, time_left_us: u32, key: Option<&SessionKey>) -> Framing<'a> {
         let head = Head {
             flags: self.flags | key.map_or(0, |_| flags::AUTHENTIC),
@@ -60,6 +62,7 @@ pub(crate) struct Framing<'a> {
 
 impl Framing<'_> {
     /// The whole frame, if it is short: a copy costs less than a gather.
+    #[inline]
     pub(crate) fn join_short(&self, args: &[&[u8]], most: usize, into: &mut Vec<u8>) -> bool {
         let short = self.all(args).map(<[u8]>::len).sum::<usize>() <= most;
         if short {
@@ -70,6 +73,7 @@ impl Framing<'_> {
     }
 
     /// All of the frame's slices in their order, without the first `sent` bytes.
+    #[inline]
     pub(crate) fn slices<'s>(&'s self, args: &'s [&'s [u8]], mut sent: usize) -> Vec<&'s [u8]> {
         let unsent = self.all(args).filter_map(|slice| {
             let skip = sent.min(slice.len());
@@ -79,6 +83,7 @@ impl Framing<'_> {
         unsent.collect()
     }
 
+    #[inline]
     fn all<'s>(&'s self, args: &'s [&'s [u8]]) -> impl Iterator<Item = &'s [u8]> {
         let tag = self.tag.as_ref().map_or(&[][..], |tag| tag);
         [&self.head[..], self.extension].into_iter().chain(args.iter().copied()).chain([tag])

@@ -211,7 +211,7 @@ impl<'a> Flight<'a> {
     fn send(&mut self, message: &Message<'a>) -> Option<Step> {
         let (framing, sent) = match self.framing.take() {
             Some(begun) => begun,
-            None => match self.handle.framing(&self.call, message) {
+            None => match self.handle.framing(&self.call, message, clock::now) {
                 Some(framing) => (framing, 0),
                 None => return Some(self.handle.on_broken(&mut self.call)),
             },

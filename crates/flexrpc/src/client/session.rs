@@ -88,6 +88,7 @@ impl Session {
     }
 
     /// The server has executed a call of it. Every answer says so: written once.
+    #[inline]
     pub(crate) fn executed(&self) {
         if !self.executed.load(Ordering::Relaxed) {
             self.executed.store(true, Ordering::Relaxed);
@@ -96,6 +97,7 @@ impl Session {
 
     /// Whether calls may still be made: not lost, and not unused for so long
     /// that the server may soon forget it.
+    #[inline]
     pub(crate) fn is_usable(&self, now: Micros) -> bool {
         let trusted = Micros::from(self.terms.session_idle_ms) * 1000 / 2;
         let (since, trusted) = if self.executed.load(Ordering::Relaxed) {
@@ -118,6 +120,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// The identifier of the handle's next call.
+    #[inline]
     pub(crate) fn next_call(&mut self, now: Micros) -> CallId {
         let Session { id, used_at, next_transaction, .. } = &*self.session;
         if now.saturating_sub(used_at.load(Ordering::Relaxed)) > NOTE {
@@ -268,11 +271,12 @@ mod tests {
         let terms = Terms { payload_bytes: 1, session_idle_ms: 1000 };
         let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
         session.executed();
-        session.lease().next_call(5_000_000);
-        assert!(session.is_usable(5_499_999));
-        assert!(!session.is_usable(5_500_000));
+        let used = session.made_at + 5_000_000;
+        session.lease().next_call(used);
+        assert!(session.is_usable(used + 499_999));
+        assert!(!session.is_usable(used + 500_000));
         session.lose();
-        assert!(!session.is_usable(5_000_000));
+        assert!(!session.is_usable(used));
     }
 
     #[test]

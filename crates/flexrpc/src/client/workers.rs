@@ -5,12 +5,13 @@ use crate::client::gather::Gather;
 use crate::client::handle::Handle;
 use crate::client::message::{Message, Sum};
 use crate::client::turn::Turn;
+use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::call::{Call, Step};
 use crate::proto::frame::Kind;
 use crate::proto::ids::Procedure;
 use crate::proto::status::{Outcome, Refusal};
-use crate::sync::{Condvar, Instant, Mutex, MutexGuard, thread};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -180,12 +181,12 @@ impl<W: Work> Inner<W> {
     /// The next subcall; `None` if the worker is to end.
     fn next(&self) -> Option<W> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let dormant_since = Instant::now();
+        let dormant_since = clock::now();
         loop {
             if let Some(subcall) = queue.issue() {
                 return Some(subcall);
             }
-            let left = self.dormant_for.saturating_sub(dormant_since.elapsed());
+            let left = self.dormant_for.saturating_sub(clock::since(dormant_since));
             if queue.closed || left.is_zero() {
                 queue.workers -= 1;
                 return None;

@@ -1,18 +1,30 @@
-//! The process's clock, as the state machines want it.
+//! The clock, as the state machines want it. A look at it is some hundredth of a small
+//! call: what was seen is handed on where it still holds.
 
 use crate::proto::Micros;
-use crate::sync::{self, Instant};
+use crate::sync;
 use std::time::Duration;
 
-/// Microseconds since the process first asked; never backwards.
+/// Microseconds of the system's monotonic clock; never backwards.
 pub(crate) fn now() -> Micros {
-    Instant::now().saturating_duration_since(sync::origin()).as_micros() as Micros
+    sync::now()
+}
+
+/// How long ago that was.
+pub(crate) fn since(start: Micros) -> Duration {
+    Duration::from_micros(now().saturating_sub(start))
 }
 
 pub(crate) fn after(now: Micros, wait: Duration) -> Micros {
-    now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(Micros::MAX))
+    now.saturating_add(micros(wait))
 }
 
+/// Whole ones; what is too long for them is as good as for ever.
+pub(crate) fn micros(duration: Duration) -> Micros {
+    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
+}
+
+/// The same point in time by the standard library's clock.
 pub(crate) fn instant(at: Micros) -> Option<std::time::Instant> {
-    sync::since_origin(Duration::from_micros(at))
+    sync::instant(at)
 }

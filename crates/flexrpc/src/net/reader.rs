@@ -39,12 +39,28 @@ pub(crate) struct Frame {
     pub(crate) arrived: Micros,
 }
 
+/// What receiving once has brought.
+pub(crate) struct Piece {
+    pub(crate) len: usize,
+    /// When it was there: just before or after it was received.
+    pub(crate) at: Micros,
+}
+
+impl Piece {
+    /// Of `len` bytes, now.
+    pub(crate) fn now(len: usize) -> Self {
+        Self { len, at: clock::now() }
+    }
+}
+
 impl Frame {
     /// A datagram.
     ///
     /// # Errors
     /// It isn't exactly one frame; the buffer comes back.
-    pub(crate) fn of_datagram(buffer: Buffer, len: usize) -> Result<Self, Buffer> {
+    #[inline]
+    pub(crate) fn of_datagram(buffer: Buffer, piece: &Piece) -> Result<Self, Buffer> {
+        let Piece { len, at } = *piece;
         let Some(bytes) = buffer.as_ref().get(..len) else { return Err(buffer) };
         let head = match Head::decode(bytes) {
             Ok(Some(head)) if head.frame_len() == len => head,
@@ -52,15 +68,17 @@ impl Frame {
         };
         let payload = &bytes[head.head_len()..head.head_len() + head.payload_len as usize];
         let intact = checksum::crc32c(payload) == head.payload_crc;
-        Ok(Self { head, buffer, intact, arrived: clock::now() })
+        Ok(Self { head, buffer, intact, arrived: at })
     }
 
     /// The head's extension.
+    #[inline]
     pub(crate) fn extension(&self) -> &[u8] {
         &self.buffer.as_ref()[crate::proto::frame::HEAD_BYTES..self.head.head_len()]
     }
 
     /// Arguments or result.
+    #[inline]
     pub(crate) fn payload(&self) -> &[u8] {
         &self.buffer.as_ref()[self.head.head_len()..][..self.head.payload_len as usize]
     }
@@ -73,6 +91,7 @@ impl Frame {
     }
 
     /// The payload in memory of its own, and the buffer, if it was spared.
+    #[inline]
     pub(crate) fn into_payload(self) -> (Bytes, Option<Buffer>) {
         let len = self.head.payload_len as usize;
         if len == 0 {
@@ -99,6 +118,7 @@ pub(crate) struct Reader {
     head: Option<Head>,
     /// Whether a head has ever arrived.
     spoke: bool,
+    /// When the head was there, or the last piece of it so far.
     arrived: Micros,
     running: Running,
     /// Payload bytes that the running checksum covers.
@@ -187,6 +207,7 @@ impl Reader {
     }
 
     /// Takes a buffer back, to be used for the next frame.
+    #[inline]
     pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
         if self.buffer.is_none() {
             self.buffer = buffer;
@@ -227,6 +248,7 @@ impl Reader {
     }
 
     /// A buffer to receive into, with what has arrived already.
+    #[inline]
     fn resume(&mut self) {
         if self.buffer.is_none() {
             let large = match &self.budget {
@@ -242,17 +264,22 @@ impl Reader {
         }
     }
 
-    /// Receives once by `recv`, which returns the number of bytes, and `None` if
-    /// there are none now. Returns a frame if it is whole.
+    /// Receives once by `recv`; `None` if there is nothing now. Returns a frame if it is
+    /// whole.
+    #[inline]
     pub(crate) fn read(
         &mut self,
-        recv: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>,
+        recv: impl FnOnce(&mut [u8]) -> io::Result<Option<Piece>>,
     ) -> Result<Read, ReadError> {
         self.resume();
-        if self.end > 0
-            && let Some(frame) = self.parse()?
-        {
-            return Ok(Read::Frame(frame));
+        if self.end > 0 {
+            if self.head.is_none() {
+                // What was sent ahead arrives when its turn has come.
+                self.arrived = clock::now();
+            }
+            if let Some(frame) = self.parse()? {
+                return Ok(Read::Frame(frame));
+            }
         }
         self.resume();
         let Some(buffer) = &mut self.buffer else { return Ok(Read::Nothing) };
@@ -261,12 +288,18 @@ impl Reader {
         let most = if room.len() <= SLICE_BYTES + buffer::SLACK { room.len() } else { SLICE_BYTES };
         match recv(&mut room[..most]) {
             Ok(None) => return Ok(Read::Nothing),
-            Ok(Some(0)) | Err(_) => return Err(ReadError::Closed),
-            Ok(Some(received)) => self.end += received,
+            Ok(Some(Piece { len: 0, .. })) | Err(_) => return Err(ReadError::Closed),
+            Ok(Some(Piece { len, at })) => {
+                self.end += len;
+                if self.head.is_none() {
+                    self.arrived = at;
+                }
+            }
         }
         Ok(self.parse()?.map_or(Read::More, Read::Frame))
     }
 
+    #[inline]
     fn parse(&mut self) -> Result<Option<Frame>, ReadError> {
         let Some(buffer) = &mut self.buffer else { return Ok(None) };
         let head = match self.head {
@@ -281,7 +314,6 @@ impl Reader {
                 }
                 self.running = Running::new();
                 self.checked = 0;
-                self.arrived = clock::now();
                 self.head = Some(head);
                 self.spoke = true;
                 head
@@ -344,6 +376,7 @@ impl Reader {
 
     /// A peer may send its next frame before the answer to this one. `false` if there is
     /// no memory for what has come of it.
+    #[inline]
     fn keep_surplus(&mut self, whole: &Buffer, frame_len: usize) -> bool {
         let surplus = &whole.as_ref()[frame_len..self.end];
         self.end = surplus.len();
@@ -387,7 +420,7 @@ mod tests {
                 let len = piece.min(room.len()).min(bytes.len() - at);
                 room[..len].copy_from_slice(&bytes[at..at + len]);
                 at += len;
-                Ok((len > 0).then_some(len))
+                Ok((len > 0).then_some(Piece { len, at: 0 }))
             })?;
             match read {
                 Read::Frame(frame) => {
@@ -436,7 +469,7 @@ mod tests {
                 let len = most.min(room.len()).min(bytes.len() - sent);
                 room[..len].copy_from_slice(&bytes[sent..sent + len]);
                 sent += len;
-                Ok(Some(len))
+                Ok(Some(Piece { len, at: 0 }))
             });
             (read.unwrap(), sent)
         };
@@ -466,7 +499,7 @@ mod tests {
                         let len = room.len().min(bytes.len() - fed);
                         room[..len].copy_from_slice(&bytes[fed..fed + len]);
                         fed += len;
-                        Ok((len > 0).then_some(len))
+                        Ok((len > 0).then_some(Piece { len, at: 0 }))
                     });
                     if !matches!(read, Ok(Read::More)) {
                         return read;

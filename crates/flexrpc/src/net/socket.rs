@@ -32,6 +32,7 @@ const CONGESTION_WITHIN_A_HOST: &str = "reno";
 const FEW_SLICES: usize = 8;
 
 /// Receives what is there; `None` if nothing is. Zero bytes is the end.
+#[inline]
 pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(|| rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT)) {
         Ok((len, _)) => Ok(Some(len)),
@@ -41,6 +42,7 @@ pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usiz
 }
 
 /// Receives, sleeping up to the socket's receive timeout; `None` if it passes.
+#[inline]
 pub(crate) fn recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     match sync::recv(fd, into, RecvFlags::empty()) {
         Ok((len, _)) => Ok(Some(len)),
@@ -51,6 +53,7 @@ pub(crate) fn recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> 
 }
 
 /// Sends what fits; `None` if nothing does.
+#[inline]
 pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usize>> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let sent = match slices {
@@ -72,6 +75,7 @@ pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usi
     }
 }
 
+#[inline]
 fn gather(fd: impl AsFd, slices: &[IoSlice<'_>], flags: SendFlags) -> rustix::io::Result<usize> {
     let mut nothing_beside = SendAncillaryBuffer::default();
     rustix::io::retry_on_intr(|| rustix::net::sendmsg(&fd, slices, &mut nothing_beside, flags))
@@ -89,6 +93,7 @@ pub(crate) enum Sent {
 }
 
 /// Sends all slices by `try_send`, waiting for room until `deadline`.
+#[inline]
 pub(crate) fn send_all(
     fd: impl AsFd,
     try_send: impl Fn(&[&[u8]]) -> io::Result<Option<usize>>,
@@ -99,11 +104,9 @@ pub(crate) fn send_all(
     let mut slices = slices;
     loop {
         match try_send(slices) {
+            Ok(Some(sent)) if sent == slices.iter().map(|slice| slice.len()).sum() => return Sent::Whole,
             Ok(Some(sent)) => {
                 rest = without_first(slices, sent);
-                if rest.is_empty() {
-                    return Sent::Whole;
-                }
                 slices = &rest;
             }
             Ok(None) => match wait(&fd, PollFlags::OUT, deadline) {

@@ -3,14 +3,15 @@
 //! ping-pong on two CPUs). Never without yielding: on one CPU the peer must run
 //! (2.3–2.5 without). Spinning that doesn't pay stops by itself.
 
-use crate::sync::Instant;
+use crate::net::clock;
+use crate::proto::Micros;
 use std::time::Duration;
 
 /// How long to spin by default: measured optimum; beyond it little is won.
 pub const SPIN: Duration = Duration::from_micros(20);
 
 /// A wait below this many spins' length would have been worth spinning for.
-const WORTH: u32 = 2;
+const WORTH: Micros = 2;
 
 /// Failures in a row after which spinning stops until waits get short again.
 const PATIENCE: u8 = 4;
@@ -19,11 +20,11 @@ const PATIENCE: u8 = 4;
 /// machine is busy, and who sleeps is woken sooner than who yields gets its turn.
 /// With a quarter of a spin, passing work of others stopped spinning on two CPUs:
 /// 0.73 in place of 0.40 of a bare ping-pong of 16 KB over UDP.
-const ROBBED: u32 = 3;
+const ROBBED: Micros = 3;
 
 /// If what was waited for is there after the yield, the peer itself may have
 /// computed: robbed is then only who waited for a time slice (a millisecond).
-const ROBBED_YET_SERVED: u32 = 50;
+const ROBBED_YET_SERVED: Micros = 50;
 
 /// After being robbed so many waits are slept; twice as many after each further
 /// time, up to the second number, and half as many after so many spins that paid:
@@ -33,43 +34,47 @@ const PENANCE: (u32, u32) = (16, 4096);
 /// Spins while it pays.
 #[derive(Debug, Clone)]
 pub(crate) struct Spinner {
-    longest: Duration,
+    longest: Micros,
     credit: u8,
     /// Waits that are slept yet, and how many the next robbery costs.
     penance: u32,
     next_penance: u32,
     /// Spins that paid since one of the two last changed.
     paid: u32,
+    looked: Micros,
 }
 
 impl Spinner {
     /// Spins up to `longest`; zero never spins.
     pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, credit: PATIENCE, penance: 0, next_penance: PENANCE.0, paid: 0 }
+        let longest = clock::micros(longest).max(Micros::from(!longest.is_zero()));
+        Self { longest, credit: PATIENCE, penance: 0, next_penance: PENANCE.0, paid: 0, looked: 0 }
     }
 
     /// Tries until there is something or the time is over; `None` then.
+    #[inline]
     pub(crate) fn spin<T>(&mut self, attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        if self.pays() { self.spin_from(Instant::now(), attempt) } else { None }
+        if self.pays() { self.spin_from(clock::now(), attempt) } else { None }
     }
 
     /// The same, where the clock has just been looked at.
+    #[inline]
     pub(crate) fn spin_from<T>(
         &mut self,
-        start: Instant,
+        start: Micros,
         mut attempt: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         if !self.pays() {
             return None;
         }
-        let mut waited = Duration::ZERO;
+        self.looked = start;
         loop {
             // First: what is spun for can't be there before the peer has run.
             rustix::thread::sched_yield();
-            let before = std::mem::replace(&mut waited, start.elapsed());
+            let before = std::mem::replace(&mut self.looked, clock::now());
             let done = attempt();
             let patience = if done.is_some() { ROBBED_YET_SERVED } else { ROBBED };
-            let robbed = waited - before > self.longest * patience;
+            let robbed = self.looked.saturating_sub(before) > self.longest.saturating_mul(patience);
             if robbed {
                 self.penance = self.next_penance;
                 self.next_penance = (self.next_penance * 2).min(PENANCE.1);
@@ -80,13 +85,19 @@ impl Spinner {
                 self.pay();
                 return done;
             }
-            if robbed || waited >= self.longest {
+            if robbed || self.looked.saturating_sub(start) >= self.longest {
                 self.credit -= 1;
                 return None;
             }
         }
     }
 
+    /// When it last looked at the clock: just before the last attempt.
+    pub(crate) fn looked(&self) -> Micros {
+        self.looked
+    }
+
+    #[inline]
     fn pay(&mut self) {
         self.paid += 1;
         if self.paid >= self.next_penance {
@@ -95,17 +106,27 @@ impl Spinner {
         }
     }
 
-    /// A sleep ended after `waited`: short ones make spinning worth it again.
-    pub(crate) fn slept(&mut self, waited: Duration) {
+    /// Notes a sleep that began then, and returns when it ended: now. Short ones make
+    /// spinning worth it again.
+    #[inline]
+    pub(crate) fn slept_since(&mut self, start: Micros) -> Micros {
+        let end = clock::now();
+        self.slept(end.saturating_sub(start));
+        end
+    }
+
+    #[inline]
+    fn slept(&mut self, waited: Micros) {
         self.penance = self.penance.saturating_sub(1);
-        if waited < self.longest * WORTH {
+        if waited < self.longest.saturating_mul(WORTH) {
             self.credit = (self.credit + 1).min(PATIENCE);
         }
     }
 
     /// Whether the next wait would spin.
+    #[inline]
     pub(crate) fn pays(&self) -> bool {
-        self.credit > 0 && self.penance == 0 && !self.longest.is_zero()
+        self.credit > 0 && self.penance == 0 && self.longest > 0
     }
 }
 
@@ -120,22 +141,22 @@ mod tests {
         assert_eq!(spinner.credit, PATIENCE - 1);
         spinner = Spinner { credit: 0, ..Spinner::new(Duration::from_micros(1)) };
         assert_eq!(spinner.spin(|| Some(1)), None, "not even tried");
-        spinner.slept(Duration::from_millis(1));
+        spinner.slept(1_000);
         assert!(!spinner.pays());
-        spinner.slept(Duration::from_nanos(1));
+        spinner.slept(1);
         assert_eq!(spinner.spin(|| Some(7)), Some(7));
     }
 
     #[test]
     fn a_robbed_yield_is_followed_by_sleeps() {
         let mut spinner = Spinner::new(Duration::from_millis(1));
-        spinner.longest = Duration::from_nanos(1);
-        assert_eq!(spinner.spin(|| None::<()>), None);
+        // A yield that began long ago.
+        let start = clock::now() - spinner.longest * (ROBBED + 1);
+        assert_eq!(spinner.spin_from(start, || None::<()>), None);
         assert!(!spinner.pays());
-        spinner.longest = Duration::from_millis(1);
         for wait in 1..=PENANCE.0 {
             assert!(!spinner.pays(), "wait {wait}");
-            spinner.slept(Duration::ZERO);
+            spinner.slept(0);
         }
         assert!(spinner.pays());
         assert_eq!(spinner.next_penance, PENANCE.0 * 2);

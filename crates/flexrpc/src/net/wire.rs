@@ -77,11 +77,13 @@ impl Wire {
     }
 
     /// How well it is protected.
+    #[inline]
     pub(crate) fn security(&self) -> Security {
         self.tls.get().map_or(Security::Plain, |tls| tls.security)
     }
 
     /// As [`socket::try_recv`].
+    #[inline]
     pub(crate) fn try_recv(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self.tls.get() {
             None => socket::try_recv(&self.fd, into),
@@ -90,6 +92,7 @@ impl Wire {
     }
 
     /// As [`socket::recv`].
+    #[inline]
     pub(crate) fn recv(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self.tls.get() {
             None => socket::recv(&self.fd, into),
@@ -98,6 +101,7 @@ impl Wire {
     }
 
     /// As [`socket::try_send`]; after `None` the same bytes must be offered again.
+    #[inline]
     pub(crate) fn try_send(&self, slices: &[&[u8]]) -> io::Result<Option<usize>> {
         match self.tls.get() {
             None => socket::try_send(&self.fd, slices),
@@ -106,6 +110,7 @@ impl Wire {
     }
 
     /// Sends all slices, waiting for room until `deadline`.
+    #[inline]
     pub(crate) fn send_all(&self, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
         socket::send_all(&self.fd, |slices| self.try_send(slices), slices, deadline)
     }

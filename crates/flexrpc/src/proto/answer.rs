@@ -8,6 +8,7 @@ use crate::proto::status::{Doubt, Refusal};
 
 /// Reads an answer to call `id`; `None` if the frame is none: an earlier call's,
 /// or not an answer. `intact` tells whether the payload's checksum holds.
+#[inline]
 pub fn read(head: &Head, payload: &[u8], intact: bool, id: CallId) -> Option<Answer> {
     if head.id != id && !planted(Planted::AnyAnswerIsMine) {
         return None;

@@ -20,14 +20,25 @@ use std::fmt;
 /// Shortest cluster key: what HMAC-SHA256 can use in full (RFC 2104 §3).
 pub const KEY_BYTES_MIN: usize = 32;
 
+/// What was to be a key has so many bytes only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a cluster key has at least {KEY_BYTES_MIN} secret random bytes, not {0}")]
+pub struct KeyTooShort(pub usize);
+
 /// A key that all members of a cluster share.
 #[derive(Clone)]
 pub struct ClusterKey(Hmac<Sha256>);
 
 impl ClusterKey {
-    /// Of at least [`KEY_BYTES_MIN`] secret random bytes; `None` if shorter.
-    pub fn new(secret: &[u8]) -> Option<Self> {
-        (secret.len() >= KEY_BYTES_MIN).then(|| Self(hmac(secret)))
+    /// Of at least [`KEY_BYTES_MIN`] secret random bytes.
+    ///
+    /// # Errors
+    /// There are fewer. Not an absent key: that would stand for none being wanted.
+    pub fn new(secret: &[u8]) -> Result<Self, KeyTooShort> {
+        if secret.len() < KEY_BYTES_MIN {
+            return Err(KeyTooShort(secret.len()));
+        }
+        Ok(Self(hmac(secret)))
     }
 
     /// The session's key; [`SessionId::NONE`] for the handshake.
@@ -186,6 +197,6 @@ mod tests {
         assert!(!key.of_session(SessionId([3; 16])).verify(&[b"head", b"payload"], &tag));
         let other = ClusterKey::new(&[4; 32]).unwrap();
         assert!(!other.of_session(SessionId([2; 16])).verify(&[b"head", b"payload"], &tag));
-        assert!(ClusterKey::new(&[1; 31]).is_none());
+        assert_eq!(ClusterKey::new(&[1; 31]).unwrap_err(), KeyTooShort(31));
     }
 }

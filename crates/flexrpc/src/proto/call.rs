@@ -91,6 +91,7 @@ pub struct Call {
 
 impl Call {
     /// A call that hasn't been sent.
+    #[inline]
     pub fn new(id: CallId, transport: Transport, policy: RetryPolicy, deadline: Option<Micros>) -> Self {
         Self {
             id,
@@ -116,6 +117,7 @@ impl Call {
     }
 
     /// The last byte of a transmission left, or may have.
+    #[inline]
     pub fn sent(&mut self, now: impl FnOnce() -> Micros) -> Step {
         self.whole = self.whole.saturating_add(1);
         self.send_at = match self.transport {
@@ -141,6 +143,7 @@ impl Call {
 
     /// An answer came whose call identifier is this call's, and whose checksum
     /// and tag hold.
+    #[inline]
     pub fn on_answer(&mut self, answer: Answer, now: Micros) -> Step {
         match answer {
             Answer::Executed => Step::Answered,
@@ -163,12 +166,14 @@ impl Call {
         }
     }
 
+    #[cold]
     fn on_refusal(&self, refusal: Refusal) -> Step {
         let certain = is_certain(refusal, self.whole, self.transport);
         if certain { Step::NotExecuted(refusal) } else { Step::Unknown(Doubt::SessionLost) }
     }
 
     /// The connection broke, or couldn't be made anew.
+    #[cold]
     pub fn on_broken(&mut self, now: Micros) -> Step {
         if planted(Planted::LostConnectionIsNotExecuted) {
             return Step::NotExecuted(Refusal::NotSent);
@@ -193,6 +198,7 @@ impl Call {
     /// since the callee may come back, but not until the deadline. Anybody can forge such a
     /// message, and an earlier transmission may have been taken: it never proves that the call
     /// wasn't executed.
+    #[cold]
     pub fn on_port_refused(&mut self, now: Micros) -> Step {
         if self.refused_at != self.whole {
             self.refused_at = self.whole;
@@ -216,6 +222,7 @@ impl Call {
 
     /// Microseconds left for the head; 0 for no deadline. A deadline so far off
     /// that the field can't hold it is none.
+    #[inline]
     pub fn time_left_us(&self, now: impl FnOnce() -> Micros) -> u32 {
         match self.deadline {
             None => 0,
@@ -227,6 +234,7 @@ impl Call {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
+    #[cold]
     fn give_up(&self, refusal: Refusal, doubt: Doubt) -> Step {
         let lie = doubt == Doubt::TimedOut && planted(Planted::TimeoutIsNotExecuted);
         if self.whole == 0 || lie { Step::NotExecuted(refusal) } else { Step::Unknown(doubt) }
@@ -238,6 +246,7 @@ impl Call {
         wait
     }
 
+    #[inline]
     fn wait(&self) -> Step {
         Step::Wait(match (self.send_at, self.deadline) {
             (Some(at), Some(deadline)) => Some(at.min(deadline)),

@@ -72,6 +72,7 @@ impl Kind {
         Self::Revoke,
     ];
 
+    #[inline]
     fn from_wire(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -155,6 +156,7 @@ impl Head {
     }
 
     /// Bytes of head, extension, payload and tag.
+    #[inline]
     pub fn frame_len(&self) -> usize {
         self.head_len() + self.payload_len as usize + self.tag_len()
     }
@@ -175,6 +177,7 @@ impl Head {
     }
 
     /// The fixed part, for an extension that follows it.
+    #[inline]
     pub fn fixed(&self, extension: &[u8]) -> [u8; HEAD_BYTES] {
         let mut out = [0; HEAD_BYTES];
         let mut at = 0;
@@ -213,6 +216,7 @@ impl Head {
     ///
     /// # Errors
     /// The bytes are not a head.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
         let prefix = bytes.len().min(MAGIC.len());
         if bytes[..prefix] != MAGIC[..prefix] {
@@ -257,6 +261,7 @@ impl Head {
 }
 
 /// Of head and extension; in the checksum's own place are zeroes.
+#[inline]
 fn head_checksum(fixed: &[u8; HEAD_BYTES], extension: &[u8]) -> u32 {
     match extension {
         [] => checksum::crc32c(fixed),

@@ -1,17 +1,19 @@
 //! A caller's connection: served by one worker at a time.
 
 use crate::net::buffer::{Buffer, Share};
-use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::clock;
+use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::net::tls::{self, Stream};
 use crate::net::wire::{Security, Wire};
+use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response, untagged_refusal};
 use crate::server::onc::records::{self, Message, Records};
-use crate::sync::{Instant, Mutex};
+use crate::sync::Mutex;
 use crate::tls::ServerTls;
 use bytes::Bytes;
 use rustix::event::PollFlags;
@@ -42,12 +44,12 @@ pub(crate) struct Line {
     /// An answer that the caller hasn't taken yet, and how much of it it has.
     outgoing: Option<Outgoing>,
     /// Since when the call that is arriving does.
-    pub(crate) arrives_since: Option<Instant>,
+    pub(crate) arrives_since: Option<Micros>,
     spinner: Spinner,
     /// Whether nothing has been looked for since the last answer left.
     pub(crate) answered: bool,
     /// When something last arrived or left.
-    pub(crate) active: Instant,
+    pub(crate) active: Micros,
     /// The forwarder has it, and looks after its idleness.
     pub(crate) lent: bool,
 }
@@ -58,7 +60,7 @@ struct Outgoing {
     sent: usize,
     /// Since when the caller leaves it untaken, and its memory's part of what all
     /// callers together may.
-    untaken: Option<(Instant, Share)>,
+    untaken: Option<(Micros, Share)>,
 }
 
 impl Line {
@@ -67,9 +69,9 @@ impl Line {
         let arriving = self.reader.head().map_or(0, |head| head.payload_len as usize);
         // A record tells its length last.
         let arriving = if self.records.is_some() { core.options.payload_bytes } else { arriving };
-        self.arrives_since.is_some_and(|since| since.elapsed() > core.time_for(arriving))
+        self.arrives_since.is_some_and(|since| clock::since(since) > core.time_for(arriving))
             || self.outgoing.as_ref().is_some_and(|Outgoing { frame, untaken, .. }| {
-                untaken.as_ref().is_some_and(|(since, _)| since.elapsed() > core.time_for(frame.len()))
+                untaken.as_ref().is_some_and(|(since, _)| clock::since(*since) > core.time_for(frame.len()))
             })
     }
 
@@ -107,7 +109,7 @@ impl Connection {
             arrives_since: None,
             spinner: Spinner::new(core.options.spin),
             answered: false,
-            active: Instant::now(),
+            active: clock::now(),
             lent: false,
         };
         Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line) }
@@ -172,6 +174,7 @@ impl Connection {
                 Response::Hangup => return Parked::Closed,
             }
         }
+        line.answered = false;
         // What it has sent ahead is here already, of which epoll can't tell: so it gets
         // its next turn when it can be written to, behind those who wait now.
         Parked::Writable
@@ -201,14 +204,14 @@ impl Connection {
             match self.fd.try_send(&[&frame[*sent..]]) {
                 Ok(Some(more)) => {
                     *sent += more;
-                    line.active = Instant::now();
+                    line.active = clock::now();
                     if *sent == frame.len() {
                         line.outgoing = None;
                         line.answered = true;
                     }
                 }
                 Ok(None) => {
-                    let until = crate::net::clock::after(crate::net::clock::now(), STICK);
+                    let until = clock::after(clock::now(), STICK);
                     let patient = others.may_stay();
                     match patient.then(|| socket::wait(&self.fd, PollFlags::OUT, Some(until))) {
                         Some(Ok(true)) => {}
@@ -216,7 +219,7 @@ impl Connection {
                         Some(Ok(false)) | None if untaken.is_some() => return Flushed::Waits,
                         Some(Ok(false)) | None => {
                             let share = core.sending.take(frame.len() - *sent);
-                            *untaken = share.map(|share| (Instant::now(), share));
+                            *untaken = share.map(|share| (clock::now(), share));
                             return if untaken.is_some() { Flushed::Waits } else { Flushed::Broken };
                         }
                     }
@@ -249,7 +252,7 @@ impl Connection {
                 Read::Frame(frame) => return Next::Frame(frame),
                 Read::More if reader.head().is_some_and(is_chain) => return Next::Chain(None),
                 Read::More => {
-                    line.active = Instant::now();
+                    line.active = clock::now();
                     line.arrives_since.get_or_insert(line.active);
                 }
                 Read::Nothing => return Next::Nothing,
@@ -262,13 +265,17 @@ impl Connection {
             return Next::Closed;
         };
         loop {
-            match records.read(|room| self.recv(room, spinner, answered, *active, others)) {
+            let recv = |room: &mut [u8]| {
+                let piece = self.recv(room, spinner, answered, *active, others)?;
+                Ok(piece.map(|piece| piece.len))
+            };
+            match records.read(recv) {
                 Ok(records::Read::Record(message)) => {
                     *arrives_since = None;
                     return Next::Record(message);
                 }
                 Ok(records::Read::More) => {
-                    *active = Instant::now();
+                    *active = clock::now();
                     arrives_since.get_or_insert(*active);
                 }
                 Ok(records::Read::Nothing) => return Next::Nothing,
@@ -283,28 +290,27 @@ impl Connection {
         room: &mut [u8],
         spinner: &mut Spinner,
         answered: &mut bool,
-        active: Instant,
+        active: Micros,
         others: &impl MayStay,
-    ) -> std::io::Result<Option<usize>> {
+    ) -> std::io::Result<Option<Piece>> {
         // Once: what TLS has taken in but not given out is only found by trying.
         let (may_stay, answered) = (others.may_stay(), std::mem::take(answered));
         // Straight after an answer, nothing can be there yet: a system call spared.
         if !(answered && may_stay)
-            && let Some(received) = self.fd.try_recv(room)?
+            && let Some(len) = self.fd.try_recv(room)?
         {
-            return Ok(Some(received));
+            return Ok(Some(Piece::now(len)));
         }
         if !may_stay {
             return Ok(None);
         }
-        let start = if answered { active } else { Instant::now() };
+        let start = if answered { active } else { clock::now() };
         if let Some(received) = spinner.spin_from(start, || self.fd.try_recv(room).transpose()) {
-            return received.map(Some);
+            return Ok(Some(Piece { len: received?, at: spinner.looked() }));
         }
-        let start = Instant::now();
         let received = self.fd.recv(room)?;
-        spinner.slept(start.elapsed());
-        Ok(received)
+        let at = spinner.slept_since(start.max(spinner.looked()));
+        Ok(received.map(|len| Piece { len, at }))
     }
 }
 

@@ -171,7 +171,8 @@ impl Core {
             (Reception::Execute, Ok(extension)) => {
                 let (args, spare) = frame.into_payload();
                 reuse(spare);
-                Response::Send(self.execute(&head, args, extension.into_caller(), origin, arrived))
+                let caller = extension.into_caller();
+                Response::Send(self.execute(&head, args, caller, origin, arrived))
             }
             (reception, _) => self.respond(head.id, reception, origin),
         }
@@ -229,7 +230,7 @@ impl Core {
         answer
     }
 
-    /// Runs the service, if the call may still begin.
+    /// Runs the service, if the call, whose head was there at `arrived`, may still begin.
     pub(crate) fn run(
         &self,
         head: &Head,

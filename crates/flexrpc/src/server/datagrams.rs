@@ -8,7 +8,7 @@
 
 use crate::net::buffer::{self, Buffer};
 use crate::net::clock;
-use crate::net::reader::Frame;
+use crate::net::reader::{Frame, Piece};
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::net::wire::Security;
@@ -19,7 +19,7 @@ use crate::server::core::{Core, Origin, Response};
 use crate::server::registry;
 use crate::server::threads::Threads;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{self, Condvar, Instant, Mutex, MutexGuard};
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use std::io;
@@ -145,7 +145,7 @@ impl Datagrams {
     /// Waits to be called; `false` if the thread is to end.
     fn park(self: &Arc<Self>) -> bool {
         let dormant = self.core.options.workers.dormant;
-        let since = Instant::now();
+        let since = clock::now();
         let mut roles = self.roles();
         while !self.stopping.load(Ordering::Acquire) {
             if roles.calls > 0 {
@@ -177,7 +177,7 @@ impl Datagrams {
                     self.call();
                     roles = self.roles();
                 }
-            } else if since.elapsed() >= dormant && self.may_end() {
+            } else if clock::since(since) >= dormant && self.may_end() {
                 return false;
             }
         }
@@ -215,7 +215,7 @@ impl Datagrams {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         while !self.stopping.load(Ordering::Acquire) {
             let mut into = buffer.take().unwrap_or_else(|| Buffer::take(UDP_DATAGRAM_BYTES));
-            let Received { len, peer, slept } = match self.receive(&mut into, &mut spinner) {
+            let Received { piece, peer, slept } = match self.receive(&mut into, &mut spinner) {
                 Waited::Received(received) => received,
                 Waited::Nothing => {
                     *buffer = Some(into);
@@ -227,16 +227,16 @@ impl Datagrams {
             self.received.fetch_add(1, Ordering::AcqRel);
             // Who slept was woken by the first of them.
             if !slept {
-                self.call_if_more_wait();
+                self.call_if_more_wait(piece.at);
             }
-            self.execute(into, len, peer, buffer);
+            self.execute(into, &piece, peer, buffer);
             self.waiting.fetch_add(1, Ordering::AcqRel);
         }
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
-    fn call_if_more_wait(self: &Arc<Self>) {
-        let (now, last) = (clock::now(), self.last_look.load(Ordering::Relaxed));
+    fn call_if_more_wait(self: &Arc<Self>, now: Micros) {
+        let last = self.last_look.load(Ordering::Relaxed);
         // Others that wait will take them.
         if self.waiting.load(Ordering::Acquire) > 0 || now.saturating_sub(last) < LOOK_US {
             return;
@@ -247,12 +247,12 @@ impl Datagrams {
         }
     }
 
-    fn execute(&self, received: Buffer, len: usize, peer: SocketAddr, spare: &mut Option<Buffer>) {
+    fn execute(&self, received: Buffer, piece: &Piece, peer: SocketAddr, spare: &mut Option<Buffer>) {
         let origin = Origin { peer, transport: Transport::Udp, security: Security::Plain };
-        let response = match Frame::of_datagram(received, len) {
+        let response = match Frame::of_datagram(received, piece) {
             Ok(frame) => self.core.handle(frame, origin, |buffer| *spare = buffer),
             // Plain ONC RPC, or not ours, or damaged: nobody to answer to for sure.
-            Err(buffer) => self.core.answer_datagram(buffer, len, origin, |buffer| *spare = buffer),
+            Err(buffer) => self.core.answer_datagram(buffer, piece.len, origin, |buffer| *spare = buffer),
         };
         if let Response::Send(answer) = response {
             // Lost if it can't be sent: the caller asks again.
@@ -263,19 +263,19 @@ impl Datagrams {
     fn receive(&self, into: &mut Buffer, spinner: &mut Spinner) -> Waited {
         use rustix::net::RecvFlags;
         let mut attempt = |flags: RecvFlags| match sync::recvfrom(&self.fd, into.as_mut(), flags) {
-            Ok((_, len, Some(peer))) => {
-                let slept = !flags.contains(RecvFlags::DONTWAIT);
-                Some(Waited::Received(Received { len, peer: peer.try_into().ok()?, slept }))
-            }
+            Ok((_, len, Some(peer))) => Some((len, SocketAddr::try_from(peer).ok()?)),
             _ => None,
         };
         // Two that spin for one datagram only take the CPU from its sender.
-        let spun = match self.waiting.load(Ordering::Acquire) {
-            0 | 1 => spinner.spin(|| attempt(RecvFlags::DONTWAIT)),
-            _ => attempt(RecvFlags::DONTWAIT),
+        let alone = self.waiting.load(Ordering::Acquire) <= 1;
+        let spun = if alone {
+            let spun = spinner.spin(|| attempt(RecvFlags::DONTWAIT));
+            spun.map(|(len, peer)| (Piece { len, at: spinner.looked() }, peer))
+        } else {
+            attempt(RecvFlags::DONTWAIT).map(|(len, peer)| (Piece::now(len), peer))
         };
-        if let Some(received) = spun {
-            return received;
+        if let Some((piece, peer)) = spun {
+            return Waited::Received(Received { piece, peer, slept: false });
         }
         // One that waits is enough.
         let spared = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
@@ -284,12 +284,15 @@ impl Datagrams {
         if spared.is_ok() {
             return Waited::NotNeeded;
         }
-        let start = Instant::now();
+        let start = clock::now();
         let received = attempt(RecvFlags::empty());
-        spinner.slept(start.elapsed());
-        received.unwrap_or_else(|| {
-            self.doze();
-            attempt(RecvFlags::DONTWAIT).unwrap_or(Waited::Nothing)
+        let at = spinner.slept_since(start);
+        if let Some((len, peer)) = received {
+            return Waited::Received(Received { piece: Piece { len, at }, peer, slept: true });
+        }
+        self.doze();
+        attempt(RecvFlags::DONTWAIT).map_or(Waited::Nothing, |(len, peer)| {
+            Waited::Received(Received { piece: Piece::now(len), peer, slept: false })
         })
     }
 
@@ -319,7 +322,7 @@ enum Waited {
 }
 
 struct Received {
-    len: usize,
+    piece: Piece,
     peer: SocketAddr,
     /// Whether there was none before.
     slept: bool,

@@ -1,6 +1,6 @@
 //! A connection to the next callee of a chain.
 
-use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::net::wire::Wire;
@@ -117,7 +117,7 @@ impl Downstream {
         }
         let Self { fd, reader, .. } = self;
         loop {
-            match reader.read(|room| fd.try_recv(room))? {
+            match reader.read(|room| Ok(fd.try_recv(room)?.map(Piece::now)))? {
                 Read::Frame(frame) => return Ok(Some(frame)),
                 Read::More => {}
                 Read::Nothing => return Ok(None),

@@ -95,7 +95,7 @@ impl Forwarder {
         let due = self.passing.values().filter_map(|passing| passing.due(&self.workers.core));
         let due = due.chain(self.ends_at).fold(lent, Micros::min);
         let count = poll(Duration::from_micros(due.saturating_sub(now)).min(LONGEST_SLEEP));
-        spinner.slept(Duration::from_micros(clock::now() - now));
+        spinner.slept_since(now);
         count
     }
 

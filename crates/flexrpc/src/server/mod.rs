@@ -17,6 +17,7 @@ pub(crate) mod service;
 pub(crate) mod threads;
 pub(crate) mod workers;
 
+use crate::net::clock;
 use crate::net::socket;
 use crate::net::spin::SPIN;
 use crate::proto::admission::AdmissionLimits;
@@ -256,14 +257,14 @@ impl Server {
         // First, so that nobody is sent here any more.
         drop(self.registration.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.workers.stop_listening();
-        let since = std::time::Instant::now();
+        let since = clock::now();
         self.workers.chains.close();
         let forwarded = self.forwarding.wait(core.options.drain);
         self.workers.stop();
         if let Some(datagrams) = &self.datagrams {
             datagrams.stop();
         }
-        let ended = self.threads.wait(core.options.drain.saturating_sub(since.elapsed()));
+        let ended = self.threads.wait(core.options.drain.saturating_sub(clock::since(since)));
         self.workers.close_all();
         forwarded && ended
     }

@@ -6,7 +6,7 @@
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
 use crate::net::pool::Pool;
-use crate::net::reader::{Frame, Read, ReadError, Reader};
+use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::wire::{Security, Wire};
 use crate::proto::Micros;
@@ -23,7 +23,7 @@ use crate::server::connection::Connection;
 use crate::server::core::{Core, Response, untagged_refusal};
 use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
-use crate::sync::{Instant, Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags};
 use std::net::SocketAddr;
@@ -246,7 +246,7 @@ impl Passing {
     fn receive(&mut self, core: &Core, may_sleep: bool) -> Option<bool> {
         let Self { reader, upstream, relay, .. } = self;
         let recv = if may_sleep { Wire::recv } else { Wire::try_recv };
-        match reader.read(|room| recv(&upstream.fd, room)) {
+        match reader.read(|room| Ok(recv(&upstream.fd, room)?.map(Piece::now))) {
             Ok(Read::Frame(frame)) => self.payload_is_whole(frame, core).then_some(false),
             Ok(Read::More) => {
                 self.moved = clock::now();
@@ -358,7 +358,7 @@ impl Passing {
         // An error is one of poll's arguments; the advance's own calls tell.
         let ready = socket::poll(&mut fds, Some(until)).unwrap_or(true);
         if let Some(spinner) = spinner {
-            spinner.slept(Duration::from_micros(clock::now() - start));
+            spinner.slept_since(start);
         }
         ready
     }
@@ -554,7 +554,7 @@ impl Passing {
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         line.reader = self.reader;
         line.arrives_since = None;
-        line.active = Instant::now();
+        line.active = clock::now();
         line.answered = true;
         line.lent = false;
         drop(line);

@@ -1,6 +1,7 @@
 //! Threads of a server, counted, so that its end can wait for theirs.
 
-use crate::sync::{Condvar, Instant, Mutex, thread};
+use crate::net::clock;
+use crate::sync::{Condvar, Mutex, thread};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -25,10 +26,10 @@ impl Threads {
     /// Waits until all have ended; `false` if they haven't within `patience`.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let (count, changed) = &*self.0;
-        let since = Instant::now();
+        let since = clock::now();
         let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count > 0 {
-            let left = patience.saturating_sub(since.elapsed());
+            let left = patience.saturating_sub(clock::since(since));
             if left.is_zero() {
                 return false;
             }

@@ -7,7 +7,7 @@
 //! watches the rest: first spinning, then sleeping in a receive. That spares the
 //! busy connection an epoll round per call; idle connections cost no thread.
 
-use crate::net::{buffer, socket};
+use crate::net::{buffer, clock, socket};
 use crate::server::carrying::{Carried, carry};
 use crate::server::chains::{Adopted, Chains};
 use crate::server::connection::{Connection, IN_A_ROW, MayStay, Parked};
@@ -209,7 +209,8 @@ impl Workers {
     /// was sent ahead epoll can't tell, but that there is room to write.
     pub(crate) fn resume(&self, connection: &Connection) {
         let ahead = {
-            let line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
+            line.answered = false;
             line.is_mid_message()
         };
         self.rearm(connection, if ahead { EventFlags::OUT } else { EventFlags::IN });
@@ -285,7 +286,7 @@ impl Workers {
                 if line.lent {
                     return false;
                 }
-                let idle = line.active.elapsed();
+                let idle = clock::since(line.active);
                 let begun = line.is_mid_message() || connection.fd.is_handshaking();
                 let stalled = begun && idle > options.message_stall;
                 idle > options.connection_idle || stalled || line.is_overdue(&self.core)

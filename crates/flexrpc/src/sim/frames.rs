@@ -23,7 +23,7 @@ pub(super) struct Parsed<'a> {
 
 impl Frames {
     pub(super) fn new(keyed: bool) -> Self {
-        Self { key: keyed.then(|| ClusterKey::new(&[5; 32])).flatten() }
+        Self { key: keyed.then(|| ClusterKey::new(&[5; 32]).ok()).flatten() }
     }
 
     /// Whether some can't make them.

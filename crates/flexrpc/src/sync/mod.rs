@@ -11,23 +11,31 @@ pub(crate) use self::modelled::*;
 
 #[cfg(not(all(test, shuttle)))]
 mod real {
+    use crate::proto::Micros;
     pub(crate) use rustix::event::{epoll, poll};
     pub(crate) use rustix::net::{recv, recvfrom};
+    use rustix::time::{ClockId, clock_gettime};
     use std::sync::OnceLock;
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
     pub(crate) use std::thread;
-    use std::time::Duration;
-    pub(crate) use std::time::Instant;
+    use std::time::{Duration, Instant};
 
-    /// When the process first asked for it.
-    pub(crate) fn origin() -> Instant {
-        static ORIGIN: OnceLock<Instant> = OnceLock::new();
-        *ORIGIN.get_or_init(Instant::now)
+    /// Microseconds of the system's monotonic clock.
+    pub(crate) fn now() -> Micros {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000
     }
 
-    /// So long after it, for who knows the standard library's clock alone.
-    pub(crate) fn since_origin(passed: Duration) -> Option<Instant> {
-        origin().checked_add(passed)
+    /// That point in time, not long past, for who knows the standard library's clock alone.
+    pub(crate) fn instant(at: Micros) -> Option<Instant> {
+        static BOTH: OnceLock<(Micros, Instant)> = OnceLock::new();
+        // In this order: should this thread stand still in between, deadlines are early, not late.
+        let both = || {
+            let instant = Instant::now();
+            (now(), instant)
+        };
+        let (micros, instant) = *BOTH.get_or_init(both);
+        instant.checked_add(Duration::from_micros(at.saturating_sub(micros)))
     }
 }
 

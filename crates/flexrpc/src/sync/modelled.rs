@@ -1,6 +1,7 @@
 //! Shuttle's locks, atomics and threads, and what it lacks: timeouts, time, and waiting
 //! for sockets.
 
+use crate::proto::Micros;
 use rustix::event::{PollFd, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -143,29 +144,12 @@ fn pass(time: Duration) {
 }
 
 /// By a clock that only timeouts move on. All of shuttle's threads run on one.
-#[derive(Clone, Copy)]
-pub(crate) struct Instant(Duration);
-
-impl Instant {
-    pub(crate) fn now() -> Self {
-        Self(NOW.get())
-    }
-
-    pub(crate) fn elapsed(self) -> Duration {
-        NOW.get().saturating_sub(self.0)
-    }
-
-    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
-
-pub(crate) fn origin() -> Instant {
-    Instant(Duration::ZERO)
+pub(crate) fn now() -> Micros {
+    NOW.get().as_micros() as Micros
 }
 
 /// Services are told of no deadline: they know the standard library's clock alone.
-pub(crate) fn since_origin(_passed: Duration) -> Option<std::time::Instant> {
+pub(crate) fn instant(_at: Micros) -> Option<std::time::Instant> {
     None
 }
 

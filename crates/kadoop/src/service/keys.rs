@@ -90,7 +90,7 @@ impl Key {
 
     /// What FlexRPC takes between datanodes and the namenode.
     pub fn between_nodes(&self) -> Option<ClusterKey> {
-        ClusterKey::new(&self.derive("datanodes"))
+        ClusterKey::new(&self.derive("datanodes")).ok()
     }
 
     /// For tokens.
@@ -132,7 +132,7 @@ impl ClientKey {
 
     /// What FlexRPC takes between clients and the namenode.
     pub fn to_namenode(&self) -> Option<ClusterKey> {
-        ClusterKey::new(&self.0)
+        ClusterKey::new(&self.0).ok()
     }
 }
 

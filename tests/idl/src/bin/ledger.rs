@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(callee), Some(log)) = (arguments.next(), arguments.next()) else {
         return Err("ledger CALLEE LOG [KEY]".into());
     };
-    let key = arguments.next().map(|key| ClusterKey::new(key.as_bytes()).ok_or("the key is too short"));
+    let key = arguments.next().map(|key| ClusterKey::new(key.as_bytes()));
     let log = Mutex::new(File::options().append(true).create(true).open(log)?);
     let ledger = Ledger { callee: callee.parse()?, log };
     let (program, version) = (LedgerV1Server::<Ledger>::PROGRAM, LedgerV1Server::<Ledger>::VERSION);
