@@ -29,6 +29,14 @@ async fn write(store: &HdfsStore, at: &StorePath, content: &[u8]) {
     store.write_all(&superuser(), at, &CreateOptions::default(), content).await.unwrap();
 }
 
+/// Until the client knows that its connection to the namenode is broken: what is sent on it
+/// before that may have been carried out, for all that the client can tell.
+async fn notice_loss(store: &HdfsStore) {
+    let (who, root) = (superuser(), path("/"));
+    let asked = tokio::time::timeout(Duration::from_secs(2), store.stat(&who, &root));
+    assert!(asked.await.is_err(), "nobody is there to ask");
+}
+
 /// This test program again, running only its (ignored) test `name`.
 fn child(name: &str, uri: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
@@ -48,6 +56,7 @@ async fn calls_wait_for_a_namenode_that_restarts_and_end_when_it_stays_away() {
     writer.flush().await.unwrap();
 
     hdfs.stop_namenode();
+    notice_loss(&store).await;
     assert!(reader.read_at(0, 300_000).await.unwrap() == content, "an open file needs no namenode");
     let waiting = {
         let (store, file) = (store.clone(), file.clone());
@@ -72,6 +81,7 @@ async fn calls_wait_for_a_namenode_that_restarts_and_end_when_it_stays_away() {
     assert_eq!(store.read_all(&superuser(), &path("/open"), 100).await.unwrap(), b"before, and after");
 
     hdfs.stop_namenode();
+    notice_loss(&store).await;
     let begin = Instant::now();
     let (who, gone) = (superuser(), path("/gone"));
     let (stat, made) = tokio::join!(store.stat(&who, &file), store.mkdirs(&who, &gone, None));
