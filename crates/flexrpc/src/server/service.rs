@@ -82,8 +82,9 @@ impl Reply {
     pub(crate) const ROOM_BYTES: usize = HEAD_BYTES;
 
     pub(crate) fn new() -> Self {
-        // Not by `vec!`: zeroed memory is slower to get than a little that is written to.
-        Self([0; HEAD_BYTES].to_vec())
+        // Not of zeroes: they would be asked for by calloc, which in glibc passes its
+        // threads' own caches by.
+        Self([u8::MAX; HEAD_BYTES].to_vec())
     }
 
     /// Appends bytes to the result.
