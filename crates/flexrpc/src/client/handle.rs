@@ -18,7 +18,7 @@ use crate::proto::answer;
 use crate::proto::auth::Credentials;
 use crate::proto::call::{Call, Step, Transport};
 use crate::proto::extension::{Caller, Extension};
-use crate::proto::frame::{Kind, flags};
+use crate::proto::frame::Kind;
 use crate::proto::ids::{CallId, Procedure};
 use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
 use bytes::Bytes;
@@ -218,9 +218,29 @@ impl Handle {
     #[inline]
     fn attempt(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
         match self.begin(message, deadline) {
-            Ok(call) => self.drive(call, Step::Send, message, deadline),
+            Ok(call) => self.drive_from_start(call, message, deadline),
             Err(refusal) => Outcome::NotExecuted(refusal),
         }
+    }
+
+    /// [`Handle::drive`] of a call that hasn't been sent: mostly sent once and answered at
+    /// once, which is a straight line here.
+    #[inline]
+    fn drive_from_start(
+        &mut self,
+        mut call: Call,
+        message: &Message<'_>,
+        deadline: Option<Micros>,
+    ) -> Outcome {
+        let mut step = self.transmit(&mut call, message, deadline);
+        if let Step::Wait(until) = step {
+            let received = self.receive(until);
+            step = match self.on_received(received, &mut call) {
+                Next::Over(outcome) => return outcome,
+                Next::Step(step) => step,
+            };
+        }
+        self.drive(call, step, message, deadline)
     }
 
     /// The identifier of a call that others will bring to the callee.
@@ -263,7 +283,7 @@ impl Handle {
     }
 
     /// Takes a call from `step` to its end, sleeping where it has to.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn drive(
         &mut self,
         mut call: Call,
@@ -353,24 +373,47 @@ impl Handle {
 
     #[inline]
     fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
-        let _turn = match message.turn.map(|turn| turn.take(deadline)) {
-            Some(None) => return call.on_time(clock::now()),
-            taken => taken,
+        let Some(turn) = message.turn else {
+            // Of a first transmission that waits for nobody this is now.
+            let prompt = (!call.may_have_executed()).then_some(self.begun);
+            return self.transmit_now(call, message, deadline, prompt);
         };
-        // Of a first transmission that waits for nobody this is now.
-        let prompt = (message.turn.is_none() && !call.may_have_executed()).then_some(self.begun);
-        let framing = self.framing(call, message, || prompt.unwrap_or_else(clock::now));
+        match turn.take(deadline) {
+            Some(_taken) => self.transmit_in_turn(call, message, deadline),
+            None => call.on_time(clock::now()),
+        }
+    }
+
+    #[inline(never)]
+    fn transmit_in_turn(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
+        self.transmit_now(call, message, deadline, None)
+    }
+
+    /// Transmits at the time `now`, if that is known.
+    #[inline]
+    fn transmit_now(
+        &mut self,
+        call: &mut Call,
+        message: &Message<'_>,
+        deadline: Option<Micros>,
+        now: Option<Micros>,
+    ) -> Step {
+        let framing = self.framing(call, message, || now.unwrap_or_else(clock::now));
         let (Some(line), Some(framing)) = (&mut self.line, framing) else {
             return call.on_broken(clock::now());
         };
         match line.send_call(&framing, message.args, deadline) {
             Sent::Whole => call.sent(clock::now),
-            Sent::TimedOut => {
-                self.line = None;
-                call.on_time(clock::now())
-            }
+            Sent::TimedOut => self.on_time_over(call),
             Sent::Broken => self.on_broken(call),
         }
+    }
+
+    /// The time is over, and half of the call has left.
+    #[cold]
+    fn on_time_over(&mut self, call: &mut Call) -> Step {
+        self.line = None;
+        call.on_time(clock::now())
     }
 
     /// Head and tag of the next transmission.
@@ -404,12 +447,11 @@ impl Handle {
 
     #[inline]
     fn read(&self, frame: &Frame, id: CallId) -> Read {
-        if let Some(key) = self.lease.as_ref().and_then(|lease| lease.session.key.as_ref()) {
-            let (covered, tag) = frame.tagged();
-            if !frame.head.has(flags::AUTHENTIC) || !key.verify(&[covered], tag) {
-                // Over UDP anybody can send anything; on a connection it is over.
-                return if self.callee.1 == Transport::Udp { Read::Foreign } else { Read::Forged };
-            }
+        if let Some(key) = self.lease.as_ref().and_then(|lease| lease.session.key.as_ref())
+            && !frame.is_authentic(key)
+        {
+            // Over UDP anybody can send anything; on a connection it is over.
+            return if self.callee.1 == Transport::Udp { Read::Foreign } else { Read::Forged };
         }
         answer::read(&frame.head, frame.payload(), frame.intact, id).map_or(Read::Foreign, Read::Answer)
     }
@@ -427,13 +469,18 @@ impl Handle {
         self.answered = frame.head.kind;
         self.note_executed();
         if frame.head.kind == Kind::Fault {
-            return Outcome::Error(Fault::decode(frame.payload()));
+            return Self::fault(&frame);
         }
         let (payload, spare) = frame.into_payload();
         if let Some(line) = &mut self.line {
             line.give_back(spare);
         }
         Outcome::Value(payload)
+    }
+
+    #[cold]
+    fn fault(frame: &Frame) -> Outcome {
+        Outcome::Error(Fault::decode(frame.payload()))
     }
 
     #[cold]
@@ -506,16 +553,19 @@ impl Shared {
 
     #[inline]
     pub(crate) fn extension(&self, options: &CallOptions) -> Vec<u8> {
-        match self.caller(options) {
-            Caller { credentials: Credentials::None, request: None } => Vec::new(),
-            caller => Extension::from(caller).encode(),
+        match (self.credentials(options), RequestId::current()) {
+            (Credentials::None, None) => Vec::new(),
+            _ => Extension::from(self.caller(options)).encode(),
         }
     }
 
     /// Who calls, and for which request this thread does.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn caller(&self, options: &CallOptions) -> Caller {
-        let credentials = options.credentials.as_ref().unwrap_or(&self.options.credentials);
-        Caller { credentials: credentials.clone(), request: RequestId::current() }
+        Caller { credentials: self.credentials(options).clone(), request: RequestId::current() }
+    }
+
+    fn credentials<'a>(&'a self, options: &'a CallOptions) -> &'a Credentials {
+        options.credentials.as_ref().unwrap_or(&self.options.credentials)
     }
 }

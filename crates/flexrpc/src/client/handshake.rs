@@ -73,12 +73,9 @@ fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<O
     if !frame.intact {
         return Ok(None);
     }
-    if let Some(key) = key {
-        let (covered, tag) = frame.tagged();
-        // No tag, or another key's: the callee and we don't share one.
-        if !head.has(flags::AUTHENTIC) || !key.of_session(SessionId::NONE).verify(&[covered], tag) {
-            return Err(Refusal::Unauthenticated);
-        }
+    // No tag, or another key's: the callee and we don't share one.
+    if key.is_some_and(|key| !frame.is_authentic(&key.of_session(SessionId::NONE))) {
+        return Err(Refusal::Unauthenticated);
     }
     match head.kind {
         Kind::Refused => Err(Refusal::decode(head.status, frame.payload()).unwrap_or(Refusal::Unreachable)),

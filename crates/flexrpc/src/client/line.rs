@@ -87,7 +87,7 @@ impl Line {
         if framing.join_short(args, JOINED_BYTES, &mut self.joined) {
             self.send(&[&self.joined], deadline)
         } else {
-            self.send(&framing.slices(args, 0), deadline)
+            self.send(&framing.slices(args), deadline)
         }
     }
 
@@ -171,7 +171,7 @@ impl Line {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn receive_datagram(&mut self, until: Option<Micros>) -> Received {
         let mut buffer = self.reader.take_buffer(UDP_DATAGRAM_BYTES);
         loop {

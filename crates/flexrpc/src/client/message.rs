@@ -48,8 +48,12 @@ impl<'a> Message<'a> {
             ..Head::new(self.kind, id)
         };
         let (head, extension) = (head.fixed(self.extension), self.extension);
-        let tag = key.map(|key| key.tag(&[&[&head, extension], self.args].concat()));
-        Framing { head, extension, tag }
+        Framing { head, extension, payload_len: self.sum.len, tag: key.map(|key| self.tag(&head, key)) }
+    }
+
+    #[inline(never)]
+    fn tag(&self, head: &[u8; HEAD_BYTES], key: &SessionKey) -> [u8; TAG_BYTES] {
+        key.tag(&[&[head, self.extension], self.args].concat())
     }
 }
 
@@ -57,6 +61,7 @@ impl<'a> Message<'a> {
 pub(crate) struct Framing<'a> {
     head: [u8; HEAD_BYTES],
     extension: &'a [u8],
+    payload_len: usize,
     tag: Option<[u8; TAG_BYTES]>,
 }
 
@@ -64,28 +69,34 @@ impl Framing<'_> {
     /// The whole frame, if it is short: a copy costs less than a gather.
     #[inline]
     pub(crate) fn join_short(&self, args: &[&[u8]], most: usize, into: &mut Vec<u8>) -> bool {
-        let short = self.all(args).map(<[u8]>::len).sum::<usize>() <= most;
+        let short = self.len() <= most;
         if short {
             into.clear();
-            self.all(args).for_each(|slice| into.extend_from_slice(slice));
+            into.reserve(self.len());
+            into.extend_from_slice(&self.head);
+            into.extend_from_slice(self.extension);
+            args.iter().for_each(|slice| into.extend_from_slice(slice));
+            into.extend_from_slice(self.tag_bytes());
         }
         short
     }
 
-    /// All of the frame's slices in their order, without the first `sent` bytes.
-    #[inline]
-    pub(crate) fn slices<'s>(&'s self, args: &'s [&'s [u8]], mut sent: usize) -> Vec<&'s [u8]> {
-        let unsent = self.all(args).filter_map(|slice| {
-            let skip = sent.min(slice.len());
-            sent -= skip;
-            Some(&slice[skip..]).filter(|slice| !slice.is_empty())
-        });
-        unsent.collect()
+    /// All of the frame's slices in their order; some may be empty.
+    pub(crate) fn slices<'s>(&'s self, args: &[&'s [u8]]) -> Vec<&'s [u8]> {
+        let mut slices = Vec::with_capacity(args.len() + 3);
+        slices.extend([&self.head[..], self.extension]);
+        slices.extend_from_slice(args);
+        slices.push(self.tag_bytes());
+        slices
     }
 
     #[inline]
-    fn all<'s>(&'s self, args: &'s [&'s [u8]]) -> impl Iterator<Item = &'s [u8]> {
-        let tag = self.tag.as_ref().map_or(&[][..], |tag| tag);
-        [&self.head[..], self.extension].into_iter().chain(args.iter().copied()).chain([tag])
+    fn len(&self) -> usize {
+        self.head.len() + self.extension.len() + self.payload_len + self.tag_bytes().len()
+    }
+
+    #[inline]
+    fn tag_bytes(&self) -> &[u8] {
+        self.tag.as_ref().map_or(&[], |tag| tag)
     }
 }

@@ -216,7 +216,7 @@ impl<'a> Flight<'a> {
                 None => return Some(self.handle.on_broken(&mut self.call)),
             },
         };
-        let slices = framing.slices(message.args, sent);
+        let slices = socket::without_first(&framing.slices(message.args), sent);
         let left: usize = slices.iter().map(|slice| slice.len()).sum();
         match self.handle.line().and_then(|line| line.try_send(&slices)) {
             None => Some(self.handle.on_broken(&mut self.call)),

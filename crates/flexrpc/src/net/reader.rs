@@ -5,8 +5,9 @@
 use crate::net::buffer::{self, Budget, Buffer, FIRST_READ_BYTES, SLACK, Share};
 use crate::net::clock;
 use crate::proto::Micros;
+use crate::proto::auth::SessionKey;
 use crate::proto::checksum::{self, Running};
-use crate::proto::frame::{Head, MAGIC};
+use crate::proto::frame::{Head, MAGIC, flags};
 use crate::proto::limits::STALL_BYTES;
 use bytes::Bytes;
 use std::io;
@@ -84,10 +85,17 @@ impl Frame {
     }
 
     /// All that the tag covers, and the tag.
-    pub(crate) fn tagged(&self) -> (&[u8], &[u8]) {
+    fn tagged(&self) -> (&[u8], &[u8]) {
         let end = self.head.frame_len();
         let (covered, tag) = self.buffer.as_ref()[..end].split_at(end - self.head.tag_len());
         (covered, tag)
+    }
+
+    /// Whether it carries the tag that the key demands.
+    #[inline(never)]
+    pub(crate) fn is_authentic(&self, key: &SessionKey) -> bool {
+        let (covered, tag) = self.tagged();
+        self.head.has(flags::AUTHENTIC) && key.verify(&[covered], tag)
     }
 
     /// The payload in memory of its own, and the buffer, if it was spared.
@@ -147,6 +155,24 @@ pub(crate) enum ReadError {
     TooLarge(Box<Head>),
     /// There is no memory for the frame now.
     NoRoom(Box<Head>),
+}
+
+impl ReadError {
+    /// However it broke, it is of no use.
+    #[cold]
+    fn of_connection(_: io::Error) -> Self {
+        Self::Closed
+    }
+
+    #[cold]
+    fn too_large(head: Head) -> Self {
+        Self::TooLarge(Box::new(head))
+    }
+
+    #[cold]
+    fn no_room(head: Head) -> Self {
+        Self::NoRoom(Box::new(head))
+    }
 }
 
 impl Reader {
@@ -248,20 +274,18 @@ impl Reader {
     }
 
     /// A buffer to receive into, with what has arrived already.
-    #[inline]
+    #[inline(never)]
     fn resume(&mut self) {
-        if self.buffer.is_none() {
-            let large = match &self.budget {
-                Some(budget) if self.expected > FIRST_READ_BYTES => Buffer::take_from(budget, self.expected),
-                Some(_) => None,
-                None => Some(Buffer::take(self.expected)),
-            };
-            let mut buffer = large.unwrap_or_else(|| Buffer::take(FIRST_READ_BYTES));
-            buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
-            self.stash = Vec::new();
-            self.stashed = None;
-            self.buffer = Some(buffer);
-        }
+        let large = match &self.budget {
+            Some(budget) if self.expected > FIRST_READ_BYTES => Buffer::take_from(budget, self.expected),
+            Some(_) => None,
+            None => Some(Buffer::take(self.expected)),
+        };
+        let mut buffer = large.unwrap_or_else(|| Buffer::take(FIRST_READ_BYTES));
+        buffer.as_mut()[..self.stash.len()].copy_from_slice(&self.stash);
+        self.stash = Vec::new();
+        self.stashed = None;
+        self.buffer = Some(buffer);
     }
 
     /// Receives once by `recv`; `None` if there is nothing now. Returns a frame if it is
@@ -271,24 +295,22 @@ impl Reader {
         &mut self,
         recv: impl FnOnce(&mut [u8]) -> io::Result<Option<Piece>>,
     ) -> Result<Read, ReadError> {
-        self.resume();
-        if self.end > 0 {
-            if self.head.is_none() {
-                // What was sent ahead arrives when its turn has come.
-                self.arrived = clock::now();
-            }
-            if let Some(frame) = self.parse()? {
-                return Ok(Read::Frame(frame));
-            }
+        if self.buffer.is_none() {
+            self.resume();
         }
-        self.resume();
+        if self.end > 0
+            && let Some(frame) = self.parse_ahead()?
+        {
+            return Ok(Read::Frame(frame));
+        }
         let Some(buffer) = &mut self.buffer else { return Ok(Read::Nothing) };
         let room = &mut buffer.as_mut()[self.end..];
         // A payload of a slice's size shouldn't take a receive for its head's length.
         let most = if room.len() <= SLICE_BYTES + buffer::SLACK { room.len() } else { SLICE_BYTES };
         match recv(&mut room[..most]) {
             Ok(None) => return Ok(Read::Nothing),
-            Ok(Some(Piece { len: 0, .. })) | Err(_) => return Err(ReadError::Closed),
+            Ok(Some(Piece { len: 0, .. })) => return Err(ReadError::Closed),
+            Err(error) => return Err(ReadError::of_connection(error)),
             Ok(Some(Piece { len, at })) => {
                 self.end += len;
                 if self.head.is_none() {
@@ -299,9 +321,19 @@ impl Reader {
         Ok(self.parse()?.map_or(Read::More, Read::Frame))
     }
 
+    /// The same of what was there before.
+    #[inline(never)]
+    fn parse_ahead(&mut self) -> Result<Option<Frame>, ReadError> {
+        if self.head.is_none() {
+            // What was sent ahead arrives when its turn has come.
+            self.arrived = clock::now();
+        }
+        self.parse()
+    }
+
     #[inline]
     fn parse(&mut self) -> Result<Option<Frame>, ReadError> {
-        let Some(buffer) = &mut self.buffer else { return Ok(None) };
+        let Some(buffer) = &self.buffer else { return Ok(None) };
         let head = match self.head {
             Some(head) => head,
             None => {
@@ -310,16 +342,39 @@ impl Reader {
                     return Ok(None);
                 };
                 if head.payload_len as usize > self.limit {
-                    return Err(ReadError::TooLarge(Box::new(head)));
+                    return Err(ReadError::too_large(head));
                 }
-                self.running = Running::new();
                 self.checked = 0;
-                self.head = Some(head);
                 self.spoke = true;
                 head
             }
         };
         let frame_len = head.frame_len();
+        if self.end < frame_len {
+            self.head = Some(head);
+            return self.go_on(head, frame_len).map(|()| None);
+        }
+        let crc = match &buffer.as_ref()[head.head_len()..][..head.payload_len as usize] {
+            payload if self.checked == 0 => checksum::crc32c(payload),
+            payload => self.checksum_with(&payload[self.checked..]),
+        };
+        let intact = crc == head.payload_crc;
+        let Some(whole) = self.buffer.take() else { return Ok(None) };
+        let surplus = self.end - frame_len;
+        self.end = surplus;
+        if surplus > 0 && !self.keep_surplus(&whole.as_ref()[frame_len..][..surplus]) {
+            return Err(ReadError::no_room(head));
+        }
+        self.head = None;
+        // After what nobody has vouched for nothing is taken ahead.
+        self.expected = if intact { frame_len } else { FIRST_READ_BYTES };
+        Ok(Some(Frame { head, buffer: whole, intact, arrived: self.arrived }))
+    }
+
+    /// Of a frame that isn't whole yet: checks what there is, and sees to room for more.
+    #[inline(never)]
+    fn go_on(&mut self, head: Head, frame_len: usize) -> Result<(), ReadError> {
+        let Some(buffer) = &mut self.buffer else { return Ok(()) };
         let room = buffer.as_ref().len();
         if room < frame_len && (room < CLAIMED_BYTES || self.end == room) {
             let grown = match &self.budget {
@@ -335,32 +390,21 @@ impl Reader {
                 }
             };
             if !grown {
-                return Err(ReadError::NoRoom(Box::new(head)));
+                return Err(ReadError::no_room(head));
             }
         }
-        if self.end < frame_len {
-            if self.payload_so_far().len() - self.checked >= SLICE_BYTES / 2 {
-                self.check();
-            }
-            return Ok(None);
+        if self.payload_so_far().len() - self.checked >= SLICE_BYTES / 2 {
+            self.check();
         }
-        let payload_end = head.head_len() + head.payload_len as usize;
-        let last = &buffer.as_ref()[head.head_len() + self.checked..payload_end];
-        let crc = if self.checked == 0 {
-            checksum::crc32c(last)
-        } else {
-            self.running.update(last);
-            self.running.value()
-        };
-        let intact = crc == head.payload_crc;
-        let Some(whole) = self.buffer.take() else { return Ok(None) };
-        if !self.keep_surplus(&whole, frame_len) {
-            return Err(ReadError::NoRoom(Box::new(head)));
-        }
-        self.head = None;
-        // After what nobody has vouched for nothing is taken ahead.
-        self.expected = if intact { frame_len } else { FIRST_READ_BYTES };
-        Ok(Some(Frame { head, buffer: whole, intact, arrived: self.arrived }))
+        Ok(())
+    }
+
+    /// The whole payload's, of which this is what hasn't been checked.
+    #[inline(never)]
+    fn checksum_with(&self, last: &[u8]) -> u32 {
+        let mut running = self.running;
+        running.update(last);
+        running.value()
     }
 
     /// Checks what has arrived of the payload, so that less is left to check when
@@ -369,6 +413,9 @@ impl Reader {
         if let (Some(head), Some(buffer)) = (&self.head, &self.buffer) {
             let payload = &buffer.as_ref()[head.head_len()..self.end.max(head.head_len())];
             let payload = &payload[..payload.len().min(head.payload_len as usize)];
+            if self.checked == 0 {
+                self.running = Running::new();
+            }
             self.running.update(&payload[self.checked..]);
             self.checked = payload.len();
         }
@@ -376,14 +423,10 @@ impl Reader {
 
     /// A peer may send its next frame before the answer to this one. `false` if there is
     /// no memory for what has come of it.
-    #[inline]
-    fn keep_surplus(&mut self, whole: &Buffer, frame_len: usize) -> bool {
-        let surplus = &whole.as_ref()[frame_len..self.end];
-        self.end = surplus.len();
-        if !surplus.is_empty() {
-            self.buffer = Buffer::of_surplus(surplus, self.budget.as_ref());
-        }
-        surplus.is_empty() || self.buffer.is_some()
+    #[inline(never)]
+    fn keep_surplus(&mut self, surplus: &[u8]) -> bool {
+        self.buffer = Buffer::of_surplus(surplus, self.budget.as_ref());
+        self.buffer.is_some()
     }
 }
 

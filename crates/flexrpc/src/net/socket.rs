@@ -5,7 +5,7 @@ use crate::net::clock;
 use crate::proto::Micros;
 use crate::sync;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
@@ -58,15 +58,7 @@ pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usi
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let sent = match slices {
         [one] => rustix::io::retry_on_intr(|| rustix::net::send(&fd, one, flags)),
-        few if few.len() <= FEW_SLICES => {
-            let mut slices = [IoSlice::new(&[]); FEW_SLICES];
-            slices.iter_mut().zip(few).for_each(|(place, slice)| *place = IoSlice::new(slice));
-            gather(&fd, &slices[..few.len()], flags)
-        }
-        many => {
-            let slices: Vec<IoSlice<'_>> = many.iter().map(|slice| IoSlice::new(slice)).collect();
-            gather(&fd, &slices, flags)
-        }
+        many => gather(fd.as_fd(), many, flags),
     };
     match sent {
         Ok(len) => Ok(Some(len)),
@@ -75,10 +67,19 @@ pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usi
     }
 }
 
-#[inline]
-fn gather(fd: impl AsFd, slices: &[IoSlice<'_>], flags: SendFlags) -> rustix::io::Result<usize> {
+#[inline(never)]
+fn gather(fd: BorrowedFd<'_>, slices: &[&[u8]], flags: SendFlags) -> rustix::io::Result<usize> {
+    let (mut few, many): ([IoSlice<'_>; FEW_SLICES], Vec<IoSlice<'_>>);
+    let slices = if slices.len() <= FEW_SLICES {
+        few = [IoSlice::new(&[]); FEW_SLICES];
+        few.iter_mut().zip(slices).for_each(|(place, slice)| *place = IoSlice::new(slice));
+        &few[..slices.len()]
+    } else {
+        many = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        &many
+    };
     let mut nothing_beside = SendAncillaryBuffer::default();
-    rustix::io::retry_on_intr(|| rustix::net::sendmsg(&fd, slices, &mut nothing_beside, flags))
+    rustix::io::retry_on_intr(|| rustix::net::sendmsg(fd, slices, &mut nothing_beside, flags))
 }
 
 /// How a transmission ended.
@@ -100,14 +101,29 @@ pub(crate) fn send_all(
     slices: &[&[u8]],
     deadline: Option<Micros>,
 ) -> Sent {
-    let mut rest: Vec<&[u8]>;
-    let mut slices = slices;
+    match try_send(slices) {
+        Ok(Some(sent)) if sent == slices.iter().map(|slice| slice.len()).sum() => Sent::Whole,
+        begun => send_rest(fd, try_send, begun, slices, deadline),
+    }
+}
+
+/// The same, of which a first attempt was made.
+#[inline(never)]
+fn send_rest(
+    fd: impl AsFd,
+    try_send: impl Fn(&[&[u8]]) -> io::Result<Option<usize>>,
+    mut progress: io::Result<Option<usize>>,
+    slices: &[&[u8]],
+    deadline: Option<Micros>,
+) -> Sent {
+    let mut rest = slices.to_vec();
     loop {
-        match try_send(slices) {
-            Ok(Some(sent)) if sent == slices.iter().map(|slice| slice.len()).sum() => return Sent::Whole,
+        match progress {
             Ok(Some(sent)) => {
-                rest = without_first(slices, sent);
-                slices = &rest;
+                rest = without_first(&rest, sent);
+                if rest.is_empty() {
+                    return Sent::Whole;
+                }
             }
             Ok(None) => match wait(&fd, PollFlags::OUT, deadline) {
                 Ok(true) => {}
@@ -116,10 +132,12 @@ pub(crate) fn send_all(
             },
             Err(_) => return Sent::Broken,
         }
+        progress = try_send(&rest);
     }
 }
 
-fn without_first<'a>(slices: &[&'a [u8]], mut sent: usize) -> Vec<&'a [u8]> {
+/// What is left of slices whose first `sent` bytes have left; none of it is empty.
+pub(crate) fn without_first<'a>(slices: &[&'a [u8]], mut sent: usize) -> Vec<&'a [u8]> {
     let left = slices.iter().filter_map(|slice| {
         let skip = sent.min(slice.len());
         sent -= skip;

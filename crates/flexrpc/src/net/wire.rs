@@ -33,7 +33,23 @@ struct Tls {
     stream: Mutex<Stream>,
 }
 
+/// Out of line, for the sake of those who do without.
 impl Tls {
+    #[inline(never)]
+    fn try_recv(&self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.stream().try_recv(fd, into)
+    }
+
+    #[inline(never)]
+    fn recv(&self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.stream().recv(fd, into)
+    }
+
+    #[inline(never)]
+    fn try_send(&self, fd: BorrowedFd<'_>, slices: &[&[u8]]) -> io::Result<Option<usize>> {
+        self.stream().try_send(fd, slices)
+    }
+
     fn stream(&self) -> MutexGuard<'_, Stream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,7 +103,7 @@ impl Wire {
     pub(crate) fn try_recv(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self.tls.get() {
             None => socket::try_recv(&self.fd, into),
-            Some(tls) => tls.stream().try_recv(self.fd.as_fd(), into),
+            Some(tls) => tls.try_recv(self.fd.as_fd(), into),
         }
     }
 
@@ -96,7 +112,7 @@ impl Wire {
     pub(crate) fn recv(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self.tls.get() {
             None => socket::recv(&self.fd, into),
-            Some(tls) => tls.stream().recv(self.fd.as_fd(), into),
+            Some(tls) => tls.recv(self.fd.as_fd(), into),
         }
     }
 
@@ -105,7 +121,7 @@ impl Wire {
     pub(crate) fn try_send(&self, slices: &[&[u8]]) -> io::Result<Option<usize>> {
         match self.tls.get() {
             None => socket::try_send(&self.fd, slices),
-            Some(tls) => tls.stream().try_send(self.fd.as_fd(), slices),
+            Some(tls) => tls.try_send(self.fd.as_fd(), slices),
         }
     }
 

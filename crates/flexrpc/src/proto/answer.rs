@@ -19,14 +19,17 @@ pub fn read(head: &Head, payload: &[u8], intact: bool, id: CallId) -> Option<Ans
     }
     match head.kind {
         Kind::Value | Kind::Fault | Kind::Outcomes => Some(Answer::Executed),
-        Kind::Refused => Some(
-            Refusal::decode(head.status, payload).map_or(Answer::Doubtful(Doubt::BadAnswer), Answer::Refused),
-        ),
+        Kind::Refused => Some(refused(head, payload)),
         Kind::Doubtful => Some(Answer::Doubtful(Doubt::from_code(head.status).unwrap_or(Doubt::BadAnswer))),
         Kind::SendAgain => Some(Answer::SendAgain),
         Kind::Pending => Some(Answer::Pending),
         Kind::Hello | Kind::Welcome | Kind::Call | Kind::Revoke => None,
     }
+}
+
+#[cold]
+fn refused(head: &Head, payload: &[u8]) -> Answer {
+    Refusal::decode(head.status, payload).map_or(Answer::Doubtful(Doubt::BadAnswer), Answer::Refused)
 }
 
 #[cfg(test)]

@@ -149,21 +149,29 @@ impl Call {
             Answer::Executed => Step::Answered,
             Answer::Refused(refusal) => self.on_refusal(refusal),
             Answer::Doubtful(doubt) => Step::Unknown(doubt),
-            Answer::SendAgain => {
-                self.damaged += 1;
-                if self.damaged > self.policy.damaged {
-                    return self.give_up(Refusal::NotSent, Doubt::TimedOut);
-                }
-                Step::Send
-            }
-            // However many of these come, and however fast.
-            Answer::Pending if self.is_late(now) => self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut),
-            Answer::Pending => {
-                self.refused = 0;
-                self.send_at = Some(now + self.back_off());
-                self.wait()
-            }
+            Answer::SendAgain => self.on_damage(),
+            Answer::Pending => self.on_pending(now),
         }
+    }
+
+    #[cold]
+    fn on_damage(&mut self) -> Step {
+        self.damaged += 1;
+        if self.damaged > self.policy.damaged {
+            return self.give_up(Refusal::NotSent, Doubt::TimedOut);
+        }
+        Step::Send
+    }
+
+    #[cold]
+    fn on_pending(&mut self, now: Micros) -> Step {
+        // However many of these come, and however fast.
+        if self.is_late(now) {
+            return self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut);
+        }
+        self.refused = 0;
+        self.send_at = Some(now + self.back_off());
+        self.wait()
     }
 
     #[cold]

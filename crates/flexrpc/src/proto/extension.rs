@@ -64,6 +64,7 @@ impl Extension {
     }
 
     /// As bytes.
+    #[inline(never)]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Credentials::Sys(sys) = &self.credentials {

@@ -58,6 +58,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// By their codes, from 1.
     const ALL: [Self; 11] = [
         Self::Hello,
         Self::Welcome,
@@ -74,7 +75,7 @@ impl Kind {
 
     #[inline]
     fn from_wire(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+        Self::ALL.get(usize::from(byte).wrapping_sub(1)).copied()
     }
 
     /// Whether a server receives this kind.

@@ -128,41 +128,12 @@ impl Connection {
                 None => self.next_frame(line, others),
                 Some(_) => self.next_record(line, others),
             };
-            let origin = self.origin();
-            let Line { reader, records, .. } = line;
             let response = match next {
-                Next::Frame(frame) => core.handle(frame, origin, |spare| reader.give_back(spare)),
-                Next::Record(message) => core.answer_onc(message, origin, |spare| {
-                    if let Some(records) = records {
-                        records.give_back(spare);
-                    }
-                }),
-                Next::Foreign => {
-                    let understood = match (reader.take_foreign(), core.tls()) {
-                        (Some((begun, len)), Some(tls)) if self.begins_tls(&begun) => {
-                            self.begin_tls(&tls, begun, len)
-                        }
-                        (begun, _) => {
-                            *records = core.records(begun);
-                            records.is_some()
-                        }
-                    };
-                    if !understood {
-                        return Parked::Closed;
-                    }
-                    Response::Silence
-                }
-                Next::Chain(frame) => return Parked::Chain(frame.map(|frame| *frame)),
-                // What follows can't be told apart any more. Nor was its tag looked at.
-                Next::Refuse(frame) => Response::LastWord(frame),
-                Next::Nothing => {
-                    let released = match records {
-                        None => reader.release(),
-                        Some(records) => records.release(),
-                    };
-                    return if released { Parked::Readable } else { Parked::Closed };
-                }
-                Next::Closed => return Parked::Closed,
+                Next::Frame(frame) => core.handle(frame, self.origin(), |spare| line.reader.give_back(spare)),
+                other => match self.on_other(other, line, core) {
+                    Ok(response) => response,
+                    Err(parked) => return parked,
+                },
             };
             match response {
                 Response::Send(frame) => line.outgoing = Some(Outgoing { frame, sent: 0, untaken: None }),
@@ -178,6 +149,43 @@ impl Connection {
         // What it has sent ahead is here already, of which epoll can't tell: so it gets
         // its next turn when it can be written to, behind those who wait now.
         Parked::Writable
+    }
+
+    /// What to answer to something that isn't a frame, or what to wait for.
+    #[inline(never)]
+    fn on_other(&self, next: Next, line: &mut Line, core: &Core) -> Result<Response, Parked> {
+        let Line { reader, records, .. } = line;
+        match next {
+            Next::Frame(frame) => Ok(core.handle(frame, self.origin(), |spare| reader.give_back(spare))),
+            Next::Record(message) => Ok(core.answer_onc(message, self.origin(), |spare| {
+                if let Some(records) = records {
+                    records.give_back(spare);
+                }
+            })),
+            Next::Foreign => {
+                let understood = match (reader.take_foreign(), core.tls()) {
+                    (Some((begun, len)), Some(tls)) if self.begins_tls(&begun) => {
+                        self.begin_tls(&tls, begun, len)
+                    }
+                    (begun, _) => {
+                        *records = core.records(begun);
+                        records.is_some()
+                    }
+                };
+                if understood { Ok(Response::Silence) } else { Err(Parked::Closed) }
+            }
+            Next::Chain(frame) => Err(Parked::Chain(frame.map(|frame| *frame))),
+            // What follows can't be told apart any more. Nor was its tag looked at.
+            Next::Refuse(frame) => Ok(Response::LastWord(frame)),
+            Next::Nothing => {
+                let released = match records {
+                    None => reader.release(),
+                    Some(records) => records.release(),
+                };
+                Err(if released { Parked::Readable } else { Parked::Closed })
+            }
+            Next::Closed => Err(Parked::Closed),
+        }
     }
 
     /// Where its calls come from.
@@ -200,34 +208,41 @@ impl Connection {
     /// Sends what is to be sent. A caller that doesn't take its answer holds the
     /// worker only while it isn't needed.
     fn flush(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Flushed {
-        while let Some(Outgoing { frame, sent, untaken, .. }) = &mut line.outgoing {
-            match self.fd.try_send(&[&frame[*sent..]]) {
+        while let Some(outgoing) = &mut line.outgoing {
+            match self.fd.try_send(&[&outgoing.frame[outgoing.sent..]]) {
                 Ok(Some(more)) => {
-                    *sent += more;
+                    outgoing.sent += more;
                     line.active = clock::now();
-                    if *sent == frame.len() {
+                    if outgoing.sent == outgoing.frame.len() {
                         line.outgoing = None;
                         line.answered = true;
                     }
                 }
-                Ok(None) => {
-                    let until = clock::after(clock::now(), STICK);
-                    let patient = others.may_stay();
-                    match patient.then(|| socket::wait(&self.fd, PollFlags::OUT, Some(until))) {
-                        Some(Ok(true)) => {}
-                        Some(Err(_)) => return Flushed::Broken,
-                        Some(Ok(false)) | None if untaken.is_some() => return Flushed::Waits,
-                        Some(Ok(false)) | None => {
-                            let share = core.sending.take(frame.len() - *sent);
-                            *untaken = share.map(|share| (clock::now(), share));
-                            return if untaken.is_some() { Flushed::Waits } else { Flushed::Broken };
-                        }
-                    }
-                }
+                Ok(None) => match self.wait_for_room(outgoing, core, others.may_stay()) {
+                    Flushed::All => {}
+                    other => return other,
+                },
                 Err(_) => return Flushed::Broken,
             }
         }
         Flushed::All
+    }
+
+    /// Until some is there, or whoever isn't patient has something better to do.
+    #[cold]
+    fn wait_for_room(&self, outgoing: &mut Outgoing, core: &Core, patient: bool) -> Flushed {
+        let Outgoing { frame, sent, untaken } = outgoing;
+        let until = clock::after(clock::now(), STICK);
+        match patient.then(|| socket::wait(&self.fd, PollFlags::OUT, Some(until))) {
+            Some(Ok(true)) => Flushed::All,
+            Some(Err(_)) => Flushed::Broken,
+            Some(Ok(false)) | None if untaken.is_some() => Flushed::Waits,
+            Some(Ok(false)) | None => {
+                let share = core.sending.take(frame.len() - *sent);
+                *untaken = share.map(|share| (clock::now(), share));
+                if untaken.is_some() { Flushed::Waits } else { Flushed::Broken }
+            }
+        }
     }
 
     fn next_frame(&self, line: &mut Line, others: &impl MayStay) -> Next {
@@ -235,21 +250,14 @@ impl Connection {
         loop {
             let read = match reader.read(|room| self.recv(room, spinner, answered, line.active, others)) {
                 Ok(read) => read,
-                Err(ReadError::TooLarge(head)) => {
-                    return Next::Refuse(untagged_refusal(head.id, Refusal::TooLarge));
-                }
-                Err(ReadError::NoRoom(head)) => {
-                    return Next::Refuse(untagged_refusal(head.id, Refusal::Overloaded));
-                }
-                Err(ReadError::Frame) => return Next::Foreign,
-                Err(ReadError::Closed) => return Next::Closed,
+                Err(error) => return Next::of_error(error),
             };
-            if !matches!(read, Read::More | Read::Nothing) {
-                line.arrives_since = None;
-            }
             match read {
-                Read::Frame(frame) if is_chain(&frame.head) => return Next::Chain(Some(Box::new(frame))),
-                Read::Frame(frame) => return Next::Frame(frame),
+                Read::Frame(frame) => {
+                    line.arrives_since = None;
+                    let chain = is_chain(&frame.head);
+                    return if chain { Next::of_chain(frame) } else { Next::Frame(frame) };
+                }
                 Read::More if reader.head().is_some_and(is_chain) => return Next::Chain(None),
                 Read::More => {
                     line.active = clock::now();
@@ -260,6 +268,7 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
     fn next_record(&self, line: &mut Line, others: &impl MayStay) -> Next {
         let Line { records: Some(records), spinner, answered, active, arrives_since, .. } = line else {
             return Next::Closed;
@@ -311,6 +320,23 @@ impl Connection {
         let received = self.fd.recv(room)?;
         let at = spinner.slept_since(start.max(spinner.looked()));
         Ok(received.map(|len| Piece { len, at }))
+    }
+}
+
+impl Next {
+    #[cold]
+    fn of_error(error: ReadError) -> Self {
+        match error {
+            ReadError::TooLarge(head) => Self::Refuse(untagged_refusal(head.id, Refusal::TooLarge)),
+            ReadError::NoRoom(head) => Self::Refuse(untagged_refusal(head.id, Refusal::Overloaded)),
+            ReadError::Frame => Self::Foreign,
+            ReadError::Closed => Self::Closed,
+        }
+    }
+
+    #[inline(never)]
+    fn of_chain(frame: Frame) -> Self {
+        Self::Chain(Some(Box::new(frame)))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::net::reader::{Frame, Reader};
 use crate::net::wire::Security;
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
+use crate::proto::auth::SessionKey;
 use crate::proto::call::Transport;
 use crate::proto::checksum;
 use crate::proto::extension::{Caller, Extension, Terms};
@@ -14,7 +15,7 @@ use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits::{self, STALL_BYTES};
 use crate::proto::onc::duplicates::Duplicates;
 use crate::proto::reception::{self, Arrival, Reception};
-use crate::proto::status::{Doubt, Fault, Refusal};
+use crate::proto::status::{Doubt, Refusal};
 use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
 use crate::server::registry::Registry;
@@ -134,11 +135,20 @@ impl Core {
         origin: Origin,
         reuse: impl FnOnce(Option<Buffer>),
     ) -> Response {
+        if frame.head.kind == Kind::Call {
+            self.call(frame, origin, reuse)
+        } else {
+            self.handle_other(&frame, origin)
+        }
+    }
+
+    /// The same of what isn't a call.
+    #[inline(never)]
+    fn handle_other(&self, frame: &Frame, origin: Origin) -> Response {
         let head = frame.head;
         match head.kind {
-            Kind::Call => self.call(frame, origin, reuse),
             kind if !kind.is_request() => Response::Hangup,
-            kind if !self.is_authentic(&frame) => match (origin.transport, kind) {
+            kind if !self.is_authentic(frame) => match (origin.transport, kind) {
                 // Nothing is executed by a greeting: whoever has the wrong key may learn it.
                 (Transport::Udp, Kind::Hello) => Response::Send(self.last_word(head.id, origin)),
                 (transport, _) => {
@@ -158,8 +168,11 @@ impl Core {
 
     fn call(&self, frame: Frame, origin: Origin, reuse: impl FnOnce(Option<Buffer>)) -> Response {
         let head = frame.head;
-        let extension = Extension::decode(frame.extension());
-        let objection = match &extension {
+        let caller = match frame.extension() {
+            [] => Ok(Caller::default()),
+            extension => Extension::decode(extension).map(Extension::into_caller),
+        };
+        let objection = match &caller {
             _ if !self.is_secure(origin.security) => Some(Refusal::TlsRequired),
             // Pipelining is for streams (section IV.C); those don't come here.
             Ok(_) if head.has(flags::CHAIN) => Some(Refusal::BadChain),
@@ -167,11 +180,10 @@ impl Core {
             Err(_) => Some(Refusal::Malformed),
         };
         let arrived = frame.arrived;
-        match (self.receive(&frame, objection, origin, arrived), extension) {
-            (Reception::Execute, Ok(extension)) => {
+        match (self.receive(&frame, objection, origin, arrived), caller) {
+            (Reception::Execute, Ok(caller)) => {
                 let (args, spare) = frame.into_payload();
                 reuse(spare);
-                let caller = extension.into_caller();
                 Response::Send(self.execute(&head, args, caller, origin, arrived))
             }
             (reception, _) => self.respond(head.id, reception, origin),
@@ -192,6 +204,7 @@ impl Core {
     }
 
     /// The answer of a request that isn't executed.
+    #[inline(never)]
     pub(crate) fn respond(&self, id: CallId, reception: Reception, origin: Origin) -> Response {
         match reception {
             Reception::Answer(verdict) => self.answer_without_execution(id, verdict, origin.transport),
@@ -219,15 +232,22 @@ impl Core {
     fn execute(&self, head: &Head, args: Bytes, caller: Caller, origin: Origin, arrived: Micros) -> Bytes {
         let answer = match self.run(head, args, caller, origin, arrived) {
             Ok(reply) => self.frame(Head::new(Kind::Value, head.id), reply),
-            Err(Ended::Refused(refusal)) => self.refusal(head.id, refusal),
-            Err(Ended::Fault(fault)) => {
-                let mut reply = Reply::new();
-                fault.encode(reply.buffer());
-                self.frame(Head::new(Kind::Fault, head.id), reply)
-            }
+            Err(ended) => self.answer_without_value(head.id, ended),
         };
         self.admission.complete(head.id, answer.clone(), clock::now());
         answer
+    }
+
+    #[inline(never)]
+    fn answer_without_value(&self, id: CallId, ended: Ended) -> Bytes {
+        match ended {
+            Ended::Refused(refusal) => self.refusal(id, refusal),
+            Ended::Fault(fault) => {
+                let mut reply = Reply::new();
+                fault.encode(reply.buffer());
+                self.frame(Head::new(Kind::Fault, id), reply)
+            }
+        }
     }
 
     /// Runs the service, if the call, whose head was there at `arrived`, may still begin.
@@ -271,14 +291,11 @@ impl Core {
         let call =
             |service: &dyn Service| catch_unwind(AssertUnwindSafe(|| service.call(request, &mut reply)));
         match self.registry.with(request.procedure, call).map_err(Ended::Refused)? {
-            Ok(Ok(())) if reply.len() > limit => Err(Ended::Fault(Fault::system(format!(
-                "the result of {} bytes is larger than {limit}; over UDP, use TCP",
-                reply.len()
-            )))),
-            Ok(Ok(())) => Ok(reply),
+            Ok(Ok(())) if reply.len() <= limit => Ok(reply),
+            Ok(Ok(())) => Err(Ended::too_large(reply.len(), limit)),
             Ok(Err(ServiceError::NoSuchProcedure)) => Err(Ended::Refused(Refusal::ProcedureUnavailable)),
             Ok(Err(ServiceError::Fault(fault))) => Err(Ended::Fault(fault)),
-            Err(_) => Err(Ended::Fault(Fault::system("the procedure panicked"))),
+            Err(_) => Err(Ended::panicked()),
         }
     }
 
@@ -320,9 +337,10 @@ impl Core {
     }
 
     fn is_authentic(&self, frame: &Frame) -> bool {
-        let Some(key) = &self.options.key else { return !frame.head.has(flags::AUTHENTIC) };
-        let (covered, tag) = frame.tagged();
-        frame.head.has(flags::AUTHENTIC) && key.of_session(frame.head.id.session).verify(&[covered], tag)
+        match &self.options.key {
+            None => !frame.head.has(flags::AUTHENTIC),
+            Some(key) => frame.is_authentic(&key.of_session(frame.head.id.session)),
+        }
     }
 
     /// Why who doesn't prove to have the key isn't served.
@@ -362,10 +380,15 @@ impl Core {
 
     fn tag(&self, frame: &mut Vec<u8>, session: SessionId) {
         if let Some(key) = &self.options.key {
-            let tag = key.of_session(session).tag(&[frame]);
-            frame.extend_from_slice(&tag);
+            append_tag(frame, &key.of_session(session));
         }
     }
+}
+
+#[inline(never)]
+fn append_tag(frame: &mut Vec<u8>, key: &SessionKey) {
+    let tag = key.tag(&[frame]);
+    frame.extend_from_slice(&tag);
 }
 
 /// The frame that refuses call `id` in nobody's name.

@@ -444,9 +444,7 @@ impl Passing {
             Ok(None) => return false,
             Ok(Some(frame)) => {
                 let key = core.options.key.as_ref().map(|key| key.of_session(id.session));
-                let (covered, tag) = frame.tagged();
-                let authentic =
-                    key.is_none_or(|key| frame.head.has(flags::AUTHENTIC) && key.verify(&[covered], tag));
+                let authentic = key.is_none_or(|key| frame.is_authentic(&key));
                 let answer = answer::read(&frame.head, frame.payload(), frame.intact, id);
                 match answer.filter(|_| authentic) {
                     Some(answer) => self.on_answer(answer, frame),

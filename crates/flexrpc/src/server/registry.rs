@@ -91,6 +91,7 @@ impl Registry {
         Ok(result)
     }
 
+    #[inline(never)]
     fn search(&self, program: u32, version: u32) -> Result<Arc<dyn Service>, Refusal> {
         let programs = self.programs.read().unwrap_or_else(PoisonError::into_inner);
         let versions = programs.get(&program).ok_or(Refusal::ProgramUnavailable)?;

@@ -148,3 +148,16 @@ pub(crate) enum Ended {
     Refused(Refusal),
     Fault(Fault),
 }
+
+impl Ended {
+    #[cold]
+    pub(crate) fn too_large(len: usize, limit: usize) -> Self {
+        let told = format!("the result of {len} bytes is larger than {limit}; over UDP, use TCP");
+        Self::Fault(Fault::system(told))
+    }
+
+    #[cold]
+    pub(crate) fn panicked() -> Self {
+        Self::Fault(Fault::system("the procedure panicked"))
+    }
+}

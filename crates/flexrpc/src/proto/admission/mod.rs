@@ -344,6 +344,7 @@ impl Admission {
 
     /// Drops the oldest results until an eighth of the room is free, so that the next
     /// ones don't evict again at once.
+    #[cold]
     fn evict(&self, grown: CallId) {
         let enough = self.limits.result_bytes - self.limits.result_bytes / 8;
         let first = self.shard_of_place(grown);
@@ -405,6 +406,7 @@ impl Admission {
         }
     }
 
+    #[cold]
     fn tell(&self, drift: &mut isize) {
         // Never below zero: what a shard has told was its sum at some time.
         self.result_bytes.fetch_add(std::mem::take(drift).cast_unsigned(), Ordering::Relaxed);
