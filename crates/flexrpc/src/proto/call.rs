@@ -265,7 +265,7 @@ impl Call {
 
 /// Whether a refusal says that none of so many transmissions was executed. Most do: the
 /// callee either keeps them as the call's answer, or would give them to every copy. These
-/// three don't.
+/// don't.
 pub(crate) fn is_certain(refusal: Refusal, transmissions: u32, transport: Transport) -> bool {
     match refusal {
         // The copy that was executed may have gone to an earlier incarnation,
@@ -273,7 +273,11 @@ pub(crate) fn is_certain(refusal: Refusal, transmissions: u32, transport: Transp
         Refusal::UnknownSession => {
             (transmissions <= 1 && transport == Transport::Tcp) || planted(Planted::LostSessionIsNotExecuted)
         }
-        Refusal::Overloaded => transmissions <= 1,
+        // Said by who takes no such call now, without asking what became of it: the copy that
+        // was executed may have gone to an incarnation with another key or limits.
+        Refusal::Overloaded | Refusal::TooLarge | Refusal::Unauthenticated | Refusal::TlsRequired => {
+            transmissions <= 1 || planted(Planted::UnaskedRefusalIsNotExecuted)
+        }
         Refusal::Superseded => false,
         _ => true,
     }

@@ -29,6 +29,9 @@ pub(crate) enum Planted {
     LostConnectionIsNotExecuted,
     /// A refused session is reported as not executed, though a copy was sent before.
     LostSessionIsNotExecuted,
+    /// A refusal by who didn't ask what became of the call is taken for the call's, though a
+    /// copy was sent before.
+    UnaskedRefusalIsNotExecuted,
     /// A payload is executed without looking at its checksum.
     NoChecksum,
     /// A forged copy is refused under the session's tag.

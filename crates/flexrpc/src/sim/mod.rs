@@ -1,7 +1,7 @@
 //! The protocol under a seeded simulator: the state machines of [`crate::proto`]
 //! with a virtual clock and a virtual network that loses, duplicates, reorders,
-//! delays, damages and cuts; with servers that restart, stall, forget, and change to whom
-//! they pass calls on; with or without a key, and then with somebody who hasn't it, sends
+//! delays, damages and cuts; with servers that restart, at times with limits that no call
+//! is within, stall, forget, and change to whom they pass calls on; with or without a key, and then with somebody who hasn't it, sends
 //! copies of what they see, altered or not, and hands on the answers.
 //!
 //! Every schedule is checked: nothing executed twice, a value only where it was
@@ -92,9 +92,10 @@ fn the_schedules_reach_what_they_are_for() {
         forged,
         denied,
         pooled,
+        unasked,
     } = reached;
     let calls = [values, refused, unknown, duplicates, evicted, sessions_lost];
-    for count in calls.into_iter().chain([relayed, resent, forged, denied, pooled]) {
+    for count in calls.into_iter().chain([relayed, resent, forged, denied, pooled, unasked]) {
         assert!(count > 50, "{reached:?}");
     }
 }
@@ -130,6 +131,7 @@ planted_faults! {
     catches_a_timeout_taken_for_not_executed: TimeoutIsNotExecuted,
     catches_a_lost_connection_taken_for_not_executed: LostConnectionIsNotExecuted,
     catches_a_lost_session_taken_for_not_executed: LostSessionIsNotExecuted,
+    catches_an_unasked_refusal_taken_for_not_executed: UnaskedRefusalIsNotExecuted,
     catches_a_payload_executed_unchecked: NoChecksum,
     catches_a_refusal_signed_for_strangers: SignsForStrangers,
     catches_a_refusal_before_the_cache_is_asked: RefusesUnasked,

@@ -41,6 +41,9 @@ impl World {
         let Some(chain) = Self::chain_of(bytes, &head) else { return };
         let behind = chain.hops.len();
         let Some((next, rest)) = chain.split() else { return };
+        if self.servers[server].narrow {
+            return;
+        }
         let objection = (!self.servers[server].forwards).then_some(Refusal::ForwardingDenied);
         let eager = self.servers[server].admission.is_new(head.id) && !head.has(flags::STORE_AND_FORWARD);
         let mut relay = Relay::new(payload.len(), behind, !eager);

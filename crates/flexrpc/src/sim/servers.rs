@@ -15,11 +15,16 @@ use crate::sim::world::{Event, World};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
+/// Of a hundred restarts, those with other settings.
+const NARROW: u64 = 20;
+
 pub(super) struct Server {
     pub(super) incarnation: u64,
     pub(super) admission: Admission,
     /// Its operator's rule.
     pub(super) forwards: bool,
+    /// Takes no payload of any call's size.
+    pub(super) narrow: bool,
     pub(super) relays: BTreeMap<u64, Passing>,
     /// Its connections to other servers that no relay uses.
     pub(super) idle: BTreeMap<usize, usize>,
@@ -49,11 +54,20 @@ impl Server {
             AdmissionLimits::default()
         };
         let (admission, relays, idle) = (Admission::new(limits), BTreeMap::new(), BTreeMap::new());
-        Self { incarnation: random.next(), admission, forwards: true, relays, idle, next_relay: 0 }
+        Self {
+            incarnation: random.next(),
+            admission,
+            forwards: true,
+            narrow: false,
+            relays,
+            idle,
+            next_relay: 0,
+        }
     }
 
     pub(super) fn restart(&mut self, weather: &Weather, random: &mut Random) {
         *self = Self::new(weather, random);
+        self.narrow = random.percent(NARROW);
     }
 
     pub(super) fn open_session(&mut self, random: &mut Random, now: Micros) -> Option<SessionId> {
@@ -82,6 +96,15 @@ impl World {
         self.reached.forged += u64::from(!authentic);
         let (id, transport) = (head.id, Self::transport(path));
         let is_chain = head.has(flags::CHAIN);
+        if let (true, Kind::Call, Path::Stream(stream)) = (self.servers[server].narrow, head.kind, path) {
+            self.reached.unasked += 1;
+            // With a key nothing is believed that has no tag, as this hasn't.
+            if self.frames.are_keyed() {
+                return self.cut(stream);
+            }
+            let refusal = self.frames.refusal(id, Refusal::TooLarge);
+            return self.answer(path, &refusal);
+        }
         match (head.kind, path) {
             (Kind::Revoke, _) if authentic => {
                 let verdict = self.servers[server].admission.revoke(id, self.now);

@@ -114,6 +114,8 @@ pub(super) struct Reached {
     pub(super) forged: u64,
     pub(super) denied: u64,
     pub(super) pooled: u64,
+    /// Refusals of calls that the cache wasn't asked about.
+    pub(super) unasked: u64,
 }
 
 impl std::ops::AddAssign for Reached {
@@ -129,6 +131,7 @@ impl std::ops::AddAssign for Reached {
         self.forged += other.forged;
         self.denied += other.denied;
         self.pooled += other.pooled;
+        self.unasked += other.unasked;
     }
 }
 
