@@ -157,16 +157,20 @@ fn who_sends_or_takes_drop_by_drop_is_cut_off() {
     let message_stall = Duration::from_millis(300);
     let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
     let session = Raw::udp(server.address()).session();
-    // Never still for as long as is allowed.
-    for call in calls(session, COUNT, &[1; 1 << 20]) {
-        let mut raw = Raw::tcp(server.address());
-        raw.send(&call[..200_000]);
-        let mut drops = call[200_000..].chunks(1);
-        common::eventually("it is cut off", || {
-            std::thread::sleep(Duration::from_millis(10));
-            drops.next().into_iter().for_each(|drop| raw.send(drop));
-            server.connection_count() == 0
-        });
+    // Never still for as long as is allowed; in less than the time, too, for which a worker
+    // stays with a connection.
+    let record = [&[0x80, 0x10, 0, 0][..], &[0; 1 << 20]].concat();
+    for call in calls(session, COUNT, &[1; 1 << 20]).into_iter().chain([record]) {
+        for pause in [10, 2] {
+            let mut raw = Raw::tcp(server.address());
+            raw.send(&call[..200_000]);
+            let mut drops = call[200_000..].chunks(1);
+            common::eventually("it is cut off", || {
+                std::thread::sleep(Duration::from_millis(pause));
+                drops.next().into_iter().for_each(|drop| raw.send(drop));
+                server.connection_count() == 0
+            });
+        }
     }
     assert_eq!(service.executed(), 0);
     for call in calls(session, ECHO, &vec![1; 16 << 20]) {

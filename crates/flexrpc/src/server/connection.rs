@@ -125,8 +125,8 @@ impl Connection {
                 Flushed::Broken => return Parked::Closed,
             }
             let next = match line.records {
-                None => self.next_frame(line, others),
-                Some(_) => self.next_record(line, others),
+                None => self.next_frame(line, core, others),
+                Some(_) => self.next_record(line, core, others),
             };
             let response = match next {
                 Next::Frame(frame) => core.handle(frame, self.origin(), |spare| line.reader.give_back(spare)),
@@ -245,9 +245,9 @@ impl Connection {
         }
     }
 
-    fn next_frame(&self, line: &mut Line, others: &impl MayStay) -> Next {
-        let Line { reader, spinner, answered, .. } = line;
+    fn next_frame(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Next {
         loop {
+            let Line { reader, spinner, answered, .. } = line;
             let read = match reader.read(|room| self.recv(room, spinner, answered, line.active, others)) {
                 Ok(read) => read,
                 Err(error) => return Next::of_error(error),
@@ -262,6 +262,10 @@ impl Connection {
                 Read::More => {
                     line.active = clock::now();
                     line.arrives_since.get_or_insert(line.active);
+                    // Who sends drop by drop, the worker never leaves to the sweeper.
+                    if line.is_overdue(core) {
+                        return Next::Closed;
+                    }
                 }
                 Read::Nothing => return Next::Nothing,
             }
@@ -269,11 +273,12 @@ impl Connection {
     }
 
     #[inline(never)]
-    fn next_record(&self, line: &mut Line, others: &impl MayStay) -> Next {
-        let Line { records: Some(records), spinner, answered, active, arrives_since, .. } = line else {
-            return Next::Closed;
-        };
+    fn next_record(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Next {
         loop {
+            let Line { records: Some(records), spinner, answered, active, arrives_since, .. } = &mut *line
+            else {
+                return Next::Closed;
+            };
             let recv = |room: &mut [u8]| {
                 let piece = self.recv(room, spinner, answered, *active, others)?;
                 Ok(piece.map(|piece| piece.len))
@@ -286,6 +291,9 @@ impl Connection {
                 Ok(records::Read::More) => {
                     *active = clock::now();
                     arrives_since.get_or_insert(*active);
+                    if line.is_overdue(core) {
+                        return Next::Closed;
+                    }
                 }
                 Ok(records::Read::Nothing) => return Next::Nothing,
                 Err(_) => return Next::Closed,
