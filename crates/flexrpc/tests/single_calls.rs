@@ -249,6 +249,54 @@ fn a_shutdown_lets_running_calls_end() {
 }
 
 #[test]
+fn who_calls_while_a_server_waits_for_others_is_told_so_at_once() {
+    let (server, service) = server();
+    let address = server.address();
+    let mut handles = BOTH.map(|transport| client().handle(address, transport).unwrap());
+    let caller = std::thread::spawn(move || {
+        client().call(address, Transport::Tcp, procedure(SLEEP), &[&1_500u32.to_be_bytes()])
+    });
+    common::eventually("the call runs", || service.running() == 1);
+    let shutdown = std::thread::spawn(|| server.shutdown());
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_millis(100));
+    for handle in &mut handles {
+        for _ in 0..3 {
+            let outcome = handle.call(procedure(ECHO), &[]);
+            assert_eq!(outcome, Err(CallError::NotExecuted(Refusal::ShuttingDown)));
+        }
+    }
+    let late = |transport| client().call(address, transport, procedure(ECHO), &[]);
+    assert_eq!(late(Transport::Tcp), Err(CallError::NotExecuted(Refusal::Unreachable)));
+    assert_eq!(late(Transport::Udp), Err(CallError::NotExecuted(Refusal::ShuttingDown)));
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(shutdown.join().unwrap() && caller.join().unwrap().is_ok());
+}
+
+#[test]
+fn without_any_time_nothing_is_sent() {
+    let (server, service) = server();
+    let options = CallOptions { timeout: Some(Duration::ZERO), ..CallOptions::default() };
+    for transport in BOTH {
+        let mut handle = client().handle(server.address(), transport).unwrap();
+        for _ in 0..100 {
+            let outcome = handle.call_with(procedure(COUNT), &[], &options);
+            assert_eq!(outcome, Err(CallError::NotExecuted(Refusal::DeadlinePassed)));
+        }
+    }
+    assert_eq!(service.executed(), 0);
+}
+
+#[test]
+fn a_result_above_the_clients_own_limit_is_told_as_that() {
+    let (server, _) = server();
+    let client = Client::new(ClientOptions { payload_bytes: 1_000, ..ClientOptions::default() });
+    let echo = |size| client.call(server.address(), Transport::Tcp, procedure(ECHO), &[&vec![1; size]]);
+    assert_eq!(echo(1_001), Err(CallError::Unknown(Doubt::AnswerTooLarge)));
+    assert_eq!(echo(1_000).unwrap().len(), 1_000);
+}
+
+#[test]
 fn the_longest_times_there_are_mean_for_ever_and_nothing_breaks() {
     let ever = Duration::MAX;
     let options = ServerOptions {

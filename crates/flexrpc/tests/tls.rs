@@ -558,3 +558,13 @@ fn once_tls_is_set_chains_are_passed_on_by_no_connection_that_was_made_before() 
     first.set_tls(certified.server(), Some(Certified::new().trusting())).unwrap();
     assert_eq!(chain(&by(certified.trusting()))[1], Outcome::NotExecuted(Refusal::Untrusted));
 }
+
+#[test]
+fn callers_who_had_to_show_certificates_always_have_to() {
+    let certified = Certified::new();
+    let (server, _) = serve(required(certified.server()));
+    server.set_tls(certified.server_of(&certified), None).unwrap();
+    assert!(echo(&by(certified.trusting()), server.address(), b"x").is_err());
+    assert!(server.set_tls(certified.server(), None).is_err(), "though it didn't begin so");
+    assert!(echo(&by(certified.trusting()), server.address(), b"x").is_err());
+}

@@ -19,6 +19,7 @@ use crate::proto::status::{Doubt, Refusal};
 use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
 use crate::server::registry::Registry;
+use crate::server::running::Running;
 use crate::server::service::{Ended, Reply, Request, Service, ServiceError};
 use crate::tls::{ClientTls, ServerTls};
 use bytes::Bytes;
@@ -36,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     /// Calls that haven't begun don't begin any more.
     pub(crate) draining: AtomicBool,
+    pub(crate) running: Running,
     pub(crate) receiving: Arc<Budget>,
     /// For answers that callers don't take.
     pub(crate) sending: Arc<Budget>,
@@ -81,6 +83,7 @@ impl Core {
             options,
             registry: Registry::default(),
             draining: AtomicBool::new(false),
+            running: Running::new(),
         }
     }
 
@@ -88,10 +91,17 @@ impl Core {
         *self.forwarding.write().unwrap_or_else(PoisonError::into_inner) = forwarding;
     }
 
-    pub(crate) fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) {
-        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = (Some(callers), forwarding);
+    /// `false` if callers had to show certificates, and now wouldn't: nothing is replaced.
+    pub(crate) fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> bool {
+        let mut tls = self.tls.write().unwrap_or_else(PoisonError::into_inner);
+        if !callers.certified && tls.0.as_ref().is_some_and(|tls| tls.certified) {
+            return false;
+        }
+        *tls = (Some(callers), forwarding);
+        drop(tls);
         // Afterwards: who looks at this first, and then connects, never takes an old one for new.
         self.tls_renewals.fetch_add(1, Ordering::AcqRel);
+        true
     }
 
     /// How often TLS was replaced: connections that were made under another number aren't
@@ -287,6 +297,7 @@ impl Core {
         if self.draining.load(Ordering::Acquire) {
             return Err(Ended::Refused(Refusal::ShuttingDown));
         }
+        let _running = self.running.begin();
         let mut reply = Reply::new();
         let call =
             |service: &dyn Service| catch_unwind(AssertUnwindSafe(|| service.call(request, &mut reply)));

@@ -13,6 +13,7 @@ pub(crate) mod lent;
 pub mod onc;
 pub(crate) mod passing;
 pub(crate) mod registry;
+pub(crate) mod running;
 pub(crate) mod service;
 pub(crate) mod threads;
 pub(crate) mod workers;
@@ -47,6 +48,9 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// A sweep looks at every session: never more often than this.
 const SWEEP_LEAST: Duration = Duration::from_millis(10);
+
+/// How often a shutdown looks whether calls still run.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Ports tried until one is free for TCP and UDP.
 const PORTS_TRIED: usize = 16;
@@ -219,14 +223,12 @@ impl Server {
     /// # Errors
     /// So far callers had to show certificates, and now they wouldn't.
     pub fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> io::Result<()> {
-        let core = &self.workers.core;
-        if !callers.certified && core.options.tls.as_ref().is_some_and(|tls| tls.certified) {
+        if !self.workers.core.set_tls(callers, forwarding) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "callers of this server show certificates: name the authorities that they come from",
             ));
         }
-        core.set_tls(callers, forwarding);
         self.workers.chains.close_idle();
         Ok(())
     }
@@ -241,7 +243,8 @@ impl Server {
         self.workers.connection_count()
     }
 
-    /// Refuses what hasn't begun, waits for what has, and ends. A server started
+    /// Refuses what hasn't begun, waits for what has, and ends; who calls in the instant of
+    /// the end itself is left in doubt. A server started
     /// afterwards is a new incarnation: it knows no session of this one. Returns
     /// whether all calls ended within [`ServerOptions::drain`].
     pub fn shutdown(self) -> bool {
@@ -260,6 +263,10 @@ impl Server {
         let since = clock::now();
         self.workers.chains.close();
         let forwarded = self.forwarding.wait(core.options.drain);
+        // Until then whoever calls is told that nothing begins any more.
+        while core.running.any() && clock::since(since) < core.options.drain {
+            std::thread::sleep(LOOK);
+        }
         self.workers.stop();
         if let Some(datagrams) = &self.datagrams {
             datagrams.stop();
@@ -277,7 +284,7 @@ impl Drop for Server {
 }
 
 impl ServerBuilder {
-    /// Adds a version of a program.
+    /// Adds a version of a program; of the same version a second time, replaces it.
     #[must_use]
     pub fn register(self, program: u32, version: u32, service: impl Service) -> Self {
         self.core.registry.register(program, version, Arc::new(service));

@@ -1,0 +1,66 @@
+//! How many calls services execute: what a shutdown waits for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Enough that threads seldom share one.
+const STRIPES: usize = 64;
+
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
+}
+
+/// On a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe(AtomicUsize);
+
+/// Counted by thread: of one counter, every call would have to fetch the cache line from
+/// the thread that wrote to it last.
+pub(crate) struct Running([Stripe; STRIPES]);
+
+impl Running {
+    pub(crate) fn new() -> Self {
+        Self(std::array::from_fn(|_| Stripe::default()))
+    }
+
+    /// One more, until what is returned is dropped.
+    #[inline]
+    pub(crate) fn begin(&self) -> Ran<'_> {
+        let stripe = &self.0[STRIPE.with(|stripe| *stripe)].0;
+        stripe.fetch_add(1, Ordering::AcqRel);
+        Ran(stripe)
+    }
+
+    /// Whether there are any. One that begins meanwhile may be missed.
+    pub(crate) fn any(&self) -> bool {
+        self.0.iter().any(|Stripe(count)| count.load(Ordering::Acquire) > 0)
+    }
+}
+
+pub(crate) struct Ran<'a>(&'a AtomicUsize);
+
+impl Drop for Ran<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_counts_over_all_threads() {
+        let running = Running::new();
+        assert!(!running.any());
+        let mine = running.begin();
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop((running.begin(), running.begin())));
+        });
+        assert!(running.any());
+        drop(mine);
+        assert!(!running.any());
+    }
+}
