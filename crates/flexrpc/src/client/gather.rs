@@ -24,7 +24,11 @@ impl Gather {
     pub(crate) fn new(degree: usize, required: Option<usize>) -> Self {
         let state = State { outcomes: vec![None; degree], completed: 0, values: 0 };
         // Without a number every outcome is waited for, which this never reaches.
-        Self { state: Mutex::new(state), changed: Condvar::new(), required: required.unwrap_or(usize::MAX) }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            required: required.map_or(usize::MAX, |required| required.max(1)),
+        }
     }
 
     /// A subcall's outcome; the last one that is waited for wakes the caller.

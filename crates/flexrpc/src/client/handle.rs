@@ -90,7 +90,8 @@ impl Handle {
     }
 
     /// Calls `procedure` with the argument bytes in `args`, one after another, by
-    /// the client's options. Executed at most once.
+    /// the client's options. Executed at most once. A result above 4 KiB comes in the buffer
+    /// that it was received in, of 132 KiB at least: copy what is kept for long.
     ///
     /// # Errors
     /// The procedure's own error, or why it wasn't executed, or that this isn't
@@ -278,6 +279,9 @@ impl Handle {
         if message.sum.len > payload_limit(line, &lease.session, message.extension.len()) {
             return Err(Refusal::TooLarge);
         }
+        if deadline.is_some_and(|deadline| deadline <= self.begun) {
+            return Err(Refusal::DeadlinePassed);
+        }
         let id = lease.next_call(self.begun);
         Ok(Call::new(id, self.callee.1, self.shared.options.retry, deadline))
     }
@@ -329,6 +333,9 @@ impl Handle {
             Received::TimedOut => call.on_time(clock::now()),
             Received::Broken => self.on_broken(call),
             Received::PortRefused => call.on_port_refused(clock::now()),
+            // It would be as large a second time.
+            Received::TooLarge(id) if id == call.id() => Step::Unknown(Doubt::AnswerTooLarge),
+            Received::TooLarge(_) => self.on_broken(call),
         })
     }
 
@@ -453,7 +460,18 @@ impl Handle {
             // Over UDP anybody can send anything; on a connection it is over.
             return if self.callee.1 == Transport::Udp { Read::Foreign } else { Read::Forged };
         }
+        if frame.head.kind == Kind::SendAgain && !self.may_be_asked_again() {
+            return Read::Foreign;
+        }
         answer::read(&frame.head, frame.payload(), frame.intact, id).map_or(Read::Foreign, Read::Answer)
+    }
+
+    /// With a key, nobody is asked again over UDP: what came damaged may have been a
+    /// stranger's, who would be given that request with a tag, to be handed on for ever.
+    #[cold]
+    fn may_be_asked_again(&self) -> bool {
+        let keyed = self.lease.as_ref().is_some_and(|lease| lease.session.key.is_some());
+        !keyed || self.callee.1 == Transport::Tcp
     }
 
     #[cold]

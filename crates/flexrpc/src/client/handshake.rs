@@ -48,7 +48,9 @@ pub(crate) fn shake_hands(
                 },
                 Received::TimedOut => call.on_time(clock::now()),
                 Received::PortRefused => call.on_port_refused(clock::now()),
-                Received::Broken => return Err(line.fd.failure().unwrap_or(Refusal::Unreachable)),
+                Received::Broken | Received::TooLarge(_) => {
+                    return Err(line.fd.failure().unwrap_or(Refusal::Unreachable));
+                }
             },
             Step::NotExecuted(refusal) => return Err(refusal),
             Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(Refusal::Unreachable),

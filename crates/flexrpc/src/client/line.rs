@@ -4,12 +4,13 @@ use crate::client::ClientOptions;
 use crate::client::message::Framing;
 use crate::net::buffer::Buffer;
 use crate::net::clock;
-use crate::net::reader::{Frame, Piece, Read, Reader};
+use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket::{self, Sent};
 use crate::net::spin::Spinner;
 use crate::net::wire::Wire;
 use crate::proto::Micros;
 use crate::proto::call::Transport;
+use crate::proto::ids::CallId;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::status::Refusal;
 use std::io;
@@ -25,6 +26,9 @@ const TIMEOUT_PRECISION: u32 = 8;
 
 /// Longest receive timeout: deadlines further off are looked at again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// Datagrams that are no frames, looked at in a row before others have their turn.
+const STRANGE_DATAGRAMS: u32 = 64;
 
 pub(crate) struct Line {
     pub(crate) fd: Wire,
@@ -42,6 +46,18 @@ pub(crate) enum Received {
     Broken,
     /// The host says that nobody takes datagrams there (ICMP).
     PortRefused,
+    /// A frame that is larger than what is taken, with its call: what follows is lost.
+    TooLarge(CallId),
+}
+
+impl Received {
+    #[cold]
+    fn of_error(error: ReadError) -> Self {
+        match error {
+            ReadError::TooLarge(head) => Self::TooLarge(head.id),
+            _ => Self::Broken,
+        }
+    }
 }
 
 impl Line {
@@ -118,11 +134,17 @@ impl Line {
         let Self { fd, reader, transport, .. } = self;
         if *transport == Transport::Udp {
             let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
+            let mut strange = 0;
             let nothing = loop {
                 match fd.try_recv(buffer.as_mut()) {
+                    // However many of these come.
+                    Ok(Some(_)) if strange >= STRANGE_DATAGRAMS => break Received::TimedOut,
                     Ok(Some(len)) => match Frame::of_datagram(buffer, &Piece::now(len)) {
                         Ok(frame) => return Received::Frame(frame),
-                        Err(spared) => buffer = spared,
+                        Err(spared) => {
+                            buffer = spared;
+                            strange += 1;
+                        }
                     },
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         break Received::PortRefused;
@@ -138,7 +160,7 @@ impl Line {
                 Ok(Read::Frame(frame)) => return Received::Frame(frame),
                 Ok(Read::More) => {}
                 Ok(Read::Nothing) => return Received::TimedOut,
-                Err(_) => return Received::Broken,
+                Err(error) => return Received::of_error(error),
             }
         }
     }
@@ -164,9 +186,7 @@ impl Line {
                     return Received::TimedOut;
                 }
                 Ok(Read::Nothing) => {}
-                Err(_) => {
-                    return Received::Broken;
-                }
+                Err(error) => return Received::of_error(error),
             }
         }
     }
@@ -182,6 +202,11 @@ impl Line {
                     match Frame::of_datagram(buffer, &piece) {
                         Ok(frame) => return Received::Frame(frame),
                         Err(spared) => buffer = spared,
+                    }
+                    // However many of these come.
+                    if until.is_some_and(|until| piece.at >= until) {
+                        self.reader.give_back(Some(buffer));
+                        return Received::TimedOut;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -244,4 +269,26 @@ fn receive_once(
     let received = fd.recv(room)?;
     let at = spinner.slept_since(now);
     Ok(received.map(|len| Piece { len, at }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_frame_keeps_nobody_beyond_the_time() {
+        let callee = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = callee.local_addr().unwrap();
+        let mut line = Line::connect(address, Transport::Udp, None, &ClientOptions::default()).unwrap();
+        line.fd.send_all(&[b"x"], None);
+        let (_, caller) = callee.recv_from(&mut [0; 8]).unwrap();
+        let most = 4 * STRANGE_DATAGRAMS;
+        for _ in 0..most {
+            callee.send_to(b"nonsense", caller).unwrap();
+        }
+        let left = |line: &Line| std::iter::from_fn(|| line.fd.try_recv(&mut [0; 8]).unwrap()).count() as u32;
+        assert!(matches!(line.receive(Some(clock::now() - 1)), Received::TimedOut));
+        assert!(matches!(line.try_receive(), Received::TimedOut));
+        assert_eq!(left(&line), most - 1 - (STRANGE_DATAGRAMS + 1), "one, and what may be looked at");
+    }
 }

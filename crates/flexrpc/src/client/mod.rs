@@ -105,8 +105,8 @@ pub struct CallOptions {
 pub struct MulticastOptions {
     /// Timeout and credentials.
     pub call: CallOptions,
-    /// How many callees must return a value for the multicast to be over; `None`
-    /// waits for every callee's outcome. Callees that nobody waited for are
+    /// Parallel multicasting: how many callees must return a value for the multicast to be
+    /// over, one at least; `None`, or more than there are, waits for every callee's outcome. Callees that nobody waited for are
     /// [`crate::Doubt::Abandoned`], or not executed if the call hadn't been sent whole.
     pub required: Option<usize>,
     /// Serial multicasting: each callee passes the call on only when it has

@@ -8,6 +8,7 @@ use crate::proto::Micros;
 use crate::proto::chain::{self, Chain, Hop};
 use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Kind, flags};
+use crate::proto::limits;
 use crate::proto::status::{Doubt, Outcome, Refusal};
 use std::net::SocketAddr;
 
@@ -111,5 +112,7 @@ fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: O
 /// Whether the callees make a chain: not too many, none twice.
 pub(crate) fn check(callees: &[SocketAddr], longest: usize) -> Result<(), Refusal> {
     let repeats = callees.iter().enumerate().any(|(index, callee)| callees[..index].contains(callee));
+    // No frame holds more.
+    let longest = longest.min(limits::CHAIN_CALLEES_MAX + 1);
     if callees.len() > longest || repeats { Err(Refusal::BadChain) } else { Ok(()) }
 }

@@ -25,7 +25,7 @@ const COPIED_BYTES: usize = 4 << 10;
 /// by default it is 64 MiB.
 pub(crate) const STASHED_FREE: usize = 4 << 10;
 
-/// Up to here a frame's claimed size is taken from the budget at once, which spares
+/// Up to here memory of a frame's claimed size is taken at once, which spares
 /// copies; beyond it as it arrives, twice as much each time. As much as must arrive in
 /// the time in which a small message must be whole.
 const CLAIMED_BYTES: usize = STALL_BYTES + SLACK;
@@ -377,13 +377,11 @@ impl Reader {
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
         let room = buffer.as_ref().len();
         if room < frame_len && (room < CLAIMED_BYTES || self.end == room) {
+            let wanted = frame_len.min((2 * room - SLACK).max(CLAIMED_BYTES));
             let grown = match &self.budget {
-                Some(budget) => {
-                    let wanted = frame_len.min((2 * room - SLACK).max(CLAIMED_BYTES));
-                    buffer.enlarge(budget, wanted, self.end)
-                }
+                Some(budget) => buffer.enlarge(budget, wanted, self.end),
                 None => {
-                    let mut larger = Buffer::take(frame_len);
+                    let mut larger = Buffer::take(wanted);
                     larger.as_mut()[..self.end].copy_from_slice(&buffer.as_ref()[..self.end]);
                     *buffer = larger;
                     true

@@ -177,10 +177,10 @@ pub enum Refusal {
     #[error("the callee doesn't know the session")]
     UnknownSession,
     /// No key, another key, or no rights.
-    #[error("the callee doesn't accept the caller's credentials")]
+    #[error("the callee doesn't accept the caller: one of them has no cluster key, or another one")]
     Unauthenticated,
     /// Larger than the callee or the transport takes.
-    #[error("the message is too large; over UDP, use TCP")]
+    #[error("the message is too large: see payload_bytes of client and server; over UDP, use TCP")]
     TooLarge,
     /// The callee is at one of its limits.
     #[error("the callee is at its limits")]
@@ -189,7 +189,7 @@ pub enum Refusal {
     #[error("the callee is shutting down")]
     ShuttingDown,
     /// A chain that is empty, too long, loops, or isn't over TCP.
-    #[error("the delivery chain is not valid")]
+    #[error("the delivery chain is not valid: empty, too long, over UDP, or with a callee twice")]
     BadChain,
     /// The call is older than the handle's current one.
     #[error("the handle has moved on to a later call")]
@@ -303,16 +303,21 @@ pub enum Doubt {
     /// The answer doesn't follow the protocol.
     #[error("the answer doesn't follow the protocol")]
     BadAnswer,
+    /// The answer is larger than the client takes
+    /// ([`crate::ClientOptions::payload_bytes`]).
+    #[error("the result is larger than this client takes: raise its payload_bytes")]
+    AnswerTooLarge,
 }
 
 impl Doubt {
-    const CODES: [(Self, u16); 6] = [
+    const CODES: [(Self, u16); 7] = [
         (Self::TimedOut, 101),
         (Self::ConnectionLost, 102),
         (Self::SessionLost, 103),
         (Self::AnswerEvicted, 104),
         (Self::Abandoned, 105),
         (Self::BadAnswer, 106),
+        (Self::AnswerTooLarge, 107),
     ];
 
     pub(crate) fn code(self) -> u16 {
