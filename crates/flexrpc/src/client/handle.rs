@@ -573,8 +573,13 @@ impl Shared {
     pub(crate) fn extension(&self, options: &CallOptions) -> Vec<u8> {
         match (self.credentials(options), RequestId::current()) {
             (Credentials::None, None) => Vec::new(),
-            _ => Extension::from(self.caller(options)).encode(),
+            _ => self.encoded_caller(options),
         }
+    }
+
+    #[inline(never)]
+    fn encoded_caller(&self, options: &CallOptions) -> Vec<u8> {
+        Extension::from(self.caller(options)).encode()
     }
 
     /// Who calls, and for which request this thread does.

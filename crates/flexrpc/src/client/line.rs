@@ -253,9 +253,20 @@ fn receive_once(
     timeout: &mut Duration,
     until: Option<Micros>,
 ) -> io::Result<Option<Piece>> {
-    if let Some(received) = spinner.spin(|| fd.try_recv(room).transpose()) {
-        return Ok(Some(Piece { len: received?, at: spinner.looked() }));
+    match spinner.spin(|| fd.try_recv(room).transpose()) {
+        Some(received) => Ok(Some(Piece { len: received?, at: spinner.looked() })),
+        None => sleep_and_receive(fd, room, spinner, timeout, until),
     }
+}
+
+#[inline(never)]
+fn sleep_and_receive(
+    fd: &Wire,
+    room: &mut [u8],
+    spinner: &mut Spinner,
+    timeout: &mut Duration,
+    until: Option<Micros>,
+) -> io::Result<Option<Piece>> {
     let now = clock::now();
     let left = until
         .map_or(LONGEST_SLEEP, |until| Duration::from_micros(until.saturating_sub(now)).min(LONGEST_SLEEP));

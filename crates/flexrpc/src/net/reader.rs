@@ -101,10 +101,15 @@ impl Frame {
     /// The payload in memory of its own, and the buffer, if it was spared.
     #[inline]
     pub(crate) fn into_payload(self) -> (Bytes, Option<Buffer>) {
-        let len = self.head.payload_len as usize;
-        if len == 0 {
+        if self.head.payload_len == 0 {
             return (Bytes::new(), Some(self.buffer));
         }
+        self.into_bytes()
+    }
+
+    #[inline(never)]
+    fn into_bytes(self) -> (Bytes, Option<Buffer>) {
+        let len = self.head.payload_len as usize;
         if len <= COPIED_BYTES {
             return (Bytes::copy_from_slice(self.payload()), Some(self.buffer));
         }

@@ -36,9 +36,13 @@ const FEW_SLICES: usize = 8;
 pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(|| rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT)) {
         Ok((len, _)) => Ok(Some(len)),
-        Err(Errno::AGAIN) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => nothing_or(error),
     }
+}
+
+#[cold]
+fn nothing_or(error: Errno) -> io::Result<Option<usize>> {
+    if error == Errno::AGAIN { Ok(None) } else { Err(error.into()) }
 }
 
 /// Receives, sleeping up to the socket's receive timeout; `None` if it passes.
@@ -62,8 +66,8 @@ pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usi
     };
     match sent {
         Ok(len) => Ok(Some(len)),
-        Err(Errno::AGAIN | Errno::NOBUFS) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(Errno::NOBUFS) => Ok(None),
+        Err(error) => nothing_or(error),
     }
 }
 

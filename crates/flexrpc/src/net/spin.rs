@@ -76,9 +76,7 @@ impl Spinner {
             let patience = if done.is_some() { ROBBED_YET_SERVED } else { ROBBED };
             let robbed = self.looked.saturating_sub(before) > self.longest.saturating_mul(patience);
             if robbed {
-                self.penance = self.next_penance;
-                self.next_penance = (self.next_penance * 2).min(PENANCE.1);
-                self.paid = 0;
+                self.do_penance();
             }
             if done.is_some() {
                 self.credit = PATIENCE;
@@ -92,6 +90,13 @@ impl Spinner {
         }
     }
 
+    #[cold]
+    fn do_penance(&mut self) {
+        self.penance = self.next_penance;
+        self.next_penance = (self.next_penance * 2).min(PENANCE.1);
+        self.paid = 0;
+    }
+
     /// When it last looked at the clock: just before the last attempt.
     pub(crate) fn looked(&self) -> Micros {
         self.looked
@@ -101,9 +106,14 @@ impl Spinner {
     fn pay(&mut self) {
         self.paid += 1;
         if self.paid >= self.next_penance {
-            self.next_penance = (self.next_penance / 2).max(PENANCE.0);
-            self.paid = 0;
+            self.be_forgiven();
         }
+    }
+
+    #[inline(never)]
+    fn be_forgiven(&mut self) {
+        self.next_penance = (self.next_penance / 2).max(PENANCE.0);
+        self.paid = 0;
     }
 
     /// Notes a sleep that began then, and returns when it ended: now. Short ones make

@@ -325,6 +325,16 @@ impl Connection {
         if let Some(received) = spinner.spin_from(start, || self.fd.try_recv(room).transpose()) {
             return Ok(Some(Piece { len: received?, at: spinner.looked() }));
         }
+        self.sleep_and_receive(room, spinner, start)
+    }
+
+    #[inline(never)]
+    fn sleep_and_receive(
+        &self,
+        room: &mut [u8],
+        spinner: &mut Spinner,
+        start: Micros,
+    ) -> std::io::Result<Option<Piece>> {
         let received = self.fd.recv(room)?;
         let at = spinner.slept_since(start.max(spinner.looked()));
         Ok(received.map(|len| Piece { len, at }))
