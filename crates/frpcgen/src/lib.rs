@@ -44,6 +44,8 @@
 //! | in the `.x` | in Rust |
 //! | --- | --- |
 //! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars are passed by value, all else by reference |
+//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add`, for types `FooAdd`; `r#type`, and `self_` where Rust has no `r#self`. Two names that are one in Rust are an error |
+//! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client::new` is there already, and any type has the others; arguments `to` and `call` are `to_` and `call_` |
 //! | `enum unit { UNIT_METRE = 1 }` | `enum Unit { Metre = 1 }`: a beginning that is the type's name goes |
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |

@@ -67,6 +67,9 @@ fn every_mistake_has_its_own_words() {
         ("struct foo_bar { int a; };\nstruct FooBar { int a; };", {
             "2:8: 'foo_bar' and 'FooBar' are both FooBar in Rust"
         }),
+        ("program P { version V { void NEW(void) = 1; void new_(void) = 2; } = 1; } = 1;", {
+            "1:50: 'NEW' and 'new_' are both new_ in Rust"
+        }),
         ("/* no end", "1:1: this comment has no end"),
         ("const A = \"no end;\n", "1:11: no closing \" on this line"),
         ("struct a { int b; }; @", "1:22: the RPC language has no '@'"),

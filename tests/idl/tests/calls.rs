@@ -7,6 +7,7 @@ use strait_flexrpc::{
     Transport,
 };
 use strait_idl_tests::files::*;
+use strait_idl_tests::habits::{HabitsTakenV1Client, HabitsTakenV1Server, HabitsTakenV1Service};
 use strait_xdr::{EncodeError, Opaque, Text};
 
 /// More than is ever copied into a buffer.
@@ -138,4 +139,35 @@ fn text_in_arguments_takes_what_its_limit_allows() {
     assert!(strait_xdr::to_vec(&entry).is_ok());
     let entry = Entry { number: 1, name: Text::from("n".repeat(256)) };
     assert_eq!(strait_xdr::to_vec(&entry), Err(EncodeError::TooLong { length: 256, limit: 255 }));
+}
+
+struct Taken;
+
+impl HabitsTakenV1Service for Taken {
+    fn new_(&self, _: &Request, number: u32) -> Result<u32, ServiceError> {
+        Ok(number + 1)
+    }
+
+    fn into_(&self, _: &Request, number: u32) -> Result<u32, ServiceError> {
+        Ok(number + 2)
+    }
+
+    fn try_into_(&self, _: &Request, number: u32) -> Result<u32, ServiceError> {
+        Ok(number + 3)
+    }
+
+    fn call(&self, _: &Request, number: u32) -> Result<u32, ServiceError> {
+        Ok(number + 4)
+    }
+}
+
+#[test]
+fn procedures_may_be_named_like_what_a_client_has_already() -> Tested {
+    let (program, version) = (HabitsTakenV1Server::<Taken>::PROGRAM, HabitsTakenV1Server::<Taken>::VERSION);
+    let server = Server::builder(ServerOptions::default())
+        .register(program, version, HabitsTakenV1Server(Taken))
+        .start()?;
+    let mut taken = HabitsTakenV1Client::new(Client::default().handle(server.address(), Transport::Tcp)?);
+    assert_eq!([taken.new_(10)?, taken.into_(10)?, taken.try_into_(10)?, taken.call(10)?], [11, 12, 13, 14]);
+    Ok(())
 }

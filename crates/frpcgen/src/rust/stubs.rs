@@ -5,8 +5,12 @@ use super::names::{camel, snake};
 use super::shape::{Held, Shapes};
 use crate::model::{Field, Procedure, Program, Type, Version};
 
-/// Names that generated methods use themselves.
+/// Arguments' names that generated methods use themselves.
 const TAKEN: [&str; 2] = ["to", "call"];
+
+/// Methods' names: the client's own function, and those that each type has by the prelude's
+/// `Into` and `TryInto`, which a call `client.into(…)` would mean.
+const TAKEN_METHODS: [&str; 3] = ["new", "into", "try_into"];
 
 /// What the names of a version's items begin with: `FILES_PROGRAM`, 2 makes
 /// `FilesV2`.
@@ -23,7 +27,11 @@ pub fn item_names(program: &Program, version: &Version) -> [String; 4] {
 }
 
 pub fn method_name(procedure: &Procedure) -> String {
-    snake(&procedure.name.text)
+    unless_taken(snake(&procedure.name.text), &TAKEN_METHODS)
+}
+
+fn unless_taken(name: String, taken: &[&str]) -> String {
+    if taken.contains(&name.as_str()) { format!("{name}_") } else { name }
 }
 
 pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> String {
@@ -199,10 +207,10 @@ impl<'a> Stub<'a> {
     }
 
     fn arguments(&self) -> impl Iterator<Item = (String, &'a Type)> {
-        self.procedure.arguments.iter().map(|Field { name, kind }| {
-            let name = snake(&name.text);
-            (if TAKEN.contains(&name.as_str()) { format!("{name}_") } else { name }, kind)
-        })
+        self.procedure
+            .arguments
+            .iter()
+            .map(|Field { name, kind }| (unless_taken(snake(&name.text), &TAKEN), kind))
     }
 
     fn parameters(&self) -> String {
