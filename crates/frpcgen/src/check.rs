@@ -19,7 +19,7 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
     let types = definitions.iter().filter(is_type);
     let types =
         types.enumerate().map(|(index, definition)| (definition.name.text.as_str(), (index, definition)));
-    let mut checker = Checker { sources, scope, types: types.collect(), errors };
+    let mut checker = Checker { sources, scope, types: types.collect(), served: HashMap::new(), errors };
     let mut model = Model::default();
     for definition in definitions {
         if checker.errors.len() >= MAX_SHOWN {
@@ -45,6 +45,8 @@ struct Checker<'a> {
     sources: &'a Sources,
     scope: Scope<'a>,
     types: HashMap<&'a str, (usize, &'a Definition)>,
+    /// By the numbers of program and version.
+    served: HashMap<(u32, u32), &'a Name>,
     errors: Vec<Diagnostic>,
 }
 
@@ -67,9 +69,12 @@ impl<'a> Checker<'a> {
                 return Ok(());
             }
             Body::Program { number, versions } => {
+                let at = number.span();
                 let number = self.u32(number)?;
-                model.programs.push(Program { name, number, versions: self.versions(versions) });
-                return Ok(());
+                let versions = self.versions(versions);
+                let once = self.versions_once(&definition.name, number, &versions, at);
+                model.programs.push(Program { name, number, versions });
+                return once;
             }
             Body::Enum(members) => TypeBody::Enum(self.members(members)),
             Body::Struct(fields) => TypeBody::Struct(self.fields(&name, fields)?),
@@ -274,6 +279,18 @@ impl<'a> Checker<'a> {
             Some(Version { number: self.noted(number)?, procedures })
         });
         versions.collect()
+    }
+
+    /// One number may have several programs, so that a file can add a version to what it
+    /// includes; each version is in one of them.
+    fn versions_once(&mut self, name: &'a Name, number: u32, versions: &[Version], at: Span) -> Checked<()> {
+        for version in versions {
+            if let Some(first) = self.served.insert((number, version.number), name) {
+                let both = format!("'{}' and '{}' both have a version", first.text, name.text);
+                return Err(self.error(at, format!("{both} {} of program {number}", version.number)));
+            }
+        }
+        Ok(())
     }
 
     fn procedures(&mut self, procedures: &'a [syntax::Procedure]) -> Vec<Procedure> {

@@ -86,6 +86,27 @@ fn every_mistake_has_its_own_words() {
 }
 
 #[test]
+fn a_version_of_a_program_is_in_one_place() {
+    let program = |name: &str, version: u32, number: u32| {
+        format!(
+            "program {name} {{\n\tversion {name}_V {{ void {name}_F(void) = 1; }} = {version};\n}} = {number};\n"
+        )
+    };
+    let again = program("A", 1, 0x2000_0042) + &program("B", 2, 7) + &program("C", 1, 0x2000_0042);
+    let expected = "\
+test.x:9:5: error: 'A' and 'C' both have a version 1 of program 536870978
+  | 
+9 | } = 536870978;
+  |     ^^^^^^^^^";
+    assert_eq!(error(&again), expected);
+    // Another version may have a block of its own, and another program the same versions.
+    accepted(&(program("A", 1, 7) + &program("B", 2, 7) + &program("C", 1, 8)));
+    let twice =
+        "program A { version V { void F(void) = 1; } = 1;\nversion W { void F(void) = 1; } = 1; } = 7;";
+    assert_eq!(first(twice), "2:35: a second version with number 1");
+}
+
+#[test]
 fn all_mistakes_are_told_in_the_order_of_the_source() {
     let places = |source: &str| -> Vec<String> {
         let error = error(source);
