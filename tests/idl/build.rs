@@ -3,7 +3,7 @@
 use frpcgen::Builder;
 
 fn main() -> Result<(), String> {
-    for name in ["types", "counter", "kv", "files", "portmap", "monitor", "habits", "ledger"] {
+    for name in ["types", "counter", "kv", "files", "portmap", "monitor", "habits", "ledger", "versions"] {
         Builder::default()
             .include_dir("idl")
             .compile(format!("idl/{name}.x"))

@@ -39,7 +39,8 @@
 //! Of version 1 of `program FOO_PROGRAM` (or `FOO_PROG`, or `FOO`) come `FooV1Service`, the trait
 //! that a callee implements; `FooV1Server`, which makes of it what a server registers;
 //! `FooV1Client`, to call one callee; and `FooV1Callees`, to call several in parallel or along a
-//! chain. `tests/idl/tests/first_steps.rs` has all of them in one page.
+//! chain. `tests/idl/tests/first_steps.rs` has all of them in one page. An `Arc` of a service is
+//! one as well: with `FooV1Server(Arc::clone(&state))` several versions, or servers, share a state.
 //!
 //! | in the `.x` | in Rust |
 //! | --- | --- |

@@ -1,13 +1,17 @@
 //! A service written in the RPC language, called over real sockets.
 
 use std::error::Error;
+use std::sync::{Arc, Mutex};
 use strait_flexrpc::stub::{Callees, Pattern, StubError};
 use strait_flexrpc::{
     CallError, Client, Fault, FaultKind, MulticastOptions, Request, Server, ServerOptions, ServiceError,
     Transport,
 };
 use strait_idl_tests::files::*;
-use strait_idl_tests::habits::{HabitsTakenV1Client, HabitsTakenV1Server, HabitsTakenV1Service};
+use strait_idl_tests::habits::{HabitsTakenV1Client, HabitsTakenV1Server, HabitsTakenV1Service, S};
+use strait_idl_tests::versions::{
+    JournalV1Client, JournalV1Server, JournalV1Service, JournalV2Client, JournalV2Server, JournalV2Service,
+};
 use strait_xdr::{EncodeError, Opaque, Text};
 
 /// More than is ever copied into a buffer.
@@ -159,6 +163,10 @@ impl HabitsTakenV1Service for Taken {
     fn call(&self, _: &Request, number: u32) -> Result<u32, ServiceError> {
         Ok(number + 4)
     }
+
+    fn the_same(&self, _: &Request, s: S) -> Result<S, ServiceError> {
+        Ok(s)
+    }
 }
 
 #[test]
@@ -169,5 +177,52 @@ fn procedures_may_be_named_like_what_a_client_has_already() -> Tested {
         .start()?;
     let mut taken = HabitsTakenV1Client::new(Client::default().handle(server.address(), Transport::Tcp)?);
     assert_eq!([taken.new_(10)?, taken.into_(10)?, taken.try_into_(10)?, taken.call(10)?], [11, 12, 13, 14]);
+    assert_eq!(taken.the_same(&S { i: 1 })?, S { i: 1 });
+    Ok(())
+}
+
+#[derive(Default)]
+struct Journal(Mutex<Vec<Text<'static>>>);
+
+impl JournalV1Service for Journal {
+    fn journal_write(&self, _: &Request, entry: Text<'static>) -> Result<(), ServiceError> {
+        self.0.lock().unwrap().push(entry);
+        Ok(())
+    }
+
+    fn journal_last(&self, _: &Request) -> Result<Text<'_>, ServiceError> {
+        let entries = self.0.lock().unwrap();
+        entries.last().cloned().ok_or_else(|| Fault::application(1, "empty").into())
+    }
+}
+
+impl JournalV2Service for Journal {
+    fn journal_write(&self, _: &Request, entry: Text<'static>, times: u32) -> Result<u32, ServiceError> {
+        let mut entries = self.0.lock().unwrap();
+        entries.extend((0..times).map(|_| entry.clone()));
+        Ok(entries.len() as u32)
+    }
+
+    fn journal_count(&self, _: &Request) -> Result<u32, ServiceError> {
+        Ok(self.0.lock().unwrap().len() as u32)
+    }
+}
+
+#[test]
+fn two_versions_of_a_program_share_one_state() -> Tested {
+    let journal = Arc::new(Journal::default());
+    // Of a version, what it is for is all that a server needs to know.
+    let second: Arc<dyn JournalV2Service> = journal.clone();
+    let program = JournalV1Server::<Arc<Journal>>::PROGRAM;
+    let server = Server::builder(ServerOptions::default())
+        .register(program, JournalV1Server::<Arc<Journal>>::VERSION, JournalV1Server(Arc::clone(&journal)))
+        .register(program, JournalV2Server::<Arc<Journal>>::VERSION, JournalV2Server(second))
+        .start()?;
+    let handle = || Client::default().handle(server.address(), Transport::Tcp);
+    let (mut first, mut second) = (JournalV1Client::new(handle()?), JournalV2Client::new(handle()?));
+    first.journal_write(&"one".into())?;
+    assert_eq!(second.journal_write(&"more".into(), 2)?, 3);
+    assert_eq!(first.journal_last()?, "more");
+    assert_eq!((second.journal_count()?, journal.0.lock().unwrap().len()), (3, 3));
     Ok(())
 }

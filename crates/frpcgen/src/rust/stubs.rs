@@ -48,6 +48,7 @@ pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> Str
     let calls: String = procedures().map(|stub| stub.call()).collect();
     let multicasts: String = procedures().map(|stub| stub.multicast()).collect();
     let methods: String = procedures().map(|stub| stub.method()).collect();
+    let delegates: String = procedures().map(|stub| stub.delegate(&service)).collect();
     let null = if version.procedures.iter().any(|procedure| procedure.number == 0) {
         String::new()
     } else {
@@ -85,6 +86,10 @@ pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> Str
         /// side, and may block.
         pub trait {service}: ::std::marker::Send + ::std::marker::Sync + 'static {{
             {methods}
+        }}
+        /// One state behind several versions, or servers: each has an `Arc` of it.
+        impl<S_: {service} + ?::std::marker::Sized> {service} for ::std::sync::Arc<S_> {{
+            {delegates}
         }}
         /// A [`{service}`] as a server takes it.
         #[derive(Clone, Copy, Debug)]
@@ -163,15 +168,31 @@ impl<'a> Stub<'a> {
 
     /// The service's.
     fn method(&self) -> String {
-        let parameters: String =
-            self.arguments().map(|(name, kind)| format!(", {name}: {}", self.owned(kind))).collect();
         format!(
             "{}///
             /// # Errors
             /// Why there is no result.
-            {} fn {}(&self, call: &stub::Request{parameters}) -> ::std::result::Result<{}, stub::ServiceError>;",
+            {} {};",
             self.documentation(),
             self.allow(),
+            self.signature(),
+        )
+    }
+
+    /// That of an `Arc` of a service.
+    fn delegate(&self, service: &str) -> String {
+        let passed: String = self.arguments().map(|(name, _)| format!(", {name}")).collect();
+        let method = method_name(self.procedure);
+        // By its full name: a plain call would mean the method of the `Arc` itself. A source may
+        // have a type `S`, and none has `S_`.
+        format!("{} {{ <S_ as {service}>::{method}(self, call{passed}) }}\n", self.signature())
+    }
+
+    fn signature(&self) -> String {
+        let parameters: String =
+            self.arguments().map(|(name, kind)| format!(", {name}: {}", self.owned(kind))).collect();
+        format!(
+            "fn {}(&self, call: &stub::Request{parameters}) -> ::std::result::Result<{}, stub::ServiceError>",
             method_name(self.procedure),
             self.result("'_"),
         )
