@@ -314,7 +314,8 @@ impl<'a> Checker<'a> {
             self.once(&mut seen, &argument.name.text, &argument.name)?;
             arguments.push(self.field(argument)?);
         }
-        Ok(Procedure { name: procedure.name.clone(), number, result, arguments })
+        let (name, written) = (procedure.name.clone(), procedure.written.clone());
+        Ok(Procedure { name, number, result, arguments, written })
     }
 
     fn once<'n>(&self, seen: &mut HashMap<&'n str, ()>, text: &'n str, name: &Name) -> Checked<()> {

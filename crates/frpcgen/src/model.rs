@@ -93,6 +93,8 @@ pub struct Procedure {
     pub number: u32,
     pub result: Option<Type>,
     pub arguments: Vec<Field>,
+    /// As in the source, without the number.
+    pub written: String,
 }
 
 impl Model {

@@ -346,6 +346,7 @@ impl<'a> Parser<'a> {
     }
 
     fn procedure(&mut self) -> Parsed<Procedure> {
+        let start = self.at;
         let result = self.parameter("result")?;
         let name = self.name("the procedure's name")?;
         self.punctuation("(")?;
@@ -362,8 +363,27 @@ impl<'a> Parser<'a> {
             }
         }
         self.punctuation(")")?;
+        let written = self.written(start);
         self.punctuation("=")?;
-        Ok(Procedure { name, number: self.value()?, result, arguments })
+        Ok(Procedure { name, number: self.value()?, result, arguments, written })
+    }
+
+    /// The tokens from one on up to here, as the source has them, macros by their names.
+    fn written(&self, start: usize) -> String {
+        let mut spans: Vec<Span> = self.tokens[start..self.at].iter().map(|token| token.span).collect();
+        spans.dedup();
+        let texts = spans
+            .iter()
+            .filter_map(|span| self.sources.line(*span).get(span.column..span.column + span.length));
+        let mut written = String::new();
+        for text in texts {
+            let close = written.is_empty()
+                || written.ends_with(['(', '<', '*'])
+                || ["(", ")", "<", ">", ","].contains(&text);
+            written += if close { "" } else { " " };
+            written += text;
+        }
+        written
     }
 
     /// An argument or result: a type, and for rpcgen's users a name, `*` or a

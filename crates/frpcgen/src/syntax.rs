@@ -133,4 +133,6 @@ pub struct Procedure {
     /// `None` for void.
     pub result: Option<Declaration>,
     pub arguments: Vec<Declaration>,
+    /// Up to the number, on one line, for documentation.
+    pub written: String,
 }

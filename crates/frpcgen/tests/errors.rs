@@ -176,6 +176,25 @@ fn infinite_sizes_are_found_however_long_the_way() {
 }
 
 #[test]
+fn a_procedure_is_documented_as_it_is_written() {
+    for written in [
+        "string WHO(void)",
+        "string<8> WHO(string<MOST>, string name)",
+        "void WHO(struct p *, p *next, unsigned, u_int times, SIZE)",
+        "string /* of */ WHO\n(  int a,\n\tint )",
+    ] {
+        let source = format!(
+            "#define SIZE unsigned hyper\nconst MOST = 9; struct p {{ int i; }};\n\
+             program P {{ version V {{ {written} = 0x10; }} = 1; }} = 1;"
+        );
+        let code = accepted(&source);
+        let expected = if written.contains("/*") { "string WHO(int a, int)" } else { written };
+        // Of the client, the callees and the service.
+        assert_eq!(code.matches(&format!("/// `{expected} = 16`.\n")).count(), 3, "{code}");
+    }
+}
+
+#[test]
 fn the_same_source_gives_the_same_code() {
     let source = include_str!("../../../tests/idl/idl/types.x");
     assert_eq!(accepted(source), accepted(source));

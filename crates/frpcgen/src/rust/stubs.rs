@@ -287,16 +287,7 @@ impl<'a> Stub<'a> {
     }
 
     fn documentation(&self) -> String {
-        let declared = |kind: &Option<Type>| match kind {
-            None => "void".to_owned(),
-            Some(kind) => codec::declared(self.shapes, kind, "").trim_end().to_owned(),
-        };
-        let arguments: Vec<String> = (self.procedure.arguments.iter())
-            .map(|argument| codec::declared(self.shapes, &argument.kind, &argument.name.text))
-            .collect();
-        let arguments = if arguments.is_empty() { "void".to_owned() } else { arguments.join(", ") };
-        let Procedure { name, number, result, .. } = self.procedure;
-        format!("/// `{} {}({arguments}) = {number}`.\n", declared(result), name.text)
+        format!("/// `{} = {}`.\n", self.procedure.written, self.procedure.number)
     }
 
     /// Long lists of arguments are the interface's doing.
