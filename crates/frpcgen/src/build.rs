@@ -1,6 +1,6 @@
 //! From a file to code: for build scripts and the command.
 
-use crate::diagnostic::Diagnostics;
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::Sources;
 use crate::{check, parse, preprocess, rust, source};
 use std::path::{Path, PathBuf};
@@ -56,11 +56,21 @@ pub fn compile(path: impl AsRef<Path>) -> Result<(), Error> {
     Builder::default().compile(path)
 }
 
+/// What comes of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generated {
+    /// In Rust.
+    pub code: String,
+    /// What its users may trip over.
+    pub warnings: Vec<Diagnostic>,
+}
+
 /// How to compile.
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     include_dirs: Vec<PathBuf>,
     defined: Vec<(String, String)>,
+    quiet: bool,
 }
 
 impl Builder {
@@ -78,6 +88,13 @@ impl Builder {
         self
     }
 
+    /// Gives no warnings: the names of an interface that others have set stay as they are.
+    #[must_use]
+    pub fn quiet(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
     /// As [`compile`].
     ///
     /// # Errors
@@ -85,9 +102,12 @@ impl Builder {
     pub fn compile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let directory = PathBuf::from(env::var_os("OUT_DIR").ok_or(Error::NoOutDir)?);
-        let (code, read) = self.file(path)?;
+        let (Generated { code, warnings }, read) = self.file(path)?;
         for path in read {
             println!("cargo::rerun-if-changed={}", path.display());
+        }
+        for warning in warnings {
+            println!("cargo::warning={}", warning.head());
         }
         let output = directory.join(path.with_extension("rs").file_name().unwrap_or_default());
         write(&output, &code)
@@ -97,30 +117,30 @@ impl Builder {
     ///
     /// # Errors
     /// As [`compile`].
-    pub fn generate(&self, path: impl AsRef<Path>) -> Result<String, Error> {
-        self.file(path.as_ref()).map(|(code, _)| code)
+    pub fn generate(&self, path: impl AsRef<Path>) -> Result<Generated, Error> {
+        self.file(path.as_ref()).map(|(generated, _)| generated)
     }
 
     /// The Rust code for a text, called `name` in errors and in the output.
     ///
     /// # Errors
     /// The source is wrong.
-    pub fn generate_from(&self, name: &str, text: &str) -> Result<String, Error> {
+    pub fn generate_from(&self, name: &str, text: &str) -> Result<Generated, Error> {
         let path = PathBuf::from(name);
         source::check_size(text.len()).map_err(|why| Error::File { path: path.clone(), why })?;
         let mut sources = Sources::default();
         self.sources(&mut sources, path, text.to_owned())
     }
 
-    fn file(&self, path: &Path) -> Result<(String, Vec<PathBuf>), Error> {
+    fn file(&self, path: &Path) -> Result<(Generated, Vec<PathBuf>), Error> {
         let text = source::read(path).map_err(|why| Error::File { path: path.to_path_buf(), why })?;
         let mut sources = Sources::default();
-        let code = self.sources(&mut sources, path.to_path_buf(), text)?;
+        let generated = self.sources(&mut sources, path.to_path_buf(), text)?;
         let read = sources.paths().filter(|path| path.exists()).map(Path::to_path_buf).collect();
-        Ok((code, read))
+        Ok((generated, read))
     }
 
-    fn sources(&self, sources: &mut Sources, path: PathBuf, text: String) -> Result<String, Error> {
+    fn sources(&self, sources: &mut Sources, path: PathBuf, text: String) -> Result<Generated, Error> {
         let title = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = sources.add(path, text);
         let mut defined = self.defined.clone();
@@ -129,7 +149,9 @@ impl Builder {
             preprocess::preprocess(sources, file, &self.include_dirs, &defined).map_err(Diagnostics::from)?;
         let definitions = parse::parse(sources, &tokens)?;
         let model = check::check(sources, &definitions)?;
-        Ok(rust::generate(sources, &title, &model)?)
+        let code = rust::generate(sources, &title, &model)?;
+        let warnings = if self.quiet { Vec::new() } else { rust::warnings(sources, &model) };
+        Ok(Generated { code, warnings })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Errors in a source file, as people read them.
+//! Errors in a source file, and warnings, as people read them.
 
 use crate::source::Sources;
 use std::fmt;
@@ -10,9 +10,20 @@ pub(crate) const MAX_SHOWN: usize = 20;
 /// Longest part of a line that is shown, in characters.
 const MAX_LINE: usize = 200;
 
-/// One error, and where.
+/// How much is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// There is no code.
+    Error,
+    /// There is, and something about it is hard on its users.
+    Warning,
+}
+
+/// One error or warning, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
+    /// Which of them.
+    pub severity: Severity,
     /// The file.
     pub path: PathBuf,
     /// From 1.
@@ -27,6 +38,17 @@ pub struct Diagnostic {
     pub message: String,
 }
 
+impl Diagnostic {
+    /// Where, and what, without the line.
+    pub(crate) fn head(&self) -> String {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        format!("{}:{}:{}: {severity}: {}", self.path.display(), self.line, self.column, self.message)
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
@@ -35,7 +57,7 @@ impl fmt::Display for Diagnostic {
         // A tab stays a tab, so that the caret stands where the text does.
         let line: String = self.source_line.chars().take(MAX_LINE).collect();
         let lead: String = line.chars().take(column).map(|c| if c == '\t' { c } else { ' ' }).collect();
-        writeln!(f, "{}:{number}:{}: error: {}", self.path.display(), self.column, self.message)?;
+        writeln!(f, "{}", self.head())?;
         writeln!(f, "{margin} | ")?;
         writeln!(f, "{number} | {line}")?;
         let room = line.chars().count().saturating_sub(column).max(1);

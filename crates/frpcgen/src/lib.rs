@@ -47,6 +47,7 @@
 //! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars are passed by value, all else by reference |
 //! | `FOO_ADD`, `fooAdd`; keywords | `foo_add`, for types `FooAdd`; `r#type`, and `self_` where Rust has no `r#self`. Two names that are one in Rust are an error |
 //! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client::new` is there already, and any type has the others; arguments `to` and `call` are `to_` and `call_` |
+//! | types `result`, `option`, `vec`, `String`, `box`, `some`, `none`, `ok`, `err` | `Result` and so on, with a warning: `use foo::*` hides the standard library's behind them. `use foo` doesn't, and what frpcgen writes doesn't mind; `Builder::quiet` takes the warning away |
 //! | `enum unit { UNIT_METRE = 1 }` | `enum Unit { Metre = 1 }`: a beginning that is the type's name goes |
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
@@ -71,8 +72,8 @@ mod scope;
 mod source;
 mod syntax;
 
-pub use build::{Builder, Error, compile};
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use build::{Builder, Error, Generated, compile};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 
 /// Largest source file. The largest known protocols (NFS 4.2) have 200 KB.
 pub const MAX_FILE_BYTES: usize = 4 << 20;

@@ -1,6 +1,6 @@
 //! The command: `frpcgen foo.x -o foo.rs`.
 
-use frpcgen::Builder;
+use frpcgen::{Builder, Generated};
 use lexopt::prelude::*;
 use std::error::Error;
 use std::ffi::OsString;
@@ -62,7 +62,8 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
         }
     }
     let input = input.ok_or("which file? see frpcgen --help")?;
-    let code = builder.generate(input)?;
+    let Generated { code, warnings } = builder.generate(input)?;
+    warnings.iter().for_each(|warning| eprintln!("{warning}"));
     match output {
         Some(path) => fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()).into()),
         // Not print!, which panics where the reader has gone, as in `frpcgen foo.x | head`.

@@ -1,7 +1,7 @@
 //! The files read, and places in them.
 
 use crate::MAX_FILE_BYTES;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -60,6 +60,7 @@ impl Sources {
     pub fn error(&self, span: Span, message: impl Into<String>) -> Diagnostic {
         let line = self.line(span);
         Diagnostic {
+            severity: Severity::Error,
             path: self.path(span.file).to_path_buf(),
             line: span.line + 1,
             column: line.get(..span.column).map_or(span.column, |before| before.chars().count()) + 1,
@@ -67,6 +68,10 @@ impl Sources {
             source_line: line.to_owned(),
             message: message.into(),
         }
+    }
+
+    pub fn warning(&self, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..self.error(span, message) }
     }
 }
 

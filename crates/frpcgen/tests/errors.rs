@@ -1,6 +1,7 @@
 //! What is said of a source that is wrong, and that nothing can hurt the compiler.
 
 use frpcgen::{Builder, Error, MAX_FILE_BYTES, MAX_NESTING};
+use std::process::Command;
 
 fn error(source: &str) -> String {
     Builder::default().generate_from("test.x", source).expect_err(source).to_string()
@@ -14,7 +15,7 @@ fn first(source: &str) -> String {
 }
 
 fn accepted(source: &str) -> String {
-    Builder::default().generate_from("test.x", source).unwrap_or_else(|error| panic!("{error}"))
+    Builder::default().generate_from("test.x", source).unwrap_or_else(|error| panic!("{error}")).code
 }
 
 #[test]
@@ -104,6 +105,33 @@ test.x:9:5: error: 'A' and 'C' both have a version 1 of program 536870978
     let twice =
         "program A { version V { void F(void) = 1; } = 1;\nversion W { void F(void) = 1; } = 1; } = 7;";
     assert_eq!(first(twice), "2:35: a second version with number 1");
+}
+
+#[test]
+fn a_type_that_hides_one_of_the_prelude_gives_a_warning() {
+    let source = "struct s { int Ok; };\nunion result switch (bool b) { case TRUE: int i; };\n\
+        enum option { Err };\ntypedef opaque VEC<>; struct String { s box; }; struct results { int i; };";
+    let of = |builder: Builder| builder.generate_from("test.x", source).unwrap().warnings;
+    let warnings = of(Builder::default());
+    let expected = "\
+test.x:2:7: warning: 'result' is Result in Rust, and hides the standard library's where this module is \
+         imported whole (::*)
+  | 
+2 | union result switch (bool b) { case TRUE: int i; };
+  |       ^^^^^^";
+    assert_eq!(warnings[0].to_string(), expected);
+    let places: Vec<_> = warnings.iter().map(|warning| (warning.line, warning.column)).collect();
+    assert_eq!(places, [(2, 7), (3, 6), (4, 16), (4, 30)]);
+    assert_eq!(of(Builder::default().quiet()), []);
+}
+
+#[test]
+fn the_command_writes_warnings_beside_the_code() {
+    let habits = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/idl/idl/habits.x");
+    let output = Command::new(env!("CARGO_BIN_EXE_frpcgen")).arg(habits).output().unwrap();
+    let (code, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && code.contains("pub struct Result"), "{said}");
+    assert!(said.contains(": warning: 'result' is Result in Rust") && !code.contains("warning:"), "{said}");
 }
 
 #[test]

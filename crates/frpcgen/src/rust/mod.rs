@@ -3,6 +3,7 @@
 mod codec;
 mod graph;
 mod names;
+mod prelude;
 mod shape;
 mod stubs;
 mod types;
@@ -11,6 +12,7 @@ mod unique;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::Model;
 use crate::source::{Sources, Span};
+pub use prelude::warnings;
 use shape::Shapes;
 use syn::parse::Parser;
 

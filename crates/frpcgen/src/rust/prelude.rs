@@ -1,0 +1,22 @@
+//! Names that each Rust program has without an import, and that a source takes for its types.
+
+use super::names::camel;
+use crate::diagnostic::{Diagnostic, MAX_SHOWN};
+use crate::model::Model;
+use crate::source::Sources;
+
+/// Those of types and values that are used all over.
+const PRELUDE: [&str; 9] = ["Box", "Err", "None", "Ok", "Option", "Result", "Some", "String", "Vec"];
+
+/// A name that comes by a glob goes before one of the prelude.
+pub fn warnings(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
+    let taken = model.types.iter().filter_map(|kind| {
+        let (name, rust) = (&kind.name, camel(&kind.name.text));
+        let message = format!(
+            "'{}' is {rust} in Rust, and hides the standard library's where this module is imported whole (::*)",
+            name.text
+        );
+        PRELUDE.contains(&rust.as_str()).then(|| sources.warning(name.span, message))
+    });
+    taken.take(MAX_SHOWN).collect()
+}
