@@ -25,6 +25,10 @@
 //! strait-frpcgen = { path = "…/crates/frpcgen" }
 //! ```
 //!
+//! Of a file without a program, which has types or constants alone, the code stands on
+//! `strait-xdr` (`crates/xdr`), to be named in place of `strait-flexrpc`. The crate's edition is
+//! 2018 or later: before that, paths like `::std` mean something else.
+//!
 //! In its build script, with `include!(concat!(env!("OUT_DIR"), "/foo.rs"))` in a
 //! module of its own:
 //!
