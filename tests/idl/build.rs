@@ -1,6 +1,8 @@
 //! Compiles the interfaces that the tests use.
 
 use frpcgen::Builder;
+use std::path::PathBuf;
+use std::{env, fs};
 
 fn main() -> Result<(), String> {
     for name in ["types", "counter", "kv", "files", "portmap", "monitor", "habits", "ledger", "versions"] {
@@ -9,5 +11,17 @@ fn main() -> Result<(), String> {
         let builder = if name == "habits" { builder.quiet() } else { builder };
         builder.compile(format!("idl/{name}.x")).map_err(|error| format!("\n{error}"))?;
     }
-    Ok(())
+    let code = Builder::default().generate_from("deep.x", &deep()).map_err(|error| error.to_string())?.code;
+    let output = env::var_os("OUT_DIR").map(PathBuf::from).ok_or("not in a build script")?;
+    fs::write(output.join("deep.rs"), code).map_err(|error| error.to_string())
+}
+
+/// Types that contain themselves, of more fields than anybody would write down.
+fn deep() -> String {
+    let fields = |count: u32, field: &str| (0..count).map(|n| format!("{field}{n}; ")).collect::<String>();
+    format!(
+        "struct switches {{ switches *below; {} }};\nstruct crossroads {{ {} }};\n",
+        fields(450, "bool b"),
+        fields(40, "crossroads *p"),
+    )
 }

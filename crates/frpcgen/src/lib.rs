@@ -56,7 +56,7 @@
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
 //! | `t *a` | `Option<t>`, in a `Box` where `t` is large or contains itself |
-//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` as `t *` alone and `next` comes last; else as it stands, nested 128 deep at most, or 64 KiB of structs |
+//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` as `t *` alone and `next` comes last; else as it stands, nested 128 deep at most, or 64 KiB of structs, with 16 bytes for each field at least |
 //! | `union` | an enum with a variant for each case; `Default` carries the discriminant, and one that has a case of its own isn't sent; where each value has a case there is no `Default` |
 //!
 //! This crate must never: panic, hang or take unbounded memory over any input;

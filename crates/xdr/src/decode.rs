@@ -284,17 +284,18 @@ impl<'m> Decoder<'m> {
         Ok(items)
     }
 
-    /// A value of a type that contains itself.
+    /// A value of a type that contains itself and has so many `fields`, not counting those
+    /// that are decoded [`apart`](Self::apart).
     ///
     /// # Errors
     /// Nested deeper than [`MAX_DEPTH`](crate::MAX_DEPTH) or
     /// [`MAX_NESTED_BYTES`](crate::MAX_NESTED_BYTES), or what `decode` says.
-    pub fn nested<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
+    pub fn nested<T>(&mut self, fields: usize, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
         let outer = self.nesting;
-        self.nesting = outer.within::<T>().ok_or_else(|| self.error(Problem::TooDeep))?;
-        let value = decode(self)?;
+        self.nesting = outer.within::<T>(fields).ok_or_else(|| self.error(Problem::TooDeep))?;
+        let value = decode(self);
         self.nesting = outer;
-        Ok(value)
+        value
     }
 
     /// What `decode` makes, with a stack frame of its own for it.

@@ -218,20 +218,21 @@ impl<'v> Encoder<'v> {
         Ok(())
     }
 
-    /// A value of `T`, a type that contains itself.
+    /// A value of `T`, a type that contains itself and has so many `fields`.
     ///
     /// # Errors
     /// Nested deeper than can be decoded, as of [`crate::Decoder::nested`], or what
     /// `encode` says.
     pub fn nested<T>(
         &mut self,
+        fields: usize,
         encode: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
         let outer = self.nesting;
-        self.nesting = outer.within::<T>().ok_or(EncodeError::TooDeep)?;
-        encode(self)?;
+        self.nesting = outer.within::<T>(fields).ok_or(EncodeError::TooDeep)?;
+        let encoded = encode(self);
         self.nesting = outer;
-        Ok(())
+        encoded
     }
 
     fn items<T>(

@@ -42,10 +42,15 @@ pub const UNIT_BYTES: usize = 4;
 pub const MAX_DEPTH: u32 = 128;
 
 /// Most bytes in memory of values that are nested in each other, what they point to
-/// aside: decoding has all of them on the stack, some four times over, and without
-/// optimisation sixteen. So it fits into a thread's 2 MiB; types of up to 512 bytes
-/// reach [`MAX_DEPTH`].
+/// aside; one of many small fields counts as [`FIELD_BYTES`] of each. Decoding has all of
+/// them on the stack, some four times over. Without optimisation a level takes eight times
+/// its size, 180 bytes for each field and 1 KiB, as measured: 1.4 MiB at most, so it fits
+/// into a thread's 2 MiB. Types of up to 512 bytes and 32 fields reach [`MAX_DEPTH`].
 pub const MAX_NESTED_BYTES: usize = 64 << 10;
+
+/// What a field counts at least: however small, it takes a place for its result and for its
+/// error, and without optimisation each field has places of its own.
+pub const FIELD_BYTES: usize = 16;
 
 /// The limit of a length for which none is declared.
 pub const UNLIMITED: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! How deep values of types that contain themselves are nested in each other.
 
-use crate::{MAX_DEPTH, MAX_NESTED_BYTES};
+use crate::{FIELD_BYTES, MAX_DEPTH, MAX_NESTED_BYTES};
 
 /// A place within such values.
 #[derive(Debug, Clone, Copy, Default)]
@@ -10,9 +10,10 @@ pub(crate) struct Nesting {
 }
 
 impl Nesting {
-    /// Within a `T` here; `None` if that is too deep.
-    pub(crate) fn within<T>(self) -> Option<Self> {
-        let inner = Self { depth: self.depth + 1, bytes: self.bytes + size_of::<T>() };
+    /// Within a `T` of so many fields here; `None` if that is too deep.
+    pub(crate) fn within<T>(self, fields: usize) -> Option<Self> {
+        let bytes = size_of::<T>().max(fields.saturating_mul(FIELD_BYTES));
+        let inner = Self { depth: self.depth + 1, bytes: self.bytes.saturating_add(bytes) };
         (inner.depth <= MAX_DEPTH && inner.bytes <= MAX_NESTED_BYTES).then_some(inner)
     }
 }

@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use strait_xdr::{
-    Bytes, Decode, DecodeError, Decoder, Encode, EncodeError, Encoder, MAX_DEPTH, Opaque, Problem, Text,
-    UNLIMITED, from_bytes, from_shared, to_vec,
+    Bytes, Decode, DecodeError, Decoder, Encode, EncodeError, Encoder, FIELD_BYTES, MAX_DEPTH,
+    MAX_NESTED_BYTES, Opaque, Problem, Text, UNLIMITED, from_bytes, from_shared, to_vec,
 };
 
 /// Well beyond what is copied.
@@ -151,13 +151,13 @@ impl Nest {
 
 impl Encode for Nest {
     fn encode<'v>(&'v self, to: &mut Encoder<'v>) -> Result<(), EncodeError> {
-        to.nested::<Self>(|to| to.option(self.0.as_deref(), |to, inner| inner.encode(to)))
+        to.nested::<Self>(1, |to| to.option(self.0.as_deref(), |to, inner| inner.encode(to)))
     }
 }
 
 impl<'m> Decode<'m> for Nest {
     fn decode(from: &mut Decoder<'m>) -> Result<Self, DecodeError> {
-        from.nested(|from| Ok(Self(from.option(|from| Self::decode(from).map(Box::new))?)))
+        from.nested(1, |from| Ok(Self(from.option(|from| Self::decode(from).map(Box::new))?)))
     }
 }
 
@@ -168,6 +168,34 @@ fn nesting_ends_at_its_limit_both_ways() {
     assert_eq!(to_vec(&Nest::of_depth(MAX_DEPTH + 1)), Err(EncodeError::TooDeep));
     let hostile = [0, 0, 0, 1].repeat(1 << 20);
     assert_eq!(problem(from_bytes::<Nest>(&hostile)), Problem::TooDeep);
+}
+
+#[test]
+fn a_value_that_fails_leaves_the_depth_as_it_was() {
+    let too_long = EncodeError::TooLong { length: 2, limit: 1 };
+    let (mut from, mut to) = (Decoder::new(&[]), Encoder::default());
+    for _ in 0..2 * MAX_DEPTH {
+        assert_eq!(problem(from.nested(1, |from| from.i32())), Problem::Truncated);
+        assert_eq!(to.nested::<i32>(1, |_| Err(too_long.clone())), Err(too_long.clone()));
+    }
+}
+
+#[test]
+fn small_fields_count_as_places_on_the_stack() {
+    let depth = |fields: usize| {
+        fn nested(from: &mut Decoder<'_>, fields: usize, depth: usize) -> usize {
+            let mut reached = depth;
+            let inner = |from: &mut Decoder<'_>| {
+                reached = nested(from, fields, depth + 1);
+                Ok(())
+            };
+            let _ = from.nested(fields, inner);
+            reached
+        }
+        nested(&mut Decoder::new(&[]), fields, 0)
+    };
+    assert_eq!((depth(0), depth(32), depth(64)), (MAX_DEPTH as usize, MAX_DEPTH as usize, 64));
+    assert_eq!((depth(MAX_NESTED_BYTES / FIELD_BYTES), depth(usize::MAX)), (1, 0));
 }
 
 #[test]

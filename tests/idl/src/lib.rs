@@ -18,6 +18,7 @@ interface! {
     portmap: "In the manner of the port mapper.";
     monitor: "In the manner of the status monitor.";
     ledger: "Callees that write down what they execute.";
+    deep: "Types that contain themselves, of very many fields: `build.rs`.";
     versions: "Two versions of a program, for one state.";
     habits: "What rpcgen takes beyond the standard, and names that are hard on Rust.";
 }

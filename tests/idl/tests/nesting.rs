@@ -1,8 +1,12 @@
 //! Messages that nest as deep as their sender likes.
 
 use std::thread;
+use strait_idl_tests::deep::{Crossroads, Switches};
 use strait_idl_tests::habits::{Ample, Wide};
-use strait_xdr::{DecodeError, EncodeError, MAX_DEPTH, MAX_NESTED_BYTES, Problem, from_bytes, to_vec};
+use strait_xdr::{
+    Decode, DecodeError, Encode, EncodeError, FIELD_BYTES, MAX_DEPTH, MAX_NESTED_BYTES, Problem, from_bytes,
+    to_vec,
+};
 
 /// What the standard library gives to a thread: service workers have it.
 const STACK_BYTES: usize = 2 << 20;
@@ -46,6 +50,30 @@ fn nor_does_one_of_a_union_with_many_arms() {
         let refused = from_bytes::<Wide>(&message(deepest + 1));
         assert!(matches!(refused, Err(DecodeError { problem: Problem::TooDeep, .. })));
     });
+}
+
+#[test]
+fn nor_does_one_of_a_struct_with_many_fields() {
+    on_a_workers_stack(|| {
+        many_fields_bear_any_message::<Switches>(451);
+        many_fields_bear_any_message::<Crossroads>(40);
+    });
+}
+
+/// Of a type whose first field points to the next.
+fn many_fields_bear_any_message<T: Encode + for<'m> Decode<'m>>(fields: usize) {
+    // That there is another, then zeros for whatever is left of all of them.
+    let message = |depth: usize| {
+        let left = depth * fields - (depth - 1);
+        [[0, 0, 0, 1].repeat(depth - 1), [0; 4].repeat(left)].concat()
+    };
+    let deepest = MAX_NESTED_BYTES / (fields * FIELD_BYTES);
+    let value: T = from_bytes(&message(deepest)).unwrap();
+    assert_eq!(to_vec(&value).unwrap(), message(deepest));
+    for hostile in [message(deepest + 1), [0, 0, 0, 1].repeat(512), [0, 0, 0, 1].repeat(1 << 20)] {
+        let refused = from_bytes::<T>(&hostile);
+        assert!(matches!(refused, Err(DecodeError { problem: Problem::TooDeep, .. })), "{fields}");
+    }
 }
 
 /// An overflow ends the process.

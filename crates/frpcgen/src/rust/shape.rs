@@ -22,8 +22,8 @@ const MAX_UNBOXED: usize = 192;
 /// Largest type that is `Copy`, in bytes.
 const MAX_COPY: usize = 64;
 
-/// Largest type that contains itself, in bytes, so that it can at least sixteen deep
-/// (`strait_xdr::MAX_NESTED_BYTES`).
+/// Largest type that contains itself, in bytes, so that it can at least sixteen deep, or four
+/// where all its fields are of four bytes (`strait_xdr::MAX_NESTED_BYTES` and `FIELD_BYTES`).
 pub const MAX_RECURSIVE_MEMORY: usize = 4 << 10;
 
 /// Largest type at all: beyond that a value by value is a mistake.

@@ -296,9 +296,18 @@ impl Of<'_> {
         format!("#[derive(Clone{copy}, Debug, PartialEq{eq})]")
     }
 
+    /// Those that take places on the stack all at once, which an arm doesn't.
+    fn fields(&self) -> usize {
+        match &self.shapes.model.types[self.index].body {
+            TypeBody::Struct(_) => self.shapes.kept_fields(self.index).count(),
+            _ => 1,
+        }
+    }
+
     fn encode_impl(&self, body: &str) -> String {
         let body = if self.shapes.of(self.index).recursive {
-            format!("to.nested::<Self>(|to| {{ {body} ::std::result::Result::Ok(()) }})")
+            let fields = self.fields();
+            format!("to.nested::<Self>({fields}, |to| {{ {body} ::std::result::Result::Ok(()) }})")
         } else {
             format!("{body} ::std::result::Result::Ok(())")
         };
@@ -316,7 +325,7 @@ impl Of<'_> {
 
     fn decode_impl(&self, body: &str) -> String {
         let body = if self.shapes.of(self.index).recursive {
-            format!("from.nested(|from| {{ {body} }})")
+            format!("from.nested({}, |from| {{ {body} }})", self.fields())
         } else {
             body.to_owned()
         };
