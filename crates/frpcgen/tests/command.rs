@@ -23,5 +23,5 @@ fn by_hand_comes_what_a_build_script_gets() {
         .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let written = fs::read_to_string(directory.join("src/kv.rs")).expect("what it wrote");
-    assert_eq!(written, frpcgen::Builder::default().generate(interface).expect("a sound interface"));
+    assert_eq!(written, frpcgen::Builder::default().generate(interface).expect("a sound interface").code);
 }
