@@ -25,6 +25,7 @@ use bytes::Bytes;
 use common::{COUNT, ECHO, Service, client, procedure};
 use raw::Raw;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use strait_flexrpc::proto::chain::{Chain, Hop, encode_outcomes};
 use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, VERSION, flags};
@@ -323,9 +324,13 @@ fn memory_for_large_calls_is_bounded() {
     let session = Raw::udp(server.address()).session();
     let call = |transaction| raw::call(id(session, transaction), procedure(COUNT), &[1; 700_000]);
     let mut first = Raw::tcp(server.address());
-    first.send(&call(1)[..400_000]);
     let refused = || Raw::tcp(server.address()).ask(&call(2)[..200_000]).map(|answer| answer.0.status);
-    common::eventually("the second finds no room", || refused() == Some(8));
+    common::eventually("the second finds no room", || {
+        // Now and then a worker is quicker with the second.
+        first = Raw::tcp(server.address());
+        first.send(&call(1)[..400_000]);
+        refused() == Some(8)
+    });
     assert_eq!(first.ask(&call(1)[400_000..]).unwrap().0.kind, Kind::Value);
     common::eventually("the first gives its room back", || {
         Raw::tcp(server.address()).ask(&call(3)).is_some_and(|answer| answer.0.kind == Kind::Value)
@@ -385,9 +390,10 @@ fn no_part_of_any_message_and_no_damage_to_one_has_anything_executed() {
 fn a_damaged_or_cut_answer_is_never_taken_for_the_value() {
     let value = |id| raw::frame(Head::new(Kind::Value, id), &[], b"the value");
     let bits = value(CallId::default()).len() * 8;
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    let answered = Arc::new(AtomicUsize::new(0));
+    let next = Arc::clone(&answered);
     let callee = raw::callee(move |_, (head, _, _)| {
-        let case = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % (bits + bits / 8);
+        let case = next.fetch_add(1, Ordering::SeqCst);
         let mut bytes = value(head.id);
         match case.checked_sub(bits) {
             None => bytes[case / 8] ^= 1 << (case % 8),
@@ -398,9 +404,16 @@ fn a_damaged_or_cut_answer_is_never_taken_for_the_value() {
     let retry = strait_flexrpc::RetryPolicy { reconnects: 0, damaged: 0, ..Default::default() };
     let timeout = Some(std::time::Duration::from_millis(20));
     let client = Client::new(ClientOptions { retry, timeout, ..ClientOptions::default() });
-    for case in 0..bits + bits / 8 {
+    while answered.load(Ordering::SeqCst) < bits + bits / 8 {
+        let case = answered.load(Ordering::SeqCst);
         let outcome = client.call(callee, Transport::Tcp, procedure(ECHO), &[b"x"]);
-        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{case}: {outcome:?}");
+        // Where shaking hands takes all the time, nothing is sent.
+        let unsent =
+            [Refusal::DeadlinePassed, Refusal::Unreachable].map(|why| Err(CallError::NotExecuted(why)));
+        assert!(
+            matches!(outcome, Err(CallError::Unknown(_))) || unsent.contains(&outcome),
+            "{case}: {outcome:?}"
+        );
     }
 }
 

@@ -17,7 +17,7 @@ use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
     CallId, ClusterKey, Doubt, Forwarding, MulticastOptions, Outcome, Refusal, Server, ServerOptions,
-    SessionId, WorkerLimits,
+    SessionId, Transport, WorkerLimits,
 };
 
 fn start(options: ServerOptions) -> (Server, Arc<Service>) {
@@ -402,4 +402,38 @@ fn a_callee_that_is_lost_after_a_damaged_answer_may_have_executed() {
         let outcomes = outcomes(&mut raw);
         assert!(matches!(outcomes[1], Outcome::Unknown(_)), "{outcomes:?}");
     }
+}
+
+#[test]
+fn a_chain_that_comes_in_pieces_to_a_server_that_ends_is_told_so() {
+    let (server, service) = common::server();
+    let address = server.address();
+    let mut raw = Raw::tcp(address).patient();
+    let session = raw.session();
+    let caller = std::thread::spawn(move || {
+        client().call(address, Transport::Tcp, procedure(SLEEP), &[&1_500u32.to_be_bytes()])
+    });
+    common::eventually("the call runs", || service.running() == 1);
+    let shutdown = std::thread::spawn(|| server.shutdown());
+    let begun = Instant::now();
+    common::eventually("it has begun", || std::net::TcpStream::connect(address).is_err());
+    for transaction in 1..=2 {
+        let id = CallId { session, handle: 0, transaction };
+        let theirs = CallId { session: SessionId([8; 16]), ..id };
+        let next = Hop { callee: "127.0.0.1:1".parse().unwrap(), id: theirs };
+        let extension = Extension { chain: Some(Chain { hops: vec![next] }), ..Extension::default() };
+        let head = Head { flags: flags::CHAIN, procedure: procedure(COUNT), ..Head::new(Kind::Call, id) };
+        let call = raw::frame(head, &extension.encode(), &[1; 1000]);
+        raw.send(&call[..500]);
+        std::thread::sleep(Duration::from_millis(50));
+        raw.send(&call[500..]);
+        let (answer, _, payload) = raw.receive().unwrap();
+        let outcomes = chain::decode_outcomes(&Bytes::from(payload), 2);
+        let refused = (answer.kind, answer.status) == (Kind::Refused, 9)
+            || outcomes.is_ok_and(|outcomes| outcomes[0] == Outcome::NotExecuted(Refusal::ShuttingDown));
+        assert!(refused, "{answer:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(shutdown.join().unwrap() && caller.join().unwrap().is_ok());
+    assert_eq!(service.executed(), 0);
 }

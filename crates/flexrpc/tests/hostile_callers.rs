@@ -164,6 +164,7 @@ fn who_sends_or_takes_drop_by_drop_is_cut_off() {
         for pause in [10, 2] {
             let mut raw = Raw::tcp(server.address());
             raw.send(&call[..200_000]);
+            common::eventually("it is there", || server.connection_count() == 1);
             let mut drops = call[200_000..].chunks(1);
             common::eventually("it is cut off", || {
                 std::thread::sleep(Duration::from_millis(pause));

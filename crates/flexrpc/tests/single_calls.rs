@@ -259,7 +259,7 @@ fn who_calls_while_a_server_waits_for_others_is_told_so_at_once() {
     common::eventually("the call runs", || service.running() == 1);
     let shutdown = std::thread::spawn(|| server.shutdown());
     let begun = Instant::now();
-    std::thread::sleep(Duration::from_millis(100));
+    common::eventually("it has begun", || std::net::TcpStream::connect(address).is_err());
     for handle in &mut handles {
         for _ in 0..3 {
             let outcome = handle.call(procedure(ECHO), &[]);
@@ -271,6 +271,31 @@ fn who_calls_while_a_server_waits_for_others_is_told_so_at_once() {
     assert_eq!(late(Transport::Udp), Err(CallError::NotExecuted(Refusal::ShuttingDown)));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(shutdown.join().unwrap() && caller.join().unwrap().is_ok());
+}
+
+#[test]
+fn arguments_come_in_any_number_of_pieces() {
+    let (server, _) = server();
+    for count in [1_000, 1_022, 1_024, 5_000] {
+        let full = vec![&[7; 100][..]; count];
+        let small = vec![&[7; 4][..]; count];
+        let large = [7; 20_000];
+        let mostly_empty: Vec<&[u8]> = (0..count).map(|n| if n == 0 { &large[..] } else { &[] }).collect();
+        for (transport, args) in [
+            (Transport::Tcp, &full),
+            (Transport::Tcp, &mostly_empty),
+            (Transport::Udp, &small),
+            (Transport::Udp, &mostly_empty),
+        ] {
+            let echoed = client().call(server.address(), transport, procedure(ECHO), args);
+            assert_eq!(echoed.as_deref(), Ok(&args.concat()[..]), "{transport:?}, {count}");
+        }
+        let args: Vec<_> = full.iter().map(|slice| bytes::Bytes::copy_from_slice(slice)).collect();
+        let options = strait_flexrpc::MulticastOptions::default();
+        let callees = [server.address()];
+        let outcomes = client().call_parallel(&callees, Transport::Tcp, procedure(ECHO), &args, &options);
+        assert!(outcomes[0].is_value(), "{outcomes:?}");
+    }
 }
 
 #[test]

@@ -45,7 +45,8 @@ pub const MAX_DEPTH: u32 = 128;
 /// aside; one of many small fields counts as [`FIELD_BYTES`] of each. Decoding has all of
 /// them on the stack, some four times over. Without optimisation a level takes eight times
 /// its size, 180 bytes for each field and 1 KiB, as measured: 1.4 MiB at most, so it fits
-/// into a thread's 2 MiB. Types of up to 512 bytes and 32 fields reach [`MAX_DEPTH`].
+/// into a thread's 2 MiB. It is each program's own bound, no part of the protocol: what one
+/// encodes, another build may refuse. Types of up to 512 bytes and 32 fields reach [`MAX_DEPTH`].
 pub const MAX_NESTED_BYTES: usize = 64 << 10;
 
 /// What a field counts at least: however small, it takes a place for its result and for its

@@ -23,6 +23,9 @@ use std::time::Duration;
 /// are faster, between it is even.
 pub(crate) const ONE_THREAD_BYTES: usize = 128 << 10;
 
+/// Frames that one callee's call is given in a row.
+const LOOKS: u32 = 64;
+
 /// While calls are with workers too, their outcomes are looked for this often.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -177,8 +180,15 @@ impl<'a> Flight<'a> {
     }
 
     fn advance(&mut self, message: &Message<'a>) -> Advance {
+        let mut looks = 0;
         loop {
+            looks += 1;
             self.step = match self.step {
+                // However many frames of others' come: the other callees have their turn.
+                Step::Wait(until) if looks > LOOKS => {
+                    self.until = until;
+                    return Advance::Waits;
+                }
                 Step::Send => match self.send(message) {
                     Some(step) => step,
                     None => return self.wait_to_send(),

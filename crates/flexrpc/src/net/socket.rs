@@ -3,6 +3,7 @@
 
 use crate::net::clock;
 use crate::proto::Micros;
+use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::sync;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +31,9 @@ const CONGESTION_WITHIN_A_HOST: &str = "reno";
 /// Slices that are gathered without memory of their own: a frame's, of an argument in
 /// a few pieces.
 const FEW_SLICES: usize = 8;
+
+/// Slices that the kernel gathers at once (`IOV_MAX`, Linux' uio(7)).
+const MOST_SLICES: usize = 1024;
 
 /// Receives what is there; `None` if nothing is. Zero bytes is the end.
 #[inline]
@@ -79,7 +83,14 @@ fn gather(fd: BorrowedFd<'_>, slices: &[&[u8]], flags: SendFlags) -> rustix::io:
         few.iter_mut().zip(slices).for_each(|(place, slice)| *place = IoSlice::new(slice));
         &few[..slices.len()]
     } else {
-        many = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        let filled: Vec<&[u8]> = slices.iter().copied().filter(|slice| !slice.is_empty()).collect();
+        if filled.len() > MOST_SLICES
+            && filled.iter().map(|slice| slice.len()).sum::<usize>() <= UDP_DATAGRAM_BYTES
+        {
+            // It may be a datagram, which leaves as a whole or not at all.
+            return rustix::io::retry_on_intr(|| rustix::net::send(fd, &filled.concat(), flags));
+        }
+        many = filled.iter().take(MOST_SLICES).map(|slice| IoSlice::new(slice)).collect();
         &many
     };
     let mut nothing_beside = SendAncillaryBuffer::default();

@@ -36,6 +36,8 @@ pub(crate) struct Chains {
     /// Calls that are with workers.
     carried: AtomicUsize,
     closed: AtomicBool,
+    /// No more calls will come.
+    ended: AtomicBool,
 }
 
 /// What the forwarder takes over.
@@ -68,6 +70,7 @@ impl Chains {
             next_id: AtomicU64::new(FIRST_CALL),
             carried: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         })
     }
 
@@ -88,13 +91,19 @@ impl Chains {
         drop(idle);
     }
 
-    /// The forwarder ends once there is nothing to do.
+    /// The server shuts down: the forwarder sees to all calls.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.adopted.wake();
     }
 
-    /// The server shuts down: the forwarder sees to all calls.
+    /// The forwarder ends once there is nothing to do.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.adopted.wake();
+    }
+
+    /// Whether the server shuts down.
     pub(crate) fn are_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -102,7 +111,9 @@ impl Chains {
     /// Whether no call is left, and none will come.
     pub(crate) fn are_over(&self) -> bool {
         // In this order: a worker gives a call to the forwarder before it uncounts it.
-        self.are_closed() && self.carried.load(Ordering::Acquire) == 0 && self.adopted.queue().is_empty()
+        self.ended.load(Ordering::Acquire)
+            && self.carried.load(Ordering::Acquire) == 0
+            && self.adopted.queue().is_empty()
     }
 }
 

@@ -246,7 +246,8 @@ impl Server {
     /// Refuses what hasn't begun, waits for what has, and ends; who calls in the instant of
     /// the end itself is left in doubt. A server started
     /// afterwards is a new incarnation: it knows no session of this one. Returns
-    /// whether all calls ended within [`ServerOptions::drain`].
+    /// whether all calls ended within [`ServerOptions::drain`]. A service that shuts its own
+    /// server down waits for itself: the whole of that time.
     pub fn shutdown(self) -> bool {
         self.end()
     }
@@ -262,11 +263,12 @@ impl Server {
         self.workers.stop_listening();
         let since = clock::now();
         self.workers.chains.close();
-        let forwarded = self.forwarding.wait(core.options.drain);
         // Until then whoever calls is told that nothing begins any more.
         while core.running.any() && clock::since(since) < core.options.drain {
             std::thread::sleep(LOOK);
         }
+        self.workers.chains.end();
+        let forwarded = self.forwarding.wait(core.options.drain.saturating_sub(clock::since(since)));
         self.workers.stop();
         if let Some(datagrams) = &self.datagrams {
             datagrams.stop();

@@ -5,8 +5,31 @@ use crate::diagnostic::{Diagnostic, MAX_SHOWN};
 use crate::model::Model;
 use crate::source::Sources;
 
-/// Those of types and values that are used all over.
-const PRELUDE: [&str; 9] = ["Box", "Err", "None", "Ok", "Option", "Result", "Some", "String", "Vec"];
+/// Those that are used all over.
+const PRELUDE: [&str; 22] = [
+    "AsRef",
+    "Box",
+    "Clone",
+    "Copy",
+    "Default",
+    "Drop",
+    "Eq",
+    "Err",
+    "From",
+    "Into",
+    "Iterator",
+    "None",
+    "Ok",
+    "Option",
+    "Ord",
+    "PartialEq",
+    "Result",
+    "Send",
+    "Some",
+    "String",
+    "Sync",
+    "Vec",
+];
 
 /// A name that comes by a glob goes before one of the prelude.
 pub fn warnings(sources: &Sources, model: &Model) -> Vec<Diagnostic> {

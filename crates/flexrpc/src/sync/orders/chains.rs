@@ -128,6 +128,7 @@ impl Callee {
         self.workers.core.draining.store(true, std::sync::atomic::Ordering::Release);
         self.workers.stop_listening();
         self.workers.chains.close();
+        self.workers.chains.end();
         while !self.forwarding.wait(Duration::from_secs(1)) {}
         self.workers.stop();
         while !self.workers.threads.wait(Duration::from_secs(1)) {}
