@@ -59,7 +59,7 @@ pub struct Access {
 /// The limits in force, each with its default's reason.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once; no address has more than it leaves to others. With [`Limits::reserved_bytes`] each they bound
+    /// Connections at once; no origin (a local user, an address) has more than it leaves to others. With [`Limits::reserved_bytes`] each they bound
     /// the memory of unsent answers to 256 MiB more.
     pub connections: usize,
     /// Sessions at once, shared like connections: several a connection are

@@ -5,10 +5,11 @@
 //! so that a client that sends without waiting sees the effects it would have
 //! seen one by one. Answers leave in the order of the requests.
 
-use crate::context::{Context, Peer};
+use crate::context::Context;
 use crate::dispatch::execute;
 use crate::input::{Input, Received};
 use crate::memory::{Account, Permit};
+use crate::peer::Peer;
 use crate::request::{Outgoing, Request};
 use crate::shared::Shared;
 use bytes::Buf;
@@ -18,7 +19,6 @@ use futures::stream::FuturesOrdered;
 use rustix::net::sockopt;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -45,14 +45,9 @@ const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
 /// Serves one connection until its client is gone, breaks the protocol or
 /// stalls, or the gateway shuts down.
-pub async fn serve(
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    shutdown: watch::Receiver<bool>,
-) {
+pub async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: Peer, shutdown: watch::Receiver<bool>) {
     if let Err(error) = accept(shared, stream, peer, shutdown).await {
-        tracing::debug!(%peer, %error, "connection ended");
+        tracing::debug!(peer = %peer.address, %error, "connection ended");
     }
 }
 
@@ -61,7 +56,7 @@ pub async fn serve(
 async fn accept(
     shared: Arc<Shared>,
     stream: TcpStream,
-    peer: SocketAddr,
+    peer: Peer,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -75,7 +70,7 @@ async fn accept(
                 _ = shutdown.changed() => return Ok(()),
             };
             let encrypted = strait_wire::sniff(&first) == Sniff::Tls;
-            if !encrypted && !(Peer { address: peer, encrypted }).is_loopback() {
+            if !encrypted && !peer.is_loopback() {
                 return Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "clear text where TLS is configured",
@@ -87,12 +82,12 @@ async fn accept(
     match tls {
         None => {
             let (from, to) = stream.into_split();
-            run(shared, from, to, Peer { address: peer, encrypted: false }, shutdown).await
+            run(shared, from, to, peer, shutdown).await
         }
         Some(acceptor) => {
             let stream = tokio::time::timeout(shared.limits.stall, acceptor.accept(stream)).await??;
             let (from, to) = tokio::io::split(stream);
-            run(shared, from, to, Peer { address: peer, encrypted: true }, shutdown).await
+            run(shared, from, to, Peer { encrypted: true, ..peer }, shutdown).await
         }
     }
 }

@@ -1,35 +1,13 @@
 //! What a connection knows of itself: its peer, and the sessions that serve
 //! calls which name none.
 
+use crate::peer::Peer;
 use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
 use strait_wire::Secret;
-
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer {
-    /// Where it is.
-    pub address: SocketAddr,
-    /// Whether it speaks TLS.
-    pub encrypted: bool,
-}
-
-impl Peer {
-    /// Its address.
-    pub fn ip(&self) -> IpAddr {
-        self.address.ip()
-    }
-
-    /// Whether it is on this host. A socket for both families shows IPv4
-    /// addresses mapped into IPv6.
-    pub fn is_loopback(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
-    }
-}
 
 /// What a connection knows of itself.
 pub struct Context {
@@ -104,7 +82,7 @@ impl Context {
     pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
         let session = match token {
             Some(token) => {
-                let session = self.shared.sessions.by_token(&token.0, self.peer.ip())?;
+                let session = self.shared.sessions.by_token(&token.0, self.peer.origin())?;
                 self.keep_in_use(&session);
                 session
             }

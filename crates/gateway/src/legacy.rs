@@ -37,7 +37,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
         .and_then(|uri| sessions.store(uri))
         .and_then(|store| {
             let number = i64::from_be_bytes(random()) & i64::MAX | 1;
-            sessions.open_numbered(number, store, sessions.stranger(), context.peer.ip())
+            sessions.open_numbered(number, store, sessions.stranger(), context.peer.origin())
         });
     match opened {
         Ok(session) => {
@@ -75,7 +75,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let user = args.user.unwrap_or_default();
     let Ok(user) = std::str::from_utf8(&user.0) else { return Ok(false) };
     let password = args.password.unwrap_or_default();
-    match sessions.check_password(user, &password.0, context.peer.ip()).await {
+    match sessions.check_password(user, &password.0, context.peer.origin()).await {
         Ok(principal) => {
             session.set_identity(Identity::User(principal));
             Ok(true)

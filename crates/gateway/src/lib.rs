@@ -29,6 +29,7 @@ mod legacy;
 mod memory;
 mod mutate;
 mod passwords;
+mod peer;
 mod random;
 mod request;
 mod retry;

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::connection;
 use crate::memory::Budget;
+use crate::peer::Peer;
 use crate::session::Sessions;
 use crate::shared::{GatewayNumbers, Shared};
 use crate::shares::Shares;
@@ -68,7 +69,7 @@ impl Gateway {
     /// Serves until `shutdown` is done, then lets requests in flight end
     /// (within [`Limits::drain`]) and closes what is open.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        let Self { listener, shared, .. } = self;
+        let Self { listener, local, shared } = self;
         let (stop, stopped) = watch::channel(false);
         let room = Shares::new(shared.limits.connections);
         let mut connections = JoinSet::new();
@@ -79,16 +80,19 @@ impl Gateway {
             tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => match room.take(peer.ip()) {
-                        Some(place) => {
-                            let served = connection::serve(shared.clone(), stream, peer, stopped.clone());
-                            connections.spawn(async move {
-                                served.await;
-                                drop(place);
-                            });
+                    Ok((stream, address)) => {
+                        let peer = Peer::of(address, stream.local_addr().unwrap_or(local));
+                        match room.take(peer.origin()) {
+                            Some(place) => {
+                                let served = connection::serve(shared.clone(), stream, peer, stopped.clone());
+                                connections.spawn(async move {
+                                    served.await;
+                                    drop(place);
+                                });
+                            }
+                            None => tell_refused(peer),
                         }
-                        None => tell_refused(peer),
-                    },
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "a connection couldn't be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -113,10 +117,11 @@ impl Gateway {
     }
 }
 
-fn tell_refused(peer: SocketAddr) {
+fn tell_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
-        tracing::warn!(%peer, left_out, "connection refused: the gateway, or this address, has as many as it may");
+        let (peer, origin) = (peer.address, peer.origin());
+        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has as many as it may");
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::closed::Closed;
 use crate::config::{Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
+use crate::peer::Origin;
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
 use crate::token::{Claims, Signer};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,7 +65,7 @@ pub struct Session {
     ended: AtomicBool,
     /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
-    /// What it counts for at the address that opened it; none once it has ended.
+    /// What it counts for at the origin that opened it; none once it has ended.
     place: Mutex<Option<Share>>,
 }
 
@@ -300,7 +300,7 @@ impl Sessions {
         self: &Arc<Self>,
         user: &str,
         password: &str,
-        from: IpAddr,
+        from: Origin,
     ) -> Result<Principal> {
         if !self.has_passwords() {
             let message = "this gateway has no password file; start it with --passwords FILE";
@@ -333,7 +333,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Busy if there are too many.
-    pub fn open(&self, store: ConfiguredStore, identity: Identity, from: IpAddr) -> Result<Arc<Session>> {
+    pub fn open(&self, store: ConfiguredStore, identity: Identity, from: Origin) -> Result<Arc<Session>> {
         self.open_with_id(u128::from_be_bytes(random()), store, identity, from)
     }
 
@@ -343,7 +343,7 @@ impl Sessions {
         number: i64,
         store: ConfiguredStore,
         identity: Identity,
-        from: IpAddr,
+        from: Origin,
     ) -> Result<Arc<Session>> {
         self.open_with_id(u128::from(number.unsigned_abs()), store, identity, from)
     }
@@ -353,7 +353,7 @@ impl Sessions {
         id: u128,
         store: ConfiguredStore,
         identity: Identity,
-        from: IpAddr,
+        from: Origin,
     ) -> Result<Arc<Session>> {
         let mut table = self.lock();
         if table.closed(&identity).contains(id) {
@@ -364,7 +364,7 @@ impl Sessions {
             return Ok(session.clone());
         }
         let Some(place) = self.places.take(from) else {
-            let message = "the gateway, or this address, has as many sessions as it may; try again later";
+            let message = "the gateway, or this origin, has as many sessions as it may; try again later";
             return fail(ErrorKind::Busy, message);
         };
         let session = Arc::new(Session {
@@ -403,7 +403,7 @@ impl Sessions {
     /// # Errors
     /// Unauthenticated for a token that is wrong, has expired, whose session was
     /// closed, or whose user is no longer in the password file.
-    pub fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Session>> {
+    pub fn by_token(&self, token: &str, from: Origin) -> Result<Arc<Session>> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
                 ErrorKind::Unauthenticated,
@@ -494,7 +494,6 @@ mod tests {
     use super::*;
     use crate::{Access, PasswordFile};
     use futures::FutureExt;
-    use std::net::Ipv4Addr;
 
     #[tokio::test]
     async fn a_password_check_keeps_its_turn_when_its_client_has_gone() {
@@ -510,7 +509,7 @@ mod tests {
             slow_call: Duration::MAX,
             limits: Limits { password_checks: 1, ..Limits::default() },
         }));
-        let mut check = Box::pin(sessions.check_password("alice", "secret", Ipv4Addr::LOCALHOST.into()));
+        let mut check = Box::pin(sessions.check_password("alice", "secret", Origin::LocalUser(0)));
         assert!((&mut check).now_or_never().is_none(), "it takes its time");
         drop(check);
         assert_eq!(sessions.password_checks.available_permits(), 0, "and its turn for as long");

@@ -73,7 +73,7 @@ pub async fn open_session(
     request: wire::OpenSessionRequest,
 ) -> Result<wire::OpenSessionReply> {
     let sessions = &context.shared.sessions;
-    let from = context.peer.ip();
+    let from = context.peer.origin();
     let session = match (request.token, request.user, request.password) {
         (Some(token), _, _) => sessions.by_token(&token.0, from)?,
         (None, Some(user), Some(password)) => {
