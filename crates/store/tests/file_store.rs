@@ -99,6 +99,48 @@ async fn no_set_id_file_can_be_made() {
     place.store.mkdirs(&me(), &path("/d"), Some(0o2775)).await.expect("on a directory it only sets groups");
 }
 
+/// As the kernel does for write(2) by a process that has no right to keep them. Run as root this
+/// shows the store's own work, otherwise the kernel's.
+#[tokio::test]
+async fn append_and_truncate_clear_set_id_bits() {
+    let place = Place::new();
+    let mode = |name: &str| std::fs::metadata(place.inside(name)).unwrap().mode() & 0o7777;
+    for (name, before, after) in
+        [("user", 0o4755, 0o755), ("group", 0o2755, 0o755), ("both", 0o6771, 0o771), ("lock", 0o2644, 0o2644)]
+    {
+        let set = || std::fs::set_permissions(place.inside(name), PermissionsExt::from_mode(before)).unwrap();
+        let file = path(&format!("/{name}"));
+        std::fs::write(place.inside(name), b"#!/bin/sh\n").unwrap();
+        set();
+        place.store.truncate(&me(), &file, 2).await.unwrap();
+        assert_eq!(mode(name), after, "{name} after a truncate");
+        set();
+        let mut writer = place.store.append(&me(), &file).await.unwrap();
+        assert_eq!(mode(name), before, "{name}: nothing was written yet");
+        writer.append(Bytes::from_static(b"/bin/sh")).await.unwrap();
+        assert_eq!(mode(name), after, "{name} after an append");
+        set();
+        writer.append(Bytes::from_static(b"\n")).await.unwrap();
+        assert_eq!(mode(name), after, "{name}: the bits came back between two appends");
+        writer.close().await.unwrap();
+    }
+}
+
+#[test]
+fn a_planted_pipe_or_link_does_not_disturb_the_probe_for_writing() {
+    let place = Place::new();
+    let root = place.inside("");
+    // Where a probe with a name that others can foresee would go.
+    let planted = root.join(format!(".strait-probe-{}", std::process::id()));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &planted, rustix::fs::Mode::RWXU).unwrap();
+    let (checked, told) = std::sync::mpsc::channel();
+    let store = place.store.clone();
+    std::thread::spawn(move || checked.send(store.check_writable()));
+    told.recv_timeout(Duration::from_secs(20)).expect("it doesn't wait for a reader").unwrap();
+    let names: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(names, [planted], "what is planted stays, and the probe is gone");
+}
+
 #[tokio::test]
 async fn a_writer_in_another_process_holds_the_file_until_it_dies() {
     let place = Place::new();

@@ -4,7 +4,8 @@ use super::names::{gid_of, uid_of};
 use super::root::{descriptor_path, from_errno};
 use crate::{ErrorKind, Result, SetAttributes, fail};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
-use std::os::fd::OwnedFd;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// All permission bits there are.
 const ALL_BITS: u32 = 0o7777;
@@ -29,6 +30,24 @@ pub(super) fn checked_permission(given: Option<u32>, default: u32, directory: bo
         );
     }
     Ok(Mode::from_raw_mode(bits))
+}
+
+/// Takes the set-id bits off a file before its content changes. The kernel does so
+/// for a `write` of every process without CAP_FSETID (write(2)); a gateway that runs
+/// as root has that right, and its callers must not borrow it.
+pub(super) fn clear_set_id_bits(file: impl AsFd) -> Result<()> {
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&file).map_err(from_errno)?.st_mode);
+    // Without group execution the group bit marks mandatory locks, no lent right.
+    let group_bit = if mode.contains(Mode::XGRP) { Mode::SGID } else { Mode::empty() };
+    let lent = mode & (Mode::SUID | group_bit);
+    if lent.is_empty() {
+        return Ok(());
+    }
+    match rustix::fs::fchmod(&file, mode - lent) {
+        // Neither the owner nor root: without CAP_FSETID the kernel itself clears them.
+        Err(Errno::PERM) => Ok(()),
+        changed => changed.map_err(from_errno),
+    }
 }
 
 /// Sets what is given on `node`. Everything is checked before anything is set.

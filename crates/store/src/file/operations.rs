@@ -2,7 +2,7 @@
 //! other; runs on the blocking pool.
 
 use super::Inner;
-use super::attributes::{checked_permission, milliseconds};
+use super::attributes::{checked_permission, clear_set_id_bits, milliseconds};
 use super::directories::{self, Made};
 use super::reader::Reader;
 use super::root::{Root, from_errno, identity, sync_directory};
@@ -20,6 +20,8 @@ const DEFAULT_PERMISSION: u32 = 0o644;
 /// that split their work by blocks make reasonable pieces. A file is one block
 /// all the same.
 const NOMINAL_BLOCK_BYTES: u64 = 128 << 20;
+/// What the file is called by which a start finds out whether the root can be written.
+const PROBE_PREFIX: &str = ".strait-probe-";
 /// How often a create begins again because the name came and went meanwhile.
 const CREATE_ATTEMPTS: u32 = 8;
 
@@ -38,14 +40,31 @@ pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
 /// Tries whether a root can be written.
 pub(super) fn check_writable(root: &Root) -> Result<()> {
     // Mode bits don't tell: a read-only mount, a user mapped away, a full quota.
-    let probe = format!(".strait-probe-{}", std::process::id());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let written = rustix::fs::openat(root, probe.as_str(), flags, Mode::RUSR | Mode::WUSR)
-        .and_then(|_| rustix::fs::unlinkat(root, probe.as_str(), AtFlags::empty()));
-    written.map_err(|errno| {
+    let unwritable = |errno| {
         let error = from_errno(errno);
         Error::new(error.kind(), format!("the directory can't be written: {}", error.message()))
-    })
+    };
+    // Others may write into the directory: whatever they planted under the name is left alone,
+    // and a FIFO can't hold up the start.
+    let flags = OFlags::WRONLY
+        | OFlags::CREATE
+        | OFlags::EXCL
+        | OFlags::NONBLOCK
+        | OFlags::NOFOLLOW
+        | OFlags::CLOEXEC;
+    for _ in 0..CREATE_ATTEMPTS {
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(from_errno)?;
+        let probe = format!("{PROBE_PREFIX}{:016x}", u64::from_ne_bytes(random));
+        match rustix::fs::openat(root, probe.as_str(), flags, Mode::RUSR | Mode::WUSR) {
+            Ok(_) => {
+                return rustix::fs::unlinkat(root, probe.as_str(), AtFlags::empty()).map_err(unwritable);
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(unwritable(errno)),
+        }
+    }
+    Err(unwritable(Errno::EXIST))
 }
 
 impl Inner {
@@ -134,6 +153,7 @@ impl Inner {
         if length > old_length {
             return fail(ErrorKind::InvalidArgument, "the file is shorter than the new length");
         }
+        clear_set_id_bits(&file)?;
         rustix::fs::ftruncate(&file, length).and_then(|()| rustix::fs::fdatasync(&file)).map_err(from_errno)
     }
 

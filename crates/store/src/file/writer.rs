@@ -1,5 +1,6 @@
 //! Writing a file at its end.
 
+use super::attributes::clear_set_id_bits;
 use super::blocking;
 use super::root::from_errno;
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
@@ -142,6 +143,7 @@ impl Drop for Target {
 impl Target {
     /// All of `data`, or nothing of it.
     fn append(&self, data: &[u8]) -> Result<()> {
+        clear_set_id_bits(&self.file)?;
         let position = self.position.load(Ordering::Acquire);
         match self.file.write_all_at(data, position) {
             Ok(()) => {
