@@ -227,7 +227,7 @@ class Run:
             "renamePath": ttypes.RenamePathRequest,
         }[method]
         request = request_type(**{key: self._value(key, value) for key, value in args.items()})
-        with chosen._session.connection() as connection:
+        with chosen._session.connection(chosen._session.deadline()) as connection:
             reply = connection.call(method, request)
         for field, value in (expect or {}).items():
             if field == "data":

@@ -43,6 +43,7 @@ class FakeGateway:
         #: Methods that are answered only after `resume`, and how many calls of them wait.
         self.silent: set[str] = set()
         self.waiting: Counter[str] = Counter()
+        self._rounds: Counter[str] = Counter()
         self._changed = threading.Condition()
         #: Applied to each readRange's (offset, length); gives the bytes to answer.
         self.shorten: Callable[[int, int], int] = lambda _, length: length
@@ -94,12 +95,22 @@ class FakeGateway:
             self.silent.clear()
             self._changed.notify_all()
 
+    def resume_once(self, method: str) -> None:
+        """Answers the calls of a silent method that wait now; later ones wait again."""
+        with self._changed:
+            self._rounds[method] += 1
+            self._changed.notify_all()
+
     def _wait_if_silent(self, method: str) -> None:
         with self._changed:
+            this_round = self._rounds[method]
             self.waiting[method] += 1
             self._changed.notify_all()
-            self._changed.wait_for(lambda: method not in self.silent)
+            self._changed.wait_for(
+                lambda: method not in self.silent or self._rounds[method] > this_round
+            )
             self.waiting[method] -= 1
+            self._changed.notify_all()
 
     def break_connections(self) -> None:
         with self._lock:

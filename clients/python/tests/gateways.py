@@ -58,6 +58,12 @@ def require() -> None:
         pytest.skip("no gateway: build it (cargo build -p strait), or set STRAIT_TEST_GATEWAY")
 
 
+def require_command() -> None:
+    """Skips the test, with the reason, where no gateway of our own can be started."""
+    if binary() is None:
+        pytest.skip("no command strait: build it (cargo build -p strait)")
+
+
 @contextlib.contextmanager
 def gateway(store: str) -> Iterator[Gateway]:
     """A gateway over the store of that kind."""
@@ -91,13 +97,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(store: str, port: int = 0) -> Iterator[str]:
-    """`strait serve` over the store with that URI; its address."""
+def started(*stores: str, port: int = 0) -> Iterator[str]:
+    """`strait serve` over the stores with these URIs; its address."""
     command = binary()
     assert command is not None, "callers look first"
     port = port or free_port()
     address = f"127.0.0.1:{port}"
-    process = subprocess.Popen([command, "serve", "--store", store, "--listen", address])
+    serve = [command, "serve", "--listen", address]
+    for store in stores:
+        serve += ["--store", store]
+    process = subprocess.Popen(serve)
     try:
         deadline = time.monotonic() + START_DEADLINE_S
         while True:

@@ -163,3 +163,15 @@ def test_silence_in_a_handshake_is_a_timeout():
         pytest.raises(strait.TimedOut),
     ):
         strait.connect(f"127.0.0.1:{silent.getsockname()[1]}", tls=True, timeout=0.05)
+
+
+def test_a_name_that_cant_be_resolved_is_told_so():
+    with pytest.raises(strait.Unavailable, match=r"gateway\.invalid can't be resolved: .* DNS"):
+        strait.connect("gateway.invalid")
+
+
+def test_a_wrong_port_is_told_so():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(strait.Unavailable, match=f"no gateway at 127.0.0.1:{port} .*refused"):
+        strait.connect(f"127.0.0.1:{port}")

@@ -65,7 +65,7 @@ def test_bytes_come_back_over_tls(gateway, certificate):
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(gateway):
-    with pytest.raises(strait.Unauthenticated, match="certificate isn't trusted") as caught:
+    with pytest.raises(strait.Unauthenticated, match="certificate isn't trusted; name") as caught:
         strait.connect(f"localhost:{gateway.port}", tls=True)
     assert not caught.value.retry_safe and "is it running" not in str(caught.value)
 
@@ -147,5 +147,20 @@ def test_what_a_gateway_objects_to_in_our_certificate_is_told(
 
     if late:
         monkeypatch.setattr(Connection, "send", send_late)
-    with pytest.raises(strait.Unavailable, match=r"TLS with .* certificate required"):
+    with pytest.raises(strait.Unauthenticated, match=r"wants a certificate .* load_cert_chain"):
         strait.connect(f"localhost:{asking.port}", tls=certificate)
+
+
+def test_an_expired_certificate_of_the_gateway_is_told_so(certificate, tmp_path):
+    expired = tmp_path / "expired.pem"
+    command = ["openssl", "x509", "-in", str(certificate), "-signkey", str(certificate)]
+    subprocess.run([*command, "-days", "-1", "-out", str(expired)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(expired, certificate)
+    gateway = FakeGateway(tls=context)
+    try:
+        with pytest.raises(strait.Unauthenticated, match="has expired; renew it") as caught:
+            strait.connect(f"localhost:{gateway.port}", tls=expired)
+    finally:
+        gateway.close()
+    assert not caught.value.retry_safe

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
+import gateways
 import pytest
 from fake_gateway import failure
 
@@ -214,3 +215,37 @@ def test_put_doesnt_take_a_pause_for_the_end(fake, client):
     with pytest.raises(BlockingIOError):
         client.put(Pausing(), "/new")
     assert "/new" not in fake.files
+
+
+@pytest.fixture
+def real(tmp_path):
+    gateways.require_command()
+    (tmp_path / "store").mkdir()
+    with (
+        gateways.started((tmp_path / "store").as_uri()) as address,
+        strait.connect(address) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("mask", "mode", "copied"),
+    [(0o022, 0o600, 0o600), (0o022, 0o666, 0o644), (0o077, 0o755, 0o700), (0, 0o4755, 0o755)],
+)
+def test_a_copy_keeps_the_narrower_of_mode_and_umask(real, tmp_path, umask, mask, mode, copied):
+    umask(mask)
+    original, back = tmp_path / "original", tmp_path / "back"
+    original.write_bytes(b"secret")
+    original.chmod(mode)
+    real.put(original, "/copy")
+    assert real.stat("/copy").permission == copied
+    real.chmod("/copy", mode & 0o777)
+    real.get("/copy", back)
+    assert back.stat().st_mode & 0o7777 == copied

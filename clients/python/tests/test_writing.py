@@ -105,7 +105,7 @@ def test_files_of_a_real_gateway_that_is_restarted(tmp_path, step):
         file.flush()
         reader = client.open("/x", "rb")
     port = int(address.rpartition(":")[2])
-    with gateways.started(tmp_path.as_uri(), port), client, reader:
+    with gateways.started(tmp_path.as_uri(), port=port), client, reader:
         fail_at(step, file)
         assert reader.read() == b"data"
 

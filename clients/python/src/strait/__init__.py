@@ -9,6 +9,7 @@
 
 from strait._reader import RemoteReader
 from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreInfo, StoreStatus
+from strait._uri import Uri
 from strait._writer import BufferedWriter, RemoteWriter
 from strait.client import Client, connect
 from strait.errors import (
@@ -59,5 +60,6 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unsupported",
+    "Uri",
     "connect",
 ]

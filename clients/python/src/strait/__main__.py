@@ -9,20 +9,18 @@ import strait
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m strait", description=__doc__)
     parser.add_argument("action", choices=["get", "put"], help="get URI FILE, or put FILE URI")
-    parser.add_argument("source", help="strait://host:port/path, or a local file")
-    parser.add_argument("target", help="a local file, or strait://host:port/path")
+    parser.add_argument("source", help="strait://host:port/[@store/]path, or a local file")
+    parser.add_argument("target", help="a local file, or strait://host:port/[@store/]path")
     parser.add_argument("-f", "--force", action="store_true", help="replace what is there")
     arguments = parser.parse_args()
     fetch = arguments.action == "get"
-    # Paths stand in URIs as they are, without percent signs for what is odd.
-    scheme, _, rest = (arguments.source if fetch else arguments.target).partition("://")
-    gateway, slash, path = rest.partition("/")
     try:
-        with strait.connect(f"{scheme}://{gateway}") as client:
+        uri = strait.Uri.parse(arguments.source if fetch else arguments.target)
+        with strait.connect(uri.gateway) as client:
             if fetch:
-                client.get(slash + path, arguments.target, overwrite=arguments.force)
+                client.get(uri.path, arguments.target, overwrite=arguments.force)
             else:
-                client.put(arguments.source, slash + path, overwrite=arguments.force)
+                client.put(arguments.source, uri.path, overwrite=arguments.force)
     except strait.AlreadyExists as error:
         print(f"python -m strait: {error}; -f replaces it", file=sys.stderr)
         return 1

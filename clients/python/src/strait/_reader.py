@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from strait import errors
+from strait._connect import ConnectionLostError
 from strait._gen.ttypes import CloseFileRequest, OpenFileRequest, ReadRangeRequest
 from strait._session import Session
-from strait._wire import SHORT_RANGE_BYTES, Connection, ConnectionLostError
+from strait._wire import SHORT_RANGE_BYTES, Connection
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -71,8 +72,8 @@ class RemoteReader(io.RawIOBase):
         self._first_window = WINDOW
         self._sequential_from = self._position
 
-    def _open(self) -> None:
-        reply = self._session.call("openFile", OpenFileRequest(path=self.name))
+    def _open(self, deadline: float | None = None) -> None:
+        reply = self._session.call("openFile", OpenFileRequest(path=self.name), deadline)
         if (reply.length or 0) < self._length:
             raise errors.Unavailable("the file was replaced by a shorter one", self.name)
         if self._identity and reply.identity and reply.identity != self._identity:
@@ -87,9 +88,10 @@ class RemoteReader(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         if not view:
             return 0
-        count = self._read_ahead(view)
+        deadline = self._session.deadline()
+        count = self._read_ahead(view, deadline)
         if not count:
-            count = self._read_once(self._position, view[:FIRST_READ_BYTES])
+            count = self._read_once(self._position, view[:FIRST_READ_BYTES], deadline)
         self._position += count
         self._sequential_from = self._position
         return count
@@ -124,20 +126,22 @@ class RemoteReader(io.RawIOBase):
             return self._pread_short(length, offset)
         data = bytearray(length)
         view, filled = memoryview(data), 0
-        while filled < length and (count := self._read_once(offset + filled, view[filled:])):
+        while filled < length and (
+            count := self._read_once(offset + filled, view[filled:], self._session.deadline())
+        ):
             filled += count
         return bytes(view[:filled])
 
     def _pread_short(self, length: int, offset: int) -> bytes:
         data = b""
         while missing := length - len(data):
-            more = self._read_short(offset + len(data), missing)
+            more = self._read_short(offset + len(data), missing, self._session.deadline())
             if not more:
                 break
             data += more
         return data
 
-    def _read_ahead(self, view: memoryview) -> int:
+    def _read_ahead(self, view: memoryview, deadline: float) -> int:
         """Bytes from the requests in flight; 0 where the read isn't sequential, or they ended."""
         forked = self._ahead is not None and self._ahead.connection.is_a_parents()
         if forked or self._sequential_from != self._position:
@@ -147,14 +151,21 @@ class RemoteReader(io.RawIOBase):
             if self._ahead is None and self._position < self._length:
                 chunk = min(CHUNK_BYTES, self._session.max_chunk_bytes)
                 self._ahead = ReadAhead(
-                    self._session.borrow(),
+                    self._session.borrow(deadline),
                     self._handle,
                     self._position,
                     self._length,
                     chunk,
                     self._first_window,
                 )
+            if self._ahead is not None:
+                self._ahead.connection.wait_until(deadline)
             count = self._ahead.read_into(view) if self._ahead else 0
+        except errors.TimedOut:
+            if self._ahead is None or self._ahead.connection.broken:
+                self._stop_reading_ahead()
+                raise  # the time is over for another try too
+            count = 0
         except (ConnectionLostError, errors.StraitError):
             # A single request, with its retries, has another try or the error.
             count = 0
@@ -168,10 +179,10 @@ class RemoteReader(io.RawIOBase):
             self._stop_reading_ahead()
         return count
 
-    def _read_once(self, offset: int, view: memoryview) -> int:
+    def _read_once(self, offset: int, view: memoryview, deadline: float) -> int:
         sink = view[: self._session.max_chunk_bytes]
         if len(sink) <= SHORT_RANGE_BYTES:
-            data = self._read_short(offset, len(sink))
+            data = self._read_short(offset, len(sink), deadline)
             sink[: len(data)] = data
             return len(data)
 
@@ -180,23 +191,23 @@ class RemoteReader(io.RawIOBase):
             connection.send("readRange", request)
             return receive_range(connection, sink)
 
-        return self._on_handle(offset, exchange)
+        return self._on_handle(offset, exchange, deadline)
 
-    def _read_short(self, offset: int, length: int) -> bytes:
+    def _read_short(self, offset: int, length: int, deadline: float) -> bytes:
         most = min(length, self._session.max_chunk_bytes)
         return self._on_handle(
-            offset, lambda connection: connection.read_range(self._handle, offset, most)
+            offset, lambda connection: connection.read_range(self._handle, offset, most), deadline
         )
 
-    def _on_handle(self, offset: int, exchange: Callable[[Connection], T]) -> T:
+    def _on_handle(self, offset: int, exchange: Callable[[Connection], T], deadline: float) -> T:
         """Repeats it on a new handle where the old one is gone, as with a session that ended."""
         try:
-            return self._session.attempt("readRange", None, exchange)
+            return self._session.attempt("readRange", None, exchange, deadline)
         except (errors.InvalidArgument, errors.NotFound, errors.Unauthenticated):
             if offset < 0:
                 raise
-        self._open()
-        return self._session.attempt("readRange", None, exchange)
+        self._open(deadline)
+        return self._session.attempt("readRange", None, exchange, deadline)
 
     def _stop_reading_ahead(self) -> None:
         if self._ahead is not None:
@@ -236,7 +247,7 @@ class RemoteReader(io.RawIOBase):
         try:
             self._stop_reading_ahead()
             if not self._session.closed:
-                with self._session.connection() as connection:
+                with self._session.connection(self._session.parting()) as connection:
                     connection.call("closeFile", CloseFileRequest(handle=self._handle))
         except (errors.StraitError, ConnectionLostError):
             pass  # the gateway forgets the handle with the session

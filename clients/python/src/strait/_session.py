@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from strait import errors
+from strait._connect import CONNECT_TIMEOUT_S, ConnectionLostError, connect
 from strait._gen.ttypes import CloseSessionRequest, OpenSessionRequest, ProtocolVersion
+from strait._login import LoginInTurn
+from strait._patience import Silences
 from strait._types import StoreInfo
-from strait._wire import Connection, ConnectionLostError, Wire
+from strait._wire import Connection, Wire
 
 T = TypeVar("T")
 
@@ -23,6 +26,9 @@ T = TypeVar("T")
 # With the pauses below they span some three seconds: a gateway's restart.
 ATTEMPTS = 6
 FIRST_PAUSE_S = 0.1
+# Patience for what only tidies up (an open handle, the session, a temporary file) once the
+# gateway has left a request unanswered; after a second such request there is none.
+PARTING_S = 2.0
 # Idle connections kept: callers at once are few, and each costs the gateway one.
 MAX_IDLE_CONNECTIONS = 8
 # Used where the gateway doesn't say what it takes.
@@ -33,7 +39,7 @@ REQUEST_ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where and how to reach a gateway, and as whom."""
+    """Where and how to reach a gateway, and as whom; `timeout` in seconds is a request's."""
 
     host: str
     port: int
@@ -53,7 +59,8 @@ class Session:
         self._endpoint = endpoint
         self._idle: list[Connection] = []
         self._lock = threading.Lock()  # of the idle connections, and of what a login tells
-        self._logging_in = threading.Lock()  # one at a time, so that one login serves all
+        self._turn = LoginInTurn()
+        self._silences = Silences()
         self._process = self._owner = os.getpid()
         self.token = endpoint.token
         self._login = 0  # counts logins: connections of an older one aren't pooled
@@ -66,48 +73,80 @@ class Session:
         self.max_chunk_bytes = DEFAULT_CHUNK_BYTES
         # At once and without retries: who mistypes an address wants to know now.
         try:
-            self._idle.append(self._connect())
+            self._idle.append(self._connect(self.deadline()))
         except ConnectionLostError as lost:
             raise self._unavailable(lost) from lost
 
+    # -- Deadlines
+
+    def deadline(self) -> float:
+        """When a request that begins now is given up, with all that belongs to it."""
+        return time.monotonic() + self._endpoint.timeout
+
+    def parting(self) -> float:
+        """The same for one that only tidies up: soon, where the gateway is silent."""
+        if not self._silences.count:
+            return self.deadline()
+        left = PARTING_S if self._silences.count == 1 else 0.0
+        return time.monotonic() + min(self._endpoint.timeout, left)
+
     # -- Requests
 
-    def call(self, method: str, request: Any) -> Any:
+    def call(self, method: str, request: Any, deadline: float | None = None) -> Any:
         """One request and its reply, over a fresh connection if the old one broke."""
-        return self.attempt(method, request, lambda connection: connection.call(method, request))
+        return self.attempt(
+            method, request, lambda connection: connection.call(method, request), deadline
+        )
 
     def call_once(self, method: str, request: Any) -> Any:
         """`call` without another try, for a reply that can't be had a second time."""
         try:
-            with self.connection() as connection:
+            with self.connection(self.deadline()) as connection:
                 return connection.call(method, request)
         except ConnectionLostError as lost:
             raise self._unavailable(lost) from lost
 
-    def mutate(self, method: str, request: Any) -> Any:
+    def mutate(self, method: str, request: Any, deadline: float | None = None) -> Any:
         """`call` for a request that changes something."""
         request.request_id = secrets.token_bytes(REQUEST_ID_BYTES)
-        return self.call(method, request)
+        return self.call(method, request, deadline)
 
-    def attempt(self, method: str, request: Any, exchange: Callable[[Connection], T]) -> T:
+    def attempt(
+        self,
+        method: str,
+        request: Any,
+        exchange: Callable[[Connection], T],
+        deadline: float | None = None,
+    ) -> T:
         """`exchange` of this request, tried again while the connection breaks.
 
         Every request may be repeated: it either changes nothing, or carries
         the id by which the gateway recognises the repetition. A `request` of None is a read.
         """
+        began = time.monotonic()
+        deadline = began + self._endpoint.timeout if deadline is None else deadline
+        connect_by = deadline
         sent = renewed = False
+        last: ConnectionLostError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
                 # Half of it random: the clients of one gateway don't return at once.
-                time.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1))
+                pause = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+                if last is not None and time.monotonic() + pause >= connect_by:
+                    break
+                time.sleep(pause)
             try:
                 # Not `connection()`, which takes three microseconds more.
-                connection = self.borrow(trusting=request is None)
+                connection = self.borrow(deadline, connect_by, trusting=request is None)
                 try:
                     return exchange(connection)
                 finally:
                     self.give_back(connection)
             except ConnectionLostError as lost:
+                if last is None:
+                    # A gateway that doesn't take connections now is waited for once.
+                    since = time.monotonic() if lost.sent else began
+                    connect_by = min(deadline, since + CONNECT_TIMEOUT_S)
                 last, sent = lost, sent or lost.sent
                 self._drop_idle()
                 if hasattr(request, "is_retry"):
@@ -121,6 +160,8 @@ class Session:
                     raise
                 renewed = True
                 self._drop_idle()
+        assert last is not None, "a second Unauthenticated is raised"
+        self._silences.count += 1
         if sent and hasattr(request, "request_id"):
             raise errors.OutcomeUnknown(
                 f"{method}: the connection broke ({last}), and no gateway came back to say "
@@ -130,16 +171,21 @@ class Session:
         raise self._unavailable(last) from last
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self, deadline: float) -> Iterator[Connection]:
         """A connection for the caller alone."""
-        connection = self.borrow()
+        connection = self.borrow(deadline)
         try:
             yield connection
         finally:
             self.give_back(connection)
 
-    def borrow(self, *, trusting: bool = False) -> Connection:
-        """A connection; `trusting`, maybe one that has ended a moment ago."""
+    def borrow(
+        self, deadline: float, connect_by: float | None = None, *, trusting: bool = False
+    ) -> Connection:
+        """A connection to use until `deadline`; `trusting`, maybe one that has just ended.
+
+        Without an idle one, another is opened: by `connect_by`, if that is given.
+        """
         self._notice_fork()
         if self.closed:
             raise ValueError("I/O operation on a closed client")
@@ -149,9 +195,10 @@ class Session:
                     break
                 connection = self._idle.pop()
             if (trusting and connection.is_fresh()) or not connection.ended_while_idle():
+                connection.wait_until(deadline)
                 return connection
             connection.close()
-        return self._connect()
+        return self._connect(deadline, connect_by)
 
     def give_back(self, connection: Connection) -> None:
         stale = connection.login != self._login or connection.is_a_parents()
@@ -164,15 +211,16 @@ class Session:
 
     # -- Session and connections
 
-    def _connect(self) -> Connection:
+    def _connect(self, deadline: float, connect_by: float | None = None) -> Connection:
         """A new connection, attached to the session."""
         endpoint = self._endpoint
-        connection = Connection(
-            endpoint.host, endpoint.port, endpoint.wire, endpoint.timeout, endpoint.tls
-        )
+        limit = deadline if connect_by is None else connect_by
+        sock = connect(endpoint.host, endpoint.port, endpoint.tls, limit)
+        connection = Connection(sock, endpoint.wire, endpoint.timeout, self._silences)
+        connection.wait_until(deadline)
         try:
             self._check_secrecy(connection)
-            self._attach(connection)
+            self._attach(connection, deadline)
         except ConnectionLostError as lost:
             # The caller's own request wasn't sent yet.
             raise ConnectionLostError(lost, sent=False, tls=lost.tls) from lost
@@ -192,8 +240,8 @@ class Session:
             "use TLS (tls=True, or the file of certificates to trust)"
         )
 
-    def _attach(self, connection: Connection) -> None:
-        """By the session's token, side by side with others; by a login, in turn."""
+    def _attach(self, connection: Connection, deadline: float) -> None:
+        """By the session's token, side by side with others; by a login that serves all."""
         refused = -1  # the login whose token isn't good any more
         while True:
             with self._lock:
@@ -203,16 +251,16 @@ class Session:
                     self._open(connection, login, token=token)
                 except errors.Unauthenticated:
                     # Expired. With a password, or where none is needed, log in anew.
-                    if self._endpoint.token is not None:
+                    if self._endpoint.token is not None or connection.broken:
                         raise
                     refused = login
                 else:
                     return
-            with self._logging_in:
-                if login == self._login:
+            with self._turn.take(deadline, self._endpoint.timeout) as is_ours:
+                if is_ours and login == self._login:
                     self._log_in(connection)
                     return
-            # Somebody else has logged in meanwhile, for us as well.
+            # Another thread has logged in meanwhile, for us as well.
 
     def _log_in(self, connection: Connection) -> None:
         endpoint = self._endpoint
@@ -247,7 +295,7 @@ class Session:
             return
         self._process = os.getpid()
         # Another thread of the parent may have held them.
-        self._lock, self._logging_in = threading.Lock(), threading.Lock()
+        self._lock, self._turn = threading.Lock(), LoginInTurn()
         self._drop_idle()
 
     def _drop_idle(self) -> None:
@@ -272,7 +320,7 @@ class Session:
         self._notice_fork()
         try:
             if self._owner == self._process and self._endpoint.token is None:
-                with self.connection() as connection:
+                with self.connection(self.parting()) as connection:
                     connection.call("closeSession", CloseSessionRequest())
         except (ConnectionLostError, errors.Unauthenticated, errors.TimedOut):
             pass  # gone already; but a file that it fails to close is an error

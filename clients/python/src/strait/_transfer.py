@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from strait import errors
+from strait._gen.ttypes import GetFileInfoRequest, RemovePathRequest
 
 if TYPE_CHECKING:
+    from strait._open import CreateOptions
     from strait.client import Client
 
 #: Called with the bytes copied so far and the bytes in all (0: not known).
@@ -23,6 +25,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 # Chunks read and not yet written. Two would do for sides of steady speed.
 QUEUE_CHUNKS = 4
 CHUNK_BYTES = 1 << 20
+# Of a mode, what a copy gets at most: a set-id bit is the original's alone.
+PERMISSION_BITS = 0o777
+# Of a local file whose original has no permission bits, as on some stores.
+DEFAULT_PERMISSION = 0o666
 
 
 def get(
@@ -37,11 +43,11 @@ def get(
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(client.open(source, "rb", buffering=0))
         reader.expect_all()
-        target = (
-            stack.enter_context(_appearing(Path(local), overwrite=overwrite))
-            if isinstance(local, str | os.PathLike)
-            else local
-        )
+        if isinstance(local, str | os.PathLike):
+            appearing = _appearing(client, source, Path(local), overwrite=overwrite)
+            target = stack.enter_context(appearing)
+        else:
+            target = local
         # One chunk being read, one being written, the others queued.
         buffers = itertools.cycle(
             [memoryview(bytearray(CHUNK_BYTES)) for _ in range(QUEUE_CHUNKS + 2)]
@@ -69,17 +75,20 @@ def put(
     directory = target.rstrip("/").rpartition("/")[0]
     # Not made of the target's name, which may be as long as a name can be.
     temporary = f"{directory}/.strait-put-{secrets.token_hex(8)}"
+    options: CreateOptions = {}
     with contextlib.ExitStack() as stack:
         if isinstance(local, str | os.PathLike):
             source: BinaryIO = stack.enter_context(Path(local).open("rb", buffering=0))
-            total = os.fstat(source.fileno()).st_size
+            status = os.fstat(source.fileno())
+            total = status.st_size
+            options["permission"] = status.st_mode & PERMISSION_BITS & ~_umask()
         else:
             source, total = local, 0
         if client.isdir(target):
             raise errors.IsADirectory("a file was to be put here", target)
         try:
             try:
-                with client.open(temporary, "xb", buffering=0) as writer:
+                with client.open(temporary, "xb", buffering=0, **options) as writer:
                     chunk_bytes = writer.chunk_bytes
                     copied = _copy(
                         lambda: _read_some(source, chunk_bytes), writer.write, total, progress
@@ -96,11 +105,28 @@ def put(
                     client.remove(target)
                 client.rename(temporary, target)
         except BaseException as error:
-            with contextlib.suppress(errors.StraitError):
-                client.remove(temporary)
+            _remove_quietly(client, temporary)
             _name(error, temporary, target)
             raise
     return copied
+
+
+def _remove_quietly(client: "Client", path: str) -> None:
+    session, request = client._session, RemovePathRequest(path=path, recursive=False)
+    with contextlib.suppress(errors.StraitError):
+        session.mutate("removePath", request, session.parting())
+
+
+def _umask() -> int:
+    """This process's, which no system call only looks at."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    # Not Linux. For a moment other threads make files for their owner alone.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _write_all(target: BinaryIO, data: bytes | memoryview) -> None:
@@ -177,8 +203,10 @@ def _copy(
 
 
 @contextlib.contextmanager
-def _appearing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+def _appearing(client: "Client", source: str, path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new local file that takes its name when all went well.
+
+    Nobody may do more with it than with the source, nor than the umask allows.
 
     What is no regular file (a device, a pipe) is written to as it stands: a
     file in its place isn't what was asked for.
@@ -191,7 +219,10 @@ def _appearing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         raise _taken(path)
     temporary = path.with_name(f".strait-get-{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as file:
+        permission = _permission(client, source)
+        with open(
+            temporary, "xb", opener=lambda name, flags: os.open(name, flags, permission)
+        ) as file:
             yield file
         if overwrite:
             temporary.replace(path)
@@ -202,6 +233,12 @@ def _appearing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
         _name(error, str(temporary), str(path))
         raise
+
+
+def _permission(client: "Client", path: str) -> int:
+    reply = client._session.call("getFileInfo", GetFileInfoRequest(path=path))
+    said = None if reply.info is None else reply.info.permission
+    return DEFAULT_PERMISSION if said is None else said & PERMISSION_BITS
 
 
 def _rename_to_free(temporary: Path, path: Path) -> None:

@@ -23,8 +23,10 @@ from thrift.transport.TTransport import (
 )
 
 from strait import _ranges, errors
+from strait._connect import ConnectionLostError, refused_certificate
 from strait._gen import DfsV2
 from strait._gen.ttypes import DfsError, ReadRangeRequest
+from strait._patience import Patience, Silences
 from strait._spin import Spinner
 
 Wire = Literal["framed-binary", "binary", "framed-compact", "compact"]
@@ -35,8 +37,6 @@ MAX_MESSAGE_BYTES = 16 << 20
 # Most elements of a list from the gateway: above any page it sends, and the
 # memory for that many can be spared where a broken peer claims them.
 MAX_LIST_ENTRIES = 1 << 20
-# A gateway that is there takes a connection at once; only its answers may take long.
-CONNECT_TIMEOUT_S = 10.0
 # Received at once where the rest of a message isn't known to be large. More
 # would mean that more of a large payload is copied out of the buffer.
 RECEIVE_BYTES = 16 << 10
@@ -54,9 +54,6 @@ SHORT_RANGE_BYTES = RECEIVE_BYTES - _ranges.REPLY_BYTES
 # count as repeated, and its outcome might be unknown.)
 FRESH_S = 0.05
 
-# OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
-_OTHER_NAME_CODES = (62, 64)
-
 _PLAIN = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 _ACCELERATED = {"binary": TBinaryProtocolAccelerated, "compact": TCompactProtocolAccelerated}
 # Messages with payload: coded in Python, since the accelerated coder would copy
@@ -64,23 +61,12 @@ _ACCELERATED = {"binary": TBinaryProtocolAccelerated, "compact": TCompactProtoco
 _BULK = frozenset({"readRange", "appendData"})
 
 
-class ConnectionLostError(Exception):
-    """The connection broke.
-
-    `sent` says whether a request may have arrived, `tls` whether TLS is at fault.
-    """
-
-    def __init__(self, reason: object, *, sent: bool, tls: bool = False) -> None:
-        super().__init__(str(reason))
-        self.sent = sent
-        self.tls = tls
-
-
 class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
     """Thrift's view of a connected socket, framed or not."""
 
-    def __init__(self, sock: socket.socket, *, framed: bool) -> None:
+    def __init__(self, sock: socket.socket, patience: Patience, *, framed: bool) -> None:
         self._socket = sock
+        self._patience = patience
         self._framed = framed
         self._spinner = Spinner(sock)
         self._received = io.BytesIO()  # fastbinary wants exactly this type
@@ -131,6 +117,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         target[: len(head)] = head
         filled = len(head)
         while filled < sz:
+            self._patience.check()
             count = self._socket.recv_into(target[filled:])
             if not count:
                 raise EOFError("the gateway closed the connection")
@@ -168,7 +155,7 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         number = _number_after(self.requests)
         request = _ranges.encode_request(number, handle, offset, length)
         self.requests = number
-        self._socket.sendall(request if self._framed else request[_ranges.FRAME_BYTES :])
+        self._send_all(request if self._framed else request[_ranges.FRAME_BYTES :])
         most = length + _ranges.REPLY_BYTES
         reply = self._receive_soon(most)
         found = _ranges.find_data(reply, number, framed=self._framed)
@@ -184,9 +171,11 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         return None
 
     def _receive_soon(self, most: int) -> bytes:
+        self._patience.check()
         return self._counted(self._spinner.receive(most))
 
     def _receive(self, most: int) -> bytes:
+        self._patience.check()
         return self._counted(self._socket.recv(most))
 
     def _counted(self, part: bytes) -> bytes:
@@ -211,7 +200,15 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         if self._framed:
             parts[0] = struct.pack(">I", sum(map(len, parts))) + bytes(parts[0])
         for part in filter(len, parts):
-            self._socket.sendall(part)
+            self._send_all(part)
+
+    def _send_all(self, data: bytes | memoryview) -> None:
+        """Not the socket's own `sendall`, whose limit is for each piece that the peer takes."""
+        self._patience.check()
+        sent = self._socket.send(data)
+        while sent < len(data):
+            self._patience.check()
+            sent += self._socket.send(memoryview(data)[sent:])
 
 
 class _TextIntoSink:
@@ -261,22 +258,17 @@ class Connection:
     """One socket, used by one caller at a time; replies come in the order of requests."""
 
     def __init__(
-        self, host: str, port: int, wire: Wire, timeout: float, tls: ssl.SSLContext | None
+        self, sock: socket.socket, wire: Wire, timeout: float, silences: Silences | None = None
     ) -> None:
+        """Of a connected socket; `timeout` bounds a request and its reply as a whole."""
         framed, _, protocol = wire.rpartition("-")
-        try:
-            self._socket = socket.create_connection((host, port), min(timeout, CONNECT_TIMEOUT_S))
-        except OSError as error:
-            raise ConnectionLostError(error.strerror or error, sent=False) from error
-        if tls is not None:
-            self._socket = _encrypted(self._socket, tls, host, port)
-            self._socket.settimeout(timeout)
-        else:
-            _wait_in_kernel(self._socket, timeout)
+        self._socket = sock
+        self._silences = silences or Silences()
+        self._timeout = timeout
+        self._patience = Patience(sock, time.monotonic() + timeout)
         # A request is small and waits for nothing.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._timeout = timeout
-        self._transport = SocketTransport(self._socket, framed=bool(framed))
+        self._transport = SocketTransport(self._socket, self._patience, framed=bool(framed))
         limits = {
             "string_length_limit": MAX_MESSAGE_BYTES,
             "container_length_limit": MAX_LIST_ENTRIES,
@@ -291,6 +283,10 @@ class Connection:
         self.in_flight = 0
         self.broken = False
         self._last_reply = 0.0
+
+    def wait_until(self, deadline: float) -> None:
+        """Whatever is sent and received from now on is over by then, or a `TimedOut`."""
+        self._patience.deadline = deadline
 
     def peer(self) -> str:
         """The other end's IP address."""
@@ -353,7 +349,7 @@ class Connection:
             self.close()  # in the middle of a reply
             raise
         self.in_flight -= 1
-        self._last_reply = time.monotonic()
+        self._answered()
         if isinstance(reply, DfsError):
             raise errors.from_wire(reply)
         if isinstance(reply, TApplicationException):
@@ -380,7 +376,7 @@ class Connection:
         if data is None:
             self.in_flight += 1  # its reply is there, and to be decoded
             return self._receive_range(length)
-        self._last_reply = time.monotonic()
+        self._answered()
         return data
 
     def _receive_range(self, length: int) -> bytes:
@@ -389,9 +385,14 @@ class Connection:
             raise errors.Internal("the gateway sent more bytes than asked for")
         return data
 
+    def _answered(self) -> None:
+        self._last_reply = time.monotonic()
+        self._silences.count = 0
+
     def _timed_out(self, method: str) -> errors.TimedOut:
         self.close()
-        return errors.TimedOut(f"{method}: no answer within {self._timeout:g} s")
+        self._silences.count += 1
+        return errors.no_answer(method, self._timeout)
 
     def _last_word(self) -> ssl.SSLError | None:
         """What a gateway objected to by TLS before it hung up; doesn't wait where it did."""
@@ -406,44 +407,15 @@ class Connection:
                 pass  # it said nothing
         return None
 
-    def _lost(self, reason: object) -> ConnectionLostError:
+    def _lost(self, reason: object) -> Exception:
         self.close()
-        # An alert, such as one that asks for a certificate of ours.
+        refusal = refused_certificate(reason)
+        if refusal is not None:
+            return refusal
+        # Another alert.
         tls = isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError)
         return ConnectionLostError(reason, sent=True, tls=tls)
 
     def close(self) -> None:
         self.broken = True
         self._socket.close()
-
-
-def _wait_in_kernel(sock: socket.socket, timeout: float) -> None:
-    """Has receiving and sending end with BlockingIOError after so many seconds.
-
-    `settimeout` has Python poll before each: two more system calls a request.
-    """
-    sock.settimeout(None)
-    seconds, part = divmod(timeout, 1)
-    # A struct timeval; zero would mean for ever.
-    time = struct.pack("@ll", int(seconds), max(int(part * 1e6), not seconds))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, time)
-
-
-def _encrypted(plain: socket.socket, tls: ssl.SSLContext, host: str, port: int) -> ssl.SSLSocket:
-    try:
-        return tls.wrap_socket(plain, server_hostname=host)
-    except ssl.SSLCertVerificationError as error:
-        plain.close()
-        why = f"its certificate isn't trusted: {error.verify_message}"
-        if error.verify_code in _OTHER_NAME_CODES:
-            why = f"its certificate is for another name: {error.verify_message}"
-        # To try again would change nothing.
-        raise errors.Unauthenticated(f"TLS with {host}:{port}: {why}") from error
-    except TimeoutError:
-        plain.close()
-        raise errors.TimedOut(f"TLS with {host}:{port}: no answer") from None
-    except OSError as error:
-        plain.close()
-        why = f"{error.strerror or error}; does it speak TLS on this port?"
-        raise ConnectionLostError(why, sent=False, tls=True) from error

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from strait import errors
+from strait._connect import ConnectionLostError
 from strait._gen.ttypes import (
     AppendDataRequest,
     CloseFileRequest,
@@ -14,7 +15,7 @@ from strait._gen.ttypes import (
     FlushMode,
 )
 from strait._session import REQUEST_ID_BYTES, Session
-from strait._wire import Connection, ConnectionLostError
+from strait._wire import Connection
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -108,7 +109,7 @@ class RemoteWriter(io.RawIOBase):
     def _abandon(self) -> None:
         """After a failure: lets the gateway forget the handle."""
         try:
-            with self._session.connection() as connection:
+            with self._session.connection(self._session.parting()) as connection:
                 connection.call("closeFile", CloseFileRequest(handle=self._handle))
         except (errors.StraitError, ConnectionLostError):
             pass
@@ -128,12 +129,14 @@ class RemoteWriter(io.RawIOBase):
         )
         self._in_flight.append(request)
         self._position += len(data)
+        deadline = self._session.deadline()
         try:
             if self._connection is None:
-                self._connection = self._session.borrow()
+                self._connection = self._session.borrow(deadline)
+            self._connection.wait_until(deadline)
             self._connection.send("appendData", request)
         except ConnectionLostError:
-            self._repeat_all()
+            self._repeat_all(deadline)
         except errors.StraitError as error:
             self._fail(error)
         self._collect(leave=WINDOW - 1)
@@ -142,26 +145,32 @@ class RemoteWriter(io.RawIOBase):
         """Takes replies until at most `leave` appends are in flight."""
         if self._failure is not None:
             raise self._failure
+        deadline = self._session.deadline()
         try:
             while len(self._in_flight) > leave and self._connection is not None:
+                self._connection.wait_until(deadline := self._session.deadline())
                 self._check(self._connection.receive("appendData"), self._in_flight[0])
                 self._in_flight.popleft()
         except ConnectionLostError:
-            self._repeat_all()
+            self._repeat_all(deadline)
         except errors.StraitError as error:
             self._fail(error)
         if not self._in_flight:
             self._give_back()
 
-    def _repeat_all(self) -> None:
-        """Repeats what has no reply yet; the gateway recognises what it has done already."""
+    def _repeat_all(self, deadline: float) -> None:
+        """Repeats what has no reply yet; the gateway recognises what it has done already.
+
+        `deadline` is the first one's: it has waited already.
+        """
         self._give_back()
         try:
             while self._in_flight:
                 request = self._in_flight[0]
                 request.is_retry = True
-                self._check(self._session.call("appendData", request), request)
+                self._check(self._session.call("appendData", request, deadline), request)
                 self._in_flight.popleft()
+                deadline = self._session.deadline()
         except errors.InvalidArgument as error:
             # It was right before the connection broke: the handle is gone.
             self._fail(self._forgotten(error))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, TypeAlias, Unpack, get_args, overload
-from urllib.parse import urlsplit
 
 from strait import _transfer, errors
 from strait._gen.ttypes import (
@@ -28,6 +27,7 @@ from strait._reader import RemoteReader
 from strait._session import Endpoint, Session
 from strait._transfer import Progress
 from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreInfo, StoreStatus
+from strait._uri import parse_address
 from strait._wire import Wire
 from strait._writer import BufferedWriter, RemoteWriter
 
@@ -36,10 +36,11 @@ RemotePath: TypeAlias = str | os.PathLike[str]
 #: A path on this machine.
 LocalPath: TypeAlias = str | os.PathLike[str]
 
-DEFAULT_PORT = 9090
 # Patience for one answer. Above the minute or so that a store takes to give up
 # on a machine that went away.
 DEFAULT_TIMEOUT_S = 120.0
+# Some systems take no longer one for a socket; nobody waits so long for an answer.
+MAX_TIMEOUT_S = 366 * 86_400.0
 # As large as a request: smaller ones would be copied once more.
 DEFAULT_BUFFER_BYTES = 1 << 20
 
@@ -57,18 +58,29 @@ def connect(
 ) -> "Client":
     """Opens a session at the gateway `address`: ``strait://host:port/`` or ``host:port``.
 
-    `store` names one of the gateway's stores (none: its default). Log in with
+    ``/@NAME`` behind it, or `store`, names one of the gateway's stores (none: its
+    default); `Uri` takes addresses with paths apart. Log in with
     `user` and `password`, or with the `token` of an earlier session, or with
     neither where the gateway allows that; without TLS no password or token is
     sent to another machine. `tls` is true for this machine's trusted certificates,
     the path of a file of those to trust (PEM), or a context of one's own.
-    `timeout`, in seconds, bounds the wait for each answer.
+    `timeout`, in seconds, bounds each request with all that belongs to it: connecting
+    (10 s at most), a new login, other tries, and the whole of the answer.
     """
-    host, port = _host_and_port(address)
+    uri = parse_address(address)
+    if store is not None and uri.store not in (None, store):
+        raise errors.InvalidArgument(
+            f"the address names the store {uri.store}, and the option names {store}; give one"
+        )
+    if not 0 < timeout <= MAX_TIMEOUT_S:
+        raise errors.InvalidArgument(f"the timeout {timeout} isn't above 0 and a year at most")
     if wire not in get_args(Wire):
         raise errors.InvalidArgument(f"no wire {wire!r}; there are {', '.join(get_args(Wire))}")
     context = _tls_context(tls)
-    return Client(Endpoint(host, port, wire, timeout, context, store, user, password, token))
+    store = uri.store if store is None else store
+    return Client(
+        Endpoint(uri.host, uri.port, wire, timeout, context, store, user, password, token)
+    )
 
 
 class Client:
@@ -408,22 +420,6 @@ def _text(path: RemotePath) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a path in a store is text or a PurePath, not {type(path).__name__}")
     return text
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    parts = urlsplit(address if "://" in address else f"strait://{address}")
-    if "@" in parts.netloc:
-        # Not repeated in the message: it may hold a password.
-        raise errors.InvalidArgument("an address names no user; connect takes user and password")
-    wrong = f"not the address of a gateway, strait://host:port/: {address}"
-    try:
-        port = parts.port
-    except ValueError as error:
-        raise errors.InvalidArgument(f"{wrong} ({error})") from None
-    rest = parts.path.removeprefix("/") or parts.query or parts.fragment
-    if parts.scheme != "strait" or not parts.hostname or rest or port == 0:
-        raise errors.InvalidArgument(wrong)
-    return parts.hostname, port or DEFAULT_PORT
 
 
 def _tls_context(tls: bool | LocalPath | ssl.SSLContext) -> ssl.SSLContext | None:

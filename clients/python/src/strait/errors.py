@@ -174,3 +174,11 @@ def from_wire(error: Any) -> StraitError:
     if cls is StraitError and error.kind:
         native.kind = error.kind  # a newer server's, which this client has no class for
     return native
+
+
+def no_answer(operation: str, timeout_s: float) -> TimedOut:
+    """The error of a request that a gateway didn't answer, or not wholly, in time."""
+    return TimedOut(
+        f"{operation}: no whole answer within {timeout_s:g} s; the gateway may be overloaded or "
+        "gone: look at it, or allow a longer timeout"
+    )

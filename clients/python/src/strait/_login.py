@@ -1,0 +1,58 @@
+"""One login at a time, whose outcome serves all threads that wait for it."""
+
+import contextlib
+import copy
+import threading
+import time
+from collections.abc import Iterator
+
+from strait import errors
+from strait._connect import ConnectionLostError
+
+
+class _Attempt:
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.failure: Exception | None = None
+
+
+class LoginInTurn:
+    """Lets one thread log in, and the others have its outcome."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._attempt: _Attempt | None = None
+
+    @contextlib.contextmanager
+    def take(self, deadline: float, timeout_s: float) -> Iterator[bool]:
+        """Whether it is up to this thread; if not, another one has just succeeded.
+
+        What the other one's attempt failed with is raised here too.
+        """
+        with self._lock:
+            theirs = self._attempt
+            if theirs is None:
+                ours = self._attempt = _Attempt()
+        if theirs is not None:
+            if not theirs.over.wait(max(0.0, deadline - time.monotonic())):
+                raise errors.no_answer("openSession", timeout_s)
+            if theirs.failure is not None:
+                raise _again(theirs.failure)
+            yield False
+            return
+        try:
+            yield True
+        except Exception as error:
+            ours.failure = error
+            raise
+        finally:
+            with self._lock:
+                self._attempt = None
+            ours.over.set()
+
+
+def _again(failure: Exception) -> Exception:
+    """The same failure for another thread: an exception's traceback is one thread's."""
+    if isinstance(failure, ConnectionLostError):
+        return ConnectionLostError(failure, sent=False, tls=failure.tls)
+    return copy.copy(failure)

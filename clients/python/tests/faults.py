@@ -1,0 +1,94 @@
+"""A proxy before a gateway that takes faults: it falls silent, stutters, or is gone."""
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Literal
+
+Fault = Literal["none", "silent", "half", "stutter", "gone"]
+
+# Of a stutter: often enough to renew any limit that is for one wait alone.
+STUTTER_S = 0.1
+# Of a reply before the rest stays away: within a frame's header, or what follows it.
+HALF_BYTES = 7
+
+
+class FaultyProxy:
+    """Forwards to a gateway; what the gateway answers suffers from `fault`."""
+
+    def __init__(self, target_port: int) -> None:
+        self.fault: Fault = "none"
+        self._target_port = target_port
+        self._closed = False
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def strike(self, fault: Fault) -> None:
+        """From now on."""
+        self.fault = fault
+        if fault == "gone":
+            self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        # A listener that is only closed goes on accepting in the thread that waits for it.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                gateway = socket.create_connection(("127.0.0.1", self._target_port))
+                self._sockets += [client, gateway]
+                for ends in ((client, gateway, False), (gateway, client, True)):
+                    threading.Thread(target=self._forward, args=ends, daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
+        with contextlib.suppress(OSError), source, target:
+            while data := source.recv(1 << 16):
+                fault = self.fault if is_reply else "none"
+                if fault == "none":
+                    target.sendall(data)
+                elif fault == "half":
+                    target.sendall(data[:HALF_BYTES])
+                    self._hold(source)
+                elif fault == "silent":
+                    self._hold(source)
+                else:
+                    self._stutter(data, target)
+
+    def _hold(self, source: socket.socket) -> None:
+        while source.recv(1 << 16):
+            pass
+
+    def _stutter(self, data: bytes, target: socket.socket) -> None:
+        for n in range(len(data)):
+            if self._closed:
+                return
+            target.sendall(data[n : n + 1])
+            time.sleep(STUTTER_S)
+
+
+@contextlib.contextmanager
+def full_backlog():
+    """The port of a listener on which a connection isn't even taken by the system."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        while True:
+            sock = stack.enter_context(socket.socket())
+            sock.settimeout(0.3)
+            try:
+                sock.connect(listener.getsockname())
+            except TimeoutError:
+                break
+        yield listener.getsockname()[1]
