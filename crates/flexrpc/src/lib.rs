@@ -43,7 +43,8 @@
 //!
 //! Servers listen on loopback unless told. Off loopback they want a cluster key
 //! ([`proto::auth`] says against whom it helps), certificates of their callers, or
-//! leave to serve anybody. Where a chain may lead is for [`Forwarding`] to say: for
+//! leave to serve anybody. Beside the cluster's key, callers may have keys of their own, by
+//! which services know them ([`KeyLookup`]). Where a chain may lead is for [`Forwarding`] to say: for
 //! callers that nobody knows, on loopback alone.
 //!
 //! TLS is over TCP, on the same port ([`ServerTls`], [`ClientTls`]). Each hop of a
@@ -96,6 +97,7 @@ pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;
 pub use proto::auth::{AuthSys, ClusterKey, Credentials, KeyTooShort};
+pub use proto::bond::{Holder, KeyId, KeyLookup, OwnKey, OwnKeys};
 pub use proto::call::{RetryPolicy, Transport};
 pub use proto::ids::{CallId, Procedure, SessionId};
 pub use proto::limits;

@@ -179,7 +179,8 @@ impl Handle {
         let session = place.session(patience, || {
             let Some(line) = &mut self.line else { return Err(Refusal::Unreachable) };
             let options = &self.shared.options;
-            let session = shake_hands(line, options.key.as_ref(), options.retry, patience);
+            let session =
+                shake_hands(line, (options.key.as_ref(), options.key_id.as_ref()), options.retry, patience);
             // What is left in the line after a failure is nobody's.
             session.inspect_err(|_| self.line = None)
         })?;
@@ -327,7 +328,7 @@ impl Handle {
                         let step = call.on_time(frame.arrived);
                         self.spare(frame, step)
                     }
-                    Read::Forged => self.on_broken(call),
+                    Read::Forged => self.on_forged(call),
                 }
             }
             Received::TimedOut => call.on_time(clock::now()),
@@ -339,10 +340,25 @@ impl Handle {
         })
     }
 
+    /// A server that has restarted doesn't know the session, and so not by which of its callers'
+    /// own keys to tag an answer: the next call shakes hands anew.
+    #[cold]
+    fn on_forged(&mut self, call: &mut Call) -> Step {
+        if let Some(lease) = self.lease.as_ref().filter(|_| self.shared.options.key_id.is_some()) {
+            lease.session.lose();
+        }
+        self.on_broken(call)
+    }
+
     /// The outcome of a call that got no answer of value.
     #[cold]
     pub(crate) fn end(&mut self, step: Step, call: &Call) -> Outcome {
-        let lost = [Step::NotExecuted(Refusal::UnknownSession), Step::Unknown(Doubt::SessionLost)];
+        let lost = [
+            Step::NotExecuted(Refusal::UnknownSession),
+            // Without a key, or by one that doesn't hold any more: this session stays refused.
+            Step::NotExecuted(Refusal::Unauthenticated),
+            Step::Unknown(Doubt::SessionLost),
+        ];
         if lost.contains(&step) {
             self.lose_session();
         }

@@ -7,6 +7,7 @@ use crate::net::reader::Frame;
 use crate::net::socket::Sent;
 use crate::proto::Micros;
 use crate::proto::auth::ClusterKey;
+use crate::proto::bond::KeyId;
 use crate::proto::call::{Answer, Call, RetryPolicy, Step};
 use crate::proto::extension::{Extension, Nonce};
 use crate::proto::frame::{Head, Kind, flags};
@@ -18,7 +19,7 @@ use crate::proto::status::Refusal;
 /// failure is a refusal.
 pub(crate) fn shake_hands(
     line: &mut Line,
-    key: Option<&ClusterKey>,
+    (key, key_id): (Option<&ClusterKey>, Option<&KeyId>),
     policy: RetryPolicy,
     deadline: Option<Micros>,
 ) -> Result<Session, Refusal> {
@@ -28,7 +29,7 @@ pub(crate) fn shake_hands(
     nonce.copy_from_slice(&random[..16]);
     transaction.copy_from_slice(&random[16..]);
     let id = CallId { session: SessionId::NONE, handle: 0, transaction: u64::from_be_bytes(transaction) };
-    let hello = hello(id, nonce, key);
+    let hello = hello(id, nonce, key, key_id);
     let mut call = Call::new(id, line.transport, policy, deadline);
     let mut step = Step::Send;
     loop {
@@ -58,8 +59,9 @@ pub(crate) fn shake_hands(
     }
 }
 
-fn hello(id: CallId, nonce: Nonce, key: Option<&ClusterKey>) -> Vec<u8> {
-    let extension = Extension { nonce: Some(nonce), ..Extension::default() }.encode();
+fn hello(id: CallId, nonce: Nonce, key: Option<&ClusterKey>, key_id: Option<&KeyId>) -> Vec<u8> {
+    let extension =
+        Extension { nonce: Some(nonce), key_id: key_id.cloned(), ..Extension::default() }.encode();
     let flags = key.map_or(0, |_| flags::AUTHENTIC);
     let mut hello = Head { flags, ..Head::new(Kind::Hello, id) }.encode(&extension);
     if let Some(key) = key {

@@ -22,6 +22,7 @@ use crate::net::clock;
 use crate::net::pool::Handles;
 use crate::net::spin::SPIN;
 use crate::proto::auth::{ClusterKey, Credentials};
+use crate::proto::bond::KeyId;
 use crate::proto::call::{RetryPolicy, Transport};
 use crate::proto::ids::Procedure;
 use crate::proto::limits;
@@ -51,8 +52,11 @@ pub struct ClientOptions {
     pub retry: RetryPolicy,
     /// Who calls, unless a call says otherwise.
     pub credentials: Credentials,
-    /// The cluster's key.
+    /// The cluster's key, or this caller's own.
     pub key: Option<ClusterKey>,
+    /// Names the caller's own key for servers that look it up ([`crate::KeyLookup`]); `None` if
+    /// it is the cluster's.
+    pub key_id: Option<KeyId>,
     /// How long to spin for an answer before sleeping; zero for never.
     pub spin: Duration,
     /// Idle handles that are kept, over all callees (section IV.B).
@@ -78,6 +82,7 @@ impl Default for ClientOptions {
             retry: RetryPolicy::default(),
             credentials: Credentials::None,
             key: None,
+            key_id: None,
             spin: SPIN,
             // A descriptor each; processes have 1,024 by default on many systems.
             pooled_handles: 512,

@@ -4,6 +4,7 @@
 //! 128 on they may be left unread, so that later versions can add hints.
 
 use crate::proto::auth::{AuthSys, Credentials};
+use crate::proto::bond::KeyId;
 use crate::proto::chain::Chain;
 use crate::proto::frame::FrameError;
 use strait_telemetry::RequestId;
@@ -11,6 +12,7 @@ use strait_telemetry::RequestId;
 const AUTH_SYS: u8 = 1;
 const CHAIN: u8 = 2;
 const NONCE: u8 = 3;
+const KEY_ID: u8 = 4;
 const FIRST_HINT: u8 = 128;
 const TERMS: u8 = 128;
 const REQUEST: u8 = 129;
@@ -36,6 +38,8 @@ pub struct Extension {
     pub chain: Option<Chain>,
     /// Of the handshake.
     pub nonce: Option<Nonce>,
+    /// Of the handshake: by which key it is tagged, if not the cluster's.
+    pub key_id: Option<KeyId>,
     /// Of the handshake.
     pub terms: Option<Terms>,
     /// What the caller works for, for logs.
@@ -76,6 +80,9 @@ impl Extension {
         if let Some(nonce) = &self.nonce {
             put(&mut out, NONCE, nonce);
         }
+        if let Some(id) = &self.key_id {
+            put(&mut out, KEY_ID, id.bytes());
+        }
         if let Some(terms) = &self.terms {
             let mut bytes = terms.payload_bytes.to_be_bytes().to_vec();
             bytes.extend_from_slice(&terms.session_idle_ms.to_be_bytes());
@@ -103,6 +110,9 @@ impl Extension {
                 CHAIN if parsed.chain.is_none() => parsed.chain = Some(Chain::decode(value)?),
                 NONCE if parsed.nonce.is_none() => {
                     parsed.nonce = Some(value.try_into().map_err(|_| FrameError::Malformed)?);
+                }
+                KEY_ID if parsed.key_id.is_none() => {
+                    parsed.key_id = Some(KeyId::new(value).ok_or(FrameError::Malformed)?);
                 }
                 TERMS if value.len() >= 8 => {
                     let word = |at: usize| {
@@ -148,6 +158,7 @@ mod tests {
             credentials: Credentials::Sys(AuthSys { machine: "h".into(), ..AuthSys::default() }),
             chain: Some(Chain { hops: vec![hop(1), hop(2)] }),
             nonce: Some([5; 16]),
+            key_id: KeyId::new(b"ada"),
             terms: Some(Terms { payload_bytes: 9, session_idle_ms: 8 }),
             request: Some(RequestId([3; 16])),
         }
@@ -164,7 +175,7 @@ mod tests {
     fn truncated_repeated_and_unknown_parts_are_refused_hints_are_not() {
         let bytes = sample().encode();
         let whole_parts = (0..bytes.len()).filter(|len| Extension::decode(&bytes[..*len]).is_ok()).count();
-        assert_eq!(whole_parts, 5, "only cuts between parts are well-formed");
+        assert_eq!(whole_parts, 6, "only cuts between parts are well-formed");
         let twice = [bytes.clone(), bytes].concat();
         assert!(Extension::decode(&twice).is_err());
         assert!(Extension::decode(&[77, 0, 1, 0]).is_err());

@@ -13,6 +13,17 @@ impl SessionId {
     /// Not a session: what a client sends before it has one.
     pub const NONE: Self = Self([0; 16]);
 
+    /// Marks an id that is being drawn: whether the server looks up what the session was opened
+    /// under. So calls under the cluster's key cost no look-up.
+    pub(crate) fn mark(&mut self, bound: bool) {
+        self.0[15] = self.0[15] & !1 | u8::from(bound);
+    }
+
+    /// Whether it was marked. Tells something only where the server marks its sessions' ids.
+    pub(crate) fn is_marked(self) -> bool {
+        self.0[15] & 1 == 1
+    }
+
     /// Well-spread bits for choosing shards and buckets: ids are random.
     pub(crate) fn spread(self) -> u64 {
         let (low, _) = self.0.split_first_chunk::<8>().expect("16 bytes hold 8");

@@ -9,9 +9,9 @@ use crate::proto::admission::{Admission, Verdict};
 use crate::proto::auth::SessionKey;
 use crate::proto::call::Transport;
 use crate::proto::checksum;
-use crate::proto::extension::{Caller, Extension, Terms};
+use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
-use crate::proto::ids::{CallId, SessionId};
+use crate::proto::ids::CallId;
 use crate::proto::limits::{self, STALL_BYTES};
 use crate::proto::onc::duplicates::Duplicates;
 use crate::proto::reception::{self, Arrival, Reception};
@@ -158,22 +158,20 @@ impl Core {
         let head = frame.head;
         match head.kind {
             kind if !kind.is_request() => Response::Hangup,
-            kind if !self.is_authentic(frame) => match (origin.transport, kind) {
-                // Nothing is executed by a greeting: whoever has the wrong key may learn it.
-                (Transport::Udp, Kind::Hello) => Response::Send(self.last_word(head.id, origin)),
-                (transport, _) => {
-                    self.respond(head.id, reception::of_stranger(transport, frame.intact), origin)
-                }
-            },
+            Kind::Hello => self.greet(frame, origin),
+            _ if !self.is_authentic(frame, origin) => self.turn_away(frame, origin),
             _ if !self.is_secure(origin.security) => {
                 Response::Send(self.refusal(head.id, Refusal::TlsRequired))
             }
-            kind => match (kind, Extension::decode(frame.extension())) {
-                (_, Err(_)) => Response::Send(self.refusal(head.id, Refusal::Malformed)),
-                (Kind::Hello, Ok(hello)) => self.welcome(&head, &hello),
-                _ => self.revoke(head.id, origin.transport),
-            },
+            _ if Extension::decode(frame.extension()).is_err() => {
+                Response::Send(self.refusal(head.id, Refusal::Malformed))
+            }
+            _ => self.revoke(head.id, origin.transport),
         }
+    }
+
+    pub(crate) fn turn_away(&self, frame: &Frame, origin: Origin) -> Response {
+        self.respond(frame.head.id, reception::of_stranger(origin.transport, frame.intact), origin)
     }
 
     fn call(&self, frame: Frame, origin: Origin, reuse: impl FnOnce(Option<Buffer>)) -> Response {
@@ -208,8 +206,9 @@ impl Core {
         origin: Origin,
         now: Micros,
     ) -> Reception {
-        let (authentic, intact) = (self.is_authentic(frame), frame.intact);
+        let (authentic, intact) = (self.is_authentic(frame, origin), frame.intact);
         let (id, transport) = (frame.head.id, origin.transport);
+        let objection = objection.or_else(|| self.objection_to_bound(&frame.head));
         self.admission.receive(Arrival { id, transport, authentic, intact, objection }, now)
     }
 
@@ -277,7 +276,8 @@ impl Core {
             procedure: head.procedure,
             args,
             credentials: caller.credentials,
-            authenticated: self.options.key.is_some() || origin.security == Security::Certified,
+            authenticated: self.is_of_member(head.id.session) || origin.security == Security::Certified,
+            holder: self.holder(head.id.session),
             encrypted: origin.security != Security::Plain,
             peer: origin.peer,
             transport: origin.transport,
@@ -286,7 +286,7 @@ impl Core {
         };
         let limit = match origin.transport {
             Transport::Tcp => self.options.payload_bytes,
-            Transport::Udp => limits::udp_payload_bytes(self.options.key.is_some()),
+            Transport::Udp => limits::udp_payload_bytes(self.is_tagged(head.id.session)),
         };
         let _working = RequestId::enter(caller.request);
         self.invoke(&request, limit)
@@ -310,33 +310,6 @@ impl Core {
         }
     }
 
-    fn welcome(&self, head: &Head, hello: &Extension) -> Response {
-        if self.draining.load(Ordering::Acquire) {
-            return Response::Send(self.refusal(head.id, Refusal::ShuttingDown));
-        }
-        let Some(nonce) = hello.nonce else {
-            return Response::Send(self.refusal(head.id, Refusal::Malformed));
-        };
-        let mut session = SessionId::NONE;
-        if getrandom::fill(&mut session.0).is_err() {
-            return Response::Send(self.refusal(head.id, Refusal::Overloaded));
-        }
-        if let Err(refusal) = self.admission.open_session(session, clock::now()) {
-            return Response::Send(self.refusal(head.id, refusal));
-        }
-        let terms = Terms {
-            payload_bytes: u32::try_from(self.options.payload_bytes).unwrap_or(u32::MAX),
-            session_idle_ms: u32::try_from(self.options.admission.session_idle_us / 1000).unwrap_or(u32::MAX),
-        };
-        let extension = Extension { nonce: Some(nonce), terms: Some(terms), ..Extension::default() }.encode();
-        let id = CallId { session, ..head.id };
-        let head = Head { flags: self.flags(), ..Head::new(Kind::Welcome, id) };
-        let mut frame = head.encode(&extension);
-        // The handshake is tagged under the key of no session: the client has none.
-        self.tag(&mut frame, SessionId::NONE);
-        Response::Send(frame.into())
-    }
-
     fn revoke(&self, id: CallId, transport: Transport) -> Response {
         let verdict = self.admission.revoke(id, clock::now());
         self.answer_without_execution(id, verdict, transport)
@@ -347,15 +320,8 @@ impl Core {
         security != Security::Plain || !self.options.tls_required
     }
 
-    fn is_authentic(&self, frame: &Frame) -> bool {
-        match &self.options.key {
-            None => !frame.head.has(flags::AUTHENTIC),
-            Some(key) => frame.is_authentic(&key.of_session(frame.head.id.session)),
-        }
-    }
-
     /// Why who doesn't prove to have the key isn't served.
-    fn last_word(&self, id: CallId, origin: Origin) -> Bytes {
+    pub(crate) fn last_word(&self, id: CallId, origin: Origin) -> Bytes {
         let secure = self.is_secure(origin.security);
         untagged_refusal(id, if secure { Refusal::Unauthenticated } else { Refusal::TlsRequired })
     }
@@ -379,27 +345,32 @@ impl Core {
 
     /// A frame around a reply, with checksum and tag.
     pub(crate) fn frame(&self, head: Head, reply: Reply) -> Bytes {
-        let session = head.id.session;
-        let mut frame = fill(Head { flags: self.flags(), ..head }, reply);
-        self.tag(&mut frame, session);
-        frame.into()
+        let key = self.session_key(head.id.session);
+        tagged(head, reply, key.as_ref())
     }
 
+    /// Of what is passed on, which goes under the cluster's key.
     pub(crate) fn flags(&self) -> u16 {
         if self.options.key.is_some() { flags::AUTHENTIC } else { 0 }
     }
+}
 
-    fn tag(&self, frame: &mut Vec<u8>, session: SessionId) {
-        if let Some(key) = &self.options.key {
-            append_tag(frame, &key.of_session(session));
-        }
+pub(crate) fn flags_with(key: Option<&SessionKey>) -> u16 {
+    if key.is_some() { flags::AUTHENTIC } else { 0 }
+}
+
+pub(crate) fn append_tag(frame: &mut Vec<u8>, key: Option<&SessionKey>) {
+    if let Some(key) = key {
+        let tag = key.tag(&[frame]);
+        frame.extend_from_slice(&tag);
     }
 }
 
-#[inline(never)]
-fn append_tag(frame: &mut Vec<u8>, key: &SessionKey) {
-    let tag = key.tag(&[frame]);
-    frame.extend_from_slice(&tag);
+/// A frame around a reply, with checksum, and tag if there is a key.
+pub(crate) fn tagged(head: Head, reply: Reply, key: Option<&SessionKey>) -> Bytes {
+    let mut frame = fill(Head { flags: flags_with(key), ..head }, reply);
+    append_tag(&mut frame, key);
+    frame.into()
 }
 
 /// The frame that refuses call `id` in nobody's name.

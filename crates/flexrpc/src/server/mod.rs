@@ -1,6 +1,7 @@
 //! The server: several programs on one port, TCP and UDP, served by as many
 //! threads as the load needs.
 
+pub(crate) mod bonds;
 pub(crate) mod carrying;
 pub(crate) mod chains;
 pub(crate) mod connection;
@@ -23,6 +24,7 @@ use crate::net::socket;
 use crate::net::spin::SPIN;
 use crate::proto::admission::AdmissionLimits;
 use crate::proto::auth::ClusterKey;
+use crate::proto::bond::OwnKeys;
 use crate::proto::limits;
 use crate::proto::onc::rpcbind::Mapping;
 use crate::server::core::Core;
@@ -76,6 +78,11 @@ pub struct ServerOptions {
     pub udp: bool,
     /// The cluster's key: callers without it are refused.
     pub key: Option<ClusterKey>,
+    /// Callers' own keys beside it: their holders are served too, and their chains go no
+    /// further than here.
+    pub own_keys: Option<OwnKeys>,
+    /// Programs that callers without any key may call, by TLS alone; where a key is set.
+    pub keyless_programs: Vec<u32>,
     /// Serve callers without a key off loopback.
     pub allow_anonymous: bool,
     /// Service workers.
@@ -131,6 +138,8 @@ impl Default for ServerOptions {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             udp: true,
             key: None,
+            own_keys: None,
+            keyless_programs: Vec::new(),
             allow_anonymous: false,
             workers: WorkerLimits { least: 2, most: 64, dormant: Duration::from_secs(10) },
             spin: SPIN,

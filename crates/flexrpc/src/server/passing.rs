@@ -143,6 +143,10 @@ impl Passing {
         if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
             return Err(Refusal::ForwardingDenied);
         }
+        // What is passed on carries the cluster's tag, which no other caller is to get.
+        if core.is_bound(self.head.id.session) {
+            return Err(Refusal::ForwardingDenied);
+        }
         if !core.is_secure(self.upstream.fd.security()) {
             return Err(Refusal::TlsRequired);
         }

@@ -1,12 +1,14 @@
 //! What a service sees of a call, and what it answers with.
 
 use crate::proto::auth::Credentials;
+use crate::proto::bond::Holder;
 use crate::proto::call::Transport;
 use crate::proto::frame::HEAD_BYTES;
 use crate::proto::ids::{CallId, Procedure};
 use crate::proto::status::{Fault, Refusal};
 use bytes::Bytes;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, io};
 
@@ -22,6 +24,9 @@ pub struct Request {
     /// Whether the caller holds the cluster key, or has shown a certificate that
     /// the server trusts.
     pub authenticated: bool,
+    /// Who calls by a key of its own ([`crate::KeyLookup`]): one caller and no member of the
+    /// cluster, so `authenticated` is false. `None` of all others.
+    pub holder: Option<Arc<dyn Holder>>,
     /// Whether the call came by TLS.
     pub encrypted: bool,
     /// Where the call came from: the caller, or the callee before in a chain.

@@ -13,6 +13,7 @@ mod tests;
 
 use self::table::{Requests, Session, Sessions, Shard, Slot, State, place};
 use crate::proto::Micros;
+use crate::proto::bond::Bond;
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits;
 use crate::proto::planted::{Planted, planted};
@@ -113,12 +114,25 @@ impl Admission {
     /// # Errors
     /// [`Refusal::Overloaded`] if there are calls in all of them.
     pub fn open_session(&self, id: SessionId, now: Micros) -> Result<(), Refusal> {
+        self.open_bound_session(id, None, now)
+    }
+
+    /// The same for a caller who doesn't come by the cluster's key.
+    ///
+    /// # Errors
+    /// As [`Admission::open_session`].
+    pub fn open_bound_session(
+        &self,
+        id: SessionId,
+        bond: Option<Arc<Bond>>,
+        now: Micros,
+    ) -> Result<(), Refusal> {
         if self.session_count.fetch_add(1, Ordering::Relaxed) >= self.limits.sessions && !self.make_room(id) {
             self.session_count.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::Overloaded);
         }
         let mut sessions = self.sessions(id);
-        if let Some(before) = sessions.by_id.insert(id, Arc::new(Session::new(now))) {
+        if let Some(before) = sessions.by_id.insert(id, Arc::new(Session::new(now, bond))) {
             before.forgotten.store(true, Ordering::Release);
             self.session_count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -212,6 +226,11 @@ impl Admission {
             Some(transaction) => transaction < id.transaction,
             None => self.knows(id.session),
         }
+    }
+
+    /// What a session of this server was opened under, if not the cluster's key.
+    pub fn bond(&self, session: SessionId) -> Option<Arc<Bond>> {
+        self.sessions(session).by_id.get(&session)?.bond.clone()
     }
 
     /// Whether the session is one of this server.

@@ -2,6 +2,7 @@
 
 use super::Verdict;
 use crate::proto::Micros;
+use crate::proto::bond::Bond;
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
@@ -39,6 +40,8 @@ pub(super) struct Session {
     pub(super) used: AtomicBool,
     /// Its requests are refused; those that it was forgotten with may still end.
     pub(super) forgotten: AtomicBool,
+    /// What it was opened under, if not the cluster's key.
+    pub(super) bond: Option<Arc<Bond>>,
 }
 
 /// The latest request of a handle.
@@ -85,7 +88,7 @@ impl Sessions {
     /// Finding it is using it.
     pub(super) fn find(&mut self, id: SessionId, now: Micros) -> Option<Arc<Session>> {
         if planted(Planted::NoIncarnationCheck) || planted(Planted::CacheWithoutSession) {
-            let session = self.by_id.entry(id).or_insert_with(|| Arc::new(Session::new(now)));
+            let session = self.by_id.entry(id).or_insert_with(|| Arc::new(Session::new(now, None)));
             return Some(Arc::clone(session));
         }
         let session = self.by_id.get(&id)?;
@@ -95,9 +98,9 @@ impl Sessions {
 }
 
 impl Session {
-    pub(super) fn new(now: Micros) -> Self {
+    pub(super) fn new(now: Micros, bond: Option<Arc<Bond>>) -> Self {
         let (used, forgotten) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { used_at: AtomicU64::new(now), used, forgotten }
+        Self { used_at: AtomicU64::new(now), used, forgotten, bond }
     }
 
     /// Whether no call was ever made in it. Changes under its shard's lock.

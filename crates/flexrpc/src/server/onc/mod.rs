@@ -164,6 +164,7 @@ impl Core {
             args,
             credentials,
             authenticated: origin.security == Security::Certified,
+            holder: None,
             encrypted: origin.security != Security::Plain,
             peer: origin.peer,
             transport: origin.transport,
