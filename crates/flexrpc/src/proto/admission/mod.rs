@@ -19,7 +19,7 @@ use crate::proto::limits;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 use bytes::Bytes;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 /// Bounds of what is remembered.
@@ -80,6 +80,8 @@ pub struct Admission {
     limits: AdmissionLimits,
     session_count: AtomicUsize,
     handles: AtomicUsize,
+    /// A session went whose handles are still in the table.
+    leaves_handles: AtomicBool,
     /// Without the shards' drift.
     result_bytes: AtomicUsize,
 }
@@ -103,13 +105,15 @@ impl Admission {
             limits,
             session_count: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
+            leaves_handles: AtomicBool::new(false),
             result_bytes: AtomicUsize::new(0),
         }
     }
 
     /// Begins a session under an id that the driver drew at random. At the limit of
     /// sessions one goes in which no call was made: greetings cost nothing, not even
-    /// a key (they can be replayed), and mustn't keep out who has calls to make.
+    /// a key (they can be replayed), and mustn't keep out who has calls to make. So does one
+    /// without a key.
     ///
     /// # Errors
     /// [`Refusal::Overloaded`] if there are calls in all of them.
@@ -144,11 +148,14 @@ impl Admission {
         let first = self.shard_of(for_session);
         let mut nearest =
             (0..self.sessions.len()).map(|step| &self.sessions[(first + step) % self.sessions.len()]);
-        let made = nearest.any(|shard| shard.lock().forget_unused());
-        if made {
-            self.session_count.fetch_sub(1, Ordering::Relaxed);
+        let Some(forgotten) = nearest.find_map(|shard| shard.lock().forget_expendable()) else {
+            return false;
+        };
+        self.session_count.fetch_sub(1, Ordering::Relaxed);
+        if !forgotten.is_unused() {
+            self.leaves_handles.store(true, Ordering::Relaxed);
         }
-        made
+        true
     }
 
     /// Whether a request that has arrived is to be executed: whole, undamaged,
@@ -298,11 +305,12 @@ impl Admission {
     /// ("the lifetime of each cache entry is checked periodically").
     pub fn sweep(&self, now: Micros) {
         self.sweep_results(now);
-        let mut any_forgotten = false;
+        let mut any_forgotten = self.leaves_handles.swap(false, Ordering::Relaxed);
         for shard in &self.sessions {
             let Sessions { by_id, unused } = &mut *shard.lock();
             by_id.retain(|_, session| {
-                let most = if session.is_unused() { limits::SESSION_UNUSED_MS * 1000 } else { Micros::MAX };
+                let most =
+                    if session.is_expendable() { limits::SESSION_UNUSED_MS * 1000 } else { Micros::MAX };
                 let most = most.min(self.limits.session_idle_us);
                 let over = now.saturating_sub(session.used_at.load(Ordering::Relaxed)) > most;
                 if over {
@@ -312,7 +320,7 @@ impl Admission {
                 }
                 !over
             });
-            unused.retain(|id| by_id.get(id).is_some_and(|session| session.is_unused()));
+            unused.retain(|id| by_id.get(id).is_some_and(|session| session.is_expendable()));
         }
         if any_forgotten {
             self.sweep_handles();

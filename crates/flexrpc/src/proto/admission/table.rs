@@ -20,7 +20,7 @@ pub(super) struct Shard<T>(Mutex<T>);
 #[derive(Default)]
 pub(super) struct Sessions {
     pub(super) by_id: HashMap<SessionId, Arc<Session>, BuildHasherDefault<RandomIdHasher>>,
-    /// Sessions in which no call was made when this was looked at, the oldest first.
+    /// Sessions that were expendable when this was looked at, the oldest first.
     pub(super) unused: VecDeque<SessionId>,
 }
 
@@ -73,16 +73,16 @@ impl<T> Shard<T> {
 }
 
 impl Sessions {
-    /// Removes the oldest session without a call, if there is one. Nothing was
-    /// executed in it, and nothing will be.
-    pub(super) fn forget_unused(&mut self) -> bool {
+    /// Removes the oldest expendable session, if there is one. Nothing will be executed in it.
+    pub(super) fn forget_expendable(&mut self) -> Option<Arc<Session>> {
         while let Some(id) = self.unused.pop_front() {
-            if self.by_id.get(&id).is_some_and(|session| session.is_unused()) {
-                self.by_id.remove(&id);
-                return true;
+            if self.by_id.get(&id).is_some_and(|session| session.is_expendable()) {
+                let session = self.by_id.remove(&id)?;
+                session.forgotten.store(true, Ordering::Release);
+                return Some(session);
             }
         }
-        false
+        None
     }
 
     /// Finding it is using it.
@@ -106,6 +106,12 @@ impl Session {
     /// Whether no call was ever made in it. Changes under its shard's lock.
     pub(super) fn is_unused(&self) -> bool {
         !self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether it goes first where there are too many: no call was made in it, or it is of
+    /// somebody without a key, as anybody can have any number of.
+    pub(super) fn is_expendable(&self) -> bool {
+        self.is_unused() || matches!(self.bond.as_deref(), Some(Bond::Keyless))
     }
 
     pub(super) fn is_known(&self) -> bool {

@@ -169,3 +169,30 @@ fn a_forgotten_session_is_refused_on_handles_that_it_had_too() {
     assert!(!admission.is_new(id(A, 1, 2)));
     assert_eq!(admission.usage(), (0, 0, 0));
 }
+
+/// Anybody may have sessions without a key, and make calls in them.
+#[test]
+fn callers_without_a_key_keep_no_others_out() {
+    let limits = AdmissionLimits { sessions: 3, ..AdmissionLimits::default() };
+    let admission = admission(limits);
+    let of = |session, transaction| id(session, 0, transaction);
+    for session in [A, B] {
+        assert_eq!(admission.begin(of(session, 1), 0), Verdict::Execute);
+    }
+    for number in 0..100 {
+        let stranger = SessionId([100 + number; 16]);
+        admission.open_bound_session(stranger, Some(Arc::new(Bond::Keyless)), 0).unwrap();
+        assert_eq!(admission.begin(of(stranger, 1), 0), Verdict::Execute);
+    }
+    admission.open_session(SessionId([99; 16]), 0).unwrap();
+    let (sessions, handles, _) = admission.usage();
+    assert_eq!((sessions, handles), (3, 102));
+    for number in 0..100 {
+        let stranger = SessionId([100 + number; 16]);
+        assert_eq!(admission.begin(of(stranger, 2), 0), Verdict::Refused(Refusal::UnknownSession));
+        admission.complete(of(stranger, 1), answer(1), 0);
+    }
+    admission.sweep(1);
+    assert_eq!(admission.usage().1, 2, "theirs are gone");
+    assert_eq!(admission.begin(of(A, 2), 0), Verdict::Execute, "and none of the others'");
+}
