@@ -145,9 +145,14 @@ impl From<CallError> for Lost {
                 Failure { error: Error::OutcomeUnknown, why } => Self::Unknown(why),
                 failure => Self::Refused(failure),
             },
-            CallError::NotExecuted(refusal @ Refusal::Unauthenticated) => {
-                Self::Refused(Failure::new(Error::Unauthenticated, refusal.to_string()))
-            }
+            // It would be the same the next time.
+            CallError::NotExecuted(
+                refusal @ (Refusal::Unauthenticated
+                | Refusal::TlsRequired
+                | Refusal::TlsUnavailable
+                | Refusal::Untrusted
+                | Refusal::CertificateWanted),
+            ) => Self::Refused(Failure::new(Error::Unauthenticated, refusal.to_string())),
             CallError::NotExecuted(
                 refusal @ (Refusal::ProgramUnavailable
                 | Refusal::VersionMismatch { .. }

@@ -3,12 +3,13 @@
 //! ```text
 //!   Key ─┬─ clients' key ── between clients and the namenode
 //!        ├─ datanodes' key ─ between datanodes and the namenode
-//!        └─ tokens' key ──── namenode makes, datanodes check
+//!        ├─ tokens' key ──── namenode makes, datanodes check
+//!        └─ credentials' key ── the namenode's own, for users that log in ([`super::credentials`])
 //! ```
 //!
-//! A host that only runs clients needs the clients' key alone. Whoever has it is
+//! A host of gateways or operators needs the clients' key alone. Its holder is
 //! believed about the user that it acts as; it can neither join as a datanode nor make
-//! a token. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
+//! a token. Users log in instead, and get a credential each. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
 //! datanodes are tagged by a token's secret, and so are their answers ([`super::tokens`]); written
 //! bytes have checksums instead: a tag over every byte at every member costs more than all the
 //! rest of a write (measured: ARCHITECTURE.md). So who can alter packets on the cluster's own
@@ -16,6 +17,7 @@
 //! encrypted: who reads what passes between a client and the namenode has its tokens.
 
 use super::{
+    credentials::CredentialKey,
     home::{random, sync_name},
     tokens::{TokenKey, hmac},
 };
@@ -99,6 +101,11 @@ impl Key {
     /// The system has no random numbers.
     pub(crate) fn for_tokens(&self) -> io::Result<TokenKey> {
         TokenKey::new(&self.derive("tokens"))
+    }
+
+    /// For credentials.
+    pub(crate) fn for_credentials(&self) -> CredentialKey {
+        CredentialKey::new(&self.derive("credentials"))
     }
 
     fn derive(&self, purpose: &str) -> Secret {

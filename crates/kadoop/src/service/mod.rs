@@ -17,6 +17,7 @@ mod client;
 mod clock;
 mod commit;
 pub mod convert;
+mod credentials;
 mod datanode;
 mod dump;
 mod failure;
@@ -30,15 +31,21 @@ mod stop;
 pub mod tokens;
 
 pub use client::{
-    Client, ClientOptions, ClusterStatus, CreateOptions, Location, NodeStatus, Reader, ShortCircuitReads,
-    Standings, Writer,
+    Access, Client, ClientOptions, ClusterStatus, CreateOptions, Location, Login, NodeStatus, Password,
+    Reader, ShortCircuitReads, Standings, Writer,
 };
 pub use convert::Host;
+pub use credentials::Epoch;
 pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircuit};
 pub use dump::dump_log;
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};
-pub use namenode::{NamenodeNumbers, NamenodeOptions, NamenodeServer};
+pub use namenode::{Accounts, Logins, NamenodeNumbers, NamenodeOptions, NamenodeServer};
+
+/// Certificates, for logins.
+pub mod tls {
+    pub use strait_flexrpc::{ClientTls, Identity, ServerTls, TlsError, Trust};
+}
 
 use std::time::Duration;
 

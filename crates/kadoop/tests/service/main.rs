@@ -7,6 +7,7 @@ mod impostors;
 mod killed;
 mod lending;
 mod load;
+mod logins;
 mod names;
 mod observing;
 mod operators;

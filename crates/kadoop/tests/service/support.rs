@@ -111,9 +111,17 @@ impl Cluster {
     }
 
     pub fn start_with_key(datanodes: usize, key: Key) -> Self {
+        Self::start_with(datanodes, key, |options| options)
+    }
+
+    pub fn start_with(
+        datanodes: usize,
+        key: Key,
+        change: impl FnOnce(NamenodeOptions) -> NamenodeOptions,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = namenode_options_with(&directory.path().join("namenode"), key.clone());
-        let namenode = NamenodeServer::start(options).unwrap();
+        let namenode = NamenodeServer::start(change(options)).unwrap();
         let mut cluster = Self { directory, namenode, key, datanodes: Vec::new() };
         for number in 0..datanodes {
             let datanode = DatanodeServer::start(cluster.datanode_options(number)).unwrap();
@@ -199,6 +207,19 @@ impl Cluster {
             let datanode = DatanodeServer::start(self.datanode_options(number)).unwrap();
             self.datanodes.push(datanode);
         }
+    }
+
+    /// Ends the namenode alone, and starts it on its directory.
+    pub fn restart_namenode(&mut self, options: NamenodeOptions) {
+        let placeholder = tempfile::tempdir().unwrap();
+        self.namenode = namenode(placeholder.path());
+        let mut started = None;
+        assert!(wait_until(DEADLINE, || {
+            started = NamenodeServer::start(options.clone()).ok();
+            started.is_some()
+        }));
+        self.namenode = started.unwrap();
+        self.await_datanodes();
     }
 
     /// Ends all, and starts them on the same directories.

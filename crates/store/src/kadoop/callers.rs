@@ -15,8 +15,8 @@ const MAX_USERS: usize = 10_000;
 
 /// Users' groups. Kadoop believes what a client with its key says; where a principal
 /// comes without groups, they are those that this host's user database has for it.
-#[derive(Default)]
-pub(super) struct Callers {
+#[derive(Debug, Default)]
+pub struct Callers {
     known: Mutex<HashMap<String, (Instant, Vec<String>)>>,
 }
 
@@ -30,7 +30,8 @@ impl Callers {
         }
     }
 
-    fn groups(&self, user: &str) -> Vec<String> {
+    /// The groups that this host's user database has for a user. May ask it, and so block.
+    pub fn groups(&self, user: &str) -> Vec<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((since, groups)) = known.get(user)
             && since.elapsed() < REMEMBERED

@@ -25,7 +25,7 @@ use crate::types::{BlockLocation, Capabilities, Checksum, CreateOptions, FileSta
 use crate::types::{Principal, SetAttributes, StoreStatus};
 use crate::{FileReader, FileSystem, FileWriter};
 use async_trait::async_trait;
-use callers::Callers;
+pub use callers::Callers;
 use calls::Calls;
 use closings::Closings;
 use errors::from_kadoop;
@@ -34,7 +34,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_kadoop::service::{ClientKey, Failure};
+use strait_kadoop::service::tls::{ClientTls, Identity, Trust};
+use strait_kadoop::service::{self, Access, ClientKey, Failure};
 use strait_kadoop::{Client, ClientOptions};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -55,8 +56,10 @@ const RECOVERY_LIMIT_MS: u32 = 120_000;
 /// How to come into a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file that holds the clients' key, or the cluster's. There is no way in without.
+    /// The file that holds the clients' key, or the cluster's.
     pub key_file: Option<PathBuf>,
+    /// Who logs in where no key is named.
+    pub login: Option<Login>,
     /// Replicas of a file that is created without saying how many.
     pub replication: u16,
     /// Whether replicas of datanodes on this host are read past them, where they allow it.
@@ -66,7 +69,29 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         // As HDFS: survives two losses.
-        Self { key_file: None, replication: 3, short_circuit: true }
+        Self { key_file: None, login: None, replication: 3, short_circuit: true }
+    }
+}
+
+/// A user's login at a namenode, in place of the clients' key.
+#[derive(Clone)]
+pub struct Login {
+    /// The user, and the only one that the store acts for then.
+    pub user: String,
+    /// Asked for when it is needed.
+    pub password: Password,
+    /// Certificate authorities (PEM) that the namenode's certificate comes from one of.
+    pub ca: Option<PathBuf>,
+    /// The user's own certificate and its key (PEM), for namenodes that ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Where a password comes from.
+pub type Password = Arc<dyn Fn() -> Result<String> + Send + Sync>;
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).field("ca", &self.ca).finish_non_exhaustive()
     }
 }
 
@@ -93,12 +118,14 @@ impl KadoopStore {
     /// where no namenode answers.
     pub async fn connect(namenode: &str, options: &Options) -> Result<Self> {
         let named = |error: Error| error.at("connect to", format!("kadoop://{namenode}"));
-        let key = key(options.key_file.as_deref()).map_err(named)?;
+        let access = access(namenode, options).map_err(named)?;
         reach(namenode).await.map_err(named)?;
         let calls = Calls::new();
         let joining =
-            ClientOptions { short_circuit: options.short_circuit, ..ClientOptions::new(namenode, key) };
-        let client = calls.run(move || Client::connect(joining).map_err(refused)).await.map_err(named)?;
+            ClientOptions { short_circuit: options.short_circuit, ..ClientOptions::new(namenode, access) };
+        let by_key = matches!(joining.access, Access::Key(_));
+        let join = move || Client::connect(joining).map_err(|failure| refused(failure, by_key));
+        let client = calls.run(join).await.map_err(named)?;
         Ok(Self::over(client, options.replication))
     }
 
@@ -150,13 +177,44 @@ impl KadoopStore {
     }
 }
 
+/// By what the store comes in.
+fn access(namenode: &str, options: &Options) -> Result<Access> {
+    match (&options.key_file, &options.login) {
+        (Some(file), _) => Ok(key(file)?.into()),
+        (None, Some(login)) => Ok(login.at(namenode)?.into()),
+        (None, None) => {
+            let why = "it lets nobody in without its key or a login; name the key's file with --kadoop-key, \
+                       or log in with --user NAME --tls-ca FILE";
+            Err(Error::new(ErrorKind::Unauthenticated, why))
+        }
+    }
+}
+
+impl Login {
+    /// In the library's words, for the namenode at `HOST:PORT`.
+    fn at(&self, namenode: &str) -> Result<service::Login> {
+        let invalid = |why: String| Error::new(ErrorKind::InvalidArgument, why);
+        let Some(ca) = &self.ca else {
+            let why = "a login needs the authority that the namenode's certificate comes from; \
+                       name its file with --tls-ca";
+            return Err(invalid(why.to_owned()));
+        };
+        let identity = self.identity.clone().map(|(certificate, key)| Identity { certificate, key });
+        let tls = ClientTls::load(&Trust::Authorities(ca.clone()), identity.as_ref());
+        let host = namenode.rsplit_once(':').map_or(namenode, |(host, _)| host).trim_matches(['[', ']']);
+        let tls = tls.map_err(|error| invalid(error.to_string()))?.expecting(host);
+        let tls = tls.ok_or_else(|| invalid(format!("{host:?} is no name that a certificate can have")))?;
+        let ask = Arc::clone(&self.password);
+        let password = move || {
+            ask().map_err(|error| Failure::new(strait_kadoop::Error::Unauthenticated, error.to_string()))
+        };
+        Ok(service::Login { user: self.user.clone(), password: Arc::new(password), tls })
+    }
+}
+
 /// The clients' key from its file, which only its owner may read.
-fn key(file: Option<&Path>) -> Result<ClientKey> {
+fn key(file: &Path) -> Result<ClientKey> {
     use std::os::unix::fs::MetadataExt;
-    let Some(file) = file else {
-        let why = "it lets nobody in without its key; name the file with --kadoop-key";
-        return Err(Error::new(ErrorKind::Unauthenticated, why));
-    };
     let unreadable = |error: std::io::Error| {
         let why = match error.kind() {
             // It names the file.
@@ -174,9 +232,10 @@ fn key(file: Option<&Path>) -> Result<ClientKey> {
 }
 
 /// What kept a client from joining.
-fn refused(failure: Failure) -> Error {
+fn refused(failure: Failure, by_key: bool) -> Error {
     match failure.error {
-        strait_kadoop::Error::Unauthenticated => {
+        // Of a login, it says why.
+        strait_kadoop::Error::Unauthenticated if by_key => {
             let why = "the key that --kadoop-key names isn't this cluster's";
             Error::new(ErrorKind::Unauthenticated, why).caused_by(failure)
         }

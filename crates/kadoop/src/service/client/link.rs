@@ -2,6 +2,7 @@
 
 use super::{
     ClientOptions,
+    access::{ATTEMPT, Entry},
     borrowing::Borrowing,
     forked::Process,
     members,
@@ -14,7 +15,6 @@ use crate::{
     error::Error,
     messages::{Caller, Mutation},
     service::{
-        PEER_SILENCE,
         convert::{caller_to_wire, mutation_to_wire, request_to_wire},
         failure::{Failure, Lost},
     },
@@ -27,11 +27,6 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 
-/// How long one attempt may take: above a slow disk's sync, below the patience of a
-/// caller whose connection hangs.
-const ATTEMPT: Duration = Duration::from_secs(10);
-/// How long the namenode may take to take up a connection.
-const CONNECT: Duration = Duration::from_secs(2);
 /// From a failed attempt to the next, doubled each time up to the second.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -40,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Link {
     pub options: ClientOptions,
     pub process: Process,
-    rpc: flexrpc::Client,
+    entry: Entry,
     address: Mutex<Option<SocketAddr>>,
     joined: RwLock<Arc<Joined>>,
     /// For calls to datanodes, and the threads that make them.
@@ -59,21 +54,15 @@ pub(super) struct Joined {
 
 impl Link {
     pub(super) fn join(options: ClientOptions) -> Result<Self, Failure> {
-        let key = options.key.to_namenode();
-        let rpc = flexrpc::Client::new(flexrpc::ClientOptions {
-            key,
-            timeout: Some(ATTEMPT),
-            connect_timeout: CONNECT,
-            peer_silence: Some(PEER_SILENCE),
-            ..flexrpc::ClientOptions::default()
-        });
+        let entry = Entry::new(&options.access);
         let address = Mutex::new(None);
         let until = Instant::now() + options.timeout;
-        let joined = call(&options, &rpc, &address, until, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
+        let joined =
+            call(&options, &entry, &address, until, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
-        Ok(Self { options, process: Process::this(), rpc, address, joined, data, pool, borrowing, writers })
+        Ok(Self { options, process: Process::this(), entry, address, joined, data, pool, borrowing, writers })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
@@ -86,7 +75,7 @@ impl Link {
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
     ) -> Result<T, Failure> {
         self.process.demand()?;
-        call(&self.options, &self.rpc, &self.address, self.until(), ask)
+        call(&self.options, &self.entry, &self.address, self.until(), ask)
     }
 
     /// When an operation that begins now is given up.
@@ -106,7 +95,7 @@ impl Link {
         loop {
             let begun = self.joined().requests.begin(until)?;
             let mut doubtful = false;
-            let answer = call(&self.options, &self.rpc, &self.address, until, |to| {
+            let answer = call(&self.options, &self.entry, &self.address, until, |to| {
                 let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
                 if let Err(error) = &answer {
                     doubtful |= matches!(Lost::from(error.clone()), Lost::Unknown(_));
@@ -140,13 +129,16 @@ impl Link {
         within: Duration,
     ) -> Result<wire::KdAnswer<'static>, Lost> {
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
-        attempt(&self.options, &self.rpc, &self.address, within, &mut |to| {
+        attempt(&self.options, &self.entry, &self.address, within, &mut |to| {
             to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation)
         })
     }
 
     /// The namenode has forgotten the client: it was silent for too long, among too many.
     fn rejoin(&self, forgotten: ClientId) -> Result<(), Failure> {
+        let renewed =
+            resolve(&self.options, &self.address).and_then(|namenode| self.entry.rejoin(forgotten, namenode));
+        renewed.map_err(Lost::into_failure)?;
         let welcome = self.ask(|to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let mut joined = self.joined.write().unwrap_or_else(PoisonError::into_inner);
         if joined.requests.client() == forgotten {
@@ -168,7 +160,8 @@ impl Link {
             writers.iter().for_each(|writer| writer.tick());
             let client = self.joined().requests.client().0;
             // The next one may get through.
-            let _ = attempt(&self.options, &self.rpc, &self.address, ATTEMPT, &mut |to| to.nn_renew(client));
+            let _ =
+                attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| to.nn_renew(client));
         }
     }
 }
@@ -190,7 +183,7 @@ type Place = Mutex<Option<SocketAddr>>;
 /// Repeats a call until it is answered or refused, or the time is over.
 fn call<T>(
     options: &ClientOptions,
-    rpc: &flexrpc::Client,
+    entry: &Entry,
     place: &Place,
     until: Instant,
     mut ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
@@ -198,7 +191,7 @@ fn call<T>(
     let mut pause = PAUSE;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let why = match attempt(options, rpc, place, left.min(ATTEMPT), &mut ask) {
+        let why = match attempt(options, entry, place, left.min(ATTEMPT), &mut ask) {
             Ok(value) => return Ok(value),
             Err(Lost::Refused(failure)) => return Err(failure),
             Err(Lost::NotExecuted(failure)) => failure.why,
@@ -215,20 +208,32 @@ fn call<T>(
 
 fn attempt<T>(
     options: &ClientOptions,
-    rpc: &flexrpc::Client,
+    entry: &Entry,
     place: &Place,
     timeout: Duration,
     ask: &mut impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
 ) -> Result<T, Lost> {
     let address = resolve(options, place)?;
-    let handle = rpc.handle(address, Transport::Tcp).map_err(|error| {
+    let moved = |lost: Lost| {
         // It may have moved.
         *place.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        Lost::from(error)
-    })?;
-    let mut to = KadoopNamenodeV1Client::new(handle);
-    to.options.timeout = Some(timeout);
-    Ok(ask(&mut to)?)
+        lost
+    };
+    let pass = entry.pass(address).map_err(moved)?;
+    let asked =
+        pass.rpc.handle(address, Transport::Tcp).map_err(|error| moved(error.into())).and_then(|handle| {
+            let mut to = KadoopNamenodeV1Client::new(handle);
+            to.options.timeout = Some(timeout);
+            Ok(ask(&mut to)?)
+        });
+    match asked {
+        // A credential may end at any time, with its user's password or by a restart with another
+        // key: a login tells.
+        Err(Lost::Refused(failure)) if failure.error == Error::Unauthenticated && entry.end(&pass) => {
+            Err(Lost::NotExecuted(Failure { error: Error::Unavailable, ..failure }))
+        }
+        asked => asked,
+    }
 }
 
 fn resolve(options: &ClientOptions, place: &Place) -> Result<SocketAddr, Lost> {

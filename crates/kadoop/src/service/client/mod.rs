@@ -23,6 +23,7 @@
 //! A client is of the process that connected it. In a forked child it refuses everything
 //! ([`Error::Invalid`]), and its writers leave their files to the parent: connect anew there.
 
+mod access;
 mod borrowing;
 mod files;
 mod forked;
@@ -34,13 +35,14 @@ mod reader;
 mod requests;
 mod writer;
 
+pub use access::{Access, Login, Password};
 pub use borrowing::ShortCircuitReads;
 pub use files::CreateOptions;
 pub use names::{ClusterStatus, Location, NodeStatus, Standings};
 pub use reader::Reader;
 pub use writer::Writer;
 
-use super::{failure::Failure, keys::ClientKey, stop::Stop};
+use super::{failure::Failure, stop::Stop};
 use crate::error::Error;
 use borrowing::Borrowing;
 use forked::Process;
@@ -52,8 +54,8 @@ use std::{sync::Arc, time::Duration};
 pub struct ClientOptions {
     /// The namenode, as HOST:PORT. Resolved anew whenever a connection is made.
     pub namenode: String,
-    /// The clients' key.
-    pub key: ClientKey,
+    /// By what it comes in.
+    pub access: Access,
     /// How long an operation goes on trying while nobody answers.
     pub timeout: Duration,
     /// Whether replicas of datanodes on this host are read past them, through their files, where
@@ -63,9 +65,14 @@ pub struct ClientOptions {
 
 impl ClientOptions {
     /// With all defaults.
-    pub fn new(namenode: impl Into<String>, key: ClientKey) -> Self {
+    pub fn new(namenode: impl Into<String>, access: impl Into<Access>) -> Self {
         // As long as a namenode takes to restart with a million files, and some.
-        Self { namenode: namenode.into(), key, timeout: Duration::from_secs(30), short_circuit: true }
+        Self {
+            namenode: namenode.into(),
+            access: access.into(),
+            timeout: Duration::from_secs(30),
+            short_circuit: true,
+        }
     }
 }
 
@@ -94,7 +101,7 @@ impl Client {
     /// Joins the cluster.
     ///
     /// # Errors
-    /// Unavailable; Unauthenticated: the key isn't this cluster's.
+    /// Unavailable; Unauthenticated: the key isn't this cluster's, or the login is refused.
     pub fn connect(options: ClientOptions) -> Result<Self, Failure> {
         let link = Arc::new(Link::join(options)?);
         let stop = Stop::default();

@@ -2,17 +2,16 @@
 
 use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
-    ChunkId, ClientId, FileId, NodeId, Stamp,
+    ChunkId, ClientId, FileId, Millis, NodeId, Stamp,
     error::{Error, Result},
     messages::{Answer, Change, Heartbeat, Located, Mutation, NewChunk},
-    namenode::{Counting, Namenode},
+    namenode::Counting,
     service::{
         Host,
         clock::wall,
         convert::{
-            Reach, address_from_wire, answer_to_wire, beat_from_wire, caller_from_wire,
-            heartbeat_answer_to_wire, host_to_wire, mutation_from_wire, page_to_wire, request_from_wire,
-            status_to_wire, summary_to_wire, text,
+            Reach, address_from_wire, answer_to_wire, beat_from_wire, heartbeat_answer_to_wire, host_to_wire,
+            mutation_from_wire, page_to_wire, request_from_wire, status_to_wire, summary_to_wire, text,
         },
         failure::refuse,
         home::random,
@@ -45,15 +44,11 @@ impl wire::KadoopNamenodeV1Service for Names {
         Ok(())
     }
 
-    fn nn_join(&self, _: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome> {
+    fn nn_join(&self, call: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome> {
         let shared = &self.0;
-        // Where no client can be logged, none is needed to read. Who changes something is refused
-        // while that is so, and then told to join, since nobody has that number.
-        let join = |namenode: &mut Namenode, now| match shared.commit.is_short_of_room() {
-            true => Ok(ClientId(0)),
-            false => Ok(namenode.join_client(now)),
-        };
-        let client = shared.change(join).map_err(refuse)?;
+        // A credential's holder has its number already.
+        let own = Shared::own_client(call).map(Ok);
+        let client = own.unwrap_or_else(|| shared.join_client()).map_err(refuse)?;
         let config = &shared.config;
         Ok(wire::KdWelcome {
             client: client.0,
@@ -66,8 +61,9 @@ impl wire::KadoopNamenodeV1Service for Names {
         })
     }
 
-    fn nn_renew(&self, _: &Request, client: u64) -> Answered<()> {
+    fn nn_renew(&self, call: &Request, client: u64) -> Answered<()> {
         let shared = &self.0;
+        Shared::demand_client(call, ClientId(client)).map_err(refuse)?;
         shared
             .change(|namenode, now| {
                 namenode.renew(ClientId(client), now);
@@ -84,8 +80,9 @@ impl wire::KadoopNamenodeV1Service for Names {
         mutation: wire::KdMutation<'static>,
     ) -> Answered<wire::KdAnswer<'_>> {
         let mutate = || -> Result<wire::KdAnswer<'static>> {
-            let caller = caller_from_wire(&caller)?;
+            let caller = self.0.caller(call, &caller)?;
             let (request, mutation) = (request_from_wire(request), mutation_from_wire(&mutation)?);
+            Shared::demand_client(call, request.client)?;
             let near = match mutation {
                 Mutation::AddChunk { next: true, .. } => self.0.near(call.peer.ip()),
                 _ => Vec::new(),
@@ -100,7 +97,7 @@ impl wire::KadoopNamenodeV1Service for Names {
                 Some(asked) => self.0.audited(call, &caller, asked, answer),
                 None => answer,
             };
-            answer_to_wire(&answer?, |new| self.0.addressed(new))
+            answer_to_wire(&answer?, |new| self.0.addressed(new, self.0.token_ms_for(call)))
         };
         mutate().map_err(refuse)
     }
@@ -112,7 +109,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         path: Text<'static>,
     ) -> Answered<wire::KdStatus<'_>> {
         let stat = || -> Result<wire::KdStatus<'static>> {
-            let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
+            let (caller, path) = (self.0.caller(call, &caller)?, text(&path)?);
             let status = self.0.ask(|namenode| namenode.view(&caller).stat(path));
             let status = self.0.audited(call, &caller, Asked::new("getfileinfo", path), status)?;
             Ok(status_to_wire(&status))
@@ -129,7 +126,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         limit: u32,
     ) -> Answered<wire::KdPage<'_>> {
         let list = || -> Result<wire::KdPage<'static>> {
-            let (caller, path, after) = (caller_from_wire(&caller)?, text(&path)?, text(&after)?);
+            let (caller, path, after) = (self.0.caller(call, &caller)?, text(&path)?, text(&after)?);
             let page = self.0.ask(|namenode| namenode.view(&caller).list(path, after, limit as usize));
             let page = self.0.audited(call, &caller, Asked::new("listStatus", path), page)?;
             Ok(page_to_wire(&page))
@@ -144,7 +141,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         path: Text<'static>,
     ) -> Answered<wire::KdSummary> {
         let sum = || -> Result<wire::KdSummary> {
-            let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
+            let (caller, path) = (self.0.caller(call, &caller)?, text(&path)?);
             let mut counting = Counting::new(path);
             let counted = loop {
                 match self.0.ask(|namenode| counting.step(&namenode.view(&caller))) {
@@ -167,10 +164,10 @@ impl wire::KadoopNamenodeV1Service for Names {
         length: u64,
     ) -> Answered<wire::KdLocated<'_>> {
         let locate = || -> Result<wire::KdLocated<'static>> {
-            let (caller, path) = (caller_from_wire(&caller)?, text(&path)?);
+            let (caller, path) = (self.0.caller(call, &caller)?, text(&path)?);
             let located = self.0.ask(|namenode| namenode.locate(&caller, path, offset, length));
             let located = self.0.audited(call, &caller, Asked::new("open", path), located)?;
-            Ok(self.0.located(&located, call.peer.ip()))
+            Ok(self.0.located(&located, call.peer.ip(), self.0.token_ms_for(call)))
         };
         locate().map_err(refuse)
     }
@@ -185,17 +182,18 @@ impl wire::KadoopNamenodeV1Service for Names {
         length: u64,
     ) -> Answered<wire::KdLocated<'_>> {
         let locate = || -> Result<wire::KdLocated<'static>> {
-            let (caller, path) = (caller_from_wire(&caller)?, format!("/.reserved/files/{made}"));
+            let (caller, path) = (self.0.caller(call, &caller)?, format!("/.reserved/files/{made}"));
             let chunk = ChunkId(chunk);
             let located = self.0.ask(|namenode| namenode.locate_file(&caller, made, chunk, offset, length));
             let located = self.0.audited(call, &caller, Asked::new("open", &path), located)?;
-            Ok(self.0.located(&located, call.peer.ip()))
+            Ok(self.0.located(&located, call.peer.ip(), self.0.token_ms_for(call)))
         };
         locate().map_err(refuse)
     }
 
-    fn nn_token(&self, _: &Request, client: u64, file: u64, chunk: u64) -> Answered<wire::KdToken> {
+    fn nn_token(&self, call: &Request, client: u64, file: u64, chunk: u64) -> Answered<wire::KdToken> {
         let (client, file, chunk) = (ClientId(client), FileId(file), ChunkId(chunk));
+        Shared::demand_client(call, client).map_err(refuse)?;
         let stamp = self.0.ask(|namenode| {
             let state = namenode.state();
             let leased = state.open.get(&file).is_some_and(|open| open.client == Some(client));
@@ -206,7 +204,7 @@ impl wire::KadoopNamenodeV1Service for Names {
             Ok(state.chunks.get(&chunk).ok_or(Error::NotOpen)?.stamp)
         });
         let stamp = stamp.map_err(refuse)?;
-        Ok(self.0.token(chunk, stamp, Right::Write))
+        Ok(self.0.token(chunk, stamp, Right::Write, self.0.token_ms_for(call)))
     }
 
     fn nn_datanodes(&self, _: &Request) -> Answered<Text<'_>> {
@@ -224,7 +222,7 @@ impl wire::KadoopNamenodeV1Service for Names {
         node: u32,
         cancel: bool,
     ) -> Answered<()> {
-        let caller = caller_from_wire(&caller).map_err(refuse)?;
+        let caller = self.0.caller(call, &caller).map_err(refuse)?;
         self.0.decommission(call, &caller, NodeId(node), cancel).map_err(refuse)
     }
 
@@ -234,8 +232,12 @@ impl wire::KadoopNamenodeV1Service for Names {
         caller: wire::KdCaller<'static>,
         threshold_percent: u32,
     ) -> Answered<()> {
-        let caller = caller_from_wire(&caller).map_err(refuse)?;
+        let caller = self.0.caller(call, &caller).map_err(refuse)?;
         self.0.rebalance(call, &caller, threshold_percent).map_err(refuse)
+    }
+
+    fn nn_credential(&self, call: &Request, rejoin: bool) -> Answered<wire::KdCredential<'_>> {
+        self.0.renew_credential(call, rejoin).map_err(refuse)
     }
 
     fn nn_suspect(&self, _: &Request, node: u32, of: wire::KdVersion) -> Answered<()> {
@@ -272,8 +274,17 @@ impl wire::KadoopNamenodeV1Service for Names {
 }
 
 impl Shared {
-    fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right) -> wire::KdToken {
-        self.tokens.token(chunk, stamp, right, Self::token_time() + self.token_ms)
+    /// A number for another client. Where none can be logged, none is needed to read: who changes
+    /// something is refused while that is so, and then told to join, since nobody has number 0.
+    pub(super) fn join_client(&self) -> Result<ClientId> {
+        self.change(|namenode, now| match self.commit.is_short_of_room() {
+            true => Ok(ClientId(0)),
+            false => Ok(namenode.join_client(now)),
+        })
+    }
+
+    fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right, good_ms: Millis) -> wire::KdToken {
+        self.tokens.token(chunk, stamp, right, Self::token_time() + good_ms)
     }
 
     /// Datanodes on the host that a call comes from, as its connection tells: no client can
@@ -283,22 +294,22 @@ impl Shared {
     }
 
     /// A token for the chunk, and where its pipeline is.
-    fn addressed(&self, new: &NewChunk) -> Result<Reach> {
+    fn addressed(&self, new: &NewChunk, good_ms: Millis) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let place = |node| hosts.get(node).map(|host| (host.address, host.identity));
         // Not known only just after a restart: it will be, or the writer gives the chunk up. The
         // chunk is logged, so this isn't a refusal.
         let places: Option<Vec<_>> = new.pipeline.iter().map(|member| place(member.node)).collect();
         let places = places.ok_or(Error::OutcomeUnknown)?;
-        let token = self.token(new.chunk, new.stamp, Right::Write);
+        let token = self.token(new.chunk, new.stamp, Right::Write, good_ms);
         let source = new.continues.as_ref();
-        let source = source.map(|source| self.token(source.chunk, source.stamp, Right::Read));
+        let source = source.map(|source| self.token(source.chunk, source.stamp, Right::Read, good_ms));
         Ok(Reach { places, token, source })
     }
 
     /// Replicas come in the order in which they are to be asked: those on the reader's own
     /// host first, the others so that readers spread over them.
-    fn located(&self, located: &Located, reader: IpAddr) -> wire::KdLocated<'static> {
+    fn located(&self, located: &Located, reader: IpAddr, good_ms: Millis) -> wire::KdLocated<'static> {
         let mut named = BTreeSet::new();
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let chunks = located.chunks.iter().map(|chunk| {
@@ -313,7 +324,7 @@ impl Shared {
                 chunk: chunk.chunk.0,
                 stamp: chunk.stamp.0,
                 nodes: nodes.into_iter().map(|node| node.0).collect(),
-                token: self.token(chunk.chunk, chunk.stamp, Right::Read),
+                token: self.token(chunk.chunk, chunk.stamp, Right::Read, good_ms),
             }
         });
         let chunks = chunks.collect();

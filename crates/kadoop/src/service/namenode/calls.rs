@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// By their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 16] = [
+const PROCEDURES: [&str; 17] = [
     "null",
     "join",
     "renew",
@@ -27,6 +27,7 @@ const PROCEDURES: [&str; 16] = [
     "decommission",
     "rebalance",
     "locate_file",
+    "credential",
 ];
 /// NN_MUTATE, which is many operations.
 const MUTATE: u32 = 3;
@@ -47,7 +48,7 @@ const MUTATIONS: [&str; 11] = [
 
 /// All of them; each one's place is its number here.
 pub(super) fn names() -> Vec<&'static str> {
-    PROCEDURES.into_iter().chain(MUTATIONS).chain(["heartbeat"]).collect()
+    PROCEDURES.into_iter().chain(MUTATIONS).chain(["heartbeat", "login"]).collect()
 }
 
 /// The place of a client's call.
@@ -64,6 +65,15 @@ pub(super) fn of_cluster(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,
         1 => PROCEDURES.len() + MUTATIONS.len(),
+        _ => usize::MAX,
+    }
+}
+
+/// The place of a call by somebody without a key.
+pub(super) fn of_login(request: &Request) -> usize {
+    match request.procedure.number {
+        0 => 0,
+        1 => PROCEDURES.len() + MUTATIONS.len() + 1,
         _ => usize::MAX,
     }
 }

@@ -1,9 +1,11 @@
 //! The namenode as a process: the core under one lock, the log behind it.
 
 mod answers;
+mod attempts;
 mod audit;
 mod calls;
 mod hosts;
+mod logins;
 mod numbers;
 mod roll;
 mod standings;
@@ -25,9 +27,11 @@ use crate::{
     error::{Error, Result},
     log::{self, Journal, LogError, Tail},
     namenode::{Namenode, load},
-    wire::{KadoopClusterV1Server, KadoopNamenodeV1Server},
+    wire::{KadoopClusterV1Server, KadoopLoginV1Server, KadoopNamenodeV1Server},
 };
 use hosts::Hosts;
+use logins::Desk;
+pub use logins::{Accounts, Logins};
 pub use numbers::NamenodeNumbers;
 use roll::{Refused, Roll};
 use std::{
@@ -37,7 +41,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
-use strait_flexrpc::{Server, ServerOptions, WorkerLimits};
+use strait_flexrpc::{OwnKeys, Server, ServerOptions, ServerTls, WorkerLimits};
 use strait_telemetry::{AuditLog, Calls};
 
 /// How often time goes by for the core.
@@ -73,6 +77,8 @@ pub struct NamenodeOptions {
     pub checkpoint_records: u64,
     /// How long a chunk's token is good for; clients get another when they need it.
     pub token_ms: Millis,
+    /// How users without the clients' key log in; none: they can't.
+    pub logins: Option<Logins>,
     /// A call that takes so long is written to the log.
     pub slow_call: Duration,
     /// Where it is written down who asked for what.
@@ -91,6 +97,7 @@ impl NamenodeOptions {
             config: Config::default(),
             checkpoint_records: 1_000_000,
             token_ms: TOKEN_MS,
+            logins: None,
             slow_call: SLOW_CALL,
             audit: None,
         }
@@ -118,6 +125,8 @@ struct Shared {
     cluster: u64,
     tokens: TokenKey,
     token_ms: Millis,
+    /// Where users log in.
+    desk: Option<Arc<Desk>>,
     clock: Clock,
     /// Where datanodes join.
     datanodes_call: RwLock<Option<SocketAddr>>,
@@ -163,6 +172,10 @@ impl NamenodeServer {
             cluster,
             tokens: options.key.for_tokens()?,
             token_ms: options.token_ms,
+            desk: options
+                .logins
+                .clone()
+                .map(|logins| Arc::new(Desk::new(logins, options.key.for_credentials()))),
             clock,
             datanodes_call: RwLock::new(None),
             calls: Arc::new(Calls::new(&calls::names(), options.slow_call)),
@@ -208,6 +221,14 @@ impl NamenodeServer {
     /// new start finds out what is on disk.
     pub fn has_failed(&self) -> bool {
         self.shared.commit.has_failed()
+    }
+
+    /// Replaces the certificate for logins, for connections that begin from now on.
+    ///
+    /// # Errors
+    /// So far callers had to show certificates, and now they wouldn't.
+    pub fn set_tls(&self, tls: ServerTls) -> io::Result<()> {
+        self.clients.as_ref().map_or(Ok(()), |clients| clients.set_tls(tls, None))
     }
 
     /// What it has counted, to be read while it runs and after.
@@ -282,6 +303,9 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
     let clients = ServerOptions {
         listen: options.listen,
         key: Some(options.key.for_clients().to_namenode().ok_or_else(short)?),
+        own_keys: shared.desk.clone().map(|desk| OwnKeys(desk)),
+        keyless_programs: shared.desk.iter().map(|_| KadoopLoginV1Server::<()>::PROGRAM).collect(),
+        tls: shared.desk.as_ref().map(|desk| desk.tls()),
         payload_bytes: CLIENT_PAYLOAD_BYTES,
         workers: WorkerLimits { most: CLIENT_WORKERS, ..of.workers },
         ..of
@@ -295,6 +319,17 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
                 calls: Arc::clone(&shared.calls),
                 operation: calls::operation,
                 about: calls::about,
+                refused: |_, _| false,
+            },
+        )
+        .register(
+            KadoopLoginV1Server::<()>::PROGRAM,
+            KadoopLoginV1Server::<()>::VERSION,
+            Observed {
+                service: KadoopLoginV1Server(logins::LoginDesk(Arc::clone(shared))),
+                calls: Arc::clone(&shared.calls),
+                operation: calls::of_login,
+                about: |_| String::new(),
                 refused: |_, _| false,
             },
         )

@@ -1,0 +1,121 @@
+//! Credentials: what lets a user without the clients' key call the namenode, for some minutes.
+//!
+//! A credential is an id, which each handshake shows, and a secret, which tags every frame and is
+//! told once, by TLS. The secret is an HMAC over the id and the user's *epoch* by a key that the
+//! namenode alone uses. So the namenode keeps nothing of a credential, it holds through a
+//! restart, and all of a user's end with the epoch, which a new password redraws.
+
+use super::tokens::hmac;
+use crate::{ClientId, Millis};
+use compact_str::CompactString;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+use strait_flexrpc::{ClusterKey, KeyId};
+
+/// Of how ids are laid out.
+const LAYOUT: u8 = 1;
+/// Layout, client and two times.
+const FIXED_BYTES: usize = 1 + 3 * 8;
+
+/// Bytes of a credential's secret: HMAC-SHA256's own size.
+const SECRET_BYTES: usize = 32;
+
+/// What tells one password of a user from the next, and one user from another of its name.
+pub type Epoch = [u8; 16];
+
+/// What a credential's id says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub user: CompactString,
+    /// The holder's number, which no other client has.
+    pub client: ClientId,
+    /// By the namenode's wall clock, both.
+    pub until_ms: Millis,
+    pub renewable_until_ms: Millis,
+}
+
+impl Granted {
+    pub(super) fn id(&self) -> Option<KeyId> {
+        let mut id = vec![LAYOUT];
+        for number in [self.client.0, self.until_ms, self.renewable_until_ms] {
+            id.extend_from_slice(&number.to_be_bytes());
+        }
+        id.extend_from_slice(self.user.as_bytes());
+        KeyId::new(&id)
+    }
+
+    /// Of an id that anybody may have made up.
+    pub(super) fn parse(id: &KeyId) -> Option<Self> {
+        let (fixed, user) = id.bytes().split_at_checked(FIXED_BYTES)?;
+        let number = |at: usize| Some(u64::from_be_bytes(fixed.get(at..at + 8)?.try_into().ok()?));
+        let user = std::str::from_utf8(user).ok().filter(|user| !user.is_empty())?;
+        (fixed[0] == LAYOUT).then_some(())?;
+        Some(Self {
+            user: user.into(),
+            client: ClientId(number(1)?),
+            until_ms: number(9)?,
+            renewable_until_ms: number(17)?,
+        })
+    }
+}
+
+/// Makes credentials' secrets, as often as they are asked for.
+#[derive(Clone)]
+pub(crate) struct CredentialKey(Hmac<Sha256>);
+
+impl CredentialKey {
+    pub(super) fn new(key: &[u8]) -> Self {
+        Self(hmac(key))
+    }
+
+    pub(super) fn secret(&self, id: &KeyId, epoch: &Epoch) -> [u8; SECRET_BYTES] {
+        let mut mac = self.0.clone();
+        mac.update(epoch);
+        mac.update(id.bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    /// What FlexRPC takes.
+    pub(super) fn key(&self, id: &KeyId, epoch: &Epoch) -> Option<ClusterKey> {
+        ClusterKey::new(&self.secret(id, epoch)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted() -> Granted {
+        Granted { user: "alice".into(), client: ClientId(7), until_ms: 1_000, renewable_until_ms: 9_000 }
+    }
+
+    #[test]
+    fn an_id_says_what_was_granted_and_anything_else_is_none() {
+        let id = granted().id().unwrap();
+        assert_eq!(Granted::parse(&id), Some(granted()));
+        for bytes in [&id.bytes()[..FIXED_BYTES], b"x", &[&[9], &id.bytes()[1..]].concat(), &[LAYOUT; 255]] {
+            let parsed = Granted::parse(&KeyId::new(bytes).unwrap());
+            assert!(parsed.is_none_or(|parsed| parsed != granted()), "{bytes:?}");
+        }
+        let latin1 = [&id.bytes()[..FIXED_BYTES], &[0xe4]].concat();
+        assert_eq!(Granted::parse(&KeyId::new(&latin1).unwrap()), None);
+    }
+
+    #[test]
+    fn a_secret_is_of_its_key_id_and_epoch_alone() {
+        let key = CredentialKey::new(&[7; 32]);
+        let (id, epoch) = (granted().id().unwrap(), [1; 16]);
+        let secret = key.secret(&id, &epoch);
+        assert_eq!(CredentialKey::new(&[7; 32]).secret(&id, &epoch), secret, "after a restart");
+        assert_ne!(CredentialKey::new(&[8; 32]).secret(&id, &epoch), secret);
+        assert_ne!(key.secret(&id, &[2; 16]), secret);
+        for other in [
+            Granted { user: "bob".into(), ..granted() },
+            Granted { client: ClientId(8), ..granted() },
+            Granted { until_ms: 1_001, ..granted() },
+            Granted { renewable_until_ms: 9_001, ..granted() },
+        ] {
+            assert_ne!(key.secret(&other.id().unwrap(), &epoch), secret);
+        }
+    }
+}

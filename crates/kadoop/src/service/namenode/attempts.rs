@@ -1,0 +1,129 @@
+//! How many logins are looked at, and how soon after one that failed.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+/// Passwords that are checked at a time: each takes some 20 ms of a core and 19 MiB (argon2id).
+const AT_ONCE: usize = 4;
+/// Of one address: nobody gets more than half.
+const AT_ONCE_OF_ONE: usize = AT_ONCE / 2;
+/// How long the second attempt waits for, doubled with each that fails.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// As long as somebody waits who has mistyped often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Pairs of user and address whose failures are remembered; some 100 bytes each.
+const PAIRS: usize = 65_536;
+
+/// What is known of logins: those under way, and those that failed.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    under_way: HashMap<IpAddr, usize>,
+    failed: HashMap<Pair, Failed>,
+}
+
+type Pair = (String, IpAddr);
+
+#[derive(Debug, Clone, Copy)]
+struct Failed {
+    times: u32,
+    again_at: Instant,
+}
+
+/// Why a login isn't looked at now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Later {
+    /// Too many are.
+    Crowded,
+    /// The last of this user from this address has just failed.
+    Failed,
+}
+
+impl Attempts {
+    /// Whether a password may be checked now; [`Attempts::end`] it then.
+    pub(super) fn begin(&mut self, user: &str, from: IpAddr, now: Instant) -> Result<(), Later> {
+        if self.failed.get(&(user.to_owned(), from)).is_some_and(|failed| now < failed.again_at) {
+            return Err(Later::Failed);
+        }
+        let of_all: usize = self.under_way.values().sum();
+        let of_one = self.under_way.entry(from).or_default();
+        if of_all >= AT_ONCE || *of_one >= AT_ONCE_OF_ONE {
+            return Err(Later::Crowded);
+        }
+        *of_one += 1;
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self, user: &str, from: IpAddr, failed: bool, now: Instant) {
+        if let Some(of_one) = self.under_way.get_mut(&from) {
+            *of_one -= 1;
+        }
+        self.under_way.retain(|_, count| *count > 0);
+        let pair = (user.to_owned(), from);
+        if !failed {
+            self.failed.remove(&pair);
+            return;
+        }
+        if self.failed.len() >= PAIRS {
+            // Who waits no more goes first; if all do, everybody begins anew.
+            self.failed.retain(|_, failed| now < failed.again_at);
+            if self.failed.len() >= PAIRS {
+                self.failed.clear();
+            }
+        }
+        let times = self.failed.get(&pair).map_or(0, |failed| failed.times);
+        let pause = FIRST_PAUSE.saturating_mul(1 << times.min(16)).min(LONGEST_PAUSE);
+        self.failed.insert(pair, Failed { times: times + 1, again_at: now + pause });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    #[test]
+    fn each_failure_of_a_pair_doubles_its_pause_and_nobody_elses() {
+        let (mut attempts, mut now) = (Attempts::default(), Instant::now());
+        for pause_ms in [250, 500, 1_000, 2_000] {
+            attempts.begin("alice", HERE, now).unwrap();
+            attempts.end("alice", HERE, true, now);
+            assert_eq!(attempts.begin("alice", HERE, now), Err(Later::Failed));
+            for (user, from) in [("bob", HERE), ("alice", THERE)] {
+                attempts.begin(user, from, now).unwrap();
+                attempts.end(user, from, false, now);
+            }
+            now += Duration::from_millis(pause_ms);
+        }
+        attempts.begin("alice", HERE, now).unwrap();
+        attempts.end("alice", HERE, false, now);
+        attempts.begin("alice", HERE, now).unwrap();
+    }
+
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        for _ in 0..AT_ONCE_OF_ONE {
+            attempts.begin("alice", HERE, now).unwrap();
+        }
+        assert_eq!(attempts.begin("bob", HERE, now), Err(Later::Crowded));
+        attempts.begin("bob", THERE, now).unwrap();
+        attempts.end("alice", HERE, false, now);
+        attempts.begin("bob", HERE, now).unwrap();
+    }
+
+    #[test]
+    fn what_strangers_make_it_remember_is_bounded() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        for number in 0..=PAIRS {
+            let user = number.to_string();
+            attempts.begin(&user, HERE, now).unwrap();
+            attempts.end(&user, HERE, true, now);
+        }
+        assert!(attempts.failed.len() <= PAIRS && attempts.under_way.is_empty());
+    }
+}

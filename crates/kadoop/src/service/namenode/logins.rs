@@ -1,0 +1,277 @@
+//! Users that log in, and what their credentials let them do.
+
+use super::{
+    Shared,
+    attempts::{Attempts, Later},
+};
+use crate::{
+    ClientId, Millis,
+    error::{Error, Result},
+    messages::Caller,
+    service::{
+        clock::wall,
+        convert::{caller_from_wire, text},
+        credentials::{CredentialKey, Epoch, Granted},
+        failure::refuse,
+    },
+    wire,
+};
+use std::{
+    any::Any,
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use strait_flexrpc::{Holder, KeyId, KeyLookup, OwnKey, Request, ServerTls, stub::ServiceError};
+use strait_telemetry::Record;
+use strait_xdr::Text;
+
+/// How long a credential is good for: who has stolen one has it for so long, at most.
+const CREDENTIAL_MS: Millis = 15 * 60 * 1000;
+/// How long after a login it is renewed without the password: a working day, and some.
+const RENEWABLE_MS: Millis = 24 * 60 * 60 * 1000;
+/// How long a chunk's token is good for that a credential's holder gets. A user whose credentials
+/// end keeps its tokens, which datanodes check by themselves: this bounds it.
+const TOKEN_MS: Millis = 60 * 1000;
+
+/// Who may log in.
+pub trait Accounts: Send + Sync + 'static {
+    /// The user's epoch, if the password is the user's. May take tens of milliseconds of a core;
+    /// as long for a user that isn't there.
+    fn log_in(&self, user: &str, password: &str) -> Option<Epoch>;
+
+    /// The user's epoch now: drawn anew when the user is added or removed, or its password
+    /// changes. None: there is no such user. Asked with every call.
+    fn epoch(&self, user: &str) -> Option<Epoch>;
+
+    /// The groups that the user is in, at most 1,024. Asked with every call.
+    fn groups(&self, user: &str) -> Vec<String>;
+}
+
+/// How a namenode has users log in.
+#[derive(Clone)]
+pub struct Logins {
+    /// The users.
+    pub accounts: Arc<dyn Accounts>,
+    /// Passwords and credentials cross the wire by TLS alone.
+    pub tls: ServerTls,
+    /// How long a credential is good for.
+    pub credential_ms: Millis,
+    /// How long after a login a credential is renewed without the password.
+    pub renewable_ms: Millis,
+    /// How long the chunks' tokens of a credential's holder are good for: so long it still reads
+    /// from datanodes, and writes to them, after its credentials ended.
+    pub token_ms: Millis,
+}
+
+impl Logins {
+    /// With the default times.
+    pub fn new(accounts: Arc<dyn Accounts>, tls: ServerTls) -> Self {
+        Self { accounts, tls, credential_ms: CREDENTIAL_MS, renewable_ms: RENEWABLE_MS, token_ms: TOKEN_MS }
+    }
+}
+
+impl fmt::Debug for Logins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { credential_ms, renewable_ms, token_ms, .. } = self;
+        let times = (credential_ms, renewable_ms, token_ms);
+        f.debug_tuple("Logins").field(&times).finish()
+    }
+}
+
+/// Gives credentials, and knows their holders again.
+pub(super) struct Desk {
+    logins: Logins,
+    key: CredentialKey,
+    attempts: Mutex<Attempts>,
+}
+
+/// Who calls by a credential.
+struct Credentialed {
+    granted: Granted,
+    epoch: Epoch,
+    accounts: Arc<dyn Accounts>,
+}
+
+impl Holder for Credentialed {
+    fn is_valid(&self) -> bool {
+        wall() < self.granted.until_ms && self.accounts.epoch(&self.granted.user) == Some(self.epoch)
+    }
+}
+
+impl KeyLookup for Desk {
+    fn find(&self, id: &KeyId) -> Option<OwnKey> {
+        let granted = Granted::parse(id)?;
+        let accounts = Arc::clone(&self.logins.accounts);
+        let epoch = accounts.epoch(&granted.user)?;
+        let key = self.key.key(id, &epoch)?;
+        let holder = Credentialed { granted, epoch, accounts };
+        holder.is_valid().then(|| OwnKey { key, holder: Arc::new(holder) })
+    }
+}
+
+/// Who calls by a credential; none: by the clients' key.
+fn holder(call: &Request) -> Option<&Credentialed> {
+    let holder: &dyn Any = call.holder.as_deref()?;
+    holder.downcast_ref()
+}
+
+impl Desk {
+    pub(super) fn new(logins: Logins, key: CredentialKey) -> Self {
+        Self { logins, key, attempts: Mutex::default() }
+    }
+
+    pub(super) fn tls(&self) -> ServerTls {
+        self.logins.tls.clone()
+    }
+
+    /// The user's epoch, if the password is right.
+    fn check(&self, user: &str, password: &str, from: IpAddr) -> Result<Epoch> {
+        self.attempts().begin(user, from, Instant::now()).map_err(|later| match later {
+            Later::Crowded => Error::Limit("too many log in at once; try again"),
+            Later::Failed => {
+                Error::Limit("a login of this user from this address has failed; try again later")
+            }
+        })?;
+        let epoch = self.logins.accounts.log_in(user, password);
+        self.attempts().end(user, from, epoch.is_none(), Instant::now());
+        epoch.ok_or(Error::Unauthenticated)
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn credential(&self, granted: &Granted, epoch: &Epoch) -> Result<wire::KdCredential<'static>> {
+        let id = granted.id().ok_or(Error::Invalid("a user's name is too long"))?;
+        let left = |until: Millis| u32::try_from(until.saturating_sub(wall())).unwrap_or(u32::MAX);
+        Ok(wire::KdCredential {
+            secret: self.key.secret(&id, epoch),
+            id: id.bytes().to_vec().into(),
+            client: granted.client.0,
+            valid_ms: left(granted.until_ms),
+            renewable_ms: left(granted.renewable_until_ms),
+        })
+    }
+
+    fn until(&self, renewable_until_ms: Millis) -> Millis {
+        wall().saturating_add(self.logins.credential_ms).min(renewable_until_ms)
+    }
+}
+
+/// The program for callers without a key.
+pub(super) struct LoginDesk(pub Arc<Shared>);
+
+impl wire::KadoopLoginV1Service for LoginDesk {
+    fn lg_null(&self, _: &Request) -> std::result::Result<(), ServiceError> {
+        Ok(())
+    }
+
+    fn lg_login(
+        &self,
+        call: &Request,
+        user: Text<'static>,
+        password: Text<'static>,
+    ) -> std::result::Result<wire::KdCredential<'_>, ServiceError> {
+        self.0.log_in(call, &user, &password).map_err(refuse)
+    }
+}
+
+impl Shared {
+    fn log_in(
+        &self,
+        call: &Request,
+        user: &Text<'_>,
+        password: &Text<'_>,
+    ) -> Result<wire::KdCredential<'static>> {
+        let desk = self.desk.as_ref().ok_or(Error::Unauthenticated)?;
+        // FlexRPC has refused it otherwise.
+        if !call.encrypted {
+            return Err(Error::Unauthenticated);
+        }
+        let (user, password) = (text(user)?, text(password)?);
+        let from = call.peer.ip().to_canonical();
+        let checked = desk.check(user, password, from);
+        self.note_login(user, from, checked.as_ref().err());
+        let epoch = checked?;
+        let renewable_until_ms = wall().saturating_add(desk.logins.renewable_ms);
+        let granted = Granted {
+            user: user.into(),
+            client: self.join_client()?,
+            until_ms: desk.until(renewable_until_ms),
+            renewable_until_ms,
+        };
+        desk.credential(&granted, &epoch)
+    }
+
+    fn note_login(&self, user: &str, from: IpAddr, error: Option<&Error>) {
+        if let Some(error) = error {
+            tracing::warn!(?user, %from, %error, "a login failed");
+        }
+        if let Some(log) = &self.audit {
+            let why = error.map(Error::to_string);
+            log.note(&Record {
+                user,
+                from,
+                protocol: "rpc",
+                operation: "login",
+                path: "",
+                target: None,
+                allowed: error.is_none(),
+                error: why.as_deref(),
+            });
+        }
+    }
+
+    /// The next credential for who calls by one.
+    pub(super) fn renew_credential(
+        &self,
+        call: &Request,
+        rejoin: bool,
+    ) -> Result<wire::KdCredential<'static>> {
+        let (Some(holder), Some(desk)) = (holder(call), &self.desk) else {
+            return Err(Error::Invalid("a credential is renewed by a credential"));
+        };
+        if !call.encrypted {
+            return Err(Error::Invalid("a credential crosses the wire by TLS alone"));
+        }
+        let Granted { ref user, client, renewable_until_ms, .. } = holder.granted;
+        let client = if rejoin { self.join_client()? } else { client };
+        let until_ms = desk.until(renewable_until_ms);
+        desk.credential(&Granted { user: user.clone(), client, until_ms, renewable_until_ms }, &holder.epoch)
+    }
+
+    /// For whom a call is: by a credential its user and no other, whatever the call says.
+    pub(super) fn caller(&self, call: &Request, told: &wire::KdCaller<'_>) -> Result<Caller> {
+        let Some(Credentialed { granted, accounts, .. }) = holder(call) else {
+            return caller_from_wire(told);
+        };
+        if text(&told.user)? != granted.user {
+            return Err(Error::PermissionDenied);
+        }
+        let groups = accounts.groups(&granted.user).into_iter().map(Into::into).collect();
+        Ok(Caller { user: granted.user.clone(), groups })
+    }
+
+    /// The client's number that a call by a credential has; none: the clients' key is believed.
+    pub(super) fn own_client(call: &Request) -> Option<ClientId> {
+        holder(call).map(|holder| holder.granted.client)
+    }
+
+    /// Refuses who calls in another client's name: that would be to answer for its files.
+    pub(super) fn demand_client(call: &Request, client: ClientId) -> Result<()> {
+        match Self::own_client(call) {
+            Some(own) if own != client => Err(Error::UnknownClient),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long the chunks' tokens are good for that this call is answered with.
+    pub(super) fn token_ms_for(&self, call: &Request) -> Millis {
+        match (&self.desk, holder(call)) {
+            (Some(desk), Some(_)) => desk.logins.token_ms.min(self.token_ms),
+            _ => self.token_ms,
+        }
+    }
+}
