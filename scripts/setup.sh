@@ -99,6 +99,7 @@ setup_test() {
     need nlohmann-json3-dev test -e /usr/include/nlohmann/json.hpp
     need rpcsvc-proto have rpcgen
     need rpcbind test -x /usr/sbin/rpcbind
+    need libnsl-dev test -e /usr/include/rpcsvc/nis.x # interfaces for frpcgen's tests
     need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need default-jdk-headless have javac
     need maven have mvn

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::Sources;
-use crate::{check, parse, preprocess, rust, source};
+use crate::{check, library, rust, source};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs, io};
 
@@ -70,6 +70,7 @@ pub struct Generated {
 pub struct Builder {
     include_dirs: Vec<PathBuf>,
     defined: Vec<(String, String)>,
+    types: Vec<PathBuf>,
     quiet: bool,
 }
 
@@ -85,6 +86,14 @@ impl Builder {
     #[must_use]
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.defined.push((name.into(), value.into()));
+        self
+    }
+
+    /// Takes the types and numbers that a source mentions and doesn't define from this file,
+    /// which is in the RPC language, too: `typedef unsigned hyper time_t;`.
+    #[must_use]
+    pub fn types(mut self, path: impl Into<PathBuf>) -> Self {
+        self.types.push(path.into());
         self
     }
 
@@ -145,12 +154,15 @@ impl Builder {
         let file = sources.add(path, text);
         let mut defined = self.defined.clone();
         defined.push(("RPC_HDR".to_owned(), "1".to_owned()));
-        let tokens =
-            preprocess::preprocess(sources, file, &self.include_dirs, &defined).map_err(Diagnostics::from)?;
-        let definitions = parse::parse(sources, &tokens)?;
+        let places =
+            library::Places { types: &self.types, include_dirs: &self.include_dirs, defined: &defined };
+        let (definitions, mut warnings) = library::read(sources, file, &places)?;
         let model = check::check(sources, &definitions)?;
         let code = rust::generate(sources, &title, &model)?;
-        let warnings = if self.quiet { Vec::new() } else { rust::warnings(sources, &model) };
+        warnings.extend(rust::warnings(sources, &model));
+        if self.quiet {
+            warnings.clear();
+        }
         Ok(Generated { code, warnings })
     }
 }

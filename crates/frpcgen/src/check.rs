@@ -14,14 +14,22 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
     let mut errors = Vec::new();
     let scope = Scope::new(sources, definitions, &mut errors);
     let is_type = |definition: &&Definition| {
-        matches!(definition.body, Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Typedef(_))
+        let written = !matches!(definition.body, Body::Constant(_) | Body::Program { .. });
+        written && !definition.in_place
     };
+    let in_place = definitions.iter().filter(|definition| definition.in_place);
+    let in_place = in_place.filter_map(|definition| match &definition.body {
+        Body::Typedef(declaration) => Some((definition.name.text.as_str(), declaration)),
+        _ => None,
+    });
+    let in_place = in_place.collect();
     let types = definitions.iter().filter(is_type);
     let types =
         types.enumerate().map(|(index, definition)| (definition.name.text.as_str(), (index, definition)));
-    let mut checker = Checker { sources, scope, types: types.collect(), served: HashMap::new(), errors };
+    let mut checker =
+        Checker { sources, scope, types: types.collect(), in_place, served: HashMap::new(), errors };
     let mut model = Model::default();
-    for definition in definitions {
+    for definition in definitions.iter().filter(|definition| !definition.in_place) {
         if checker.errors.len() >= MAX_SHOWN {
             break;
         }
@@ -45,6 +53,8 @@ struct Checker<'a> {
     sources: &'a Sources,
     scope: Scope<'a>,
     types: HashMap<&'a str, (usize, &'a Definition)>,
+    /// Typedefs that stand for their meaning.
+    in_place: HashMap<&'a str, &'a Declaration>,
     /// By the numbers of program and version.
     served: HashMap<(u32, u32), &'a Name>,
     errors: Vec<Diagnostic>,
@@ -58,11 +68,9 @@ impl<'a> Checker<'a> {
         let body = match &definition.body {
             Body::Constant(constant) => {
                 let value = match constant {
-                    syntax::Constant::Value(value) => ConstantValue::Number(self.number(
-                        value,
-                        i64::MIN.into()..=u64::MAX.into(),
-                        "a 64-bit number",
-                    )?),
+                    syntax::Constant::Value(value) | syntax::Constant::Sum(value, _) => {
+                        ConstantValue::Number(self.constant(&definition.name, value.span())?)
+                    }
                     syntax::Constant::Text(text) => ConstantValue::Text(text.clone()),
                 };
                 model.constants.push(Constant { name, value });
@@ -80,9 +88,18 @@ impl<'a> Checker<'a> {
             Body::Struct(fields) => TypeBody::Struct(self.fields(&name, fields)?),
             Body::Union(union) => TypeBody::Union(self.union(&name, union)?),
             Body::Typedef(declaration) => TypeBody::Alias(self.kind(declaration)?),
+            Body::Foreign => TypeBody::Foreign,
         };
         model.types.push(TypeDefinition { name, body });
         Ok(())
+    }
+
+    fn constant(&self, name: &'a Name, at: Span) -> Checked<i128> {
+        let number = self.scope.number_of(name)?;
+        if !(i64::MIN.into()..=u64::MAX.into()).contains(&number) {
+            return Err(self.error(at, format!("{number} is not a 64-bit number")));
+        }
+        Ok(number)
     }
 
     fn members(&mut self, members: &'a [syntax::Member]) -> Vec<(Name, i32)> {
@@ -221,7 +238,7 @@ impl<'a> Checker<'a> {
         let base = match &declaration.base.kind {
             BaseKind::Opaque => {
                 return match &declaration.shape {
-                    Shape::Fixed(length) => Ok(Type::FixedOpaque(self.fixed_length(length)?)),
+                    Shape::Fixed(length) => Ok(Type::FixedOpaque(self.u32(length)?)),
                     Shape::Variable(limit) => Ok(Type::Opaque(self.limit(limit)?)),
                     _ => Err(self.error(at, "opaque data has a length: name[n], name<n> or name<>")),
                 };
@@ -237,7 +254,7 @@ impl<'a> Checker<'a> {
         Ok(match &declaration.shape {
             Shape::Plain => base,
             Shape::Optional => Type::Optional(Box::new(base)),
-            Shape::Fixed(length) => Type::Fixed(Box::new(base), self.fixed_length(length)?),
+            Shape::Fixed(length) => Type::Fixed(Box::new(base), self.u32(length)?),
             Shape::Variable(limit) => Type::Variable(Box::new(base), self.limit(limit)?),
         })
     }
@@ -249,21 +266,25 @@ impl<'a> Checker<'a> {
         let BaseKind::Named(name) = &base.kind else {
             return Err(self.error(base.span, "not a type by itself"));
         };
-        match (self.types.get(name.as_str()), opaque_from_c_headers(name)) {
+        match (self.types.get(name.as_str()), self.in_place.get(name.as_str())) {
             (Some((index, _)), _) => Ok(Type::Named(*index)),
-            (None, Some(opaque)) => Ok(opaque),
+            (None, Some(meaning)) => self.kind(meaning),
             (None, None) => {
-                let message = format!("unknown type '{name}' (types of C headers must be defined here)");
+                let message =
+                    format!("unknown type '{name}' (one of C headers needs a definition: see --types)");
                 Err(self.error(base.span, message))
             }
         }
     }
 
-    /// Also behind the names of C's headers, unless the source defines them.
+    /// Also behind the names of C's headers.
     fn primitive(&self, base: &Base) -> Option<Primitive> {
         match &base.kind {
             BaseKind::Primitive(primitive) => Some(*primitive),
-            BaseKind::Named(name) if !self.types.contains_key(name.as_str()) => from_c_headers(name),
+            BaseKind::Named(name) => {
+                let meaning = self.in_place.get(name.as_str())?;
+                if matches!(meaning.shape, Shape::Plain) { self.primitive(&meaning.base) } else { None }
+            }
             _ => None,
         }
     }
@@ -332,13 +353,6 @@ impl<'a> Checker<'a> {
         Ok(number)
     }
 
-    fn fixed_length(&self, value: &'a Value) -> Checked<u32> {
-        match self.u32(value)? {
-            0 => Err(self.error(value.span(), "a fixed length of 0")),
-            length => Ok(length),
-        }
-    }
-
     fn limit(&self, value: &'a Option<Value>) -> Checked<u32> {
         value.as_ref().map_or(Ok(u32::MAX), |value| self.u32(value))
     }
@@ -379,32 +393,5 @@ impl Values {
             Self::Range(range) => (range.end() - range.start()).cast_unsigned() < some.len() as u128,
             Self::Listed(values) => values.len() == some.len(),
         }
-    }
-}
-
-/// The types of `<rpc/types.h>` and `<stdint.h>` that .x files use, which rpcgen
-/// takes for there is an `xdr_` routine of the name in C.
-fn from_c_headers(name: &str) -> Option<Primitive> {
-    Some(match name {
-        "int8_t" => Primitive::I8,
-        "u_char" | "uint8_t" | "u_int8_t" => Primitive::U8,
-        "int16_t" => Primitive::I16,
-        "u_short" | "uint16_t" | "u_int16_t" => Primitive::U16,
-        "int32_t" => Primitive::I32,
-        "u_int" | "u_long" | "uint32_t" | "u_int32_t" => Primitive::U32,
-        "int64_t" | "longlong_t" | "quad_t" => Primitive::I64,
-        "uint64_t" | "u_int64_t" | "u_longlong_t" | "u_quad_t" | "u_hyper" => Primitive::U64,
-        "bool_t" => Primitive::Bool,
-        _ => return None,
-    })
-}
-
-/// Opaque data of `<rpc/xdr.h>` and `<rpc/auth.h>`, which the system's own .x files take
-/// for there.
-fn opaque_from_c_headers(name: &str) -> Option<Type> {
-    match name {
-        "netobj" => Some(Type::Opaque(1024)),
-        "des_block" => Some(Type::FixedOpaque(8)),
-        _ => None,
     }
 }

@@ -48,7 +48,7 @@ fn is_alias(model: &Model, index: usize) -> bool {
 
 fn by_value(body: &TypeBody) -> Vec<usize> {
     match body {
-        TypeBody::Enum(_) => Vec::new(),
+        TypeBody::Enum(_) | TypeBody::Foreign => Vec::new(),
         TypeBody::Alias(kind) => in_line(kind).into_iter().collect(),
         TypeBody::Struct(fields) => fields.iter().filter_map(|field| in_line(&field.kind)).collect(),
         TypeBody::Union(union) => {

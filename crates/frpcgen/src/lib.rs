@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   foo.x ─ preprocess ─→ tokens ─ parse ─→ Specification ─ check ─→ Model ─ rust ─→ foo.rs
-//!           #include, #define, #if           as written                checked, named for Rust
+//!           #include, #define, #if        ↑  as written         checked, named for Rust
+//!                                      library: what foo.x takes from elsewhere
 //! ```
 //!
 //! The language is that of RFC 5531 and RFC 4506, and what rpcgen takes beyond
@@ -11,9 +12,14 @@
 //! own, as there isn't a C compiler wherever Rust is built; the symbols
 //! `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL` are known, and for
 //! Rust `RPC_HDR` is the one defined, since the header is what holds the types.
-//! Lines that begin with `%` go into C output only. Of what C's headers define, integers by
-//! their many names, `bool_t`, `netobj`, `des_block`, `MAXNETNAMELEN` and the flavours of
-//! authentication are known; any other type or number wants a definition in the source.
+//! Lines that begin with `%` go into C output only, but `library` reads numbers and headers from
+//! them.
+//!
+//! rpcgen leaves each name that a source doesn't define to the C compiler. frpcgen takes its
+//! definition from a file given by `--types`, a line `%#define NAME NUMBER`, the `foo.x` behind
+//! `%#include "foo.h"`, or the table of C's names (`c_types.x`), in this order. If none of them has
+//! it, the name is an error in a source without lines for the C compiler. In a source with such
+//! lines, frpcgen warns: a type becomes an enum without values, a limit isn't checked.
 //!
 //! A crate that calls or serves what `idl/foo.x` says depends on the packages `strait-flexrpc`
 //! and, to build, `strait-frpcgen`, whose library is named `frpcgen`:
@@ -68,6 +74,7 @@ mod check;
 mod cycles;
 mod diagnostic;
 mod lex;
+mod library;
 mod model;
 mod parse;
 mod preprocess;

@@ -17,6 +17,8 @@ Usage: frpcgen [OPTIONS] FILE.x
   -o FILE           write here; to standard output without it
   -I DIR            look for included files here, too
   -D NAME[=VALUE]   define a preprocessor symbol (1 without a value)
+      --types FILE  take types and numbers that the source mentions and doesn't
+                    define from here: typedef unsigned hyper time_t;
       --lang rust   the output language; rust is the only one
   -h, --help        this text
   -V, --version     the version
@@ -45,6 +47,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
                 let (name, value) = symbol.split_once('=').unwrap_or((&symbol, "1"));
                 builder = builder.define(name, value);
             }
+            Long("types") => builder = builder.types(PathBuf::from(parser.value()?)),
             Long("lang") => match parser.value()?.string()?.as_str() {
                 "rust" => {}
                 other => return Err(format!("no output language '{other}'; there is rust").into()),

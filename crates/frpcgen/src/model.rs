@@ -35,6 +35,8 @@ pub enum TypeBody {
     Struct(Vec<Field>),
     Union(Union),
     Alias(Type),
+    /// Defined by C headers alone: it has no values.
+    Foreign,
 }
 
 #[derive(Debug)]
@@ -118,7 +120,7 @@ impl TypeBody {
     /// The types of all fields and arms, in order.
     pub fn kinds(&self) -> Vec<&Type> {
         match self {
-            Self::Enum(_) => Vec::new(),
+            Self::Enum(_) | Self::Foreign => Vec::new(),
             Self::Alias(kind) => vec![kind],
             Self::Struct(fields) => fields.iter().map(|field| &field.kind).collect(),
             Self::Union(union) => {

@@ -276,7 +276,12 @@ impl<'a> Parser<'a> {
             "string" => BaseKind::Text,
             "void" => return Err(self.sources.error(*span, "void is for union arms and procedures only")),
             other => match primitive(other) {
-                Some(primitive) => BaseKind::Primitive(primitive),
+                Some(primitive) => {
+                    if matches!(other, "short" | "long") {
+                        self.take_word("int");
+                    }
+                    BaseKind::Primitive(primitive)
+                }
                 None if RESERVED.contains(&other) => {
                     return Err(self.sources.error(*span, format!("expected a type, found '{other}'")));
                 }
@@ -286,9 +291,10 @@ impl<'a> Parser<'a> {
         Ok(Base { kind, span: *span })
     }
 
-    /// `unsigned` alone is `unsigned int`.
+    /// `unsigned` alone is `unsigned int`; `int` may follow `short` and `long`.
     fn unsigned(&mut self) -> Primitive {
-        let unsigned = match self.peek_word() {
+        let word = self.peek_word();
+        let unsigned = match word {
             Some("char") => Primitive::U8,
             Some("short") => Primitive::U16,
             Some("int" | "long") => Primitive::U32,
@@ -296,6 +302,9 @@ impl<'a> Parser<'a> {
             _ => return Primitive::U32,
         };
         self.at += 1;
+        if matches!(word, Some("short" | "long")) {
+            self.take_word("int");
+        }
         unsigned
     }
 
@@ -351,7 +360,8 @@ impl<'a> Parser<'a> {
         let name = self.name("the procedure's name")?;
         self.punctuation("(")?;
         let mut arguments = Vec::new();
-        loop {
+        // rpcgen takes `()` for `(void)`.
+        while !self.peek_is(")") {
             let span = self.peek().map_or(name.span, |token| token.span);
             match self.parameter(&format!("arg{}", arguments.len() + 1))? {
                 Some(argument) => arguments.push(argument),
@@ -435,7 +445,7 @@ impl<'a> Parser<'a> {
     }
 
     fn define(&mut self, name: Name, body: Body) {
-        self.definitions.push(Definition { name, body });
+        self.definitions.push(Definition { name, body, in_place: false });
     }
 
     fn name(&mut self, what: &str) -> Parsed<Name> {

@@ -13,21 +13,8 @@ pub struct Scope<'a> {
     known: RefCell<HashMap<&'a str, i128>>,
 }
 
-/// The two of `bool`, and the numbers of `<rpc/auth.h>` and `<rpc/types.h>` that .x files use,
-/// unless the source defines them.
-const FROM_C_HEADERS: [(&str, i128); 11] = [
-    ("FALSE", 0),
-    ("TRUE", 1),
-    ("AUTH_NONE", 0),
-    ("AUTH_NULL", 0),
-    ("AUTH_SYS", 1),
-    ("AUTH_UNIX", 1),
-    ("AUTH_SHORT", 2),
-    ("AUTH_DH", 3),
-    ("AUTH_DES", 3),
-    ("RPCSEC_GSS", 6),
-    ("MAXNETNAMELEN", 255),
-];
+/// The two of `bool`, unless the source defines them.
+const BOOL: [(&str, i128); 2] = [("FALSE", 0), ("TRUE", 1)];
 
 /// A named number: a value, and how much an enum has counted on from it.
 #[derive(Clone, Copy)]
@@ -40,10 +27,9 @@ impl<'a> Scope<'a> {
     /// All named numbers; errors for names that are taken.
     pub fn new(sources: &'a Sources, definitions: &'a [Definition], errors: &mut Vec<Diagnostic>) -> Self {
         let mut taken: HashMap<&str, &Name> = HashMap::new();
-        let mut numbers: HashMap<_, _> = FROM_C_HEADERS
-            .iter()
-            .map(|(name, number)| (*name, Number { from: None, add: *number }))
-            .collect();
+        let bools = BOOL.iter().map(|(name, number)| (*name, Number { from: None, add: *number }));
+        // In C the names of programs, versions and procedures are macros; other definitions go before.
+        let mut numbers: HashMap<_, _> = bools.chain(definitions.iter().flat_map(of_program)).collect();
         let mut take = |name: &'a Name| {
             if let Some(first) = taken.insert(&name.text, name)
                 && errors.len() < MAX_SHOWN
@@ -58,6 +44,9 @@ impl<'a> Scope<'a> {
             match &definition.body {
                 Body::Constant(Constant::Value(value)) => {
                     numbers.insert(&definition.name.text, Number { from: Some(value), add: 0 });
+                }
+                Body::Constant(Constant::Sum(value, add)) => {
+                    numbers.insert(&definition.name.text, Number { from: Some(value), add: *add });
                 }
                 Body::Enum(members) => {
                     let mut next = Number { from: None, add: 0 };
@@ -98,7 +87,7 @@ impl<'a> Scope<'a> {
         }
         let Some(number) = self.numbers.get(name.text.as_str()) else {
             let message = format!(
-                "'{}' is not the name of a number (those of C headers must be defined here)",
+                "'{}' is not the name of a number (one of C headers needs a definition: see --types)",
                 name.text
             );
             return Err(self.sources.error(name.span, message));
@@ -114,4 +103,15 @@ impl<'a> Scope<'a> {
         self.known.borrow_mut().insert(&name.text, from + number.add);
         Ok(from + number.add)
     }
+}
+
+/// The numbers that a program names: its own, those of its versions and their procedures.
+fn of_program(definition: &Definition) -> Vec<(&str, Number<'_>)> {
+    let Body::Program { number, versions } = &definition.body else { return Vec::new() };
+    let of_versions = versions.iter().flat_map(|version| {
+        let procedures = version.procedures.iter().map(|procedure| (&procedure.name, &procedure.number));
+        procedures.chain([(&version.name, &version.number)])
+    });
+    let all = of_versions.chain([(&definition.name, number)]);
+    all.map(|(name, number)| (name.text.as_str(), Number { from: Some(number), add: 0 })).collect()
 }

@@ -17,6 +17,17 @@ pub enum Value {
     Name(Name),
 }
 
+/// By what is written, wherever it stands.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(one, _), Self::Number(other, _)) => one == other,
+            (Self::Name(one), Self::Name(other)) => one.text == other.text,
+            _ => false,
+        }
+    }
+}
+
 impl Value {
     pub fn span(&self) -> Span {
         match self {
@@ -30,6 +41,9 @@ impl Value {
 pub struct Definition {
     pub name: Name,
     pub body: Body,
+    /// Of the table of C's names: a typedef or constant that stands for its meaning and has no
+    /// definition in the output.
+    pub in_place: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -39,12 +53,19 @@ pub enum Body {
     Struct(Vec<Declaration>),
     Union(Box<Union>),
     Typedef(Declaration),
-    Program { number: Value, versions: Vec<Version> },
+    Program {
+        number: Value,
+        versions: Vec<Version>,
+    },
+    /// A type that only C headers define.
+    Foreign,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Constant {
     Value(Value),
+    /// A value and a number on top: `%#define A B+1`.
+    Sum(Value, i128),
     Text(String),
 }
 
@@ -77,6 +98,13 @@ pub struct Declaration {
     pub shape: Shape,
 }
 
+impl Declaration {
+    /// Whether the other says the same of the same name.
+    pub fn repeats(&self, other: &Self) -> bool {
+        (&self.name.text, &self.base.kind, &self.shape) == (&other.name.text, &other.base.kind, &other.shape)
+    }
+}
+
 /// What a type specifier names.
 #[derive(Debug, Clone)]
 pub struct Base {
@@ -84,7 +112,7 @@ pub struct Base {
     pub span: Span,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum BaseKind {
     Primitive(Primitive),
     Opaque,
@@ -108,7 +136,7 @@ pub enum Primitive {
     Bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     Plain,
     /// `*name`

@@ -50,6 +50,11 @@ pub enum Problem {
         /// The discriminant.
         value: i64,
     },
+    /// A type that only C headers define: nothing says how its bytes look.
+    Foreign {
+        /// The type, by its name in Rust.
+        name: &'static str,
+    },
     /// Padding that isn't zero.
     Padding,
     /// Nested deeper than [`MAX_DEPTH`] or [`MAX_NESTED_BYTES`].
@@ -72,6 +77,9 @@ impl fmt::Display for Problem {
             Self::OutOfRange(value) => write!(f, "{value:#x} is beyond the type's range"),
             Self::NotInEnum { name, value } => write!(f, "{name} has no {value}"),
             Self::NoSuchArm { name, value } => write!(f, "{name} has no arm for {value}"),
+            Self::Foreign { name } => {
+                write!(f, "{name} has no definition in the .x file; give frpcgen one by --types")
+            }
             Self::Padding => f.write_str("padding that isn't zero"),
             Self::TooDeep => f.write_str("nested too deep"),
         }

@@ -20,6 +20,7 @@ interface! {
     ledger: "Callees that write down what they execute.";
     deep: "Types that contain themselves, of very many fields: `build.rs`.";
     versions: "Two versions of a program, for one state.";
+    borrowed: "Names that C headers define, and habits of C.";
     habits: "What rpcgen takes beyond the standard, and names that are hard on Rust.";
 }
 

@@ -27,7 +27,8 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     if !model.programs.is_empty() {
         code += "use ::strait_flexrpc::stub::{self, xdr};\n";
     } else if !model.types.is_empty() {
-        code += "use ::strait_xdr as xdr;\n";
+        // Typedefs of numbers alone don't need it.
+        code += "#[allow(unused_imports)]\nuse ::strait_xdr as xdr;\n";
     }
     model.constants.iter().for_each(|constant| code += &types::constant(constant));
     (0..model.types.len()).for_each(|index| code += &types::definition(&shapes, index));

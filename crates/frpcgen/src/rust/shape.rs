@@ -238,7 +238,7 @@ impl<'m> Shapes<'m> {
     fn sizes(&self, index: usize) -> (usize, usize) {
         let kept = || self.kept_fields(index);
         match &self.model.types[index].body {
-            TypeBody::Enum(_) => (4, 4),
+            TypeBody::Enum(_) | TypeBody::Foreign => (4, 4),
             TypeBody::Alias(kind) => (self.memory(kind), self.wire(kind)),
             TypeBody::Struct(_) => (
                 kept().map(|kind| self.memory(kind)).fold(0, usize::saturating_add),

@@ -3,9 +3,9 @@
 use super::codec::{self, Source};
 use super::names::{camel, screaming, snake, variant};
 use super::shape::Shapes;
-use crate::model::{Case, Constant, ConstantValue, Field, Type, TypeBody, Union};
+use crate::model::{Case, Constant, ConstantValue, Field, Model, Type, TypeBody, TypeDefinition, Union};
 use crate::syntax::{Name, Primitive};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub fn constant(constant: &Constant) -> String {
     let name = screaming(&constant.name.text);
@@ -34,7 +34,22 @@ pub fn definition(shapes: &Shapes<'_>, index: usize) -> String {
         TypeBody::Struct(fields) => of.structure(fields),
         TypeBody::Union(union) => of.union(union),
         TypeBody::Alias(kind) => of.alias(kind),
+        TypeBody::Foreign => of.foreign(),
     }
+}
+
+/// Whether this is a typedef of a type that has the same name in Rust, as `typedef struct _foo foo`:
+/// one definition is enough for both.
+pub fn same_in_rust(model: &Model, definition: &TypeDefinition) -> bool {
+    let TypeBody::Alias(Type::Named(target)) = &definition.body else { return false };
+    camel(&model.types[*target].name.text) == camel(&definition.name.text)
+}
+
+/// Members whose value has a name already; of those that are one in Rust and have one value, one.
+pub fn second_names(members: &[(Name, i32)]) -> impl Iterator<Item = &(Name, i32)> {
+    let (mut values, mut seen) = (HashSet::new(), HashSet::new());
+    let others = members.iter().filter(move |(_, value)| !values.insert(*value));
+    others.filter(move |(name, value)| seen.insert((screaming(&name.text), *value)))
 }
 
 /// The variant of a union's case.
@@ -83,18 +98,21 @@ impl Of<'_> {
         let (mut variants, mut arms, mut aliases) = (String::new(), String::new(), String::new());
         let mut first: HashMap<i32, String> = HashMap::new();
         for (member, value) in members {
-            if let Some(first) = first.get(value) {
-                aliases += &format!(
-                    "/// `{} = {value}`, a second name.\npub const {}: Self = Self::{first};\n",
-                    member.text,
-                    screaming(&member.text)
-                );
+            if first.contains_key(value) {
                 continue;
             }
             let variant = variant(name, &member.text);
             variants += &format!("/// `{} = {value}`.\n{variant} = {value},\n", member.text);
             arms += &format!("{value} => ::std::result::Result::Ok(Self::{variant}),\n");
             first.insert(*value, variant);
+        }
+        for (member, value) in second_names(members) {
+            aliases += &format!(
+                "/// `{} = {value}`, a second name.\npub const {}: Self = Self::{};\n",
+                member.text,
+                screaming(&member.text),
+                first[value]
+            );
         }
         if !aliases.is_empty() {
             aliases = format!("impl {rust} {{ {aliases} }}");
@@ -279,7 +297,31 @@ impl Of<'_> {
         }
     }
 
+    /// Without values, so that all that doesn't need one works.
+    fn foreign(&self) -> String {
+        let rust = &self.rust;
+        format!(
+            "/// `{}`, which C headers define and the source doesn't: it has no values here.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+            pub enum {rust} {{}}
+            impl xdr::Encode for {rust} {{
+                fn encode<'v>(
+                    &'v self,
+                    _: &mut xdr::Encoder<'v>,
+                ) -> ::std::result::Result<(), xdr::EncodeError> {{ match *self {{}} }}
+            }}
+            {}",
+            self.name.text,
+            self.decode_impl(&format!(
+                "::std::result::Result::Err(from.error(xdr::Problem::Foreign {{ name: {rust:?} }}))"
+            )),
+        )
+    }
+
     fn alias(&self, kind: &Type) -> String {
+        if same_in_rust(self.shapes.model, &self.shapes.model.types[self.index]) {
+            return String::new();
+        }
         let declared = codec::declared(self.shapes, kind, &self.name.text);
         let target = codec::type_name(self.shapes, kind, "'a");
         format!("/// `typedef {declared}`.\npub type {}{} = {target};\n", self.rust, self.lifetime("'a"))

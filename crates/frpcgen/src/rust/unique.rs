@@ -3,7 +3,7 @@
 use super::names::{camel, screaming, snake, variant};
 use super::shape::{MAX_MEMORY, MAX_RECURSIVE_MEMORY, Shapes};
 use super::stubs;
-use super::types::case_name;
+use super::types::{case_name, same_in_rust, second_names};
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
 use crate::model::{TypeBody, TypeDefinition};
 use crate::source::Sources;
@@ -18,7 +18,8 @@ pub fn check(sources: &Sources, shapes: &Shapes<'_>) -> Vec<Diagnostic> {
         let names = program.versions.iter().flat_map(|version| stubs::item_names(program, version));
         names.map(|name| (&program.name, name))
     });
-    this.names(model.types.iter().map(|kind| (&kind.name, camel(&kind.name.text))).chain(items));
+    let types = model.types.iter().filter(|kind| !same_in_rust(model, kind));
+    this.names(types.map(|kind| (&kind.name, camel(&kind.name.text))).chain(items));
     for version in model.programs.iter().flat_map(|program| &program.versions) {
         let procedures = version.procedures.iter();
         this.names(procedures.map(|procedure| (&procedure.name, stubs::method_name(procedure))));
@@ -55,6 +56,7 @@ impl Unique<'_> {
                 let mut values = HashSet::new();
                 let firsts = members.iter().filter(|(_, value)| values.insert(*value));
                 self.names(firsts.map(|(name, _)| (name, variant(&owner.text, &name.text))));
+                self.names(second_names(members).map(|(name, _)| (name, screaming(&name.text))));
             }
             TypeBody::Struct(fields) => {
                 self.names(fields.iter().map(|field| (&field.name, snake(&field.name.text))));
@@ -65,7 +67,7 @@ impl Unique<'_> {
                 let default = union.default.iter().map(|_| (owner, "Default".to_owned()));
                 self.names(cases.chain(default));
             }
-            TypeBody::Alias(_) => {}
+            TypeBody::Alias(_) | TypeBody::Foreign => {}
         }
     }
 
