@@ -9,14 +9,16 @@ use strait_wire::{
     Call, DecodeError, Decoder, Envelope, Method, Protocol, Reply, Scan, Scanner, Wire, methods,
 };
 
+/// The encodings, as the first byte picks them: its remainder by their number.
+const PROTOCOLS: [Protocol; 3] = [Protocol::Binary, Protocol::Compact, Protocol::Unversioned];
 /// More than any input has: here the decoder is met, not the limit.
 const MAX_BYTES: usize = 1 << 20;
 
 fuzz_target!(|data: &[u8]| {
     let Some((selector, message)) = data.split_first() else { return };
-    let protocol = if selector & 1 == 0 { Protocol::Binary } else { Protocol::Compact };
+    let protocol = PROTOCOLS[usize::from(*selector) % PROTOCOLS.len()];
     let message = Bytes::copy_from_slice(message);
-    match selector >> 1 {
+    match usize::from(*selector) / PROTOCOLS.len() {
         0 => call(protocol, message),
         1 => answer::<methods::Init>(protocol, message),
         2 => answer::<methods::Stat>(protocol, message),

@@ -51,6 +51,12 @@ std::string all_bytes() {
     return data;
 }
 
+ClientHandle unknown_client() {
+    ClientHandle client;
+    client.id = 4711;
+    return client;
+}
+
 std::string local_file(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
@@ -96,7 +102,7 @@ void write_and_read(Api &dfs, const std::string &path) {
          refused([&] { dfs.write(out, rest, 2000, rest.size() + 1); }));
     step("write goes on after a refusal", dfs.write(out, rest, 2000, rest.size()));
     step("close", dfs.close(out));
-    step("a closed handle is refused", refused([&] { dfs.close(out); }));
+    step("close of a closed handle is false", !dfs.close(out));
     step("open for WRITE of an existing file is refused",
          refused([&] { dfs.open(path, g_dfs_constants.WRITE); }));
 
@@ -110,7 +116,7 @@ void write_and_read(Api &dfs, const std::string &path) {
     step("read past the end is empty", dfs.read(in, data.size() + 5, 100).empty());
     step("a negative offset is refused", refused([&] { dfs.read(in, -2, 10); }));
     step("a negative length is refused", refused([&] { dfs.read(in, 0, -1); }));
-    step("a writer's call on a reader is refused", refused([&] { dfs.write(in, "x", NEXT, 1); }));
+    step("write to a handle for reading is false", !dfs.write(in, "x", NEXT, 1));
     dfs.close(in);
 }
 
@@ -120,7 +126,7 @@ void names(Api &dfs, const std::string &dir) {
     FileStatus status;
     step("stat of the old name is refused", refused([&] { dfs.client.stat(status, dfs.session, before); }));
     dfs.client.stat(status, dfs.session, after);
-    step("stat", status.path == after && !status.isdir && status.length == int64_t(all_bytes().size()) &&
+    step("stat", status.path == "after.dat" && !status.isdir && status.length == int64_t(all_bytes().size()) &&
                      status.permission.size() == 9 && !status.owner.empty() && status.modification_time > 0);
     std::vector<FileStatus> listing;
     dfs.client.listFiles(listing, dfs.session, dir);
@@ -148,19 +154,26 @@ int main(int argc, char **argv) try {
     Connection connection(args);
     ClientHandle nowhere;
     connection.client->init(nowhere, "sector://nowhere.invalid:6000");
-    step("init of an unknown store answers a negative id", nowhere.id < 0);
+    step("init of an unknown store selects the only one", nowhere.id > 0);
     Api dfs = connection.log_in(args);
 
     step("mkdir", dfs.client.mkdir(dfs.session, dir));
     FileStatus status;
     dfs.client.stat(status, dfs.session, dir);
-    step("stat of a directory", status.isdir && status.path == dir);
+    step("stat of a directory", status.isdir && dir == dir.substr(0, dir.rfind('/') + 1) + status.path);
     write_and_read(dfs, dir + "/before.dat");
     names(dfs, dir);
     local_copies(dfs, dir, local);
+    step("move onto a directory moves into it",
+         dfs.client.mkdir(dfs.session, dir + "/into") &&
+             dfs.client.move(dfs.session, dir + "/after.dat", dir + "/into"));
+    dfs.client.stat(status, dfs.session, dir + "/into/after.dat");
     step("remove of a full directory wants recursive",
          refused([&] { dfs.client.remove(dfs.session, dir, false); }));
     step("remove", dfs.client.remove(dfs.session, dir + "/copy.dat", false));
+    step("remove of a missing file is false", !dfs.client.remove(dfs.session, dir + "/copy.dat", false));
+    step("an unknown client is served by the connection's session",
+         dfs.client.mkdir(unknown_client(), dir + "/into"));
 
     DfsHandle left_open = dfs.open(dir + "/left-open", g_dfs_constants.WRITE);
     dfs.write(left_open, "tail", NEXT, 4);
@@ -173,7 +186,8 @@ int main(int argc, char **argv) try {
     step("closeClient closed its files properly", status.length == 4);
     step("remove, recursively", again.client.remove(again.session, dir, true));
     step("logout", again.client.logout(again.session));
-    step("closeDfs", again.closeDfs());
+    step("closeClient again", again.client.closeClient(again.session));
+    step("closeDfs after closeClient", again.closeDfs());
 
     Connection third(args);
     third.log_in(args);

@@ -21,6 +21,8 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// Signs session tokens. Gateways that share it take each other's.
     pub token_key: [u8; 32],
+    /// What programs of 2009 get where they leave it open.
+    pub service_2009: Service2009,
     /// The limits in force.
     pub limits: Limits,
     /// A call that takes so long is written to the log.
@@ -45,6 +47,18 @@ pub struct LocalRoot {
     pub path: PathBuf,
     /// The same directory as a store, which can't be led out of it.
     pub fs: Arc<dyn FileSystem>,
+}
+
+/// What the 2009 service does where its programs name no store of this gateway,
+/// or rely on a server that ignored an argument.
+#[derive(Debug, Clone, Default)]
+pub struct Service2009 {
+    /// Name or URI of the store for programs that name none of the configured
+    /// ones; without it the only store, if there is only one.
+    pub store: Option<String>,
+    /// Whether `write` appends wherever the program asked to write. Hadoop's
+    /// server did, which silently misplaces bytes.
+    pub ignore_write_offsets: bool,
 }
 
 /// Who may come in.

@@ -6,13 +6,13 @@
 
 use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
+use crate::errors::required;
 use crate::legacy::{caller, path};
 use crate::random::random;
 use std::path::Path;
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileReader, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath,
-    fail,
+    CreateOptions, Error, ErrorKind, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath,
 };
 use strait_wire::{CopyArgs, Text};
 
@@ -34,56 +34,76 @@ struct End {
     fs: Arc<dyn FileSystem>,
     who: Principal,
     path: StorePath,
+    /// The path as the client knows it: of a local file, with the directory that
+    /// `path` is relative to.
+    shown: StorePath,
+}
+
+impl End {
+    /// A failure of this end, by the client's name for it: an adapter names the
+    /// file it was asked for, which may be the `temporary` one.
+    fn failed(&self, operation: &'static str, error: Error, temporary: &str) -> Error {
+        let message = error.message().replace(temporary, self.path.name());
+        Error::new(error.kind(), message)
+            .with_retry_safe(error.retry_safe())
+            .at(operation, &self.shown)
+            .caused_by(error)
+    }
 }
 
 fn store_end(caller: &Caller, text: Option<Text>) -> Result<End> {
-    Ok(End { fs: caller.session.store.fs.clone(), who: caller.who.clone(), path: path(text)? })
+    let path = path(caller, text)?;
+    Ok(End { fs: caller.session.store.fs.clone(), who: caller.who.clone(), shown: path.clone(), path })
 }
 
 /// A path on the gateway's host, within the directory its operator named.
 fn local_end(context: &Context, caller: &Caller, text: Option<Text>) -> Result<End> {
+    let asked = StorePath::from_bytes(&required(text, "the local path")?.0)?;
+    let refuse = |message: String| Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", &asked));
     let Some(LocalRoot { path: root, fs }) = context.shared.local_root.clone() else {
-        let message = "copies to and from the gateway's own disk are off; its operator can allow a directory with \
-                       --local-root";
-        return fail(ErrorKind::PermissionDenied, message);
+        return refuse(
+            "copies to and from the gateway's own disk are off; its operator can allow a directory with --local-root"
+                .to_owned(),
+        );
     };
-    let asked = path(text)?;
     let Ok(inside) = Path::new(asked.as_str()).strip_prefix(&root) else {
-        let message = format!("only files below {} may be copied to and from", root.display());
-        return Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", &asked));
+        return refuse(format!("only files below {} may be copied to and from", root.display()));
     };
     let path = StorePath::parse(&format!("/{}", inside.display()))?;
-    Ok(End { fs, who: caller.who.clone(), path })
+    Ok(End { fs, who: caller.who.clone(), path, shown: asked })
 }
 
 /// Copies one file; what there was gives way, as with Hadoop's
-/// `copyFromLocalFile`.
+/// `copyFromLocalFile`, but for a directory.
 async fn copy(source: &End, target: &End) -> Result<bool> {
-    let reader = source.fs.open(&source.who, &source.path).await?;
-    let Some(directory) = target.path.parent() else {
-        return fail(ErrorKind::IsADirectory, "the root is a directory")
-            .map_err(|error: Error| error.at("copy to", &target.path));
-    };
     let name = format!(".strait-copy-{:016x}", u64::from_be_bytes(random()));
+    let unreadable = |error| source.failed("copy from", error, &name);
+    let unwritable = |error| target.failed("copy to", error, &name);
+    let reader = source.fs.open(&source.who, &source.path).await.map_err(unreadable)?;
+    let is_directory =
+        target.fs.stat(&target.who, &target.path).await.is_ok_and(|there| there.is_directory());
+    let Some(directory) = target.path.parent().filter(|_| !is_directory) else {
+        let message = "a directory; give the path of a file in it";
+        return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
+    };
     let file = End { path: directory.join(&name)?, ..target.clone() };
     let mut temporary = Temporary { file, named: false };
-    write(reader.as_ref(), &temporary.file).await?;
-    rename(&temporary.file, target).await?;
-    temporary.named = true;
-    Ok(true)
-}
-
-async fn write(reader: &dyn FileReader, to: &End) -> Result<()> {
-    let mut writer = to.fs.create(&to.who, &to.path, &CreateOptions::default()).await?;
+    let file = &temporary.file;
+    let created = file.fs.create(&file.who, &file.path, &CreateOptions::default()).await;
+    let mut writer = created.map_err(unwritable)?;
     let mut offset = 0;
     loop {
-        let bytes = reader.read_at(offset, MAX_CHUNK_BYTES).await?;
+        let bytes = reader.read_at(offset, MAX_CHUNK_BYTES).await.map_err(unreadable)?;
         if bytes.is_empty() {
-            return writer.close().await;
+            break;
         }
         offset += bytes.len() as u64;
-        writer.append(bytes).await?;
+        writer.append(bytes).await.map_err(unwritable)?;
     }
+    writer.close().await.map_err(unwritable)?;
+    rename(&temporary.file, target).await.map_err(unwritable)?;
+    temporary.named = true;
+    Ok(true)
 }
 
 async fn rename(from: &End, to: &End) -> Result<()> {

@@ -3,10 +3,14 @@
 //! A call without a client handle (generation 0.5, and the two copy methods)
 //! is served by the connection's own session, the last that `init` opened on
 //! it. Such a session ends with its connection: its open writers are abandoned.
+//!
+//! Programs rely on the answers of the two servers of that time. Each answer
+//! here that differs from DfsV2's has its reason in `docs/programs-of-2009.md`.
 
 use crate::context::{Caller, Context};
 use crate::errors::{required, unsigned};
 use crate::handles::{Handle, OpenFile};
+use crate::legacy_names as names;
 use crate::random::random;
 use crate::session::{Identity, Session};
 use futures::StreamExt;
@@ -32,13 +36,10 @@ const FAILED: i64 = -1;
 pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     let uri = args.uri.unwrap_or_default();
     let sessions = &context.shared.sessions;
-    let opened = std::str::from_utf8(&uri.0)
-        .map_err(|_| Error::new(ErrorKind::InvalidArgument, "the URI isn't UTF-8"))
-        .and_then(|uri| sessions.store(uri))
-        .and_then(|store| {
-            let number = i64::from_be_bytes(random()) & i64::MAX | 1;
-            sessions.open_numbered(number, store, sessions.stranger(), context.peer.origin())
-        });
+    let opened = names::store(context, &uri.0).and_then(|store| {
+        let number = i64::from_be_bytes(random()) & i64::MAX | 1;
+        sessions.open_numbered(number, store, sessions.stranger(), context.peer.origin())
+    });
     match opened {
         Ok(session) => {
             let id = session.id as i64;
@@ -46,7 +47,10 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
             Ok(ClientHandle { id: Some(id) })
         }
         Err(error) => {
-            tracing::info!(peer = %context.peer.address, %error, "init failed");
+            static FAILURES: Seldom = Seldom::new();
+            if let Some(left_out) = FAILURES.may_write() {
+                tracing::warn!(peer = %context.peer.address, %error, left_out, "init failed");
+            }
             Ok(ClientHandle { id: Some(FAILED) })
         }
     }
@@ -100,9 +104,12 @@ pub async fn close_client(context: &Context, args: ClientArgs) -> Result<bool> {
 }
 
 /// Ends only the caller's session. The report's clients name it, later ones
-/// don't.
+/// don't. True where it has ended before: programs call closeClient first.
 pub async fn close_dfs(context: &Context, args: CloseDfsArgs) -> Result<bool> {
-    end(context, client(context, &args.ch)).await
+    match client(context, &args.ch) {
+        Ok(session) => end(context, Ok(session)).await,
+        Err(_) => Ok(true),
+    }
 }
 
 async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
@@ -123,18 +130,41 @@ pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller
     Caller::of(&context.shared.sessions, client(context, handle)?)
 }
 
-pub fn path(text: Option<Text>) -> Result<StorePath> {
-    StorePath::from_bytes(&required(text, "the path")?.0)
+/// At work in the session that a client handle names, or for an unknown one in
+/// the connection's own: Hadoop's server ignored the handle of a call on a path.
+fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
+    let session = client(context, handle).or_else(|unknown| context.legacy().ok_or(unknown))?;
+    Caller::of(&context.shared.sessions, session)
+}
+
+/// What Sector's server answers to a call of an unknown client: false.
+fn unless_unknown(context: &Context, handle: &Option<ClientHandle>) -> Result<Option<Caller>> {
+    match context.legacy().is_none() && client(context, handle).is_err() {
+        true => Ok(None),
+        false => caller_for_path(context, handle).map(Some),
+    }
+}
+
+/// A path as the caller's program means it.
+pub fn path(caller: &Caller, text: Option<Text>) -> Result<StorePath> {
+    names::path(&caller.who.user, &required(text, "the path")?.0)
 }
 
 pub async fn list_files(context: &Context, args: PathArgs, allowed_bytes: usize) -> Result<Vec<FileStatus>> {
-    let caller = caller(context, &args.ch)?;
-    let path = path(args.path)?;
+    let caller = caller_for_path(context, &args.ch)?;
+    let path = path(&caller, args.path)?;
     let mut entries = caller.fs().list(&caller.who, &path);
     let mut list = Vec::new();
     let mut bytes = 0;
     while let Some(entry) = entries.next().await {
-        let status = status(entry?);
+        let status = match entry {
+            // Of a file it is the file's own status.
+            Err(error) if error.kind() == ErrorKind::NotADirectory && list.is_empty() => {
+                let file = caller.fs().stat(&caller.who, &path).await?;
+                return if file.is_directory() { Err(error) } else { Ok(vec![status(file)]) };
+            }
+            entry => status(entry?),
+        };
         bytes += STATUS_BYTES + status.path.as_ref().map_or(0, String::len);
         if list.len() == context.shared.limits.list_files || bytes > allowed_bytes {
             let message = "the directory has too many entries for listFiles; use DfsV2.listDirectory";
@@ -146,8 +176,8 @@ pub async fn list_files(context: &Context, args: PathArgs, allowed_bytes: usize)
 }
 
 pub async fn stat(context: &Context, args: PathArgs) -> Result<FileStatus> {
-    let caller = caller(context, &args.ch)?;
-    caller.fs().stat(&caller.who, &path(args.path)?).await.map(status)
+    let caller = caller_for_path(context, &args.ch)?;
+    caller.fs().stat(&caller.who, &path(&caller, args.path)?).await.map(status)
 }
 
 fn status(from: strait_store::FileStatus) -> FileStatus {
@@ -160,7 +190,7 @@ fn status(from: strait_store::FileStatus) -> FileStatus {
         permission: Some(symbolic(from.permission)),
         owner: Some(from.owner),
         group: Some(from.group),
-        path: Some(from.path),
+        path: Some(names::last_name(&from.path).to_owned()),
     }
 }
 
@@ -171,21 +201,26 @@ fn symbolic(bits: u32) -> String {
 }
 
 pub async fn mkdir(context: &Context, args: PathArgs) -> Result<bool> {
-    let caller = caller(context, &args.ch)?;
-    caller.fs().mkdirs(&caller.who, &path(args.path)?, None).await.map(|()| true)
+    let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
+    caller.fs().mkdirs(&caller.who, &path(&caller, args.path)?, None).await.map(|()| true)
 }
 
+/// Onto an existing directory: into it, as HDFS renames.
 pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
-    let caller = caller(context, &args.ch)?;
-    let (from, to) = (path(args.old_path)?, path(args.new_path)?);
-    caller.fs().rename(&caller.who, &from, &to, false).await.map(|()| true)
+    let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
+    let (from, mut to) = (path(&caller, args.old_path)?, path(&caller, args.new_path)?);
+    let (fs, who) = (caller.fs(), &caller.who);
+    if !from.is_root() && fs.stat(who, &to).await.is_ok_and(|status| status.is_directory()) {
+        to = to.join(from.name())?;
+    }
+    fs.rename(who, &from, &to, false).await.map(|()| true)
 }
 
 /// False where there was nothing, as Hadoop's `delete` of that time.
 pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
-    let caller = caller(context, &args.ch)?;
-    let removed = caller.fs().remove(&caller.who, &path(args.path)?, args.recursive.unwrap_or(false)).await;
-    match removed {
+    let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
+    let path = path(&caller, args.path)?;
+    match caller.fs().remove(&caller.who, &path, args.recursive.unwrap_or(false)).await {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -194,7 +229,7 @@ pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
 
 pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
     let caller = caller(context, &args.ch)?;
-    let path = path(args.filename)?;
+    let path = path(&caller, args.filename)?;
     let _change = caller.session.begin_change()?;
     let place = caller.session.handles.place()?;
     let (fs, who) = (caller.fs(), &caller.who);
@@ -219,13 +254,15 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
     Ok(DfsHandle { id: Some(id) })
 }
 
+/// False for a handle that isn't open, as both servers of 2009.
 pub async fn close(context: &Context, args: CloseArgs) -> Result<bool> {
     let (client, handle) = args.handles();
-    let session = context.client(client)?;
+    let Ok(session) = context.client(client) else { return Ok(false) };
     let _change = session.begin_change()?;
-    match session.handles.remove(required(handle, "the file's handle")?)? {
-        Handle::File(file) => file.close().await.map(|_| true),
-        Handle::Listing(_) => Ok(true),
+    match handle.map(|handle| session.handles.remove(handle)) {
+        Some(Ok(Handle::File(file))) => file.close().await.map(|_| true),
+        Some(Ok(Handle::Listing(_))) => Ok(true),
+        Some(Err(_)) | None => Ok(false),
     }
 }
 
@@ -250,11 +287,13 @@ pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Re
     Ok(Text(bytes))
 }
 
+/// False for a handle that was opened for READ, as Hadoop's server.
 pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
     let (client, handle) = args.handles();
     let caller = Caller::of(&context.shared.sessions, context.client(client)?)?;
     let _change = caller.session.begin_change()?;
     let file = caller.session.handles.file(required(handle, "the file's handle")?)?;
+    let Some(writer) = &file.writer else { return Ok(false) };
     let refuse =
         |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("write", &file.path));
     let mut data = args.buf.unwrap_or_default();
@@ -266,18 +305,17 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
         return refuse(format!("len is {length}, the buffer has {} bytes", data.len()));
     }
     data.truncate(length as usize);
-    let Some(writer) = &file.writer else {
-        return refuse("the handle isn't open for writing".to_owned());
-    };
     let mut writer = writer.lock().await;
     let Some(writer) = writer.as_mut() else { return refuse("the file is closed".to_owned()) };
     let position = writer.position();
     match args.offset.unwrap_or(HERE) {
         HERE => {}
         offset if u64::try_from(offset) == Ok(position) => {}
+        _ if context.shared.service_2009.ignore_write_offsets => {}
         offset => {
             return refuse(format!(
-                "offset {offset}, but the file is at {position}: files are written at their end"
+                "offset {offset}, but the file is at {position}: files are written at their end, at offset \
+                 {position} or -1"
             ));
         }
     }

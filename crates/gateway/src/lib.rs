@@ -26,6 +26,7 @@ mod errors;
 mod handles;
 mod input;
 mod legacy;
+mod legacy_names;
 mod memory;
 mod mutate;
 mod passwords;
@@ -41,7 +42,7 @@ mod tls;
 mod token;
 mod v2;
 
-pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot};
+pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot, Service2009};
 pub use passwords::PasswordFile;
 pub use server::Gateway;
 pub use shared::GatewayNumbers;

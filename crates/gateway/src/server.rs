@@ -37,7 +37,8 @@ impl Gateway {
     /// Listens on `address`.
     ///
     /// # Errors
-    /// The address is in use or isn't this host's; no store is configured.
+    /// The address is in use or isn't this host's; no store is configured, or
+    /// not the one for programs of 2009.
     pub async fn bind(address: SocketAddr, config: Config) -> io::Result<Self> {
         if config.stores.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));
@@ -45,14 +46,20 @@ impl Gateway {
         let listener = TcpListener::bind(address).await?;
         let local = listener.local_addr()?;
         let limits = config.limits.clone();
+        let service_2009 = config.service_2009.clone();
         let shared = Shared {
             budget: Budget::new(limits.buffered_bytes, limits.reserved_bytes),
             local_root: config.local_root.clone(),
             tls: config.tls.clone(),
             calls: Calls::new(Call::METHODS, config.slow_call),
             sessions: Arc::new(Sessions::new(config)),
+            service_2009,
             limits,
         };
+        if let Some(name) = &shared.service_2009.store {
+            let known = shared.sessions.store(name);
+            known.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        }
         Ok(Self { listener, local, shared: Arc::new(shared) })
     }
 

@@ -506,6 +506,7 @@ mod tests {
             local_root: None,
             tls: None,
             token_key: [0; 32],
+            service_2009: Default::default(),
             slow_call: Duration::MAX,
             limits: Limits { password_checks: 1, ..Limits::default() },
         }));

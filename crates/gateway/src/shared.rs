@@ -1,6 +1,6 @@
 //! What all connections share.
 
-use crate::config::{Limits, LocalRoot};
+use crate::config::{Limits, LocalRoot, Service2009};
 use crate::memory::Budget;
 use crate::session::Sessions;
 use crate::tls::Tls;
@@ -17,6 +17,8 @@ pub struct Shared {
     pub limits: Limits,
     /// Where this host's own files may be copied to and from.
     pub local_root: Option<LocalRoot>,
+    /// What programs of 2009 get where they leave it open.
+    pub service_2009: Service2009,
     /// What is counted of the calls.
     pub calls: Calls,
     /// TLS, where it is configured.

@@ -1,5 +1,5 @@
-//! DfsService as its clients of 2009 used it. (Their real programs run in
-//! `tests/legacy`.)
+//! DfsService as its clients of 2009 used it. Where it answers otherwise than
+//! DfsV2 would, `answers_2009.rs` shows it.
 
 mod common;
 use bytes::Bytes;
@@ -30,18 +30,6 @@ fn open_file(
 /// Generation 0.5 leaves field 2 out and puts the file's handle in field 1.
 fn early(dh: &Option<DfsHandle>) -> Option<ClientHandle> {
     dh.as_ref().map(|dh| ClientHandle { id: dh.id })
-}
-
-#[test]
-fn init_takes_names_and_uris_of_configured_stores_only() {
-    let served = serve();
-    let mut client = served.client_on(UNFRAMED);
-    for uri in [None, Some(""), Some("main"), Some("memory:///")] {
-        assert!(handle(&mut client, uri).unwrap().id.unwrap() > 0, "{uri:?}");
-    }
-    for uri in ["hdfs://elsewhere", "file:///", "sector://localhost:6000"] {
-        assert!(handle(&mut client, Some(uri)).unwrap().id.unwrap() < 0, "{uri}");
-    }
 }
 
 #[test]
@@ -107,13 +95,13 @@ fn files_are_listed_moved_and_removed() {
     assert!(open_file(&mut client, &ch, "/d/f", 2).is_err(), "WRITE never opens an existing file");
     assert!(client.old::<methods::Stat>(path(&ch, "/none")).is_err());
     let status = client.old::<methods::Stat>(path(&ch, "/d")).unwrap();
-    assert_eq!((status.isdir, status.path.as_deref()), (Some(true), Some("/d")));
+    assert_eq!((status.isdir, status.path.as_deref()), (Some(true), Some("d")));
     let args = MoveArgs { ch: ch.clone(), old_path: Some("/d/f".into()), new_path: Some("/d/g".into()) };
     assert!(client.old::<methods::Move>(args.clone()).unwrap());
     assert!(client.old::<methods::Move>(args).is_err());
     let list = client.old::<methods::ListFiles>(path(&ch, "/d")).unwrap();
     assert_eq!(list.len(), 1);
-    assert_eq!(list[0].path.as_deref(), Some("/d/g"));
+    assert_eq!(list[0].path.as_deref(), Some("g"));
     assert_eq!(list[0].permission.as_deref().map(str::len), Some(9));
     let mut remove = |name: &str, recursive| {
         let args = RemoveArgs { ch: ch.clone(), path: Some(name.into()), recursive: Some(recursive) };
@@ -167,7 +155,7 @@ fn a_handle_of_another_session_is_unknown() {
     let (mine, theirs) = (handle(&mut one, None), handle(&mut other, None));
     let dh = open_file(&mut one, &mine, "/f", 2).unwrap();
     let steal = CloseArgs { ch: theirs, dh: dh.clone() };
-    assert!(other.old::<methods::Close>(steal).is_err());
+    assert!(!other.old::<methods::Close>(steal).unwrap());
     assert!(one.old::<methods::Close>(CloseArgs { ch: mine, dh }).unwrap());
 }
 

@@ -41,6 +41,9 @@ pub struct Global {
     /// Which of the gateway's stores to use, by name; its default if not given.
     #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
     pub gateway_store: Option<String>,
+    /// Where relative paths begin: `strait ls logs` lists URI/logs.
+    #[arg(long, global = true, env = "STRAIT_STORE", value_name = "URI")]
+    pub default_store: Option<String>,
     /// Speak TLS to gateways; without it a login goes no further than this host.
     #[arg(long, global = true, env = "STRAIT_TLS")]
     pub tls: bool,
@@ -259,6 +262,10 @@ pub struct Listening {
     /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
     #[arg(long, value_name = "DIR")]
     pub local_root: Option<PathBuf>,
+    /// Let programs of 2009 write at the end of a file wherever they ask to write. This silently
+    /// misplaces bytes that were meant for elsewhere; Hadoop's server of 2009 did so.
+    #[arg(long)]
+    pub ignore_write_offsets: bool,
     #[command(flatten)]
     pub telling: Telling,
 }
@@ -271,6 +278,10 @@ pub struct Serve {
     /// lab=file:///srv/lab.
     #[arg(long = "store", required = true, value_name = "[NAME=]URI")]
     pub stores: Vec<String>,
+    /// The store for programs of 2009 that name none of these, such as with sector://HOST:PORT
+    /// [default: the only store; with several such programs are refused].
+    #[arg(long = "store-2009", value_name = "NAME")]
+    pub store_2009: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,8 @@ use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
 use crate::output::Output;
 use crate::waiting::{Waiting, Watched};
-use crate::{glob, password, tokens};
+use crate::{glob, password, relative, tokens};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub struct Context {
     user_is_explicit: bool,
     password_file: Option<PathBuf>,
     gateway_store: Option<String>,
+    /// Where relative paths begin.
+    default_store: Option<String>,
     kadoop_key: Option<PathBuf>,
     kadoop_over_tcp: bool,
     tls: Option<TlsOptions>,
@@ -76,6 +79,7 @@ impl Context {
             user_is_explicit: global.user_is_explicit,
             password_file: global.password_file,
             gateway_store: global.gateway_store,
+            default_store: global.default_store,
             kadoop_key: global.kadoop_key,
             kadoop_over_tcp: global.kadoop_over_tcp,
             opened: RefCell::default(),
@@ -98,8 +102,17 @@ impl Context {
         Output::new(self.json)
     }
 
-    /// The place that a URI names.
+    /// The URI that an operand means: relative paths begin at the default store.
+    ///
+    /// # Errors
+    /// A relative path that begins nowhere, or leads out of the default store.
+    pub fn absolute<'a>(&self, text: &'a str) -> strait_store::Result<Cow<'a, str>> {
+        relative::absolute(self.default_store.as_deref(), text)
+    }
+
+    /// The place that a URI, or a path below the default store, names.
     pub async fn place(&self, text: &str) -> Result<Place, Failure> {
+        let text = &*self.absolute(text)?;
         let uri = StoreUri::parse(text)?;
         let slash = text.ends_with('/') && !uri.path().is_root();
         let store = uri.store();

@@ -20,7 +20,8 @@ const MAX_MATCHES: usize = 1_000_000;
 ///
 /// # Errors
 /// NotFound where nothing matches, and whatever keeps the store from listing.
-pub async fn expand(context: &Context, uri: &str) -> Result<Vec<String>, Failure> {
+pub async fn expand(context: &Context, operand: &str) -> Result<Vec<String>, Failure> {
+    let uri = &*context.absolute(operand)?;
     // The path's only: an address may have brackets. What is wrong with a URI is
     // told when its turn comes.
     let special = |uri: &StoreUri| {

@@ -10,8 +10,8 @@ pub const REACHING: &str = "Reaching stores";
 pub const TELLING: &str = "Messages";
 
 /// The flags that say how to come into a gateway; their names in clap.
-pub const GATEWAY_FLAGS: [&str; 7] =
-    ["user", "password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key"];
+pub const GATEWAY_FLAGS: [&str; 8] =
+    ["user", "password_file", "gateway_store", "default_store", "tls", "tls_ca", "client_cert", "client_key"];
 /// Those that say how to come into a Kadoop cluster.
 pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 
@@ -20,11 +20,27 @@ pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
 /// The commands that come into Kadoop's namenodes alone, and read no file.
 const OPERATORS: [&str; 3] = ["datanodes", "decommission", "rebalance"];
-const UNUSED_BY_OPERATORS: [&str; 7] =
-    ["password_file", "gateway_store", "tls", "tls_ca", "client_cert", "client_key", "kadoop_over_tcp"];
+const UNUSED_BY_OPERATORS: [&str; 8] = [
+    "password_file",
+    "gateway_store",
+    "default_store",
+    "tls",
+    "tls_ca",
+    "client_cert",
+    "client_key",
+    "kadoop_over_tcp",
+];
 /// `logout` looks at what is kept on this host: of whom, and for which store.
-const UNUSED_BY_LOGOUT: [&str; 7] =
-    ["password_file", "tls", "tls_ca", "client_cert", "client_key", "kadoop_key", "kadoop_over_tcp"];
+const UNUSED_BY_LOGOUT: [&str; 8] = [
+    "password_file",
+    "default_store",
+    "tls",
+    "tls_ca",
+    "client_cert",
+    "client_key",
+    "kadoop_key",
+    "kadoop_over_tcp",
+];
 
 /// The commands by what they are for.
 const GROUPS: [(&str, &[&str]); 4] = [

@@ -23,6 +23,7 @@ mod metrics;
 mod output;
 mod password;
 mod progress;
+mod relative;
 mod signals;
 mod tokens;
 mod waiting;

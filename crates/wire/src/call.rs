@@ -49,6 +49,10 @@ impl Envelope {
                 let name = from.binary()?;
                 ((word & 0xff) as u8, name, from.i32()?)
             }
+            Protocol::Unversioned => {
+                let name = from.binary()?;
+                (from.byte()?, name, from.i32()?)
+            }
             Protocol::Compact => {
                 let (first, second) = (from.byte()?, from.byte()?);
                 if first != COMPACT_FIRST || second & 0x1f != 1 {
@@ -75,6 +79,11 @@ impl Envelope {
             Protocol::Binary => {
                 to.raw(&[BINARY_FIRST, 1, 0, self.kind as u8]);
                 to.slice(self.name.as_bytes());
+                to.i32(self.sequence);
+            }
+            Protocol::Unversioned => {
+                to.slice(self.name.as_bytes());
+                to.raw(&[self.kind as u8]);
                 to.i32(self.sequence);
             }
             Protocol::Compact => {

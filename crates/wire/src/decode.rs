@@ -144,7 +144,7 @@ impl Decoder {
 
     pub(crate) fn i16(&mut self) -> Result<i16> {
         match self.protocol {
-            Protocol::Binary => Ok(i16::from_be_bytes(self.array()?)),
+            Protocol::Binary | Protocol::Unversioned => Ok(i16::from_be_bytes(self.array()?)),
             Protocol::Compact => i16::try_from(zigzag(self.varint()?))
                 .map_err(|_| DecodeError::Malformed("an i16 out of range")),
         }
@@ -152,7 +152,7 @@ impl Decoder {
 
     pub(crate) fn i32(&mut self) -> Result<i32> {
         match self.protocol {
-            Protocol::Binary => Ok(i32::from_be_bytes(self.array()?)),
+            Protocol::Binary | Protocol::Unversioned => Ok(i32::from_be_bytes(self.array()?)),
             Protocol::Compact => i32::try_from(zigzag(self.varint()?))
                 .map_err(|_| DecodeError::Malformed("an i32 out of range")),
         }
@@ -160,7 +160,7 @@ impl Decoder {
 
     pub(crate) fn i64(&mut self) -> Result<i64> {
         match self.protocol {
-            Protocol::Binary => Ok(i64::from_be_bytes(self.array()?)),
+            Protocol::Binary | Protocol::Unversioned => Ok(i64::from_be_bytes(self.array()?)),
             Protocol::Compact => Ok(zigzag(self.varint()?)),
         }
     }
@@ -168,7 +168,9 @@ impl Decoder {
     /// A string's or binary's bytes, shared with the message.
     pub(crate) fn binary(&mut self) -> Result<Bytes> {
         let length = match self.protocol {
-            Protocol::Binary => usize::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?,
+            Protocol::Binary | Protocol::Unversioned => {
+                usize::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?
+            }
             Protocol::Compact => usize::try_from(self.varint()?).map_err(|_| DecodeError::Truncated)?,
         };
         self.take(length)
@@ -194,7 +196,7 @@ impl Decoder {
             self.last_ids.pop();
             return Ok(None);
         }
-        if self.protocol == Protocol::Binary {
+        if self.protocol != Protocol::Compact {
             let kind = TType::from_binary(first).ok_or(DecodeError::UnknownType(first))?;
             return Ok(Some((i16::from_be_bytes(self.array()?), kind)));
         }
@@ -218,7 +220,7 @@ impl Decoder {
     /// the bytes that are there, so that it may size an allocation.
     pub(crate) fn list_begin(&mut self) -> Result<(TType, usize)> {
         let (code, count) = match self.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 let code = self.byte()?;
                 (code, u64::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?)
             }
@@ -277,7 +279,7 @@ impl Decoder {
     /// Types and count of a map; none if it is empty.
     fn map_begin(&mut self) -> Result<Option<(TType, TType, usize)>> {
         let (key, value, count) = match self.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 let (key, value) = (self.byte()?, self.byte()?);
                 (key, value, u64::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?)
             }
@@ -295,7 +297,7 @@ impl Decoder {
 
     fn kind(&self, code: u8) -> Result<TType> {
         let kind = match self.protocol {
-            Protocol::Binary => TType::from_binary(code),
+            Protocol::Binary | Protocol::Unversioned => TType::from_binary(code),
             Protocol::Compact => TType::from_compact(code),
         };
         kind.ok_or(DecodeError::UnknownType(code))

@@ -97,35 +97,35 @@ impl Encoder {
     pub(crate) fn bool(&mut self, value: bool) {
         match (self.pending_bool.take(), self.wire.protocol) {
             (Some(id), _) => self.compact_field(id, if value { 1 } else { 2 }),
-            (None, Protocol::Binary) => self.head.put_u8(u8::from(value)),
+            (None, Protocol::Binary | Protocol::Unversioned) => self.head.put_u8(u8::from(value)),
             (None, Protocol::Compact) => self.head.put_u8(if value { 1 } else { 2 }),
         }
     }
 
     pub(crate) fn i16(&mut self, value: i16) {
         match self.wire.protocol {
-            Protocol::Binary => self.head.put_i16(value),
+            Protocol::Binary | Protocol::Unversioned => self.head.put_i16(value),
             Protocol::Compact => self.zigzag(value.into()),
         }
     }
 
     pub(crate) fn i32(&mut self, value: i32) {
         match self.wire.protocol {
-            Protocol::Binary => self.head.put_i32(value),
+            Protocol::Binary | Protocol::Unversioned => self.head.put_i32(value),
             Protocol::Compact => self.zigzag(value.into()),
         }
     }
 
     pub(crate) fn i64(&mut self, value: i64) {
         match self.wire.protocol {
-            Protocol::Binary => self.head.put_i64(value),
+            Protocol::Binary | Protocol::Unversioned => self.head.put_i64(value),
             Protocol::Compact => self.zigzag(value),
         }
     }
 
     fn length(&mut self, length: usize) {
         match self.wire.protocol {
-            Protocol::Binary => self.head.put_u32(length as u32),
+            Protocol::Binary | Protocol::Unversioned => self.head.put_u32(length as u32),
             Protocol::Compact => self.varint(length as u64),
         }
     }
@@ -162,7 +162,7 @@ impl Encoder {
     #[doc(hidden)]
     pub fn field_begin(&mut self, id: i16, kind: TType) {
         match self.wire.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 self.head.put_u8(kind as u8);
                 self.head.put_i16(id);
             }
@@ -184,7 +184,7 @@ impl Encoder {
 
     pub(crate) fn list_begin(&mut self, kind: TType, count: usize) {
         match self.wire.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 self.head.put_u8(kind as u8);
                 self.head.put_u32(count as u32);
             }

@@ -1,14 +1,21 @@
 //! The messages of `DfsService`, both generations of 2009.
 //!
-//! The report's 0.5.x clients sent no ClientHandle with open, close, read and
-//! write, and one with closeDfs. Both handles are `{1: i64}`, so in all but
-//! one method the absence of field 2 tells the generation:
-//! [`ReadArgs::handle`] and its like give the file's handle either way. Only
-//! `open` has fields of different types; [`OpenArgs`] reads both.
+//! Programs up to 0.5 send no ClientHandle with open, close, read and write.
+//! Both handles are `{1: i64}`, so the absence of a handle in field 2 tells the
+//! generation: [`ReadArgs::handles`] and its like give both handles either way.
+//! The types of the other fields tell the forms of the early generation apart:
+//!
+//! | call | released 0.5.4 | the report, and its text read literally |
+//! |---|---|---|
+//! | open | 1 string, 2 i16 | the same |
+//! | close | 1 handle | the same |
+//! | read | 1 handle, 3 offset, 4 length | 1 handle, 2 offset, 3 length |
+//! | write | 1 handle, 2 data, 3 offset, 4 length | 1 handle, 3 data, 4 offset, 5 length |
+//! | closeDfs | no field | 1 client |
 
-use crate::value::{FieldSchema, Struct, Text, read_as};
+use crate::value::{Struct, Text, read_as};
 use crate::wire_structs;
-use crate::{DecodeError, Decoder, Encoder, Secret, TType, Value};
+use crate::{DecodeError, Decoder, Secret, TType};
 use bytes::Bytes;
 
 wire_structs! {
@@ -72,20 +79,26 @@ wire_structs! {
         2 path: Text,
         3 recursive: bool,
     }
+    /// Arguments of `open`; `ch` is absent in generation 0.5.
+    OpenArgs or early_open {
+        1 ch: ClientHandle,
+        2 filename: Text,
+        3 mode: i16,
+    }
     /// Arguments of `close`; `ch` is the file's handle in generation 0.5.
     CloseArgs {
         1 ch: ClientHandle,
         2 dh: DfsHandle,
     }
     /// Arguments of `read`; `ch` is the file's handle in generation 0.5.
-    ReadArgs {
+    ReadArgs or early_read {
         1 ch: ClientHandle,
         2 dh: DfsHandle,
         3 offset: i64,
         4 len: i64,
     }
     /// Arguments of `write`; `ch` is the file's handle in generation 0.5.
-    WriteArgs {
+    WriteArgs or early_write {
         1 ch: ClientHandle,
         2 dh: DfsHandle,
         3 buf: Bytes,
@@ -122,55 +135,63 @@ macro_rules! both_generations {
 
 both_generations! { CloseArgs ReadArgs WriteArgs }
 
-/// Arguments of `open`: `(1: ClientHandle, 2: string, 3: i16)`, or in
-/// generation 0.5 `(1: string, 2: i16)`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OpenArgs {
-    /// The session; none in generation 0.5.
-    pub ch: Option<ClientHandle>,
-    /// The path.
-    pub filename: Option<Text>,
-    /// 1 READ, 2 WRITE, 3 READ_WRITE.
-    pub mode: Option<i16>,
+/// `open(1: string, 2: i16)`.
+fn early_open(args: &mut OpenArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
+    match (id, found) {
+        (1, TType::String) => args.filename = read_as(OpenArgs::NAME, id, found, from)?,
+        (2, TType::I16) => args.mode = read_as(OpenArgs::NAME, id, found, from)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
-impl Struct for OpenArgs {
-    const NAME: &'static str = "OpenArgs";
-
-    fn schema() -> Vec<FieldSchema> {
-        vec![
-            FieldSchema { id: 1, name: "ch", idl: ClientHandle::idl() },
-            FieldSchema { id: 2, name: "filename", idl: Text::idl() },
-            FieldSchema { id: 3, name: "mode", idl: i16::idl() },
-        ]
-    }
-
-    fn write_fields(&self, to: &mut Encoder) {
-        if let Some(ch) = &self.ch {
-            to.field_begin(1, TType::Struct);
-            ch.write(to);
-        }
-        if let Some(filename) = &self.filename {
-            to.field_begin(2, TType::String);
-            filename.write(to);
-        }
-        if let Some(mode) = &self.mode {
-            to.field_begin(3, TType::I16);
-            mode.write(to);
-        }
-    }
-
-    fn read_field(&mut self, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
-        match (id, found) {
-            (1, TType::String) | (2, TType::String) => {
-                self.filename = read_as(Self::NAME, id, found, from)?;
+/// `read(1: handle, 2: offset, 3: length)`. Its field 3 is the offset of the
+/// other forms, unless an offset is there already.
+fn early_read(args: &mut ReadArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
+    let alone = args.dh.is_none();
+    match (id, found) {
+        (2, TType::I64) if alone => {
+            if let Some(field_3) = args.offset.take() {
+                set_once(&mut args.len, Some(field_3))?;
             }
-            (2, TType::I16) => self.mode = read_as(Self::NAME, id, found, from)?,
-            (1, _) => self.ch = read_as(Self::NAME, id, found, from)?,
-            (2, _) => self.filename = read_as(Self::NAME, id, found, from)?,
-            (3, _) => self.mode = read_as(Self::NAME, id, found, from)?,
-            _ => return Ok(false),
+            args.offset = read_as(ReadArgs::NAME, id, found, from)?;
         }
-        Ok(true)
+        (3, TType::I64) if alone && args.offset.is_some() => {
+            set_once(&mut args.len, read_as(ReadArgs::NAME, id, found, from)?)?;
+        }
+        (4, TType::I64) if alone => set_once(&mut args.len, read_as(ReadArgs::NAME, id, found, from)?)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// `write(1: handle, 2: data, 3: offset, 4: length)`. Its field 4 is the offset
+/// of the other forms, unless an offset is there already.
+fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
+    let alone = args.dh.is_none();
+    match (id, found) {
+        (2 | 3, TType::String) if alone => {
+            set_once(&mut args.buf, read_as(WriteArgs::NAME, id, found, from)?)?
+        }
+        (3, TType::I64) if alone => {
+            if let Some(field_4) = args.offset.take() {
+                set_once(&mut args.len, Some(field_4))?;
+            }
+            args.offset = read_as(WriteArgs::NAME, id, found, from)?;
+        }
+        (4, TType::I64) if alone && args.offset.is_some() => {
+            set_once(&mut args.len, read_as(WriteArgs::NAME, id, found, from)?)?;
+        }
+        (5, TType::I64) if alone => set_once(&mut args.len, read_as(WriteArgs::NAME, id, found, from)?)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Refuses a message with the fields of two forms: each reads it otherwise.
+fn set_once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), DecodeError> {
+    match std::mem::replace(field, value) {
+        None => Ok(()),
+        Some(_) => Err(DecodeError::Malformed("the fields are those of two generations of DfsService")),
     }
 }

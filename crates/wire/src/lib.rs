@@ -1,7 +1,7 @@
 //! Floor 1: Strait's Thrift interface as bytes.
 //!
 //! ```text
-//!   first bytes ─ sniff ─→ Wire {binary|compact × framed|unframed}
+//!   first bytes ─ sniff ─→ Wire {binary|unversioned|compact × framed|unframed}
 //!   bytes so far ─ Scanner ─→ need more | message of n bytes | error      (nothing allocated)
 //!   message ─ Decoder ─→ Call (server) or Reply (client)
 //!   Reply or Call ─ Encoder ─→ Encoded: a few segments, payloads not copied
@@ -43,11 +43,15 @@ pub const DEFAULT_PORT: u16 = 9090;
 /// of newer clients get room, a hostile message none to exhaust the stack.
 pub const MAX_DEPTH: usize = 32;
 
-/// The two encodings.
+/// The encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// TBinaryProtocol, strict.
+    /// TBinaryProtocol, strict: each message begins with a version word.
     Binary,
+    /// TBinaryProtocol, not strict: a message begins with its method's name, as
+    /// the first Thrift compilers had it. Answers have the same form, since a
+    /// client of that age takes no other.
+    Unversioned,
     /// TCompactProtocol.
     Compact,
 }
@@ -63,10 +67,12 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// All four.
-    pub const ALL: [Self; 4] = [
+    /// All of them.
+    pub const ALL: [Self; 6] = [
         Self { protocol: Protocol::Binary, framed: true },
         Self { protocol: Protocol::Binary, framed: false },
+        Self { protocol: Protocol::Unversioned, framed: true },
+        Self { protocol: Protocol::Unversioned, framed: false },
         Self { protocol: Protocol::Compact, framed: true },
         Self { protocol: Protocol::Compact, framed: false },
     ];

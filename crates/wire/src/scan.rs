@@ -150,6 +150,13 @@ impl Scanner {
                 self.jump_signed(name)?;
                 self.advance(4) // sequence id
             }
+            Protocol::Unversioned => {
+                let word = self.peek(buffer, 0, 4)?;
+                let name = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+                self.position += 4;
+                self.jump_signed(name)?;
+                self.advance(1 + 4) // the kind of message, sequence id
+            }
             Protocol::Compact => {
                 let head = self.peek(buffer, 0, 2)?;
                 if head[0] != COMPACT_FIRST {
@@ -167,7 +174,7 @@ impl Scanner {
     fn field(&mut self, buffer: &[u8]) -> Step<Option<TType>> {
         let first = self.peek(buffer, 0, 1)?[0];
         match self.wire.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 if first == 0 {
                     self.position += 1;
                     return Ok(None);
@@ -193,14 +200,14 @@ impl Scanner {
         match (kind, self.wire.protocol) {
             (TType::Bool, Protocol::Compact) if !in_container => Ok(()), // the field's header holds it
             (TType::Bool | TType::I8, _) => self.advance(1),
-            (TType::Double, _) | (TType::I64, Protocol::Binary) => self.advance(8),
-            (TType::I16, Protocol::Binary) => self.advance(2),
-            (TType::I32, Protocol::Binary) => self.advance(4),
+            (TType::Double, _) | (TType::I64, Protocol::Binary | Protocol::Unversioned) => self.advance(8),
+            (TType::I16, Protocol::Binary | Protocol::Unversioned) => self.advance(2),
+            (TType::I32, Protocol::Binary | Protocol::Unversioned) => self.advance(4),
             (TType::I16 | TType::I32 | TType::I64, Protocol::Compact) => {
                 let (_, length) = self.varint(buffer, 0)?;
                 self.advance(length)
             }
-            (TType::String, Protocol::Binary) => {
+            (TType::String, Protocol::Binary | Protocol::Unversioned) => {
                 let word = self.peek(buffer, 0, 4)?;
                 let length = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
                 self.position += 4;
@@ -219,7 +226,7 @@ impl Scanner {
 
     fn elements(&mut self, buffer: &[u8]) -> Step<()> {
         let (code, left, used) = match self.wire.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 let head = self.peek(buffer, 0, 5)?;
                 (head[0], self.count(i32::from_be_bytes([head[1], head[2], head[3], head[4]]))?, 5)
             }
@@ -240,7 +247,7 @@ impl Scanner {
 
     fn entries(&mut self, buffer: &[u8]) -> Step<()> {
         let (key, value, count, used) = match self.wire.protocol {
-            Protocol::Binary => {
+            Protocol::Binary | Protocol::Unversioned => {
                 let head = self.peek(buffer, 0, 6)?;
                 let count = self.count(i32::from_be_bytes([head[2], head[3], head[4], head[5]]))?;
                 (head[0], head[1], count, 6)
@@ -264,7 +271,7 @@ impl Scanner {
 
     fn kind(&self, code: u8) -> Step<TType> {
         let kind = match self.wire.protocol {
-            Protocol::Binary => TType::from_binary(code),
+            Protocol::Binary | Protocol::Unversioned => TType::from_binary(code),
             Protocol::Compact => TType::from_compact(code),
         };
         Ok(kind.ok_or(DecodeError::UnknownType(code))?)

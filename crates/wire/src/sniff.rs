@@ -26,7 +26,9 @@ pub(crate) const COMPACT_FIRST: u8 = 0x82;
 
 /// Tells the wires apart. A frame's length stands first on a framed wire; as
 /// messages are far below 16 MiB × 256, its first byte never looks like one of
-/// the others', and byte five says which encoding is inside.
+/// the others', and byte five says which encoding is inside. An unversioned
+/// message begins with the length of its method's name, whose high bytes are 0:
+/// unframed, byte five is the name's first letter; framed, it is such a 0.
 pub fn sniff(first: &[u8]) -> Sniff {
     let thrift = |protocol, framed| Sniff::Thrift(Wire { protocol, framed });
     match first {
@@ -38,6 +40,8 @@ pub fn sniff(first: &[u8]) -> Sniff {
         [b'[', ..] => Sniff::Json,
         [_, _, _, _, BINARY_FIRST, ..] => thrift(Protocol::Binary, true),
         [_, _, _, _, COMPACT_FIRST, ..] => thrift(Protocol::Compact, true),
+        [0, 0, 0, _, b'a'..=b'z' | b'A'..=b'Z', ..] => thrift(Protocol::Unversioned, false),
+        [0 | 1, _, _, _, 0, ..] => thrift(Protocol::Unversioned, true),
         [_, _, _, _, _, ..] => Sniff::Unknown,
         _ => Sniff::NeedMore,
     }
@@ -56,6 +60,9 @@ mod tests {
         assert_eq!(sniff(&[0, 0, 0, 9]), Sniff::NeedMore);
         assert_eq!(sniff(&[0, 0, 0, 9, 0x80]), wire(Protocol::Binary, true));
         assert_eq!(sniff(&[0, 0, 0, 9, 0x82]), wire(Protocol::Compact, true));
+        assert_eq!(sniff(b"\0\0\0\x04stat"), wire(Protocol::Unversioned, false));
+        assert_eq!(sniff(b"\0\0\x01\x10\0\0\0\x04stat"), wire(Protocol::Unversioned, true));
+        assert_eq!(sniff(b"\0\x10\0\0stat"), Sniff::Unknown, "no method has so long a name");
         assert_eq!(sniff(&[0x16, 3, 1]), Sniff::Tls);
         assert_eq!(sniff(b"GET / HTTP/1.1"), Sniff::Http);
         assert_eq!(sniff(b"[1,\"stat\""), Sniff::Json);

@@ -217,10 +217,11 @@ impl<T: Value> Value for Vec<T> {
 }
 
 /// Spells out structs of the interface: `id name: type`. Every field becomes
-/// an `Option`.
+/// an `Option`. `or function` names a reader that is asked first: it reads the
+/// fields of another form of the struct, and gives false for all else.
 #[macro_export]
 macro_rules! wire_structs {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $id:literal $field:ident $(as $idl:literal)?: $kind:ty,)* })*) => {$(
+    ($($(#[$doc:meta])* $name:ident $(or $other:path)? { $($(#[$field_doc:meta])* $id:literal $field:ident $(as $idl:literal)?: $kind:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         #[allow(missing_docs)] // the fields are documented in idl/dfs.thrift
@@ -252,6 +253,9 @@ macro_rules! wire_structs {
                 found: $crate::TType,
                 from: &mut $crate::Decoder,
             ) -> ::std::result::Result<bool, $crate::DecodeError> {
+                $(if $other(self, id, found, from)? {
+                    return Ok(true);
+                })?
                 match id {
                     $($id => {
                         self.$field = $crate::read_as(Self::NAME, id, found, from)?;

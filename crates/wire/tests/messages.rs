@@ -1,4 +1,4 @@
-//! Messages go over all four wires and back; what isn't one is refused without
+//! Messages go over all wires and back; what isn't one is refused without
 //! a panic, and without taking memory for what it claims.
 
 use bytes::Bytes;
@@ -180,16 +180,95 @@ fn both_generations_of_2009_are_understood() {
         let (_, call) = receive(wire, &EarlyOpenMethod::call(wire, 1, &early).to_bytes()).unwrap();
         let Some(Call::Open(args)) = call else { panic!("{call:?}") };
         assert_eq!(args, OpenArgs { ch: None, filename: Some("/f".into()), mode: Some(2) });
-
-        // 0.5.x: read(1: DfsHandle, 3: offset, 4: len).
-        let early = ReadArgs {
-            ch: Some(ClientHandle { id: Some(77) }),
-            offset: Some(-1),
-            len: Some(4096),
-            ..Default::default()
-        };
-        assert_eq!(early.handles(), (None, Some(77)));
     }
+}
+
+#[test]
+fn every_form_of_read_and_write_of_2009_is_told_by_its_fields() {
+    for wire in Wire::ALL {
+        let file = || Some(DfsHandle { id: Some(77) });
+        let data = || Some(Bytes::from_static(b"data"));
+        let (offset, len) = (Some(-1), Some(4_096));
+        let released = ReadReleased::call(wire, 1, &ReleasedRead { dh: file(), offset, len });
+        let dense = ReadDense::call(wire, 1, &DenseRead { dh: file(), offset, len });
+        for message in [released, dense] {
+            let (_, call) = receive(wire, &message.to_bytes()).unwrap();
+            let Some(Call::Read(args)) = call else { panic!("{call:?}") };
+            assert_eq!((args.handles(), args.offset, args.len), ((None, Some(77)), offset, len));
+        }
+        let released = ReleasedWrite { dh: file(), buf: data(), offset, len };
+        let sparse = SparseWrite { dh: file(), buf: data(), offset, len };
+        let released = WriteReleased::call(wire, 1, &released);
+        for message in [released, WriteSparse::call(wire, 1, &sparse)] {
+            let (_, call) = receive(wire, &message.to_bytes()).unwrap();
+            let Some(Call::Write(args)) = call else { panic!("{call:?}") };
+            assert_eq!((args.handles(), args.offset, args.len), ((None, Some(77)), offset, len));
+            assert_eq!(args.buf, data());
+        }
+    }
+}
+
+#[test]
+fn fields_come_in_any_order_and_two_forms_at_once_are_refused() {
+    let wire = Wire { protocol: Protocol::Binary, framed: false };
+    let field = |id: u8, value: i64| [&[10, 0, id], &value.to_be_bytes()[..]].concat();
+    let file = |id: u8| [&[12, 0, id][..], &field(1, 77), &[0]].concat();
+    let text = |id: u8| [&[11, 0, id, 0, 0, 0, 1][..], b"x"].concat();
+    let call = |name: &str, fields: &[Vec<u8>]| {
+        let head =
+            [&b"\x80\x01\x00\x01\x00\x00\x00"[..], &[name.len() as u8], name.as_bytes(), &[0; 4]].concat();
+        receive(wire, &Bytes::from([head, fields.concat(), vec![0]].concat())).map(|(_, call)| call.unwrap())
+    };
+    let read = |fields: &[Vec<u8>]| match call("read", fields) {
+        Ok(Call::Read(args)) => Some((args.offset, args.len)),
+        _ => None,
+    };
+    let write = |fields: &[Vec<u8>]| match call("write", fields) {
+        Ok(Call::Write(args)) => Some((args.offset, args.len)),
+        _ => None,
+    };
+    let (five, nine) = (Some(5), Some(9));
+    assert_eq!(read(&[field(3, 9), field(2, 5), file(1)]), Some((five, nine)));
+    assert_eq!(read(&[field(4, 9), file(1), field(3, 5)]), Some((five, nine)));
+    assert_eq!(read(&[field(4, 9), field(3, 5), file(2), file(1)]), Some((five, nine)));
+    assert_eq!(read(&[file(1), field(2, 5), field(3, 9), field(4, 9)]), None);
+    assert_eq!(read(&[file(1), file(2), field(2, 5)]), None);
+    assert_eq!(write(&[field(4, 9), field(3, 5), text(2), file(1)]), Some((five, nine)));
+    assert_eq!(write(&[field(5, 9), text(3), field(4, 5), file(1)]), Some((five, nine)));
+    assert_eq!(write(&[file(1), file(2), text(3), field(4, 5), field(5, 9)]), Some((five, nine)));
+    assert_eq!(write(&[file(1), text(2), field(3, 5), field(4, 9), field(5, 9)]), None);
+    assert_eq!(write(&[file(1), text(2), text(3)]), None);
+    assert_eq!(write(&[file(1), file(2), text(2)]), None);
+}
+
+strait_wire::wire_structs! {
+    /// Of 0.5.4.
+    ReleasedRead { 1 dh: DfsHandle, 3 offset: i64, 4 len: i64, }
+    /// The report's, with ids in order.
+    DenseRead { 1 dh: DfsHandle, 2 offset: i64, 3 len: i64, }
+    /// Of 0.5.4.
+    ReleasedWrite { 1 dh: DfsHandle, 2 buf: Bytes, 3 offset: i64, 4 len: i64, }
+    /// With the gap that read has.
+    SparseWrite { 1 dh: DfsHandle, 3 buf: Bytes, 4 offset: i64, 5 len: i64, }
+}
+
+macro_rules! methods_of_2009 {
+    ($($method:ident $name:literal $args:ident;)*) => {$(
+        enum $method {}
+        impl Method for $method {
+            const NAME: &'static str = $name;
+            type Args = $args;
+            type Success = bool;
+            type Exception = DfsServiceIOException;
+        }
+    )*};
+}
+
+methods_of_2009! {
+    ReadReleased "read" ReleasedRead;
+    ReadDense "read" DenseRead;
+    WriteReleased "write" ReleasedWrite;
+    WriteSparse "write" SparseWrite;
 }
 
 strait_wire::wire_structs! {

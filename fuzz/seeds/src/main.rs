@@ -9,7 +9,7 @@ use strait_flexrpc::proto::onc::record;
 use strait_flexrpc::{AuthSys, Credentials, Procedure};
 use strait_wire::*;
 
-/// Selectors of the `decode` target: the protocol is the lowest bit.
+/// Methods of the `decode` target; its selector is the method times three, plus the protocol.
 const CALL: u8 = 0;
 const LIST_FILES: u8 = 3;
 const LIST_DIRECTORY: u8 = 7;
@@ -67,7 +67,12 @@ fn onc(dir: &Path) -> io::Result<()> {
 }
 
 fn selector(method: u8, wire: Wire) -> u8 {
-    method << 1 | u8::from(wire.protocol == Protocol::Compact)
+    let protocol = match wire.protocol {
+        Protocol::Binary => 0,
+        Protocol::Compact => 1,
+        Protocol::Unversioned => 2,
+    };
+    method * 3 + protocol
 }
 
 fn seed(dir: &Path, name: &str, wire: Wire, first: u8, message: &[u8]) -> io::Result<()> {

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)] // each test binary uses its part
 
 pub mod gated;
+pub mod programs;
 
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -33,6 +34,7 @@ pub fn config(store: Arc<dyn FileSystem>) -> Config {
         local_root: None,
         tls: None,
         token_key: [7; 32],
+        service_2009: Default::default(),
         limits: Limits::default(),
         slow_call: std::time::Duration::MAX,
     }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use strait_gateway::{Access, Config, Gateway, Limits, LocalRoot, PasswordFile, Tls, TlsFiles};
+use strait_gateway::{Access, Config, Gateway, Limits, LocalRoot, PasswordFile, Service2009, Tls, TlsFiles};
 use strait_store::{ErrorKind, FileStore, Principal};
 use tokio::net::TcpSocket;
 
@@ -23,14 +23,29 @@ const NOBODY: &str = "nobody";
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
     let stores = stores::open_all(context, &serve.stores).await?;
-    run(serve.listening, access, stores, String::new(), Arc::new(|_| ())).await
+    let legacy = store_of_2009(&stores, serve.store_2009)?;
+    run(serve.listening, access, stores, legacy, String::new(), Arc::new(|_| ())).await
 }
 
-/// Serves until a signal comes; `more` goes into the start-up block, `counted` on the page of metrics.
+/// The store that `--store-2009` names.
+fn store_of_2009(stores: &[Opened], named: Option<String>) -> Result<Option<String>, Failure> {
+    let Some(name) = named else { return Ok(None) };
+    let names: Vec<&str> = stores.iter().map(|opened| opened.store.name.as_str()).collect();
+    match names.contains(&name.as_str()) {
+        true => Ok(Some(name)),
+        false => Err(Failure::usage(format!(
+            "--store-2009 {name}: no store has this name; there are: {}",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// Serves until a signal comes; `store_2009` is the store that `--store-2009` names; `more` goes into the start-up block, `counted` on the page of metrics.
 pub async fn run(
     listening: Listening,
     door: Door,
     stores: Vec<Opened>,
+    store_2009: Option<String>,
     more: String,
     counted: metrics::Write,
 ) -> Result<(), Failure> {
@@ -43,6 +58,7 @@ pub async fn run(
         access: door.access,
         local_root: listening.local_root.as_deref().map(local_root).transpose()?,
         tls: tls(&listening)?,
+        service_2009: Service2009 { store: store_2009, ignore_write_offsets: listening.ignore_write_offsets },
         token_key: token_key(listening.token_key.as_deref())?,
         limits: Limits::default().within_descriptors(descriptors),
         slow_call: listening.telling.slow_call(),

@@ -67,7 +67,7 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     let opened = Opened { store, away: None, read_only: None };
     let watched = cluster.datanodes.iter().map(|datanode| Box::pin(datanode::failed(datanode)));
     let served = tokio::select! {
-        served = serve::run(up.listening, door, vec![opened], cluster.told(), cluster.numbers()) => served,
+        served = serve::run(up.listening, door, vec![opened], None, cluster.told(), cluster.numbers()) => served,
         failure = namenode::failed(&cluster.namenode) => Err(failure),
         (failure, ..) = futures::future::select_all(watched) => Err(failure),
     };

@@ -1,0 +1,82 @@
+//! Relative paths: below the default store (`STRAIT_STORE`), and only there.
+//! Whatever names a scheme stays as it is, so that a URI means the same in
+//! every environment.
+
+use std::borrow::Cow;
+use strait_store::{Error, ErrorKind, Result, StoreUri};
+
+/// The URI that `text` means, where relative paths begin at `default_store`.
+///
+/// # Errors
+/// InvalidArgument for a relative path without a default store, one that leads
+/// out of it, and a default store that is no URI. What else is wrong with a URI
+/// is said when it is parsed.
+pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a, str>> {
+    let first = text.split('/').next().unwrap_or_default();
+    if first.is_empty() || first.contains(':') {
+        return Ok(text.into());
+    }
+    let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
+    let Some(base) = default_store else {
+        return refuse(format!(
+            "{text}: not a URI; give one such as strait://HOST:PORT/{text}, or set STRAIT_STORE to the URI where \
+             relative paths begin"
+        ));
+    };
+    if let Err(error) = StoreUri::parse(base) {
+        return refuse(format!("STRAIT_STORE: {}", error.message()));
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for name in text.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if names.pop().is_none() => {
+                return refuse(format!(
+                    "{text}: leads out of {base}, where STRAIT_STORE has relative paths begin"
+                ));
+            }
+            ".." => {}
+            name => names.push(name),
+        }
+    }
+    let slash = if text.ends_with('/') && !names.is_empty() { "/" } else { "" };
+    Ok(match names.is_empty() {
+        true => base.to_owned(),
+        false => format!("{}/{}{slash}", base.trim_end_matches('/'), names.join("/")),
+    }
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_begin_at_the_default_store() {
+        let base = Some("strait://gw:9090/user/ann");
+        for (text, meant) in [
+            ("logs", "strait://gw:9090/user/ann/logs"),
+            ("./logs//a/", "strait://gw:9090/user/ann/logs/a/"),
+            ("logs/../x", "strait://gw:9090/user/ann/x"),
+            (".", "strait://gw:9090/user/ann"),
+            ("./a:b", "strait://gw:9090/user/ann/a:b"),
+            ("hdfs://nn/x", "hdfs://nn/x"),
+            ("file:/x", "file:/x"),
+            ("/x", "/x"),
+        ] {
+            assert_eq!(absolute(base, text).unwrap(), meant, "{text}");
+        }
+        for root in ["strait://gw:9090", "strait://gw:9090/"] {
+            assert_eq!(absolute(Some(root), "x").unwrap(), "strait://gw:9090/x");
+        }
+        assert_eq!(absolute(Some("file:///"), "x").unwrap(), "file:/x");
+    }
+
+    #[test]
+    fn relative_paths_have_a_default_store_and_stay_in_it() {
+        let message = |base, text| absolute(base, text).unwrap_err().to_string();
+        assert!(message(None, "logs").contains("STRAIT_STORE"));
+        assert!(message(Some("strait://gw/a"), "x/../../b").contains("leads out of"));
+        assert!(message(Some("gw:9090"), "x").starts_with("STRAIT_STORE: "));
+    }
+}
