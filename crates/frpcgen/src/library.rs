@@ -42,6 +42,7 @@ pub fn read(
     let mut library = Library {
         sources,
         places,
+        read: Vec::new(),
         found: HashMap::new(),
         open: Vec::new(),
         headers: 0,
@@ -72,8 +73,10 @@ enum Open {
 struct Library<'a> {
     sources: &'a mut Sources,
     places: &'a Places<'a>,
-    /// What was read so far, by the names that it defines.
-    found: HashMap<String, Definition>,
+    /// What was read so far.
+    read: Vec<Definition>,
+    /// Where in `read` a name has its definition.
+    found: HashMap<String, usize>,
     /// The next place is the last.
     open: Vec<Open>,
     headers: usize,
@@ -126,8 +129,8 @@ impl Library<'_> {
 
     fn find(&mut self, name: &str) -> Result<Option<Definition>, Diagnostics> {
         loop {
-            if let Some(definition) = self.found.get(name) {
-                return Ok(Some(definition.clone()));
+            if let Some(index) = self.found.get(name) {
+                return Ok(Some(self.read[*index].clone()));
             }
             match self.open.pop() {
                 Some(place) => self.open_place(place)?,
@@ -160,8 +163,9 @@ impl Library<'_> {
         }
         definition.in_place = in_place && matches!(definition.body, Body::Typedef(_) | Body::Constant(_));
         for name in defined_names(&definition) {
-            self.found.entry(name.to_owned()).or_insert_with(|| definition.clone());
+            self.found.entry(name.to_owned()).or_insert(self.read.len());
         }
+        self.read.push(definition);
     }
 
     /// Numbers that lines define, and the headers that they name.

@@ -75,6 +75,18 @@ fn a_c_type_is_what_the_source_the_user_or_the_table_says_in_that_order() {
     assert!(generated(&defined, "struct s { uid_t a; };").code.contains("pub a: u64"));
 }
 
+/// A copy of the enum for each of its members would take gigabytes.
+#[test]
+fn an_enum_of_very_many_members_is_read_once() {
+    let types = directory("large").join("large.x");
+    let members: String = (0..50_000).map(|n| format!("M{n}, ")).collect();
+    fs::write(&types, format!("enum large {{ {members} LAST }};")).unwrap();
+    let source = "struct s { int a[M7]; large b; int c[M9]; };";
+    let code = generated(&Builder::default().types(&types), source).code;
+    assert_eq!(code.matches("pub enum Large").count(), 1);
+    assert!(code.contains("a: [i32; 7]") && code.contains("c: [i32; 9]"));
+}
+
 #[test]
 fn the_command_takes_types_from_a_file() {
     let directory = directory("command-types");

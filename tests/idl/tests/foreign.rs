@@ -54,6 +54,11 @@ fn files_that_rpcgen_accepts_are_accepted_and_compile() {
 }
 
 #[test]
+fn rpcgen_accepts_what_the_tests_borrow() {
+    assert!(rpcgen_accepts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("idl/borrowed.x")));
+}
+
+#[test]
 fn borrowed_names_look_on_the_wire_as_in_c() {
     let entry = Entry { kind: -2, size: 3, owner: 4, changed: -5, nothing: [], tags: vec![6] };
     let bytes = to_vec(&Reply::BorrowedGet(entry)).expect("within its limits");
