@@ -7,8 +7,10 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use strait_idl_tests::borrowed::{Entry, Reply};
+use strait_idl_tests::borrowed::{AuthsysParms, Entry, Names, Netbuf, OpaqueAuth, Reply};
 use strait_xdr::{Problem, from_bytes, to_vec};
+
+mod c;
 
 mod files {
     include!(concat!(env!("OUT_DIR"), "/foreign.rs"));
@@ -67,6 +69,30 @@ fn borrowed_names_look_on_the_wire_as_in_c() {
     assert_eq!(words, [4, -2, 3, 4, -5, 1, 6]);
     let long = Entry { tags: vec![0; 4], kind: 0, size: 0, owner: 0, changed: 0, nothing: [] };
     assert!(to_vec(&Reply::BorrowedGet(long)).is_err(), "the limit of a %#define holds");
+}
+
+#[test]
+fn the_tables_types_are_those_of_libtirpc() {
+    let names = Names {
+        large: 1,
+        longest: -2,
+        quad: 3,
+        small: 4,
+        program_number: 5,
+        object: b"abc".into(),
+        buffer: Netbuf { maxlen: 8, buf: b"addr".into() },
+        verifier: OpaqueAuth { oa_flavor: 1, oa_base: b"xyz".into() },
+        caller: AuthsysParms {
+            aup_time: 6,
+            aup_machname: "host".into(),
+            aup_uid: 7,
+            aup_gid: 8,
+            aup_gids: vec![10, 11],
+        },
+    };
+    let output = Command::new(c::build("names", &[])).output().expect("it runs");
+    assert!(output.status.success());
+    assert_eq!(to_vec(&names).expect("within its limits"), output.stdout);
 }
 
 #[test]
