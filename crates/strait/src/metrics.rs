@@ -7,20 +7,25 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_telemetry::Page;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Where the page is; everything else isn't there.
 const PATH: &str = "/metrics";
-/// Readers at a time: a few servers that collect, and somebody who looks. Others wait.
-const READERS: usize = 8;
-/// A reader has so long for one page, from connecting to having it.
+/// Connections at a time. A further one takes the place of the oldest, which is slow: an
+/// answer takes milliseconds. So slow clients never keep a new one waiting.
+const CONNECTIONS: usize = 64;
+/// A client sends its request within this time. Collectors send it at once.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
+/// A client has its page this long after it connected. Prometheus gives up after 10 s, too
+/// (`scrape_timeout`).
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a failed accept, so that being out of descriptors isn't a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -63,23 +68,40 @@ impl Drop for Metrics {
 }
 
 async fn accept(listener: TcpListener, write: Write) {
-    let places = Arc::new(Semaphore::new(READERS));
+    let mut connections = Connections::default();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let write = Arc::clone(&write);
-                tokio::spawn(async move {
-                    // Who gives up is no news.
-                    let _ = tokio::time::timeout(PATIENCE, answer(stream, write)).await;
-                    drop(place);
-                });
-            }
+            Ok((stream, _)) => connections.add(answer(stream, Arc::clone(&write))),
             Err(error) => {
-                tracing::warn!(%error, "a reader of metrics couldn't be accepted");
+                tracing::warn!(%error, "the metrics port can't accept a connection");
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+}
+
+/// The open connections, oldest first. They end when this is dropped.
+#[derive(Default)]
+struct Connections(VecDeque<JoinHandle<()>>);
+
+impl Connections {
+    fn add(&mut self, answer: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        self.0.retain(|connection| !connection.is_finished());
+        if self.0.len() >= CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        self.0.push_back(tokio::spawn(async move {
+            // Nobody needs to know of a client that gave up.
+            let _ = tokio::time::timeout(PATIENCE, answer).await;
+        }));
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -90,6 +112,7 @@ async fn answer(stream: TcpStream, write: Write) -> hyper::Result<()> {
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_PATIENCE)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), page)
         .await

@@ -7,6 +7,7 @@ mod up;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 use strait_testkit::{eventually, free_port};
 use support::DEADLINE;
 use up::{Up, role};
@@ -62,6 +63,28 @@ fn a_page_of_numbers_is_served_and_nothing_else() {
     assert!(http(&up.metrics, "GET /").starts_with("HTTP/1.1 404 "));
     assert!(http(&up.metrics, "POST /metrics").starts_with("HTTP/1.1 405 "));
     assert!(http(&up.metrics, "nonsense").starts_with("HTTP/1.1 400 "));
+}
+
+#[test]
+fn slow_clients_keep_nobody_from_the_page() {
+    const SLOW: usize = 200;
+    let up = Watched::start();
+    let slow = |index: usize| {
+        let mut stream = TcpStream::connect(&up.metrics).unwrap();
+        // Half of them send nothing, the others part of a request.
+        if index % 2 == 0 {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost:").unwrap();
+        }
+        stream
+    };
+    let _slow: Vec<TcpStream> = (0..SLOW).map(slow).collect();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let page = http(&up.metrics, "GET /metrics");
+        assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+        // They would wait for 10 s, in groups.
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
 }
 
 #[test]
