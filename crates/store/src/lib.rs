@@ -36,6 +36,7 @@ mod path;
 pub mod strait;
 mod types;
 mod uri;
+pub mod work;
 
 pub use deferred::{DeferredStore, Opening};
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};

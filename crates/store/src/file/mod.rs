@@ -44,6 +44,7 @@ mod root;
 mod writer;
 
 use crate::crc::Crc32c;
+use crate::work::blocking;
 use crate::{
     BlockLocation, Capabilities, Checksum, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem,
     FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus, fail,
@@ -108,17 +109,6 @@ impl FileStore {
     ) -> Result<T> {
         let (inner, own_path) = (self.inner.clone(), path.clone());
         blocking(move || work(&inner, &own_path)).await.map_err(|error| error.at(operation, path))
-    }
-}
-
-/// Runs `work` on the blocking pool.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) if error.is_cancelled() => fail(ErrorKind::Unavailable, "cut off: the process is ending"),
-        Err(error) => {
-            Err(crate::Error::new(ErrorKind::Internal, "a defect in the file store").caused_by(error))
-        }
     }
 }
 

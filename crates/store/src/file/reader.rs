@@ -1,8 +1,9 @@
 //! Reading a file: from the page cache at once, from the disk on the blocking
 //! pool.
 
+use super::buffers;
 use super::root::from_errno;
-use super::{blocking, buffers};
+use crate::work::blocking;
 use crate::{ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;

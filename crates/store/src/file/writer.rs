@@ -1,8 +1,8 @@
 //! Writing a file at its end.
 
 use super::attributes::clear_set_id_bits;
-use super::blocking;
 use super::root::from_errno;
+use crate::work::blocking;
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -8,6 +8,7 @@ use crate::crc::Crc32c;
 use crate::error::{Error, ErrorKind, Result, fail};
 use crate::path::StorePath;
 use crate::types::{Checksum, CreateOptions};
+use crate::work::check;
 use crate::{FileReader, MAX_CHUNK_BYTES};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -69,6 +70,7 @@ impl Shared {
         let mut reader = self.client.open(caller, path.as_str()).map_err(from_kadoop)?;
         let mut crc = Crc32c::new();
         loop {
+            check()?;
             let bytes = reader.read(CHECKSUM_BYTES).map_err(from_kadoop)?;
             if bytes.is_empty() {
                 return Ok(crc.finish());

@@ -1,0 +1,141 @@
+//! What a store does for a call that its caller may leave.
+//!
+//! A caller (a gateway) has each call run in a [`Work`] of its own. When the call is dropped,
+//! its work is stopped: what blocks a thread looks at that between its steps ([`check`]) and
+//! ends there, and what hasn't begun doesn't. What the caller lends to the work (a turn in a
+//! queue) comes back when no thread is busy with it any more. Mutations run in a task of their
+//! own, with a work that nobody stops.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strait_telemetry::RequestId;
+
+/// See the module.
+#[derive(Default)]
+pub struct Work {
+    stopped: AtomicBool,
+}
+
+/// What a caller lends to a part of its work.
+type Lent = Arc<dyn Any + Send + Sync>;
+
+tokio::task_local! {
+    static CURRENT: Arc<Work>;
+    static LENT: Lent;
+}
+
+/// Runs a part of a call, which has `what` until it has ended: where it is dropped, until no
+/// thread is busy with it any more.
+pub async fn lend<F: Future>(what: Lent, part: F) -> F::Output {
+    LENT.scope(what, part).await
+}
+
+impl Work {
+    /// Runs `call` as a work of its own, which is stopped when `call` is dropped.
+    pub async fn scope<F: Future>(call: F) -> F::Output {
+        struct Stop(Arc<Work>);
+        impl Drop for Stop {
+            fn drop(&mut self) {
+                self.0.stopped.store(true, Ordering::Release);
+            }
+        }
+        let work = Arc::<Work>::default();
+        let _stop = Stop(work.clone());
+        CURRENT.scope(work, call).await
+    }
+
+    /// The work that this task or thread does, if it does one.
+    pub fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(Arc::clone).ok()
+    }
+
+    /// Whether the caller has left.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+/// To be called between the steps of what takes long.
+///
+/// # Errors
+/// If the caller has left. Nobody sees the error.
+pub fn check() -> Result<()> {
+    match Work::current() {
+        Some(work) if work.is_stopped() => {
+            Err(Error::new(ErrorKind::Unavailable, "the caller has left; nothing more is done for it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs `step` on tokio's blocking pool, as a part of the current work and request.
+pub(crate) async fn blocking<T: Send + 'static>(
+    step: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    // What works for no request begins one.
+    let request = RequestId::current().unwrap_or_else(RequestId::next);
+    let work = Work::current();
+    let lent = LENT.try_with(Arc::clone);
+    let step = move || {
+        let _lent = lent;
+        let _working = RequestId::enter(Some(request));
+        match work {
+            Some(work) => CURRENT.sync_scope(work, || check().and_then(|()| step())),
+            None => step(),
+        }
+    };
+    match tokio::task::spawn_blocking(step).await {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_cancelled() => {
+            Err(Error::new(ErrorKind::Unavailable, "cut off: the process is ending"))
+        }
+        Err(error) => Err(Error::new(ErrorKind::Internal, "a defect in a store").caused_by(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_thread_learns_that_its_caller_left_and_keeps_what_was_lent_until_it_ends() {
+        let (begun, has_begun) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let (told, outcome) = mpsc::channel();
+        let turn = Arc::new(());
+        let part = blocking(move || {
+            begun.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            told.send(check().is_err()).unwrap();
+            Ok(())
+        });
+        let call = tokio::spawn(Work::scope(lend(turn.clone(), part)));
+        tokio::task::spawn_blocking(move || has_begun.recv_timeout(DEADLINE).unwrap()).await.unwrap();
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert_eq!(Arc::strong_count(&turn), 2, "the thread has it");
+        go_on.send(()).unwrap();
+        let stopped = tokio::task::spawn_blocking(move || outcome.recv_timeout(DEADLINE).unwrap());
+        assert!(stopped.await.unwrap(), "and was told");
+        let begun = std::time::Instant::now();
+        while Arc::strong_count(&turn) > 1 {
+            assert!(begun.elapsed() < DEADLINE, "it keeps it");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_goes_on_is_not_stopped() {
+        let outcome = Work::scope(async { blocking(check).await }).await;
+        outcome.unwrap();
+        blocking(check).await.unwrap();
+        assert!(Work::current().is_none());
+    }
+}
