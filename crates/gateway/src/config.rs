@@ -73,8 +73,7 @@ pub struct Access {
 /// The limits in force, each with its default's reason.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once; no origin (a local user, an address) has more than it leaves to others. With [`Limits::reserved_bytes`] each they bound
-    /// the memory of unsent answers to 256 MiB more.
+    /// Connections at once; no origin (a local user, an address) has more than it leaves to others.
     pub connections: usize,
     /// Sessions at once, shared like connections: several a connection are
     /// unusual.
@@ -92,15 +91,33 @@ pub struct Limits {
     /// again of strangers, 40 MB in all: six closed a second for as long as a
     /// token runs.
     pub closed_sessions: usize,
+    /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
+    /// quarter of the 512 threads that all stores of the process may block.
+    pub calls_per_store: usize,
+    /// Checksums at work in one store at once, shared by user. Each may keep a processor or a
+    /// disk busy for long, and more of them at once end no sooner.
+    pub long_calls_per_store: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.
     pub message_bytes: usize,
     /// Bytes that requests being received and answers being sent may take in
-    /// all connections together, beyond each one's reserve.
+    /// all connections together, beyond each one's reserve. No user has more than half,
+    /// and one connection's answers no more than half of that: five reads of 4 MiB.
     pub buffered_bytes: usize,
-    /// Bytes that each connection can always have for a request or an answer,
-    /// however much others hold.
+    /// Bytes that each connection can always have for a request and an answer,
+    /// however much others hold: most requests and answers that carry no content. With
+    /// [`Limits::connections`] they bound this memory to 128 MiB.
     pub reserved_bytes: usize,
+    /// Bytes of one request on a connection that isn't attributed to a user: before a login
+    /// nothing larger is needed.
+    pub stranger_message_bytes: usize,
+    /// A client that holds a part of [`Limits::buffered_bytes`] and moves its request or its
+    /// answers more slowly is ended as soon as another request waits for memory. 2 Mbit/s:
+    /// slower links lose a connection only while memory is short.
+    pub min_rate_bytes_per_s: u64,
+    /// A client has this long to begin, and its rate is measured over as long at least: a
+    /// lost packet costs less (RFC 6298: 1 s at first).
+    pub rate_grace: Duration,
     /// Reads of one connection that run at once; enough to keep a distant
     /// store busy.
     pub reads_in_flight: usize,
@@ -146,9 +163,14 @@ impl Default for Limits {
             handles: 16_384,
             changes_per_store: 8_192,
             closed_sessions: 1 << 18,
+            calls_per_store: 120,
+            long_calls_per_store: 8,
             message_bytes: 4 * MAX_CHUNK_BYTES + (64 << 10),
-            buffered_bytes: 64 << 20,
-            reserved_bytes: 64 << 10,
+            buffered_bytes: 96 << 20,
+            reserved_bytes: 16 << 10,
+            stranger_message_bytes: 64 << 10,
+            min_rate_bytes_per_s: 256 << 10,
+            rate_grace: Duration::from_secs(1),
             reads_in_flight: 8,
             list_page: 1_000,
             list_files: 100_000,

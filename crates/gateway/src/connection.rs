@@ -7,11 +7,13 @@
 
 use crate::context::Context;
 use crate::dispatch::execute;
-use crate::input::{Input, Received};
+use crate::fair::Key;
+use crate::input::{Input, Received, Sender};
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
 use crate::request::{Outgoing, Request};
 use crate::shared::Shared;
+use crate::slow::{Cut, Way};
 use bytes::Buf;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -19,20 +21,22 @@ use futures::stream::FuturesOrdered;
 use rustix::net::sockopt;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 /// A transfer that moves less than this in a stall's time isn't slow, it is
 /// stuck (or meant to be).
 const MIN_PROGRESS_BYTES: u64 = 16 << 10;
-/// The same for one that holds memory for which others wait: a chunk in a
-/// stall's time (140 KB/s by default), so that even the largest request makes
-/// room within two minutes.
-const SHORT_PROGRESS_BYTES: u64 = 4 << 20;
+/// Once a client has sent its last byte, each answer has so long to be ready. Programs that shut
+/// down only their sending side and wait (`nc -N`) get those of ordinary calls, and a client that
+/// has gone costs no more.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
 /// What is read and thrown away of a client's that was refused, so that the
@@ -111,13 +115,26 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let context = Arc::new(Context::new(shared.clone(), peer));
     let closing = shutdown.clone();
+    let attribution = context.changes();
+    let key = context.key();
+    let (account, cut) = shared.budget.account(&key);
     let connection = Connection {
-        input: Input::new(from, shared.limits.message_bytes),
-        output: Output { to, queue: VecDeque::new(), written: 0, unflushed: false, ends: false },
+        input: Input::new(from, &shared.limits),
+        output: Output {
+            to,
+            queue: VecDeque::new(),
+            written: 0,
+            shared_units: 0,
+            unflushed: false,
+            ends: false,
+        },
         running: FuturesOrdered::new(),
         pending: None,
         alone: false,
-        account: shared.budget.account(),
+        account,
+        key,
+        attribution,
+        cut,
         context: context.clone(),
         shared,
     };
@@ -133,6 +150,12 @@ struct Connection<R, W> {
     shared: Arc<Shared>,
     context: Arc<Context>,
     account: Account,
+    /// For whom requests count.
+    key: Key,
+    /// [`Context::changes`] when the account was last attributed.
+    attribution: u64,
+    /// Ends the connection where others wait for the memory that it holds and doesn't use.
+    cut: Cut,
     input: Input<R>,
     output: Output<W>,
     /// Requests being executed, in their order.
@@ -150,10 +173,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watch = Watch::default();
         let mut closing = *shutdown.borrow();
+        let mut left = pin!(sleep(Duration::MAX));
+        let mut has_left = false;
         loop {
             // At shutdown what was begun is finished, and nothing else begun.
             self.output.ends |= closing && !self.input.mid_request();
+            self.attribute();
             self.start_pending();
+            self.output.note(&self.account);
             let in_flight = self.running.len() + self.output.queue.len();
             let idle = self.running.is_empty() && !self.output.busy() && self.pending.is_none();
             if idle && self.output.ends {
@@ -161,11 +188,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             }
             let may_receive =
                 self.pending.is_none() && !self.output.ends && in_flight < self.shared.limits.reads_in_flight;
+            let listens = may_receive || !self.output.ends;
+            let (context, undecided) = (&self.context, !self.running.is_empty());
+            let sender = || match context.attributed() {
+                Some(_) => Sender::Known,
+                None if undecided => Sender::Undecided,
+                None => Sender::Stranger,
+            };
             tokio::select! {
                 // What starts reads comes before what sends: a socket that takes
                 // all at once would have the next reads wait for all answers.
                 biased;
-                received = self.input.receive(&self.account), if may_receive => match received? {
+                received = self.input.next(may_receive, &self.account, sender), if listens => match received? {
                     Received::Request(request) => {
                         self.pending = Some(request);
                         self.output.ends |= closing;
@@ -175,13 +209,40 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                         // After the answers to what was asked before.
                         self.running.push_back(Box::pin(std::future::ready(refusal)));
                     }
-                    Received::End => self.output.ends = true,
+                    end @ (Received::End | Received::Left) => {
+                        self.output.ends |= matches!(end, Received::End);
+                        if !has_left {
+                            has_left = true;
+                            left.as_mut().reset(Instant::now() + LEAVING_PATIENCE);
+                        }
+                    }
                 },
-                Some(answer) = self.running.next(), if !self.running.is_empty() => self.output.push(answer),
-                sent = self.output.send(), if self.output.busy() => sent?,
+                Some(answer) = self.running.next(), if !self.running.is_empty() => {
+                    self.output.push(answer);
+                    if has_left {
+                        left.as_mut().reset(Instant::now() + LEAVING_PATIENCE);
+                    }
+                }
+                sent = self.output.send(&self.account), if self.output.busy() => sent?,
+                // What only asks is dropped, and so stopped; what changes something goes on.
+                () = &mut left, if has_left && !self.running.is_empty() => return Ok(()),
+                _ = &mut self.cut => {
+                    let message = "cut off: others wait for memory that this client uses too slowly";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
                 _ = ticks.tick() => watch.check(&self, may_receive)?,
                 _ = shutdown.changed(), if !closing => closing = true,
             }
+        }
+    }
+
+    /// Has the account take from the share of the user who logged in.
+    fn attribute(&mut self) {
+        let changes = self.context.changes();
+        if changes != self.attribution {
+            self.attribution = changes;
+            self.key = self.context.key();
+            self.account.set_holder(&self.key);
         }
     }
 
@@ -202,7 +263,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         };
         if let Some(request) = self.pending.take() {
             self.alone = !beside_others;
-            self.running.push_back(Box::pin(execute(request, self.context.clone(), memory)));
+            self.running.push_back(Box::pin(execute(
+                request,
+                self.context.clone(),
+                self.key.clone(),
+                memory,
+            )));
         }
     }
 }
@@ -226,15 +292,10 @@ impl Watch {
         may_receive: bool,
     ) -> io::Result<()> {
         let Connection { shared, input, output, .. } = connection;
-        let short = shared.budget.is_short();
-        let least = |holds_shared| match short && holds_shared {
-            true => SHORT_PROGRESS_BYTES,
-            false => MIN_PROGRESS_BYTES,
-        };
         // What waits for its turn, or for memory, isn't held up by the client.
         let receiving = may_receive && input.mid_request() && !input.waits_for_memory();
-        let slow_sender = input.received - self.received < least(input.holds_shared_memory());
-        let slow_taker = output.written - self.written < least(output.holds_shared_memory());
+        let slow_sender = input.received - self.received < MIN_PROGRESS_BYTES;
+        let slow_taker = output.written - self.written < MIN_PROGRESS_BYTES;
         if self.receiving && receiving && slow_sender || self.sending && output.busy() && slow_taker {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-transfer"));
         }
@@ -258,6 +319,8 @@ struct Output<W> {
     queue: VecDeque<Outgoing>,
     /// Bytes sent in all.
     written: u64,
+    /// Units of shared memory that the queue holds, as noted last.
+    shared_units: usize,
     /// TLS may still hold some of what was written.
     unflushed: bool,
     /// No more requests are read.
@@ -275,14 +338,19 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         !self.queue.is_empty() || self.unflushed
     }
 
-    /// Whether it holds memory that others may wait for.
-    fn holds_shared_memory(&self) -> bool {
-        self.queue.iter().any(|answer| answer.memory.as_ref().is_some_and(Permit::is_shared))
+    /// Notes for how much memory the client has to take its answers, and how much it took.
+    fn note(&mut self, account: &Account) {
+        let units = |answer: &Outgoing| answer.memory.as_ref().map_or(0, Permit::shared_units);
+        let shared_units = self.queue.iter().map(units).sum();
+        if shared_units != self.shared_units {
+            self.shared_units = shared_units;
+            account.flow().holds(Way::Out, account.holder(), shared_units);
+        }
     }
 
     /// Sends some of the first answer. May be dropped at any point: nothing
     /// is lost or sent twice.
-    async fn send(&mut self) -> io::Result<()> {
+    async fn send(&mut self, account: &Account) -> io::Result<()> {
         let Some(first) = self.queue.front_mut() else {
             self.to.flush().await?;
             self.unflushed = false;
@@ -295,6 +363,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.written += sent as u64;
+        account.flow().moved(Way::Out, sent);
         self.unflushed = true;
         let segments = &mut first.encoded.segments;
         while let Some(segment) = segments.first_mut() {

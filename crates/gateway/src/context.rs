@@ -1,10 +1,13 @@
 //! What a connection knows of itself: its peer, and the sessions that serve
 //! calls which name none.
 
+use crate::fair::Key;
 use crate::peer::Peer;
 use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
+use crate::turns;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
 use strait_wire::Secret;
@@ -16,6 +19,8 @@ pub struct Context {
     /// The client.
     pub peer: Peer,
     current: Mutex<Current>,
+    /// Counts what may have changed [`Context::attributed`].
+    changes: AtomicU64,
 }
 
 /// The sessions that serve calls which name none.
@@ -38,11 +43,47 @@ const MAX_BY_TOKEN: usize = 64;
 impl Context {
     /// A new connection's.
     pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
-        Self { shared, peer, current: Mutex::default() }
+        Self { shared, peer, current: Mutex::default(), changes: AtomicU64::new(0) }
     }
 
     fn current(&self) -> std::sync::MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For whom this connection's requests count: a user, or the origin of a client that
+    /// needs no login. None as long as a login is needed and nobody has logged in.
+    pub fn attributed(&self) -> Option<Key> {
+        let known = {
+            let current = self.current();
+            let latest = current.by_token.back();
+            [current.attached.as_ref(), latest, current.legacy.as_ref()].map(Option::<&Arc<Session>>::cloned)
+        };
+        let sessions = known.into_iter().flatten().filter(|session| !session.has_ended());
+        let identities = sessions.map(|session| session.identity());
+        identities.chain([self.shared.sessions.stranger()]).find_map(|identity| self.key_of(&identity))
+    }
+
+    fn key_of(&self, identity: &Identity) -> Option<Key> {
+        match identity {
+            Identity::Nobody => None,
+            Identity::Anonymous(_) => Some(Key::Origin(self.peer.origin())),
+            Identity::User(user) => Some(Key::User(user.user.clone())),
+        }
+    }
+
+    /// Whose share of what clients share its requests take.
+    pub fn key(&self) -> Key {
+        self.attributed().unwrap_or(Key::Origin(self.peer.origin()))
+    }
+
+    /// Another number than before if [`Context::attributed`] may have changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Somebody has logged in or out.
+    pub fn has_changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The connection's own session of the 2009 service.
@@ -56,6 +97,7 @@ impl Context {
             session.attach();
         }
         let before = std::mem::replace(&mut self.current().legacy, session);
+        self.has_changed();
         if let Some(before) = before {
             before.detach();
             self.shared.sessions.end(before.id);
@@ -74,6 +116,7 @@ impl Context {
             session.attach();
         }
         let before = std::mem::replace(&mut self.current().attached, session);
+        self.has_changed();
         self.leave(before);
     }
 
@@ -110,6 +153,7 @@ impl Context {
                 left.extend(current.by_token.pop_front());
             }
         }
+        self.has_changed();
         self.leave(left);
     }
 
@@ -168,6 +212,7 @@ impl Caller {
         let who = session.principal()?;
         if matches!(session.identity(), Identity::User(_)) {
             sessions.check_known(&who.user)?;
+            turns::acts_for(&who.user);
         }
         session.begin_call();
         Ok(Self { who, session })

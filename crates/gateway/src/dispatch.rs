@@ -2,10 +2,11 @@
 
 use crate::context::Context;
 use crate::errors::Exception;
+use crate::fair::Key;
 use crate::memory::Permit;
 use crate::request::{self, Body, Outgoing, Request};
 use crate::v2::PAGE_BYTES;
-use crate::{copies, legacy, mutate, v2};
+use crate::{copies, legacy, mutate, turns, v2};
 use futures::FutureExt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -17,15 +18,15 @@ use strait_telemetry::RequestId;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
 
 /// Executes a request and gives the answer. `granted` is the memory for an
-/// answer that may be cut to it.
+/// answer that may be cut to it. Its work counts for `key`, until it says for whom it acts.
 ///
 /// A panic, as libraries of stores have them, is that call's failure and nobody
 /// else's: the connection and what its session has open stay.
-pub async fn execute(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
+pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted: Option<Permit>) -> Outgoing {
     let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
     let id = request.id();
-    let answer =
-        AssertUnwindSafe(RequestId::scope(Some(id), run(request, context, granted))).catch_unwind().await;
+    let run = turns::call(key, run(request, context, granted));
+    let answer = AssertUnwindSafe(RequestId::scope(Some(id), run)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
         tracing::error!(%name, request = %id, "a call met a defect");
         let message = "a defect in the gateway or its store".to_owned();
@@ -47,10 +48,8 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     let (began, about) = (Instant::now(), request::path_of(&call));
     let mut memory = match (&call, granted) {
         (_, Some(granted)) => Some(granted),
-        (Call::ListFiles(_), None) => {
-            Some(context.shared.budget.wait(context.shared.limits.message_bytes).await)
-        }
-        (Call::GetBlockLocations(_), None) => Some(context.shared.budget.wait(PAGE_BYTES).await),
+        (Call::ListFiles(_), None) => Some(wait_for(&context, context.shared.limits.message_bytes).await),
+        (Call::GetBlockLocations(_), None) => Some(wait_for(&context, PAGE_BYTES).await),
         _ => None,
     };
     let allowed = memory.as_ref().map_or(0, Permit::bytes);
@@ -67,6 +66,11 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     Outgoing { encoded, memory, last: false }
 }
 
+async fn wait_for(context: &Context, bytes: usize) -> Permit {
+    let budget = &context.shared.budget;
+    budget.wait(&budget.holder(&context.key()), bytes).await
+}
+
 /// Does `work` to its end, even if the client is cut off meanwhile: what a
 /// writer does in half leaves a file that nobody asked for.
 async fn to_its_end<T, F>(context: &Arc<Context>, work: impl FnOnce(Arc<Context>) -> F) -> Result<T>
@@ -74,12 +78,11 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    tokio::spawn(RequestId::scope(RequestId::current(), work(context.clone()))).await.unwrap_or_else(
-        |failure| {
-            tracing::error!(%failure, "a call didn't run to its end");
-            Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation"))
-        },
-    )
+    let work = turns::beyond_call(work(context.clone()));
+    tokio::spawn(RequestId::scope(RequestId::current(), work)).await.unwrap_or_else(|failure| {
+        tracing::error!(%failure, "a call didn't run to its end");
+        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation"))
+    })
 }
 
 /// How to answer one request.
@@ -115,15 +118,36 @@ impl Answer {
         let c = context;
         match call {
             Call::Init(args) => self.with::<m::Init>(legacy::init(c, args)),
-            Call::Login(args) => self.with::<m::Login>(legacy::login(c, args).await),
-            Call::Logout(args) => self.with::<m::Logout>(legacy::logout(c, args).await),
-            Call::CloseClient(args) => self.with::<m::CloseClient>(legacy::close_client(c, args).await),
-            Call::CloseDfs(args) => self.with::<m::CloseDfs>(legacy::close_dfs(c, args).await),
+            Call::Login(args) => {
+                let answer = self.with::<m::Login>(legacy::login(c, args).await);
+                c.has_changed();
+                answer
+            }
+            Call::Logout(args) => {
+                let logout = |c: Arc<Context>| async move { legacy::logout(&c, args).await };
+                let answer = self.with::<m::Logout>(to_its_end(c, logout).await);
+                c.has_changed();
+                answer
+            }
+            Call::CloseClient(args) => {
+                let close = |c: Arc<Context>| async move { legacy::close_client(&c, args).await };
+                self.with::<m::CloseClient>(to_its_end(c, close).await)
+            }
+            Call::CloseDfs(args) => {
+                let close = |c: Arc<Context>| async move { legacy::close_dfs(&c, args).await };
+                self.with::<m::CloseDfs>(to_its_end(c, close).await)
+            }
             Call::ListFiles(args) => self.with::<m::ListFiles>(legacy::list_files(c, args, allowed).await),
             Call::Stat(args) => self.with::<m::Stat>(legacy::stat(c, args).await),
-            Call::Mkdir(args) => self.with::<m::Mkdir>(legacy::mkdir(c, args).await),
-            Call::Move(args) => self.with::<m::Move>(legacy::rename(c, args).await),
-            Call::Remove(args) => self.with::<m::Remove>(legacy::remove(c, args).await),
+            Call::Mkdir(args) => {
+                self.with::<m::Mkdir>(to_its_end(c, |c| async move { legacy::mkdir(&c, args).await }).await)
+            }
+            Call::Move(args) => {
+                self.with::<m::Move>(to_its_end(c, |c| async move { legacy::rename(&c, args).await }).await)
+            }
+            Call::Remove(args) => {
+                self.with::<m::Remove>(to_its_end(c, |c| async move { legacy::remove(&c, args).await }).await)
+            }
             Call::Open(args) => {
                 self.with::<m::Open>(to_its_end(c, |c| async move { legacy::open(&c, args).await }).await)
             }
@@ -147,7 +171,10 @@ impl Answer {
 
             Call::ServerInfo(_) => self.with::<m::ServerInfo>(Ok(v2::server_info(c))),
             Call::OpenSession(request) => self.with::<m::OpenSession>(v2::open_session(c, request).await),
-            Call::CloseSession(request) => self.with::<m::CloseSession>(v2::close_session(c, request).await),
+            Call::CloseSession(request) => {
+                let close = |c: Arc<Context>| async move { v2::close_session(&c, request).await };
+                self.with::<m::CloseSession>(to_its_end(c, close).await)
+            }
             Call::GetFileInfo(request) => self.with::<m::GetFileInfo>(v2::get_file_info(c, request).await),
             Call::ListDirectory(request) => {
                 self.with::<m::ListDirectory>(v2::list_directory(c, request, allowed).await)

@@ -1,7 +1,9 @@
 //! Requests out of a connection's bytes, bounded before anything is allocated.
 
+use crate::config::Limits;
 use crate::memory::{Account, Permit};
 use crate::request::{Outgoing, Request};
+use crate::slow::Way;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use std::io;
@@ -29,14 +31,32 @@ pub struct Input<R> {
     wire: Option<Wire>,
     scanner: Option<Scanner>,
     max_bytes: usize,
+    stranger_bytes: usize,
     /// Memory for a request larger than the reserve.
     memory: Option<Permit>,
     /// Its place in the queue for that memory, kept when `receive` is dropped.
     waiting: Option<BoxFuture<'static, Permit>>,
+    /// A large request waits until a call before it has ended, which may be a login.
+    undecided: bool,
     /// Bytes the request being received has in all, as far as known.
     needed: usize,
+    /// The client has sent its last byte.
+    ended: bool,
+    /// And [`Received::Left`] was given for it.
+    told_end: bool,
     /// Bytes received in all.
     pub received: u64,
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// A user, or a client that needs no login.
+    Known,
+    /// Nobody yet, but calls before this one haven't ended, and one may be a login.
+    Undecided,
+    /// Nobody who has logged in.
+    Stranger,
 }
 
 /// What came.
@@ -45,23 +65,29 @@ pub enum Received {
     Request(Request),
     /// Something that can't be gone on after; this is the answer to it.
     Refused(Outgoing),
-    /// The client has sent all it will.
+    /// The client has sent all it will, and that is executed or being executed.
     End,
+    /// The client has sent all it will, and some of it waits for its turn.
+    Left,
 }
 
 impl<R: AsyncRead + Unpin> Input<R> {
     /// Nothing received yet.
-    pub fn new(from: R, max_bytes: usize) -> Self {
+    pub fn new(from: R, limits: &Limits) -> Self {
         let buffer = BytesMut::new();
         Self {
             from,
             buffer,
             wire: None,
             scanner: None,
-            max_bytes,
+            max_bytes: limits.message_bytes,
+            stranger_bytes: limits.stranger_message_bytes,
             memory: None,
             waiting: None,
+            undecided: false,
             needed: 0,
+            ended: false,
+            told_end: false,
             received: 0,
         }
     }
@@ -73,12 +99,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
 
     /// Whether it is this gateway that holds the request up.
     pub fn waits_for_memory(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// Whether it holds memory that others may wait for.
-    pub fn holds_shared_memory(&self) -> bool {
-        self.memory.is_some()
+        self.waiting.is_some() || self.undecided
     }
 
     /// The socket.
@@ -86,11 +107,54 @@ impl<R: AsyncRead + Unpin> Input<R> {
         self.from
     }
 
-    /// The next request. May be dropped at any point: nothing is lost.
-    pub async fn receive(&mut self, account: &Account) -> io::Result<Received> {
+    /// The next request if `may_receive`. Else notices only that the client sends no more.
+    pub async fn next(
+        &mut self,
+        may_receive: bool,
+        account: &Account,
+        sender: impl Fn() -> Sender,
+    ) -> io::Result<Received> {
+        if may_receive {
+            return self.receive(account, sender).await;
+        }
+        while !self.ended {
+            if self.buffer.len() >= READ_BYTES {
+                // What it sends on is left to the socket, and so is its end.
+                return std::future::pending().await;
+            }
+            self.read(usize::MAX, account).await?;
+        }
+        if self.told_end {
+            return std::future::pending().await;
+        }
+        self.told_end = true;
+        Ok(Received::Left)
+    }
+
+    /// Reads some bytes, none once the client has sent its last.
+    async fn read(&mut self, most: usize, account: &Account) -> io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
+        if self.buffer.len() == self.buffer.capacity() {
+            self.buffer.reserve(if self.buffer.is_empty() { FIRST_READ_BYTES } else { READ_BYTES });
+        }
+        let read = self.from.read_buf(&mut (&mut self.buffer).limit(most)).await?;
+        self.ended = read == 0;
+        self.received += read as u64;
+        account.flow().moved(Way::In, read);
+        Ok(read)
+    }
+
+    /// The next request, for whose bytes `account` has memory. `sender` says who sends them.
+    /// May be dropped at any point: nothing is lost.
+    pub async fn receive(&mut self, account: &Account, sender: impl Fn() -> Sender) -> io::Result<Received> {
         loop {
-            if let Some(received) = self.take_request() {
+            if let Some(received) = self.take_request(account) {
                 return Ok(received);
+            }
+            if let Some(refused) = self.admit(account, &sender).await {
+                return Ok(refused);
             }
             if let Some(refused) = self.have_memory(account).await {
                 return Ok(refused);
@@ -103,14 +167,36 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 self.buffer.reserve(missing.max(least));
             }
             let most = if self.memory.is_some() { missing + OVERREAD_BYTES } else { usize::MAX };
-            let read = self.from.read_buf(&mut (&mut self.buffer).limit(most)).await?;
-            self.received += read as u64;
+            let read = self.read(most, account).await?;
             if read == 0 {
                 return if self.buffer.is_empty() {
                     Ok(Received::End)
                 } else {
                     Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client was cut off in mid-request"))
                 };
+            }
+        }
+    }
+
+    /// Refuses what is too large for a stranger, before memory is taken for it.
+    async fn admit(&mut self, account: &Account, sender: &impl Fn() -> Sender) -> Option<Received> {
+        self.undecided = false;
+        if self.needed <= self.stranger_bytes.max(account.reserve_bytes()) || self.memory.is_some() {
+            return None;
+        }
+        match sender() {
+            Sender::Known => None,
+            Sender::Undecided => {
+                self.undecided = true;
+                std::future::pending().await
+            }
+            Sender::Stranger => {
+                let (needed, most) = (self.needed, self.stranger_bytes);
+                let message = format!(
+                    "a request of {needed} bytes before a login: log in first; until then a request has \
+                     {most} bytes at most"
+                );
+                self.wire.map(|wire| self.refusal(wire, message))
             }
         }
     }
@@ -123,9 +209,21 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
         match &mut self.memory {
             None => {
-                let wait = || Box::pin(account.budget().wait(self.needed)) as BoxFuture<'static, Permit>;
-                let memory = self.waiting.get_or_insert_with(wait).await;
+                let (budget, holder) = (account.budget(), account.holder());
+                let at_once = match self.waiting {
+                    None => budget.try_take(holder, self.needed),
+                    Some(_) => None,
+                };
+                let memory = match at_once {
+                    Some(memory) => memory,
+                    None => {
+                        let wait =
+                            || Box::pin(budget.wait(holder, self.needed)) as BoxFuture<'static, Permit>;
+                        self.waiting.get_or_insert_with(wait).await
+                    }
+                };
                 self.waiting = None;
+                account.flow().holds(Way::In, holder, memory.shared_units());
                 self.memory = Some(memory);
                 None
             }
@@ -148,7 +246,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
     }
 
     /// A whole request, or a refusal, if the buffer has one.
-    fn take_request(&mut self) -> Option<Received> {
+    fn take_request(&mut self, account: &Account) -> Option<Received> {
         if self.buffer.is_empty() {
             return None;
         }
@@ -175,6 +273,9 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 } else if self.memory.is_some() {
                     // Little is left; it mustn't keep a large allocation alive.
                     self.buffer = BytesMut::from(&self.buffer[..]);
+                }
+                if self.memory.is_some() {
+                    account.flow().holds(Way::In, account.holder(), 0);
                 }
                 Some(Received::Request(Request::parse(wire, message, self.memory.take())))
             }

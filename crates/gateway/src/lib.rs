@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   socket ─ input ─→ Request ─ dispatch ─→ legacy (DfsService, 2009) ─┐
-//!            (scanned before                v2, mutate (DfsV2)         ─┼→ store
+//!            (scanned before                v2, mutate (DfsV2)         ─┼→ turns → store
 //!             it is held)                     │ sessions, handles, retries
 //!   socket ←─ connection (answers in order) ←─┘ memory (one budget for all)
 //! ```
+//!
+//! Users share connections, memory and turns by the rules of `fair`; `slow` ends clients that
+//! keep memory from others.
 //!
 //! One TCP port, one task a connection. [`Config`] says which stores there
 //! are, who may come in, and the limits; every limit has a name and a reason
@@ -23,6 +26,7 @@ mod context;
 mod copies;
 mod dispatch;
 mod errors;
+mod fair;
 mod handles;
 mod input;
 mod legacy;
@@ -38,8 +42,10 @@ mod server;
 mod session;
 mod shared;
 mod shares;
+mod slow;
 mod tls;
 mod token;
+mod turns;
 mod v2;
 
 pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot, Service2009};

@@ -1,57 +1,46 @@
 //! The memory that requests and answers may take, shared fairly.
 //!
-//! All connections draw on one budget, and each has a small reserve of its
-//! own. A large request waits for the budget, in the order of asking, before
-//! its bytes are received; a read or a page of a listing doesn't: if the
-//! budget is out, the answer is cut to the reserve, which they may be (only an
-//! empty read means the end of the file). For its answers a connection takes no
-//! more than it leaves free to others ("dynamic thresholds", Choudhury and Hahne,
-//! 1998): N that read as fast as they can have an N+1st part each, and their
-//! requests wait for their own answers to leave. While somebody waits, those who hold
-//! a part of the budget must move it (see `connection`). So clients that ask
-//! and don't take their answers, or send what they claimed drop by drop, can
-//! slow others, not stop them, and memory stays bounded whatever they do.
+//! All connections draw on one budget, and each has a small reserve of its own. A large
+//! request waits for the budget before its bytes are received. A read or a page of a listing
+//! doesn't wait: if the budget is out, the answer is cut to the reserve, which they may be
+//! (only an empty read means the end of the file).
+//!
+//! The budget is a [`Pool`] of users and origins, so none of them has more than half. For its
+//! answers a connection takes no more than it leaves free to others of the same user.
+//!
+//! While a request waits, clients that move their bytes too slowly lose what they hold: see
+//! [`crate::slow`]. So clients that don't take their answers, or send what they announced drop
+//! by drop, keep nobody waiting, and memory stays bounded.
 
+use crate::config::Limits;
+use crate::fair::{Grant, Holder, Key, Pool};
+use crate::slow::{Cut, Flow, Flows};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::time::Duration;
 
-/// Permits are counted in KiB, as a semaphore counts in u32.
+/// Units of the pool are KiB.
 const UNIT_BYTES: usize = 1 << 10;
+/// While a request waits, slow clients are looked for this often.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// The budget of all connections.
 #[derive(Clone)]
 pub struct Budget {
-    units: Arc<Semaphore>,
-    total: u32,
+    pool: Arc<Pool>,
+    flows: Arc<Flows>,
     reserve_bytes: usize,
-    /// How many wait for the budget.
-    waiting: Arc<AtomicUsize>,
-}
-
-/// Counts one who waits, until dropped.
-struct Waiting(Arc<AtomicUsize>);
-
-impl Waiting {
-    fn new(count: Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// One connection's part of it.
 pub struct Account {
     budget: Budget,
+    holder: Arc<Holder>,
     reserve_taken: Arc<AtomicBool>,
     /// Units of the budget that its answers hold.
     held: Arc<AtomicUsize>,
+    flow: Arc<Flow>,
 }
 
 /// Memory held until dropped.
@@ -62,45 +51,82 @@ pub struct Permit {
 
 enum Source {
     /// Its units, counted in its account's too if they are for an answer.
-    Budget(OwnedSemaphorePermit, Option<Arc<AtomicUsize>>),
+    Budget(Grant, Option<Arc<AtomicUsize>>),
     Reserve(Arc<AtomicBool>),
 }
 
-fn units(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT_BYTES)
 }
 
 impl Budget {
-    /// A budget of `total_bytes`, and `reserve_bytes` more for each account.
-    pub fn new(total_bytes: usize, reserve_bytes: usize) -> Self {
-        let total = units(total_bytes);
-        let units = Arc::new(Semaphore::new(total as usize));
-        Self { units, total, reserve_bytes, waiting: Arc::default() }
+    /// As the limits have it.
+    pub fn new(limits: &Limits) -> Self {
+        let flows = Arc::new(Flows::new(limits.min_rate_bytes_per_s, limits.rate_grace));
+        let pool = Pool::new(units(limits.buffered_bytes));
+        Self { pool, flows, reserve_bytes: limits.reserved_bytes }
     }
 
-    /// Waits for `bytes` of the budget (all of it, if more is asked). Whoever
-    /// drops this loses their place in the queue.
-    pub fn wait(&self, bytes: usize) -> impl Future<Output = Permit> + Send + use<> {
-        let (semaphore, units) = (self.units.clone(), units(bytes).min(self.total));
-        let waiting = self.waiting.clone();
+    /// `bytes` of the budget, if they are to be had at once.
+    pub fn try_take(&self, holder: &Arc<Holder>, bytes: usize) -> Option<Permit> {
+        let grant = holder.try_take(units(bytes))?;
+        Some(Permit { bytes, source: Source::Budget(grant, None) })
+    }
+
+    /// Waits for `bytes` of the budget (all of it, if more is asked), for somebody. A caller
+    /// that drops this loses its place in the queue.
+    pub fn wait(&self, holder: &Arc<Holder>, bytes: usize) -> impl Future<Output = Permit> + Send + use<> {
+        let (this, holder) = (self.clone(), holder.clone());
         async move {
-            let _waiting = Waiting::new(waiting);
-            match semaphore.acquire_many_owned(units).await {
-                Ok(permit) => Permit { bytes, source: Source::Budget(permit, None) },
-                // The semaphore is never closed.
-                Err(_) => Permit { bytes: 0, source: Source::Reserve(Arc::default()) },
+            let mut granted = std::pin::pin!(holder.take(units(bytes)));
+            loop {
+                tokio::select! {
+                    biased;
+                    grant = &mut granted => {
+                        return Permit { bytes, source: Source::Budget(grant, None) };
+                    }
+                    () = this.look_for_slow_clients() => {}
+                }
             }
         }
     }
 
-    /// Whether somebody waits for what others hold.
-    pub fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0
+    async fn look_for_slow_clients(&self) {
+        self.flows.cut_slow(|| self.pool.needs());
+        tokio::time::sleep(LOOK_PERIOD).await;
     }
 
-    /// A new connection's account.
-    pub fn account(&self) -> Account {
-        Account { budget: self.clone(), reserve_taken: Arc::default(), held: Arc::default() }
+    /// The part of the budget that a user or an origin has.
+    pub fn holder(&self, key: &Key) -> Arc<Holder> {
+        self.pool.holder(key)
+    }
+
+    /// A new connection's account, and what tells it to end.
+    pub fn account(&self, key: &Key) -> (Account, Cut) {
+        let (flow, cut) = self.flows.add();
+        let account = Account {
+            holder: self.holder(key),
+            budget: self.clone(),
+            reserve_taken: Arc::default(),
+            held: Arc::default(),
+            flow,
+        };
+        (account, cut)
+    }
+
+    /// Bytes that requests and answers hold.
+    pub fn held_bytes(&self) -> usize {
+        self.pool.held() * UNIT_BYTES
+    }
+
+    /// Requests that wait for memory.
+    pub fn waiting(&self) -> usize {
+        self.pool.waiting()
+    }
+
+    /// Connections that were ended since they moved their bytes too slowly.
+    pub fn cut(&self) -> u64 {
+        self.flows.cut()
     }
 }
 
@@ -110,31 +136,46 @@ impl Account {
         &self.budget
     }
 
-    /// What is always to be had.
+    /// From whose share it takes.
+    pub fn holder(&self) -> &Arc<Holder> {
+        &self.holder
+    }
+
+    /// From now on it takes from this share.
+    pub fn set_holder(&mut self, key: &Key) {
+        self.holder = self.budget.holder(key);
+    }
+
+    /// How the connection moves its bytes.
+    pub fn flow(&self) -> &Arc<Flow> {
+        &self.flow
+    }
+
+    /// A connection always has these.
     pub fn reserve_bytes(&self) -> usize {
         self.budget.reserve_bytes
     }
 
     /// Memory for an answer of at most `bytes`, at once: all from the budget, or what
     /// the reserve has. None if the reserve is in use, or if answers of this connection
-    /// hold as much as is free: there is more when they have left.
+    /// hold as much as its user may still take: there is more when they have left.
     pub fn now(&self, bytes: usize) -> Option<Permit> {
         if bytes <= self.budget.reserve_bytes
             && let Some(permit) = self.reserve(bytes)
         {
             return Some(permit);
         }
-        let (asked, held) = (units(bytes), self.held.load(Ordering::Acquire));
-        if held > 0 && held + asked as usize > self.budget.units.available_permits() {
+        let (asked, own) = (units(bytes), self.held.load(Ordering::Acquire));
+        if own > 0 && own + asked > self.holder.room() {
             return None;
         }
-        match self.budget.units.clone().try_acquire_many_owned(asked) {
-            Ok(permit) => {
-                self.held.fetch_add(permit.num_permits(), Ordering::AcqRel);
-                Some(Permit { bytes, source: Source::Budget(permit, Some(self.held.clone())) })
+        match self.holder.try_take(asked) {
+            Some(grant) => {
+                self.held.fetch_add(asked, Ordering::AcqRel);
+                Some(Permit { bytes, source: Source::Budget(grant, Some(self.held.clone())) })
             }
-            Err(_) if held > 0 => None,
-            Err(_) => self.reserve(self.budget.reserve_bytes),
+            None if own > 0 => None,
+            None => self.reserve(self.budget.reserve_bytes),
         }
     }
 
@@ -150,22 +191,24 @@ impl Permit {
         self.bytes
     }
 
-    /// Whether others may be waiting for it.
-    pub fn is_shared(&self) -> bool {
-        matches!(self.source, Source::Budget(..))
+    /// How much of it others may be waiting for, in units of the pool.
+    pub fn shared_units(&self) -> usize {
+        match &self.source {
+            Source::Budget(grant, _) => grant.units(),
+            Source::Reserve(_) => 0,
+        }
     }
 
-    /// Takes `bytes` more, if they are to be had at once: whoever waited while
-    /// holding some could wait for others who do the same.
+    /// Takes `bytes` more, if they are to be had at once: requests that waited while holding
+    /// some could wait for each other.
     pub fn grow(&mut self, bytes: usize) -> bool {
-        let Source::Budget(permit, held) = &mut self.source else { return false };
-        let Ok(more) = permit.semaphore().clone().try_acquire_many_owned(units(bytes)) else {
+        let Source::Budget(grant, held) = &mut self.source else { return false };
+        if !grant.grow(units(bytes)) {
             return false;
-        };
-        if let Some(held) = held {
-            held.fetch_add(more.num_permits(), Ordering::AcqRel);
         }
-        permit.merge(more);
+        if let Some(held) = held {
+            held.fetch_add(units(bytes), Ordering::AcqRel);
+        }
         self.bytes += bytes;
         true
     }
@@ -173,12 +216,12 @@ impl Permit {
     /// Gives back what is above `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
-        if let Source::Budget(permit, held) = &mut self.source {
-            let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
-            drop(permit.split(surplus));
+        if let Source::Budget(grant, held) = &mut self.source {
+            let surplus = grant.units().saturating_sub(units(bytes));
             if let Some(held) = held {
                 held.fetch_sub(surplus, Ordering::AcqRel);
             }
+            grant.shrink(units(bytes));
         }
     }
 }
@@ -187,8 +230,8 @@ impl Drop for Permit {
     fn drop(&mut self) {
         match &self.source {
             Source::Reserve(taken) => taken.store(false, Ordering::Release),
-            Source::Budget(permit, Some(held)) => {
-                held.fetch_sub(permit.num_permits(), Ordering::AcqRel);
+            Source::Budget(grant, Some(held)) => {
+                held.fetch_sub(grant.units(), Ordering::AcqRel);
             }
             Source::Budget(_, None) => {}
         }
@@ -199,15 +242,24 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
+    fn budget(bytes: usize, reserve: usize) -> Budget {
+        Budget::new(&Limits { buffered_bytes: bytes, reserved_bytes: reserve, ..Limits::default() })
+    }
+
+    fn account(budget: &Budget, user: &str) -> Account {
+        budget.account(&Key::User(user.into())).0
+    }
+
     #[test]
-    fn who_holds_the_budget_leaves_others_their_reserve() {
-        let budget = Budget::new(100 << 10, 10 << 10);
-        let (greedy, modest) = (budget.account(), budget.account());
+    fn who_holds_the_share_leaves_others_their_reserve() {
+        let budget = budget(200 << 10, 10 << 10);
+        let (greedy, modest) = (account(&budget, "ada"), account(&budget, "ada"));
         let large = greedy.now(100 << 10).unwrap();
         assert_eq!(large.bytes(), 100 << 10);
         let cut = modest.now(50 << 10).unwrap();
         assert_eq!(cut.bytes(), 10 << 10, "cut to the reserve");
         assert!(modest.now(50 << 10).is_none(), "which is there once");
+        assert_eq!(account(&budget, "bob").now(50 << 10).unwrap().bytes(), 50 << 10, "others have theirs");
         drop(cut);
         assert!(modest.now(1).is_some());
         drop(large);
@@ -216,18 +268,20 @@ mod tests {
 
     #[test]
     fn shrinking_gives_the_rest_back() {
-        let budget = Budget::new(100 << 10, 1 << 10);
-        let (account, other) = (budget.account(), budget.account());
-        let mut permit = account.now(100 << 10).unwrap();
+        let budget = budget(200 << 10, 1 << 10);
+        let (first, other) = (account(&budget, "ada"), account(&budget, "ada"));
+        let mut permit = first.now(100 << 10).unwrap();
         permit.shrink(5 << 10);
         assert_eq!(other.now(95 << 10).unwrap().bytes(), 95 << 10);
         assert_eq!(permit.bytes(), 5 << 10);
+        drop(permit);
+        assert_eq!(budget.held_bytes(), 0);
     }
 
     #[test]
     fn readers_who_ask_for_more_than_there_is_come_to_equal_parts() {
-        let (budget, answer) = (Budget::new(64 << 20, 64 << 10), 1 << 20);
-        let accounts: Vec<Account> = (0..20).map(|_| budget.account()).collect();
+        let (budget, answer) = (budget(128 << 20, 64 << 10), 1 << 20);
+        let accounts: Vec<Account> = (0..20).map(|_| account(&budget, "ada")).collect();
         let mut held: Vec<Vec<Permit>> = accounts.iter().map(|_| Vec::new()).collect();
         // The first few have it all to themselves for a while.
         for account in 0..4 {
@@ -247,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn one_reader_alone_may_take_half() {
-        let budget = Budget::new(64 << 20, 64 << 10);
-        let account = budget.account();
+    fn one_reader_alone_may_take_half_of_its_users_share() {
+        let budget = budget(64 << 20, 64 << 10);
+        let account = account(&budget, "ada");
         let taken: Vec<Permit> = std::iter::from_fn(|| account.now(1 << 20)).collect();
-        assert_eq!(taken.len(), 32);
+        assert_eq!(taken.len(), 16);
     }
 }

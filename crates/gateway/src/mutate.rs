@@ -12,6 +12,7 @@ use crate::errors::{Exception, required, unsigned};
 use crate::handles::{Handle, OpenFile, Place};
 use crate::memory::Permit;
 use crate::retry::{Outcome, RequestId};
+use crate::turns::beyond_call;
 use crate::v2::path;
 use bytes::Bytes;
 use std::future::Future;
@@ -79,7 +80,7 @@ impl Asked {
                 },
             }
         };
-        tokio::spawn(InLogs::scope(InLogs::current(), run)).await.unwrap_or_else(|failure| {
+        tokio::spawn(InLogs::scope(InLogs::current(), beyond_call(run))).await.unwrap_or_else(|failure| {
             tracing::error!(%failure, method, "a mutation didn't run to its end");
             Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation")))
         })

@@ -7,11 +7,13 @@ use crate::peer::Peer;
 use crate::session::Sessions;
 use crate::shared::{GatewayNumbers, Shared};
 use crate::shares::Shares;
+use crate::turns::{Queued, Turns};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::FileSystem;
 use strait_telemetry::{Calls, Seldom};
 use strait_wire::Call;
 use tokio::net::TcpListener;
@@ -25,6 +27,8 @@ const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that being out of descriptors isn't a busy
 /// loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What metrics call this host's own files.
+const LOCAL_ROOT: &str = "local-root";
 
 /// A gateway that listens and doesn't serve yet.
 pub struct Gateway {
@@ -39,7 +43,7 @@ impl Gateway {
     /// # Errors
     /// The address is in use or isn't this host's; no store is configured, or
     /// not the one for programs of 2009.
-    pub async fn bind(address: SocketAddr, config: Config) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, mut config: Config) -> io::Result<Self> {
         if config.stores.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));
         }
@@ -47,9 +51,22 @@ impl Gateway {
         let local = listener.local_addr()?;
         let limits = config.limits.clone();
         let service_2009 = config.service_2009.clone();
+        let mut turns = Vec::new();
+        let mut queue = |name: &str, fs: &mut Arc<dyn FileSystem>| {
+            let of_store = Turns::new(&limits);
+            *fs = Arc::new(Queued::new(fs.clone(), of_store.clone()));
+            turns.push((name.to_owned(), of_store));
+        };
+        for store in &mut config.stores {
+            queue(&store.name, &mut store.fs);
+        }
+        if let Some(root) = &mut config.local_root {
+            queue(LOCAL_ROOT, &mut root.fs);
+        }
         let shared = Shared {
-            budget: Budget::new(limits.buffered_bytes, limits.reserved_bytes),
+            budget: Budget::new(&limits),
             local_root: config.local_root.clone(),
+            turns,
             tls: config.tls.clone(),
             calls: Calls::new(Call::METHODS, config.slow_call),
             sessions: Arc::new(Sessions::new(config)),

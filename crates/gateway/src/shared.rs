@@ -4,8 +4,9 @@ use crate::config::{Limits, LocalRoot, Service2009};
 use crate::memory::Budget;
 use crate::session::Sessions;
 use crate::tls::Tls;
+use crate::turns::Turns;
 use std::sync::Arc;
-use strait_telemetry::{Calls, Page};
+use strait_telemetry::{Calls, Kind, Page};
 
 /// The gateway, as a connection sees it.
 pub struct Shared {
@@ -21,6 +22,8 @@ pub struct Shared {
     pub service_2009: Service2009,
     /// What is counted of the calls.
     pub calls: Calls,
+    /// The turns at each store, by its name.
+    pub turns: Vec<(String, Turns)>,
     /// TLS, where it is configured.
     pub tls: Option<Arc<Tls>>,
 }
@@ -33,5 +36,23 @@ impl GatewayNumbers {
     /// Writes it down.
     pub fn write(&self, page: &mut Page) {
         self.0.calls.write(page, &[("role", "gateway")]);
+        let budget = &self.0.budget;
+        for (store, turns) in &self.0.turns {
+            turns.write(page, store);
+        }
+        let mut gauge = |name, help, value| page.number(name, Kind::Gauge, help, &[], value);
+        gauge(
+            "strait_gateway_buffered_bytes",
+            "Memory that large requests and answers hold.",
+            budget.held_bytes() as u64,
+        );
+        gauge("strait_gateway_waiting_for_memory", "Requests that wait for memory.", budget.waiting() as u64);
+        page.number(
+            "strait_gateway_slow_clients_total",
+            Kind::Counter,
+            "Connections ended since they held memory too slowly while others waited.",
+            &[],
+            budget.cut(),
+        );
     }
 }

@@ -7,6 +7,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use strait_gateway::PasswordFile;
+use strait_store::{Principal, StorePath};
 use strait_wire::*;
 
 /// Claims a request of `bytes` and sends it a little at a time, just fast
@@ -57,6 +59,101 @@ fn slow_senders_of_large_requests_keep_nobody_from_listing_and_writing_for_long(
     assert!(begun.elapsed() < Duration::from_secs(5), "soon, not after {:?}", begun.elapsed());
 }
 
+/// Two users, and nobody else.
+fn two_users() -> (tempfile::TempDir, Served) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("passwd");
+    for user in ["ada", "bob"] {
+        PasswordFile::set(&file, user, "secret").unwrap();
+    }
+    let served = serve_with(|config| {
+        config.access.passwords = Some(PasswordFile::load(&file).unwrap());
+        config.access.anonymous = None;
+    });
+    let (root, path) = (Principal::new("tester"), StorePath::parse("/tmp").unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(served.store.mkdirs(&root, &path, Some(0o777))).unwrap();
+    (dir, served)
+}
+
+fn login(user: &str) -> OpenSessionRequest {
+    let password = Some(Secret("secret".into()));
+    OpenSessionRequest { user: Some(user.into()), password, ..Default::default() }
+}
+
+fn logged_in(served: &Served, user: &str) -> Client {
+    let mut client = served.client();
+    client.token = client.v2::<methods::OpenSession>(login(user)).unwrap().token;
+    client
+}
+
+/// Writes 1 MiB a few times; the longest that one took.
+fn puts(client: &mut Client) -> Duration {
+    let content = vec![3; 1 << 20];
+    let put = |index| {
+        let begun = Instant::now();
+        put(client, &format!("/tmp/put-{index}"), &content);
+        begun.elapsed()
+    };
+    (0..5).map(put).max().unwrap()
+}
+
+#[test]
+fn requests_that_one_user_announces_and_sends_slowly_hold_no_other_user_up() {
+    let (_dir, served) = two_users();
+    let mut greedy = logged_in(&served, "ada");
+    let attach = |client: &mut Client| {
+        let request = OpenSessionRequest { token: greedy.token.clone(), ..Default::default() };
+        client.v2::<methods::OpenSession>(request).unwrap();
+    };
+    let slow = |_| {
+        let mut client = served.client();
+        attach(&mut client);
+        Dribble::start(client, 16 << 20)
+    };
+    let _slow: Vec<Dribble> = (0..40).map(slow).collect();
+    std::thread::sleep(Duration::from_millis(300)); // until they hold what they can
+    let took = puts(&mut logged_in(&served, "bob"));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // Nor that user's own for long: the slow ones are cut off, one after the other.
+    put(&mut greedy, "/tmp/own", b"x");
+}
+
+#[test]
+fn strangers_that_announce_large_requests_hold_nothing_and_are_refused() {
+    let (_dir, served) = two_users();
+    let _slow: Vec<Dribble> = (0..40).map(|_| Dribble::start(served.client(), 16 << 20)).collect();
+    let took = puts(&mut logged_in(&served, "bob"));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    for wire in [FRAMED, UNFRAMED] {
+        let mut stranger = served.client_on(wire);
+        let path = "x".repeat(100 << 10);
+        let request = methods::OpenFile::call(
+            wire,
+            7,
+            &OpenFileRequest { path: Some(path), ..Default::default() }.into(),
+        )
+        .to_bytes();
+        // Its head alone is enough.
+        stranger.stream.write_all(&request[..request.len() / 2]).unwrap();
+        let Reply::Application(error) = stranger.receive::<methods::OpenFile>() else { panic!("no refusal") };
+        assert!(error.message.contains("log in first"), "{}", error.message);
+        assert!(stranger.is_closed());
+    }
+}
+
+#[test]
+fn a_large_request_may_follow_its_login_without_waiting_for_the_answer() {
+    let (_dir, served) = two_users();
+    let mut client = served.client();
+    client.send::<methods::OpenSession>(&login("ada").into());
+    let path = Some(format!("/{}", "x".repeat(100 << 10)));
+    client.send::<methods::OpenFile>(&OpenFileRequest { path, ..Default::default() }.into());
+    assert!(matches!(client.receive::<methods::OpenSession>(), Reply::Success(_)));
+    let Reply::Exception(error) = client.receive::<methods::OpenFile>() else { panic!("not executed") };
+    assert_eq!(error.kind.as_deref(), Some("InvalidArgument"), "as every path that is too long");
+}
+
 #[test]
 fn a_client_whose_answers_wait_can_not_hide_behind_a_request_that_waits() {
     let served = serve_with(|config| {
@@ -98,7 +195,7 @@ fn a_second_large_field_needs_memory_like_the_first() {
 
 #[test]
 fn opening_sessions_over_and_over_leaves_room_for_others() {
-    let served = serve_with(|config| config.limits.sessions = 4);
+    let served = serve_with(|config| config.limits.sessions = 8);
     let mut client = served.client();
     for _ in 0..50 {
         client.open_session();

@@ -63,7 +63,7 @@ fn slow_mutations_of_one_client_do_not_wait_for_each_other() {
 
 #[test]
 fn a_client_that_asks_one_thing_at_a_time_has_one_connection() {
-    let served = serve_with(|config| config.limits.connections = 2);
+    let served = serve_with(|config| config.limits.connections = 4); // half for one user
     let runtime = runtime();
     let store = connect(&runtime, &served);
     runtime.block_on(async {

@@ -113,7 +113,7 @@ fn a_session_at_work_does_not_idle_out() {
 #[test]
 fn appends_whose_clients_have_gone_keep_their_place_in_memory() {
     let (store, gate) = Gated::new();
-    let served = serve_store(store, |config| config.limits.buffered_bytes = 9 << 20);
+    let served = serve_store(store, |config| config.limits.buffered_bytes = 18 << 20);
     let chunk: &'static [u8] = vec![7; 4 << 20].leak();
     let mut writer = served.session();
     let handles: Vec<i64> = (0..4).map(|n| create(&mut writer, &format!("/f{n}"))).collect();

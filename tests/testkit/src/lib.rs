@@ -9,6 +9,7 @@
 //! Plain blocking Rust, so that every crate's tests can use it, whatever
 //! runtime they have. Test code only: nothing here belongs in the product.
 
+pub mod attacks;
 mod certificates;
 mod disturbance;
 mod failure;

@@ -21,10 +21,18 @@ pub struct Client {
 impl Client {
     /// Connects; answers are waited for 20 s.
     pub fn connect(address: SocketAddr, wire: Wire) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream, wire, token: None, sequence: 0 }
+        Self::try_connect(address, wire).unwrap()
+    }
+
+    /// Connects, if the server takes the connection.
+    ///
+    /// # Errors
+    /// It doesn't.
+    pub fn try_connect(address: SocketAddr, wire: Wire) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, wire, token: None, sequence: 0 })
     }
 
     /// Sends a call without waiting for its answer.

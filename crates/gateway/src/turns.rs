@@ -1,0 +1,250 @@
+//! Turns at a store: no user's calls keep another user's waiting.
+//!
+//! A store does a limited number of calls at once, since each may hold a thread, and few that
+//! take long (checksums), since each keeps processors or disks busy. Users take these turns from
+//! a [`Pool`]: in turn where they wait, and never more than half of them. [`Queued`] is a store
+//! behind this queue, whatever its adapter. A call's turn comes back when the store has ended
+//! with it: where the caller leaves, when no thread is busy for it any more.
+
+use crate::config::Limits;
+use crate::fair::{Grant, Holder, Key, Pool};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::cell::RefCell;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use strait_store::work::{self, Work};
+use strait_store::{
+    BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
+    Principal, Result, SetAttributes, StorePath, StoreStatus,
+};
+use strait_telemetry::{Kind, Page};
+
+/// Entries that a listing takes in one turn, if they are there.
+const ENTRIES_A_TURN: usize = 256;
+
+tokio::task_local! {
+    /// For whom the current call is.
+    static CALLER: RefCell<Key>;
+}
+
+/// Runs a client's call: its work at stores counts for `key`, and stops when it is dropped.
+pub async fn call<F: Future>(key: Key, call: F) -> F::Output {
+    Work::scope(CALLER.scope(RefCell::new(key), call)).await
+}
+
+/// Runs what goes on after the current call is dropped, for the same caller.
+pub fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
+    let key = CALLER.try_with(|key| key.borrow().clone());
+    async move {
+        match key {
+            Ok(key) => call(key, rest).await,
+            // Nobody's call, so nobody drops it.
+            Err(_) => rest.await,
+        }
+    }
+}
+
+/// From now on the current call counts for this user.
+pub fn acts_for(user: &str) {
+    let _ = CALLER.try_with(|key| {
+        let is_known = matches!(&*key.borrow(), Key::User(known) if **known == *user);
+        if !is_known {
+            *key.borrow_mut() = Key::User(user.into());
+        }
+    });
+}
+
+/// The turns at one store.
+#[derive(Clone)]
+pub struct Turns {
+    calls: Arc<Pool>,
+    long_calls: Arc<Pool>,
+}
+
+impl Turns {
+    /// As many as the limits have.
+    pub fn new(limits: &Limits) -> Self {
+        Self { calls: Pool::new(limits.calls_per_store), long_calls: Pool::new(limits.long_calls_per_store) }
+    }
+
+    /// Writes down what is at work at the store with this name.
+    pub fn write(&self, page: &mut Page, store: &str) {
+        for (kind, pool) in [("short", &self.calls), ("long", &self.long_calls)] {
+            let of = [("store", store), ("kind", kind)];
+            let mut gauge =
+                |name, help, value: usize| page.number(name, Kind::Gauge, help, &of, value as u64);
+            gauge("strait_gateway_store_calls_running", "Calls at work in a store.", pool.held());
+            gauge("strait_gateway_store_calls_waiting", "Calls that wait for a turn.", pool.waiting());
+        }
+    }
+
+    fn caller(&self, pool: &Arc<Pool>) -> Option<Arc<Holder>> {
+        // What the gateway does by itself (it closes files at its end) has no caller.
+        CALLER.try_with(|key| pool.holder(&key.borrow())).ok()
+    }
+}
+
+/// Takes a turn of this caller and does `work` in it.
+async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, work: F) -> F::Output {
+    let turn: Option<Grant> = match caller {
+        Some(caller) => Some(caller.take(1).await),
+        None => None,
+    };
+    work::lend(Arc::new(turn), work).await
+}
+
+/// A store whose calls take turns.
+pub struct Queued {
+    behind: Arc<dyn FileSystem>,
+    turns: Turns,
+}
+
+impl Queued {
+    /// The store `behind` the queue.
+    pub fn new(behind: Arc<dyn FileSystem>, turns: Turns) -> Self {
+        Self { behind, turns }
+    }
+
+    async fn call<F: Future>(&self, call: F) -> F::Output {
+        in_turn(self.turns.caller(&self.turns.calls), call).await
+    }
+}
+
+/// A file open for reading, for whoever opened it.
+struct Reader {
+    behind: Box<dyn FileReader>,
+    caller: Option<Arc<Holder>>,
+}
+
+/// A file open for writing, for whoever opened it.
+struct Writer {
+    behind: Box<dyn FileWriter>,
+    caller: Option<Arc<Holder>>,
+}
+
+#[async_trait]
+impl FileSystem for Queued {
+    fn capabilities(&self) -> Capabilities {
+        self.behind.capabilities()
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        self.call(self.behind.stat(who, path)).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        let entries = self.behind.list(who, path).ready_chunks(ENTRIES_A_TURN);
+        let caller = self.turns.caller(&self.turns.calls);
+        let chunks = stream::unfold(entries, move |mut entries| {
+            let caller = caller.clone();
+            async move {
+                let chunk = in_turn(caller, entries.next()).await?;
+                Some((stream::iter(chunk), entries))
+            }
+        });
+        chunks.flatten().boxed()
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let caller = self.turns.caller(&self.turns.calls);
+        let behind = in_turn(caller.clone(), self.behind.open(who, path)).await?;
+        Ok(Box::new(Reader { behind, caller }))
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let caller = self.turns.caller(&self.turns.calls);
+        let behind = in_turn(caller.clone(), self.behind.create(who, path, options)).await?;
+        Ok(Box::new(Writer { behind, caller }))
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let caller = self.turns.caller(&self.turns.calls);
+        let behind = in_turn(caller.clone(), self.behind.append(who, path)).await?;
+        Ok(Box::new(Writer { behind, caller }))
+    }
+
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.call(self.behind.truncate(who, path, length)).await
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.call(self.behind.rename(who, from, to, replace)).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        self.call(self.behind.remove(who, path, recursive)).await
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        self.call(self.behind.mkdirs(who, path, permission)).await
+    }
+
+    async fn set_attributes(&self, who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        self.call(self.behind.set_attributes(who, path, set)).await
+    }
+
+    async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        self.call(self.behind.block_locations(who, path, range)).await
+    }
+
+    async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let caller = self.turns.caller(&self.turns.long_calls);
+        in_turn(caller, self.behind.checksum(who, path)).await
+    }
+
+    async fn status(&self, who: &Principal) -> Result<StoreStatus> {
+        self.call(self.behind.status(who)).await
+    }
+}
+
+#[async_trait]
+impl FileReader for Reader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        in_turn(self.caller.clone(), self.behind.read_at(offset, length)).await
+    }
+
+    fn length(&self) -> u64 {
+        self.behind.length()
+    }
+
+    fn identity(&self) -> Option<Bytes> {
+        self.behind.identity()
+    }
+}
+
+#[async_trait]
+impl FileWriter for Writer {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        in_turn(self.caller.clone(), self.behind.append(data)).await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        in_turn(self.caller.clone(), self.behind.flush()).await
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        in_turn(self.caller.clone(), self.behind.sync()).await
+    }
+
+    async fn close(self: Box<Self>) -> Result<()> {
+        let Self { behind, caller } = *self;
+        in_turn(caller, behind.close()).await
+    }
+
+    fn position(&self) -> u64 {
+        self.behind.position()
+    }
+}

@@ -1,0 +1,240 @@
+//! Clients that want more of a gateway than their part, and a user beside them.
+
+use crate::failure::{Failure, Result};
+use crate::process::spawn_bound;
+use crate::thrift::Client;
+use bytes::Bytes;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use strait_wire::*;
+
+/// How the clients here speak.
+const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
+/// Between two pieces of a request that is sent slowly.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What a user puts.
+const PUT_BYTES: usize = 1 << 20;
+
+/// Opens a session; the client is attached to it.
+///
+/// # Errors
+/// As the gateway's.
+pub fn log_in(address: SocketAddr, user: &str, password: &str) -> std::result::Result<Client, DfsError> {
+    let mut client = Client::connect(address, WIRE);
+    let request = OpenSessionRequest {
+        user: Some(user.to_owned()),
+        password: Some(Secret(password.to_owned())),
+        ..Default::default()
+    };
+    client.token = client.v2::<methods::OpenSession>(request)?.token;
+    Ok(client)
+}
+
+/// A connection of its own in the session of this token.
+fn attached(address: SocketAddr, token: &Option<Secret>) -> Option<TcpStream> {
+    let mut client = Client::try_connect(address, WIRE).ok()?;
+    if token.is_some() {
+        let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
+        client.stream.write_all(&methods::OpenSession::call(WIRE, 1, &request.into()).to_bytes()).ok()?;
+        client.message()?;
+    }
+    Some(client.stream)
+}
+
+/// Whether the other end has neither sent anything nor closed.
+fn is_silent(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// An attack that goes on until it is dropped.
+pub struct Attack {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attack {
+    /// Connections that `begin` opens, each until `goes_on` says no; then another one.
+    fn repeat(
+        connections: usize,
+        begin: impl Fn() -> Option<TcpStream> + Send + 'static,
+        goes_on: impl Fn(&mut TcpStream) -> bool + Send + 'static,
+    ) -> Self {
+        let mut streams: Vec<Option<TcpStream>> = (0..connections).map(|_| begin()).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                for stream in &mut streams {
+                    if !stream.as_mut().is_some_and(&goes_on) {
+                        *stream = begin();
+                    }
+                }
+                std::thread::sleep(PAUSE);
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// Connections that each announce a request of `announced` bytes and send `rate` bytes a
+    /// second of it, again and again; of the session with this token, or without a login.
+    pub fn drip(
+        address: SocketAddr,
+        token: Option<Secret>,
+        connections: usize,
+        announced: u32,
+        rate: usize,
+    ) -> Self {
+        let begin = move || {
+            let mut stream = attached(address, &token)?;
+            stream.write_all(&announced.to_be_bytes()).ok()?;
+            stream.write_all(&[0x80, 1, 0, 1]).ok()?;
+            stream.set_nonblocking(true).ok()?;
+            Some(stream)
+        };
+        let piece = vec![0; rate / 10];
+        Self::repeat(connections, begin, move |stream| {
+            // What doesn't fit the socket is left out.
+            !matches!(stream.write(&piece), Err(error) if error.kind() != ErrorKind::WouldBlock)
+        })
+    }
+
+    /// Connections that each ask for the checksum of one file, again and again.
+    pub fn checksums(address: SocketAddr, token: Option<Secret>, connections: usize, path: &str) -> Self {
+        let request = GetChecksumRequest { path: Some(path.to_owned()), ..Default::default() };
+        let request = methods::GetChecksum::call(WIRE, 2, &request.into()).to_bytes();
+        let ask = move || {
+            let mut stream = attached(address, &token)?;
+            stream.write_all(&request).ok()?;
+            stream.set_nonblocking(true).ok()?;
+            Some(stream)
+        };
+        Self::repeat(connections, ask, is_silent)
+    }
+
+    /// Sockets that each send half of an HTTP request and no more; another one in place of each
+    /// that is closed.
+    pub fn half_requests(address: SocketAddr, connections: usize) -> Self {
+        let begin = move || {
+            let mut stream = TcpStream::connect(address).ok()?;
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost:");
+            let _ = stream.set_nonblocking(true);
+            Some(stream)
+        };
+        Self::repeat(connections, begin, is_silent)
+    }
+}
+
+impl Drop for Attack {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A process of another local user that holds as many connections as it gets.
+pub struct Crowd(Child);
+
+impl Crowd {
+    /// Opens `connections`, which takes root and a Python.
+    ///
+    /// # Errors
+    /// There is no Python, or it can't become that user.
+    pub fn start(address: SocketAddr, user: u32, connections: usize) -> Result<Self> {
+        const PROGRAM: &str = "
+import resource, socket, sys, time
+host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+held = []
+for _ in range(count):
+    try:
+        held.append(socket.create_connection((host, port), 5))
+    except OSError:
+        time.sleep(0.01)
+print(len(held), flush=True)
+sys.stdin.read()
+";
+        // As many descriptors as it needs: the parent's limit holds for the child.
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        let _ = setrlimit(Resource::Nofile, limit);
+        let mut command = Command::new("python3");
+        command.args(["-c", PROGRAM, &address.ip().to_string(), &address.port().to_string()]);
+        command.arg(connections.to_string()).uid(user).gid(user).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spawn_bound(command).map_err(|error| Failure::new(format!("python3: {error}")))?;
+        let mut told = [0; 1];
+        let stdout = child.stdout.as_mut().ok_or_else(|| Failure::new("no standard output".to_owned()))?;
+        let read = stdout.read(&mut told);
+        let crowd = Self(child);
+        match read {
+            Ok(1) => Ok(crowd),
+            _ => Err(Failure::new("the crowd didn't come together".to_owned())),
+        }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How long the calls of one user took.
+#[derive(Debug, Default, Clone)]
+pub struct Times {
+    /// Connecting and logging in.
+    pub login: Vec<Duration>,
+    /// Of one path.
+    pub stat: Vec<Duration>,
+    /// Of 1 MiB: create, append, close.
+    pub put: Vec<Duration>,
+}
+
+impl Times {
+    /// One login, `stat` and `put` of this user into `directory`.
+    ///
+    /// # Errors
+    /// As the gateway's.
+    pub fn measure(
+        &mut self,
+        address: SocketAddr,
+        user: &str,
+        password: &str,
+        directory: &str,
+    ) -> std::result::Result<(), DfsError> {
+        let begun = Instant::now();
+        let mut client = log_in(address, user, password)?;
+        self.login.push(begun.elapsed());
+
+        let begun = Instant::now();
+        client.v2::<methods::GetFileInfo>(GetFileInfoRequest {
+            path: Some(directory.to_owned()),
+            ..Default::default()
+        })?;
+        self.stat.push(begun.elapsed());
+
+        let begun = Instant::now();
+        let handle = client
+            .v2::<methods::CreateFile>(CreateFileRequest {
+                path: Some(format!("{directory}/{user}-put")),
+                overwrite: Some(true),
+                ..Default::default()
+            })?
+            .handle;
+        client.v2::<methods::AppendData>(AppendDataRequest {
+            handle,
+            data: Some(Bytes::from(vec![7; PUT_BYTES])),
+            ..Default::default()
+        })?;
+        client.v2::<methods::CloseFile>(CloseFileRequest { handle, ..Default::default() })?;
+        self.put.push(begun.elapsed());
+        Ok(())
+    }
+}
