@@ -104,6 +104,11 @@ const SUITES: &[Suite] = &[
         run: suites::rpc_multicast::run,
     },
     Suite {
+        name: "strangers",
+        question: "What does a greedy client cost another user of the gateway?",
+        run: suites::strangers::run,
+    },
+    Suite {
         name: "thrift-read",
         question: "The report's tables: reading from HDFS to local disk, natively and through the gateway?",
         run: suites::thrift_read::run,

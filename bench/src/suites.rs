@@ -15,4 +15,5 @@ pub mod rpc_crosswise;
 pub mod rpc_crowd;
 pub mod rpc_latency;
 pub mod rpc_multicast;
+pub mod strangers;
 pub mod thrift_read;

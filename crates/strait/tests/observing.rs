@@ -69,6 +69,7 @@ fn a_page_of_numbers_is_served_and_nothing_else() {
 fn slow_clients_keep_nobody_from_the_page() {
     const SLOW: usize = 200;
     let up = Watched::start();
+    eventually("the page is served", DEADLINE, || TcpStream::connect(&up.metrics).is_ok());
     let slow = |index: usize| {
         let mut stream = TcpStream::connect(&up.metrics).unwrap();
         // Half of them send nothing, the others part of a request.

@@ -1,0 +1,144 @@
+//! A gateway under attack: how long another user's login, `stat` and `put` of 1 MiB take
+//! meanwhile, beside a quiet minute, and how much memory the gateway takes.
+
+use crate::Result;
+use crate::host::{Gateway, setting, strait};
+use crate::pairs::Sample;
+use crate::report::{Better, Row};
+use std::any::Any;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use strait_testkit::attacks::{Attack, Crowd, Times, log_in};
+use strait_testkit::{free_port, http_request};
+
+/// Memory that the gateway may take, MiB.
+const BOUND_MIB: f64 = 256.0;
+/// A quiet p99 may grow by so much.
+const BOUND_FACTOR: f64 = 3.0;
+/// Or to so much, ms, if that is more.
+const BOUND_MS: f64 = 20.0;
+/// Another local user than the gateway's.
+const OTHER_USER: u32 = 12_345;
+/// Between two rounds of the user, who isn't part of the load.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A file that takes a checksum longer than the suite.
+const ENDLESS_BYTES: u64 = 1 << 40;
+
+struct Scene {
+    gateway: Gateway,
+    metrics: SocketAddr,
+    seconds: u64,
+    _dir: tempfile::TempDir,
+}
+
+/// Starts an attack, which goes on until what is returned is dropped.
+type Start = fn(&Scene) -> Result<Box<dyn Any>>;
+
+pub fn run() -> Result<Vec<Row>> {
+    let attacks: [(&str, Start); 5] = [
+        ("40 strangers announce 16 MiB each", |scene| {
+            Ok(Box::new(Attack::drip(scene.gateway.address, None, 40, 16 << 20, 150_000)))
+        }),
+        ("one user's 40 connections announce 16 MiB each", |scene| {
+            let ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
+            let drip = Attack::drip(scene.gateway.address, ada.token.clone(), 40, 16 << 20, 150_000);
+            Ok(Box::new((ada, drip)))
+        }),
+        ("one user's 140 checksums", |scene| {
+            let ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
+            let attack = Attack::checksums(scene.gateway.address, ada.token.clone(), 140, "/endless");
+            Ok(Box::new((ada, attack)))
+        }),
+        ("another local user's 4,096 connections", |scene| {
+            Ok(Box::new(Crowd::start(scene.gateway.address, OTHER_USER, 4_096)?))
+        }),
+        ("200 slow sockets on the metrics port", |scene| {
+            Ok(Box::new(Attack::half_requests(scene.metrics, 200)))
+        }),
+    ];
+    let mut rows = Vec::new();
+    for (name, start) in attacks {
+        rows.extend(beside(name, start)?);
+    }
+    Ok(rows)
+}
+
+/// A gateway in a quiet time, and then beside an attack.
+fn beside(name: &str, start: Start) -> Result<Vec<Row>> {
+    let scene = Scene::new()?;
+    let quiet = scene.times()?;
+    let attack = start(&scene)?;
+    let attacked = scene.times()?;
+    let scrape = Instant::now();
+    http_request("GET", &scene.metrics.to_string(), "/metrics")?;
+    let scrape_ms = scrape.elapsed().as_secs_f64() * 1e3;
+    drop(attack);
+    let (_, most) = scene.gateway.resident_mib()?;
+    let row = |call: &str, quiet: &[Duration], attacked: &[Duration]| {
+        let (quiet_ms, attacked_ms) = (p99_ms(quiet), p99_ms(attacked));
+        let case = format!("{name}: p99 of {call}");
+        Row::new(case, "ms", Better::Lower, attacked.len(), &Sample::new(vec![attacked_ms]))
+            .with_limit((BOUND_FACTOR * quiet_ms).max(BOUND_MS))
+            .with_peer("quiet", quiet_ms)
+    };
+    Ok(vec![
+        row("login", &quiet.login, &attacked.login),
+        row("stat", &quiet.stat, &attacked.stat),
+        row("put", &quiet.put, &attacked.put),
+        Row::new(format!("{name}: memory"), "MiB", Better::Lower, 1, &Sample::new(vec![most]))
+            .with_limit(BOUND_MIB),
+        Row::new(format!("{name}: metrics"), "ms", Better::Lower, 1, &Sample::new(vec![scrape_ms])),
+    ])
+}
+
+fn p99_ms(times: &[Duration]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort();
+    let rank = (times.len() * 99).div_ceil(100).max(1) - 1;
+    times.get(rank).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+}
+
+impl Scene {
+    fn new() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let (data, passwords) = (dir.path().join("data"), dir.path().join("passwords"));
+        std::fs::create_dir(&data)?;
+        std::fs::File::create(data.join("endless"))?.set_len(ENDLESS_BYTES)?;
+        for user in ["ada", "bob"] {
+            set_password(&passwords, user)?;
+        }
+        let metrics = format!("127.0.0.1:{}", free_port());
+        let passwords = passwords.display().to_string();
+        let arguments = ["--passwords", &passwords, "--metrics", &metrics];
+        let gateway = Gateway::start_with(&format!("file://{}", data.display()), None, &arguments)?;
+        let seconds = setting("STRAIT_BENCH_SECONDS", 60)? as u64;
+        Ok(Self { gateway, metrics: metrics.parse()?, seconds, _dir: dir })
+    }
+
+    /// What bob's calls take.
+    fn times(&self) -> Result<Times> {
+        let (begun, mut times) = (Instant::now(), Times::default());
+        while begun.elapsed() < Duration::from_secs(self.seconds) {
+            times.measure(self.gateway.address, "bob", "secret", "/").map_err(|e| format!("{e:?}"))?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(times)
+    }
+}
+
+fn set_password(file: &Path, user: &str) -> Result<()> {
+    let mut passwd = Command::new(strait()?)
+        .args(["passwd", "--file"])
+        .arg(file)
+        .arg(user)
+        .stdin(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = passwd.stdin.take() {
+        stdin.write_all(b"secret\n")?;
+    }
+    let status = passwd.wait()?;
+    if status.success() { Ok(()) } else { Err(format!("strait passwd: {status}").into()) }
+}

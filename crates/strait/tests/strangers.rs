@@ -1,0 +1,143 @@
+//! Clients that want more than their part, without a login or with one: another user's calls go
+//! on beside each of these attacks, and the gateway's memory stays bounded. The bounds are wide,
+//! since other tests run meanwhile; `make bench SUITE=strangers` measures.
+
+mod support;
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use strait_testkit::attacks::{Attack, Crowd, Times, log_in};
+use strait_testkit::{eventually, free_port, http_request};
+use support::{DEADLINE, Gateway, Run, command, fresh};
+
+/// Memory that the gateway may take.
+const MEMORY_KIB: u64 = 256 << 10;
+/// Longer than any call beside an attack may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Another local user than the gateway's.
+const OTHER_USER: u32 = 12_345;
+/// Of a file that takes a checksum longer than a test: all of it is read, and none is on disk.
+const ENDLESS_BYTES: u64 = 1 << 40;
+
+struct Scene {
+    gateway: Gateway,
+    metrics: String,
+}
+
+fn secret(user: &str) -> String {
+    format!("{user}'s secret")
+}
+
+impl Scene {
+    /// A gateway over a directory, for users who log in.
+    fn new() -> Self {
+        let metrics = format!("127.0.0.1:{}", free_port());
+        let flags = |dir: &Path| {
+            for user in ["ada", "bob"] {
+                let mut passwd = command(dir);
+                passwd.args(["passwd", "--file", "passwords", user]);
+                Run::of(passwd, format!("{}\n", secret(user)).as_bytes()).ok();
+            }
+            let data = fresh(dir, "data");
+            let endless = std::fs::File::create(data.join("endless")).unwrap();
+            endless.set_len(ENDLESS_BYTES).unwrap();
+            let passwords = dir.join("passwords");
+            ["--store", &format!("file://{}", data.display()), "--metrics", &metrics, "--passwords"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([passwords.display().to_string()])
+                .collect()
+        };
+        let gateway = Gateway::start(flags);
+        eventually("metrics are served", DEADLINE, || TcpStream::connect(&metrics).is_ok());
+        Self { gateway, metrics }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.gateway.address.parse().unwrap()
+    }
+
+    /// Bob logs in, asks and writes, a few times.
+    fn other_user_works(&self) {
+        let mut times = Times::default();
+        for _ in 0..5 {
+            times.measure(self.address(), "bob", &secret("bob"), "/").unwrap();
+        }
+        let longest = times.login.iter().chain(&times.stat).chain(&times.put).max().unwrap();
+        assert!(*longest < PATIENCE, "{times:?}");
+    }
+
+    fn memory_is_bounded(&self) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.process.id())).unwrap();
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(most < MEMORY_KIB, "{most} KiB");
+    }
+
+    /// A number on the page of metrics.
+    fn number(&self, series: &str) -> u64 {
+        let page = http_request("GET", &self.metrics, "/metrics").unwrap().body;
+        let line =
+            page.lines().find_map(|line| line.strip_prefix(series)).unwrap_or_else(|| panic!("{page}"));
+        line.trim().parse().unwrap()
+    }
+}
+
+#[test]
+fn strangers_who_announce_large_requests_hold_nobody_up() {
+    let scene = Scene::new();
+    let _attack = Attack::drip(scene.address(), None, 40, 16 << 20, 150_000);
+    scene.other_user_works();
+    scene.memory_is_bounded();
+}
+
+#[test]
+fn a_user_who_announces_large_requests_and_sends_slowly_holds_nobody_up() {
+    let scene = Scene::new();
+    let ada = log_in(scene.address(), "ada", &secret("ada")).unwrap();
+    let _attack = Attack::drip(scene.address(), ada.token.clone(), 40, 16 << 20, 150_000);
+    eventually("the attack holds memory", DEADLINE, || scene.number("strait_gateway_buffered_bytes") > 0);
+    scene.other_user_works();
+    scene.memory_is_bounded();
+}
+
+#[test]
+fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
+    let scene = Scene::new();
+    let ada = log_in(scene.address(), "ada", &secret("ada")).unwrap();
+    let attack = Attack::checksums(scene.address(), ada.token.clone(), 140, "/endless");
+    let number = |what: &str| scene.number(&format!(r#"{what}{{store="file",kind="long"}}"#));
+    let running = || number("strait_gateway_store_calls_running");
+    eventually("checksums run", DEADLINE, || running() > 0);
+    scene.other_user_works();
+    assert!(running() <= 4, "no more than half of the turns");
+    scene.memory_is_bounded();
+    drop(attack);
+    // Each would take many minutes.
+    let waiting = || number("strait_gateway_store_calls_waiting");
+    eventually("nothing runs for a user who has left", DEADLINE, || running() + waiting() == 0);
+}
+
+#[test]
+fn another_local_users_connections_leave_room() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: to be another local user needs root");
+    }
+    let scene = Scene::new();
+    let _crowd = Crowd::start(scene.address(), OTHER_USER, 4_096).unwrap();
+    scene.other_user_works();
+    scene.memory_is_bounded();
+}
+
+#[test]
+fn half_requests_leave_the_metrics_available() {
+    let scene = Scene::new();
+    let metrics: SocketAddr = scene.metrics.parse().unwrap();
+    let _attack = Attack::half_requests(metrics, 200);
+    for _ in 0..5 {
+        let begun = Instant::now();
+        scene.number("strait_gateway_buffered_bytes");
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    }
+}
