@@ -73,7 +73,7 @@ fn slow_clients_keep_nobody_from_the_page() {
     let slow = |index: usize| {
         let mut stream = TcpStream::connect(&up.metrics).unwrap();
         // Half of them send nothing, the others part of a request.
-        if index % 2 == 0 {
+        if index.is_multiple_of(2) {
             stream.write_all(b"GET /metrics HTTP/1.1\r\nHost:").unwrap();
         }
         stream
