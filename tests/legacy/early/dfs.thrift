@@ -2,7 +2,8 @@
  * The service as the report's 0.5.x programs knew it: an open file's handle
  * stands alone, without the client's beside it, and the field ids leave a gap
  * where the report's example does. (The report gives `read`, `init`, `login`
- * and the local copies; `write` is taken to follow the pattern of `read`.)
+ * and the local copies; `write` follows the pattern of `read` here. The released
+ * 0.5.4 has other ids for it, which bytes_2009.rs of the gateway replays.)
  */
 namespace cpp dfsservice
 namespace java com.opendatagroup.dfsservice

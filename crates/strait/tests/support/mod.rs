@@ -88,7 +88,9 @@ impl Gateway {
 /// `strait` without any of the surrounding configuration.
 pub fn command(home: &Path) -> Command {
     let mut command = Command::new(binary());
-    for name in ["STRAIT_USER", "STRAIT_PASSWORD", "STRAIT_LOG", "XDG_CACHE_HOME", "HADOOP_USER_NAME"] {
+    for name in
+        ["STRAIT_USER", "STRAIT_PASSWORD", "STRAIT_STORE", "STRAIT_LOG", "XDG_CACHE_HOME", "HADOOP_USER_NAME"]
+    {
         command.env_remove(name);
     }
     command.env("HOME", home).env("TZ", "UTC").current_dir(home);
