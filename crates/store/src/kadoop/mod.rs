@@ -47,6 +47,10 @@ pub const DEFAULT_PORT: u16 = 9091;
 /// library itself goes on trying for as long as a restart takes.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long a namenode that takes up connections may leave us without an answer before we
+/// say that it is none. A namenode that restarts refuses connections meanwhile.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Within which an abandoned file is writable again. Usually at once, since its writer
 /// is closed; if its datanodes are lost, too, after the library has given up on them
 /// (45 s) and recovery has waited for them (60 s). The same for a process that died: the
@@ -121,8 +125,11 @@ impl KadoopStore {
         let access = access(namenode, options).map_err(named)?;
         reach(namenode).await.map_err(named)?;
         let calls = Calls::new();
-        let joining =
-            ClientOptions { short_circuit: options.short_circuit, ..ClientOptions::new(namenode, access) };
+        let joining = ClientOptions {
+            short_circuit: options.short_circuit,
+            join_timeout: JOIN_PATIENCE,
+            ..ClientOptions::new(namenode, access)
+        };
         let by_key = matches!(joining.access, Access::Key(_));
         let join = move || Client::connect(joining).map_err(|failure| refused(failure, by_key));
         let client = calls.run(join).await.map_err(named)?;
@@ -239,13 +246,24 @@ fn refused(failure: Failure, by_key: bool) -> Error {
             let why = "the key that --kadoop-key names isn't this cluster's";
             Error::new(ErrorKind::Unauthenticated, why).caused_by(failure)
         }
+        strait_kadoop::Error::Unavailable => {
+            let why = format!(
+                "something listens there, but doesn't answer as a namenode does; check the port: a \
+                 namenode's is {DEFAULT_PORT} by default, a gateway's URI begins with strait:// ({})",
+                failure.why
+            );
+            Error::new(ErrorKind::Unavailable, why).caused_by(failure)
+        }
         _ => from_kadoop(failure),
     }
 }
 
 /// Whether anybody listens there.
 async fn reach(namenode: &str) -> Result<()> {
-    let away = |why: String| Error::new(ErrorKind::Unavailable, format!("no namenode answers: {why}"));
+    let away = |why: String| {
+        let message = format!("no namenode answers: {why}; check the address, and that it runs");
+        Error::new(ErrorKind::Unavailable, message)
+    };
     match timeout(CONNECT_PATIENCE, TcpStream::connect(namenode)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(away(error.to_string()).caused_by(error)),

@@ -56,9 +56,9 @@ impl Link {
     pub(super) fn join(options: ClientOptions) -> Result<Self, Failure> {
         let entry = Entry::new(&options.access);
         let address = Mutex::new(None);
-        let until = Instant::now() + options.timeout;
-        let joined =
-            call(&options, &entry, &address, until, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
+        let until = Instant::now() + options.join_timeout;
+        let hello = wire::KdHello { features: 0 };
+        let joined = repeat(&options, &entry, &address, until, ATTEMPT, |to| to.nn_join(&hello))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
@@ -186,12 +186,24 @@ fn call<T>(
     entry: &Entry,
     place: &Place,
     until: Instant,
+    ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
+) -> Result<T, Failure> {
+    repeat(options, entry, place, until, Duration::ZERO, ask)
+}
+
+/// As [`call`]; each attempt has `least`, even beyond that time.
+fn repeat<T>(
+    options: &ClientOptions,
+    entry: &Entry,
+    place: &Place,
+    until: Instant,
+    least: Duration,
     mut ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
 ) -> Result<T, Failure> {
     let mut pause = PAUSE;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let why = match attempt(options, entry, place, left.min(ATTEMPT), &mut ask) {
+        let why = match attempt(options, entry, place, left.max(least).min(ATTEMPT), &mut ask) {
             Ok(value) => return Ok(value),
             Err(Lost::Refused(failure)) => return Err(failure),
             Err(Lost::NotExecuted(failure)) => failure.why,

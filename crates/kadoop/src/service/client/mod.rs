@@ -58,6 +58,9 @@ pub struct ClientOptions {
     pub access: Access,
     /// How long an operation goes on trying while nobody answers.
     pub timeout: Duration,
+    /// How long attempts to join the cluster are repeated. One that is under way then has
+    /// its own time.
+    pub join_timeout: Duration,
     /// Whether replicas of datanodes on this host are read past them, through their files, where
     /// they allow it.
     pub short_circuit: bool,
@@ -67,12 +70,9 @@ impl ClientOptions {
     /// With all defaults.
     pub fn new(namenode: impl Into<String>, access: impl Into<Access>) -> Self {
         // As long as a namenode takes to restart with a million files, and some.
-        Self {
-            namenode: namenode.into(),
-            access: access.into(),
-            timeout: Duration::from_secs(30),
-            short_circuit: true,
-        }
+        let timeout = Duration::from_secs(30);
+        let (namenode, access) = (namenode.into(), access.into());
+        Self { namenode, access, timeout, join_timeout: timeout, short_circuit: true }
     }
 }
 
