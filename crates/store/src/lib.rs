@@ -23,6 +23,7 @@ mod ahead;
 pub mod contract;
 mod crc;
 mod deferred;
+pub mod encoding;
 mod error;
 mod ext;
 mod file;
@@ -47,7 +48,7 @@ pub use hdfs::HdfsStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;
-pub use uri::{OpenOptions, Scheme, StoreUri};
+pub use uri::{OpenOptions, Scheme, StoreUri, is_store_name};
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,6 +1,7 @@
 //! Absolute, normalised paths: parsed once at the edge, trusted everywhere
 //! behind it.
 
+use crate::encoding;
 use crate::error::{ErrorKind, Result, fail};
 use std::fmt;
 
@@ -54,7 +55,10 @@ impl StorePath {
             if name == "." || name == ".." {
                 return refuse("the path has a component . or ..; give it resolved");
             }
-            if name.len() > MAX_NAME_BYTES {
+            // Of a name that isn't UTF-8 its own bytes count.
+            let is_long =
+                |name: &str| encoding::decode(name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES);
+            if name.len() > MAX_NAME_BYTES && is_long(name) {
                 return refuse("a name in the path is longer than 255 bytes");
             }
             depth += 1;

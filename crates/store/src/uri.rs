@@ -2,6 +2,7 @@
 
 use crate::{Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, StorePath, fail};
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,10 +10,16 @@ use std::sync::Arc;
 ///
 /// Paths are taken as they stand, without percent-decoding, as HDFS's own
 /// tools take them.
+///
+/// A gateway may serve several stores: in `strait://host:port/@lab/path` the first
+/// component names the store `lab`, and `/path` is the path in it. A directory
+/// `@lab` of the default store is `/@@lab` there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreUri {
     scheme: Scheme,
     authority: String,
+    /// Of the stores that a gateway serves; none: its default.
+    gateway_store: Option<String>,
     path: StorePath,
 }
 
@@ -46,6 +53,22 @@ impl Scheme {
         #[cfg(feature = "strait")]
         ("strait", Self::Strait),
     ];
+}
+
+impl Scheme {
+    /// Whether a server of this kind has several stores, which URIs name.
+    fn has_stores(self) -> bool {
+        match self {
+            #[cfg(feature = "strait")]
+            Self::Strait => true,
+            _ => false,
+        }
+    }
+
+    /// Whether its URIs name a host, and maybe a port.
+    fn has_ports(self) -> bool {
+        !matches!(self, Self::File | Self::Memory)
+    }
 }
 
 impl fmt::Display for Scheme {
@@ -85,21 +108,27 @@ impl StoreUri {
             return refuse(format!("{text}: not a URI; give one such as {}", examples()));
         };
         let Some((_, scheme)) = Scheme::ALL.iter().find(|(name, _)| *name == scheme) else {
-            return refuse(format!("{text}: unknown scheme {scheme}:; there is {}", examples()));
+            let host_alone =
+                !rest.starts_with("//") && rest.starts_with(|first: char| first.is_ascii_digit());
+            return refuse(match host_alone {
+                true => format!(
+                    "{text}: not a URI, which begins with the kind of store; give one such as {}",
+                    examples()
+                ),
+                false => format!("{text}: unknown scheme {scheme}:; there is {}", examples()),
+            });
         };
         // `file:/path` is as good as `file:///path` (RFC 8089).
         let (authority, path) = match rest.strip_prefix("//") {
             None => ("", rest),
             Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
         };
-        let path = if path.is_empty() { StorePath::root() } else { StorePath::parse(path)? };
-        let uri = Self { scheme: *scheme, authority: authority.to_owned(), path };
-        if let Some(port) = uri.port()
-            && !port.is_empty()
-            && !matches!(port.parse::<u16>(), Ok(1..))
-        {
-            return refuse(format!("{text}: {port} is no port; there are 1 to 65535"));
-        }
+        let (gateway_store, path) = match scheme.has_stores() {
+            true => store_and_path(path).map_err(|error| error.at("parse", text))?,
+            false => (None, Cow::Borrowed(path)),
+        };
+        let path = if path.is_empty() { StorePath::root() } else { StorePath::parse(&path)? };
+        let uri = Self { scheme: *scheme, authority: authority.to_owned(), gateway_store, path };
         match uri.scheme {
             Scheme::File if !["", "localhost"].contains(&authority) => {
                 refuse(format!("{text}: a file: URI has no host; write file:///{authority}{}", uri.path))
@@ -112,6 +141,10 @@ impl StoreUri {
             Scheme::Strait if authority.is_empty() => {
                 refuse(format!("{text}: which gateway? write strait://HOST:PORT{}", uri.path))
             }
+            _ if scheme.has_ports() => match host_and_port(authority) {
+                Ok(_) => Ok(uri),
+                Err(why) => refuse(format!("{text}: {why}")),
+            },
             _ => Ok(uri),
         }
     }
@@ -128,14 +161,36 @@ impl StoreUri {
 
     /// The store without the path: equal for two URIs in the same store.
     pub fn store(&self) -> String {
-        format!("{}://{}", self.scheme, self.authority)
+        let store = self.gateway_store.as_ref().map(|store| format!("/@{store}")).unwrap_or_default();
+        format!("{}://{}{store}", self.scheme, self.authority)
     }
 
-    /// What follows the host and a colon; empty where nothing does.
-    fn port(&self) -> Option<&str> {
-        // The colons of `[::1]` are its own.
-        let (_, port) = self.authority.rsplit_once(':')?;
-        (!port.ends_with(']')).then_some(port)
+    /// Another path in the same store.
+    pub fn at(&self, path: StorePath) -> Self {
+        Self { path, ..self.clone() }
+    }
+
+    /// The store of a gateway that the URI names; none: the gateway's default, or
+    /// a URI of another kind.
+    pub fn gateway_store(&self) -> Option<&str> {
+        self.gateway_store.as_deref()
+    }
+
+    /// The same path in this store of the gateway; a URI of another kind stays as
+    /// it is.
+    ///
+    /// # Errors
+    /// InvalidArgument where the URI names another store.
+    pub fn in_gateway_store(self, store: &str) -> Result<Self> {
+        match &self.gateway_store {
+            _ if !self.scheme.has_stores() => Ok(self),
+            Some(named) if named != store => {
+                let why = format!("the URI names the store {named}, and --gateway-store {store}; give one");
+                fail(ErrorKind::InvalidArgument, why)
+                    .map_err(|error: Error| error.at("open", self.to_string()))
+            }
+            _ => Ok(Self { gateway_store: Some(store.to_owned()), ..self }),
+        }
     }
 
     /// A gateway's `host:port`: the authority, with the default port where it
@@ -153,8 +208,8 @@ impl StoreUri {
 
     #[cfg(any(feature = "kadoop", feature = "strait"))]
     fn address(&self, default_port: u16) -> String {
-        match self.port() {
-            Some(port) if !port.is_empty() => self.authority.clone(),
+        match host_and_port(&self.authority) {
+            Ok((_, Some(_))) => self.authority.clone(),
             _ => format!("{}:{default_port}", self.authority.trim_end_matches(':')),
         }
     }
@@ -204,7 +259,8 @@ impl StoreUri {
                 }
                 #[cfg(feature = "strait")]
                 Scheme::Strait => {
-                    let options = options.strait.clone();
+                    let mut options = options.strait.clone();
+                    options.store = self.gateway_store.clone().or(options.store);
                     Arc::new(crate::strait::StraitStore::connect(&self.gateway(), options).await?)
                 }
             };
@@ -215,8 +271,75 @@ impl StoreUri {
 
 impl fmt::Display for StoreUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}{}", self.scheme, self.authority, self.path)
+        f.write_str(&self.store())?;
+        // A directory that would be taken for a store's name.
+        let escaped =
+            self.scheme.has_stores() && self.gateway_store.is_none() && self.path.relative().starts_with('@');
+        let escape = if escaped { "/@" } else { "" };
+        let path = if escaped { self.path.relative() } else { self.path.as_str() };
+        write!(f, "{escape}{path}")
     }
+}
+
+/// Host, without brackets, and port of what follows `//`; why it has none.
+fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), String> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']').ok_or("an IPv6 address ends with ]")?;
+            let port = match rest.strip_prefix(':') {
+                None if !rest.is_empty() => return Err(format!("{rest} after an IPv6 address")),
+                port => port,
+            };
+            (host, port)
+        }
+        None => match authority.split_once(':') {
+            Some((_, rest)) if rest.contains(':') => {
+                return Err("several colons; an IPv6 address stands in brackets: [::1]".to_owned());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("it names no host".to_owned());
+    }
+    let port = port.filter(|port| !port.is_empty());
+    let number = |port: &str| match port.bytes().all(|digit| digit.is_ascii_digit()) {
+        true => port.parse().ok().filter(|port| *port > 0),
+        false => None,
+    };
+    match port.map(|port| number(port).ok_or(port)) {
+        None => Ok((host, None)),
+        Some(Ok(port)) => Ok((host, Some(port))),
+        Some(Err(port)) => Err(format!("{port} is no port; there are 1 to 65535")),
+    }
+}
+
+/// The store that a path at a gateway names, and the path in it. Only the first
+/// component is looked at: `@lab` is the store `lab`, `@@lab` the directory `@lab`
+/// of the default store.
+fn store_and_path(path: &str) -> Result<(Option<String>, Cow<'_, str>)> {
+    let inner = path.trim_start_matches('/');
+    let (first, rest) = inner.split_once('/').unwrap_or((inner, ""));
+    match first.strip_prefix('@') {
+        None => Ok((None, Cow::Borrowed(path))),
+        Some("") => fail(
+            ErrorKind::InvalidArgument,
+            "a store's name follows the @, as in /@lab; a directory called @ is /@@",
+        ),
+        Some(store) if store.contains('\0') => {
+            fail(ErrorKind::InvalidArgument, "a store's name has no NUL byte")
+        }
+        Some(directory) if directory.starts_with('@') => {
+            Ok((None, Cow::Owned(format!("/{directory}/{rest}"))))
+        }
+        Some(store) => Ok((Some(store.to_owned()), Cow::Owned(format!("/{rest}")))),
+    }
+}
+
+/// Whether a gateway can serve a store under this name: a URI can name it.
+pub fn is_store_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('@') && !name.contains(['/', '\0'])
 }
 
 /// One URI of each kind.

@@ -1,6 +1,6 @@
 //! Making directories, and removing trees of them.
 
-use super::root::{Root, from_errno, identity};
+use super::root::{Root, from_errno, identity, name_of};
 use crate::{ErrorKind, Result, StorePath, fail};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -39,10 +39,11 @@ pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Mad
     let mut changed = Vec::new();
     while let Some(next) = missing.pop() {
         let permission = if missing.is_empty() { permission } else { DEFAULT_PERMISSION };
-        let child = match rustix::fs::mkdirat(&directory, next.name(), Mode::RWXU) {
+        let name = name_of(&next)?;
+        let child = match rustix::fs::mkdirat(&directory, &*name, Mode::RWXU) {
             Ok(()) => {
                 // Ours, so it opens; not followed, in case it was swapped for a link.
-                let child = open_directory(directory.as_fd(), next.name()).map_err(from_errno)?;
+                let child = open_directory(directory.as_fd(), &*name).map_err(from_errno)?;
                 // Past the umask, which is the process's, not the caller's.
                 rustix::fs::fchmod(&child, Mode::from_raw_mode(permission)).map_err(from_errno)?;
                 changed.push(directory);
@@ -63,7 +64,7 @@ pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Mad
 /// Iterative, with two descriptors open however deep the tree is: depth comes
 /// from outside. The way back up is by `..`, checked to be the directory from
 /// which the way led down.
-pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> Result<()> {
+pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     struct Level {
         name: CString,
         id: (u64, u64),

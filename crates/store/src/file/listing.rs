@@ -2,7 +2,7 @@
 
 use super::Inner;
 use super::root::from_errno;
-use crate::{ErrorKind, FileStatus, Result, StorePath};
+use crate::{ErrorKind, FileStatus, Result, StorePath, encoding};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -48,7 +48,7 @@ impl Listing {
             }
             if let Some((stat, link)) = self.stat_entry(inner, name)? {
                 let separator = if self.path.is_root() { "" } else { "/" };
-                let path = format!("{}{separator}{}", self.path, name.to_string_lossy());
+                let path = format!("{}{separator}{}", self.path, encoding::encode(name.to_bytes()));
                 batch.push(FileStatus { link, ..inner.status_of(path, &stat) });
             }
         }
@@ -67,7 +67,7 @@ impl Listing {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Ok(Some((stat, false)));
         }
-        let target = name.to_str().ok().and_then(|name| self.path.join(name).ok());
+        let target = self.path.join(&encoding::encode(name.to_bytes())).ok();
         let node = target.and_then(|target| inner.root.node(&target).ok());
         let stat = node.map(|node| rustix::fs::fstat(node).map_err(from_errno)).transpose()?;
         Ok(stat.map(|stat| (stat, true)))

@@ -45,7 +45,7 @@ impl Names {
 pub(super) fn uid_of(name: &str) -> Result<u32> {
     match User::from_name(name) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
-        _ => number(name, "there is no user of that name on this host"),
+        _ => number(name, "user"),
     }
 }
 
@@ -53,14 +53,16 @@ pub(super) fn uid_of(name: &str) -> Result<u32> {
 pub(super) fn gid_of(name: &str) -> Result<u32> {
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        _ => number(name, "there is no group of that name on this host"),
+        _ => number(name, "group"),
     }
 }
 
-fn number(name: &str, unknown: &'static str) -> Result<u32> {
+fn number(name: &str, what: &'static str) -> Result<u32> {
     match name.parse() {
         // The kernel's word for "leave it".
-        Ok(u32::MAX) | Err(_) => fail(ErrorKind::InvalidArgument, unknown),
+        Ok(u32::MAX) | Err(_) => {
+            fail(ErrorKind::InvalidArgument, format!("this host knows no {what} {name:?}"))
+        }
         Ok(id) => Ok(id),
     }
 }

@@ -5,7 +5,7 @@ use super::Inner;
 use super::attributes::{checked_permission, clear_set_id_bits, milliseconds};
 use super::directories::{self, Made};
 use super::reader::Reader;
-use super::root::{Root, from_errno, identity, sync_directory};
+use super::root::{Root, from_errno, identity, name_of, sync_directory};
 use super::writer::{self, Writer};
 use crate::{CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus, fail};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
@@ -110,9 +110,10 @@ impl Inner {
         // Now and not when the file is closed: another one in the new directories
         // may be closed before it. Nor does an open file need a second descriptor.
         changed.iter().try_for_each(sync_directory)?;
+        let name = name_of(path)?;
         for _ in 0..CREATE_ATTEMPTS {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match rustix::fs::openat(&directory, path.name(), flags, Mode::RUSR | Mode::WUSR) {
+            match rustix::fs::openat(&directory, &*name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
                     let file = File::from(file);
                     // Whoever opened it in between is its writer.
@@ -169,7 +170,8 @@ impl Inner {
         let Some(from_parent) = self.root.parent(from)? else {
             return fail(ErrorKind::InvalidArgument, "the root stays where it is");
         };
-        rustix::fs::statat(&from_parent, from.name(), AtFlags::SYMLINK_NOFOLLOW).map_err(from_errno)?;
+        let from_name = name_of(from)?;
+        rustix::fs::statat(&from_parent, &*from_name, AtFlags::SYMLINK_NOFOLLOW).map_err(from_errno)?;
         if from == to || to.is_root() {
             return fail(ErrorKind::AlreadyExists, "the new name is the old one, or the root's");
         }
@@ -180,7 +182,8 @@ impl Inner {
             return fail(ErrorKind::AlreadyExists, "the root is a directory");
         };
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        match rustix::fs::renameat_with(&from_parent, from.name(), &to_parent, to.name(), flags) {
+        let to_name = name_of(to)?;
+        match rustix::fs::renameat_with(&from_parent, &*from_name, &to_parent, &*to_name, flags) {
             Ok(()) => {
                 // The new name first: a crash in between leaves two, not none.
                 sync_directory(&to_parent)?;
@@ -238,17 +241,16 @@ impl Inner {
 }
 
 fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()> {
-    match rustix::fs::unlinkat(parent, path.name(), AtFlags::empty()) {
+    let name = &*name_of(path)?;
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) => return Ok(()),
         // A directory; POSIX's number for it, and Linux's.
         Err(Errno::PERM | Errno::ISDIR) => {}
         Err(errno) => return Err(from_errno(errno)),
     }
-    match rustix::fs::unlinkat(parent, path.name(), AtFlags::REMOVEDIR) {
+    match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) => Ok(()),
-        Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {
-            directories::remove_tree(parent.as_fd(), path.name())
-        }
+        Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => directories::remove_tree(parent.as_fd(), name),
         Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
         // Not a directory after all: the file itself can't be removed (immutable).
         Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),

@@ -1,9 +1,10 @@
 //! Names under the root directory, resolved by the kernel without ever leaving
 //! it.
 
-use crate::{Error, ErrorKind, Result, StorePath, fail};
+use crate::{Error, ErrorKind, Result, StorePath, encoding, fail};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -78,10 +79,11 @@ impl Root {
 
     fn at(&self, path: &StorePath, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let relative = if path.is_root() { "." } else { path.relative() };
-        self.resolve(relative, flags)
+        let relative = encoding::decode(relative).ok_or(Errno::NOENT)?;
+        self.resolve(&*relative, flags)
     }
 
-    fn resolve(&self, relative: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    fn resolve(&self, relative: impl rustix::path::Arg + Copy, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 1..RESOLVE_ATTEMPTS {
             match rustix::fs::openat2(&self.fd, relative, flags | OFlags::CLOEXEC, Mode::empty(), confined) {
@@ -97,6 +99,16 @@ impl AsFd for Root {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The bytes of a path's last name.
+pub(super) fn name_of(path: &StorePath) -> Result<Cow<'_, [u8]>> {
+    encoding::decode(path.name()).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            "the name has characters that stand for bytes, and no name does",
+        )
+    })
 }
 
 /// The path under which the kernel knows an open descriptor: a way to the very
