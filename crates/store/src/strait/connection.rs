@@ -5,19 +5,25 @@
 //!   call ←─ decode ── its waiter ←─ receiving task ←─ socket
 //! ```
 //! A dropped call leaves the stream intact: its reply is read and thrown away.
+//!
+//! A reply is due from its call, or from the end of the reply before it. From then
+//! on the whole reply has the connection's patience to arrive; otherwise the
+//! connection ends, and with it every call on it.
 
+use super::tls;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
+use std::pin::pin;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_wire::{DecodeError, Encoded, Method, Protocol, Reply, Wire};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Framed binary: the frame's length tells how large a buffer a reply needs
 /// before any of it is looked at.
@@ -35,21 +41,69 @@ const CALL_BYTES: usize = 16 << 10;
 const PERMIT_BYTES: usize = 1 << 10;
 /// For the frame's length and small replies; larger ones are read past it.
 const READ_BUFFER_BYTES: usize = 16 << 10;
-/// No byte for so long while a reply is due, and the connection counts as
-/// lost. A store may itself wait for a lost node: HDFS up to 70 s.
-const REPLY_STALL: Duration = Duration::from_secs(150);
+/// How long a gateway's last words may take to be read after sending failed: they are
+/// there already, or never come.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Encoded calls that are gathered for one write.
 const GATHERED_CALLS: usize = 16;
 
 /// The connection broke: a call on it may or may not have been executed.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Broken(String);
+#[error("{why}")]
+pub(super) struct Broken {
+    why: String,
+    cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The connection ended.
+    End,
+    /// The gateway was silent for too long.
+    Silence,
+    /// TLS: the gateway doesn't take us as a client.
+    Unauthenticated,
+}
 
 impl Broken {
     /// Stands where nothing was sent for want of a connection.
     pub(super) fn before_sending() -> Self {
-        Self("there is no connection".to_owned())
+        Self::because("there is no connection")
+    }
+
+    /// The gateway has answered nothing for so long.
+    fn silence(patience: Duration) -> Self {
+        let seconds = patience.as_secs_f64();
+        let why = format!("the gateway hasn't answered within {seconds} s; --timeout allows it more");
+        Self { why, cause: Cause::Silence }
+    }
+
+    fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into(), cause: Cause::End }
+    }
+
+    /// Why nothing more is received.
+    fn receiving(error: &io::Error, patience: Duration) -> Self {
+        if let Some(why) = tls::refusal(error) {
+            return Self { why, cause: Cause::Unauthenticated };
+        }
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::because("the gateway closed the connection"),
+            // The kernel has the same kind for a host that has gone.
+            io::ErrorKind::TimedOut => Self::silence(patience),
+            _ => Self::because(format!("receiving from the gateway: {error}")),
+        }
+    }
+
+    /// Whether the gateway was silent for too long: another attempt would only
+    /// wait as long again.
+    pub(super) fn is_silence(&self) -> bool {
+        self.cause == Cause::Silence
+    }
+
+    /// Whether the gateway doesn't take us as a TLS client.
+    pub(super) fn is_unauthenticated(&self) -> bool {
+        self.cause == Cause::Unauthenticated
     }
 }
 
@@ -63,6 +117,17 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     permits: Arc<Semaphore>,
     sequence: AtomicI32,
+    patience: Duration,
+}
+
+/// When a reply is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Within the connection's patience.
+    Soon,
+    /// When the gateway has done work that grows with the data. Its caller finds
+    /// out meanwhile whether the gateway is there.
+    WhenDone,
 }
 
 #[derive(Debug)]
@@ -76,6 +141,7 @@ struct Outgoing {
 struct Waiter {
     reply: oneshot::Sender<Bytes>,
     since: Instant,
+    due: Due,
     /// Given back when the reply is here, not when it is looked at: a caller
     /// that sends on without looking can't starve others, or itself.
     _permit: Option<OwnedSemaphorePermit>,
@@ -84,7 +150,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 struct Shared {
     waiters: Mutex<VecDeque<Waiter>>,
-    broken: OnceLock<Broken>,
+    broken: watch::Sender<Option<Broken>>,
 }
 
 impl Shared {
@@ -94,34 +160,58 @@ impl Shared {
     }
 
     /// Ends all waiting; the first reason stays.
-    fn fail(&self, why: String) {
+    fn fail(&self, why: Broken) {
         let mut waiters = self.waiters();
-        let _ = self.broken.set(Broken(why));
+        self.broken.send_if_modified(|broken| {
+            let first = broken.is_none();
+            broken.get_or_insert(why);
+            first
+        });
         waiters.clear();
     }
 
+    fn is_broken(&self) -> bool {
+        self.broken.borrow().is_some()
+    }
+
     fn why(&self) -> Broken {
-        self.broken.get().cloned().unwrap_or_else(|| Broken("the connection was closed".to_owned()))
+        self.broken.borrow().clone().unwrap_or_else(|| Broken::because("the connection was closed"))
+    }
+
+    /// Waits for the end of the connection.
+    async fn ended(&self) -> Broken {
+        // The sender lives as long as this borrow of it.
+        let _ = self.broken.subscribe().wait_for(Option::is_some).await;
+        self.why()
+    }
+
+    /// Since when the next reply is due, where the one before it was complete at
+    /// `latest`; none while none is due.
+    fn due_since(&self, latest: Instant) -> Option<Instant> {
+        let waiters = self.waiters();
+        waiters.front().filter(|waiter| waiter.due == Due::Soon).map(|waiter| waiter.since.max(latest))
     }
 }
 
 impl Connection {
-    /// Takes over a connected socket, or what encrypts one.
+    /// Takes over a connected socket, or what encrypts one. Each reply has
+    /// `patience`.
     pub(super) fn new(
         read: impl AsyncRead + Unpin + Send + 'static,
         write: impl AsyncWrite + Unpin + Send + 'static,
+        patience: Duration,
     ) -> Self {
         let (outgoing, queue) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
         tokio::spawn(send(write, queue, shared.clone()));
-        tokio::spawn(receive(read, shared.clone()));
+        tokio::spawn(receive(read, shared.clone(), patience));
         let permits = Arc::new(Semaphore::new(IN_FLIGHT_BYTES / PERMIT_BYTES));
-        Self { outgoing, shared, permits, sequence: AtomicI32::new(1) }
+        Self { outgoing, shared, permits, sequence: AtomicI32::new(1), patience }
     }
 
     /// Whether calls can still be answered.
     pub(super) fn is_alive(&self) -> bool {
-        self.shared.broken.get().is_none()
+        !self.shared.is_broken()
     }
 
     /// Sends a call whose payload, there or back, is at most `payload_bytes`.
@@ -134,9 +224,12 @@ impl Connection {
     ) -> Result<Answer<M>, Broken> {
         let bytes = payload_bytes.clamp(CALL_BYTES, IN_FLIGHT_BYTES);
         let permits = bytes.div_ceil(PERMIT_BYTES) as u32;
-        // The semaphore is never closed.
-        let permit = self.permits.clone().acquire_many_owned(permits).await.ok();
-        self.queue::<M>(args, permit)
+        let permit = tokio::select! {
+            // The semaphore is never closed.
+            permit = self.permits.clone().acquire_many_owned(permits) => permit.ok(),
+            broken = self.shared.ended() => return Err(broken),
+        };
+        self.queue::<M>(args, permit, Due::Soon)
     }
 
     /// Sends a call and waits for its reply.
@@ -147,17 +240,41 @@ impl Connection {
     /// Sends a small call at once, not counted among those in flight: for
     /// handing back handles where waiting is impossible.
     pub(super) fn send_uncounted<M: Method>(&self, args: &M::Args) -> Result<Answer<M>, Broken> {
-        self.queue::<M>(args, None)
+        self.queue::<M>(args, None, Due::Soon)
+    }
+
+    /// Sends a small call whose reply comes when its work is done, and waits for
+    /// it. Whenever the connection's patience has passed, `is_there` says whether
+    /// the gateway is still there.
+    pub(super) async fn call_until_done<M: Method, F: Future<Output = bool>>(
+        &self,
+        args: &M::Args,
+        is_there: impl Fn() -> F,
+    ) -> Answered<M> {
+        let mut answer = pin!(self.queue::<M>(args, None, Due::WhenDone)?.receive());
+        loop {
+            if let Ok(answered) = timeout(self.patience, &mut answer).await {
+                return answered;
+            }
+            let there = tokio::select! {
+                answered = &mut answer => return answered,
+                there = is_there() => there,
+            };
+            if !there {
+                self.shared.fail(Broken::silence(self.patience));
+            }
+        }
     }
 
     fn queue<M: Method>(
         &self,
         args: &M::Args,
         permit: Option<OwnedSemaphorePermit>,
+        due: Due,
     ) -> Result<Answer<M>, Broken> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let (reply, received) = oneshot::channel();
-        let waiter = Waiter { reply, since: Instant::now(), _permit: permit };
+        let waiter = Waiter { reply, since: Instant::now(), due, _permit: permit };
         let outgoing = Outgoing { message: M::call(WIRE, sequence, args), waiter };
         self.outgoing.send(outgoing).map_err(|_| self.shared.why())?;
         Ok(Answer { received, sequence, shared: self.shared.clone(), method: PhantomData })
@@ -176,11 +293,15 @@ pub(super) struct Answer<M> {
 impl<M: Method> Answer<M> {
     /// Waits for it.
     pub(super) async fn receive(self) -> Answered<M> {
-        let message = self.received.await.map_err(|_| self.shared.why())?;
+        let message = tokio::select! {
+            biased;
+            received = self.received => received.map_err(|_| self.shared.why())?,
+            broken = self.shared.ended() => return Err(broken),
+        };
         match M::decode_reply(WIRE.protocol, message) {
             Ok((sequence, reply)) if sequence == self.sequence => Ok(Ok(reply)),
             Ok(_) => {
-                self.shared.fail("the gateway's replies are out of order".to_owned());
+                self.shared.fail(Broken::because("the gateway's replies are out of order"));
                 Err(self.shared.why())
             }
             Err(error) => Ok(Err(error)),
@@ -199,7 +320,7 @@ async fn send(
         let mut segments = Segments::default();
         {
             let mut waiters = shared.waiters();
-            if shared.broken.get().is_some() {
+            if shared.is_broken() {
                 return;
             }
             for call in gathered.drain(..) {
@@ -212,17 +333,25 @@ async fn send(
             socket.write_all_buf(&mut segments).await?;
             socket.flush().await
         };
-        if let Err(error) = sent.await {
-            return shared.fail(format!("sending to the gateway: {error}"));
+        let sent = tokio::select! {
+            sent = sent => sent,
+            // A gateway that takes nothing more would hold up the rest of the queue.
+            _ = shared.ended() => return,
+        };
+        if let Err(error) = sent {
+            // The gateway may have said why before it ended the connection.
+            let _ = timeout(LAST_WORDS, shared.ended()).await;
+            return shared.fail(Broken::because(format!("sending to the gateway: {error}")));
         }
     }
 }
 
 /// Hands each reply to the waiter whose turn it is.
-async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: Duration) {
     let mut socket = BufReader::with_capacity(READ_BUFFER_BYTES, socket);
+    let mut latest = Instant::now();
     let error = loop {
-        match read_frame(&mut socket, &shared).await {
+        match next_frame(&mut socket, &shared, latest, patience).await {
             Err(error) => break error,
             Ok(message) => match shared.waiters().pop_front() {
                 // The error means that nobody waits any longer.
@@ -230,38 +359,44 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>) {
                 None => break io::Error::other("a reply without a request"),
             },
         }
+        latest = Instant::now();
     };
-    shared.fail(match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the gateway closed the connection".to_owned(),
-        _ => format!("receiving from the gateway: {error}"),
-    });
+    shared.fail(Broken::receiving(&error, patience));
 }
 
-async fn read_frame(socket: &mut BufReader<impl AsyncRead + Unpin>, shared: &Shared) -> io::Result<Bytes> {
-    let stalled = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
+/// The next reply, whole within `patience` from when it is due.
+async fn next_frame(
+    socket: &mut BufReader<impl AsyncRead + Unpin>,
+    shared: &Shared,
+    latest: Instant,
+    patience: Duration,
+) -> io::Result<Bytes> {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
     // Between replies silence is fine, unless one is due.
     loop {
-        match timeout(REPLY_STALL, socket.fill_buf()).await {
+        let due = shared.due_since(latest);
+        let deadline = due.unwrap_or_else(Instant::now) + patience;
+        match timeout_at(deadline, socket.fill_buf()).await {
             Ok(Ok([])) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(Ok(_)) => break,
             Ok(Err(error)) => return Err(error),
-            Err(_) => {
-                let oldest = shared.waiters().front().map(|waiter| waiter.since);
-                if oldest.is_some_and(|since| since.elapsed() >= REPLY_STALL) {
-                    return Err(stalled());
-                }
-            }
+            Err(_) if due.is_some() => return Err(late()),
+            Err(_) => {}
         }
     }
-    let length = timeout(REPLY_STALL, socket.read_u32()).await.map_err(|_| stalled())??;
+    let deadline = shared.due_since(latest).unwrap_or_else(Instant::now) + patience;
+    timeout_at(deadline, read_frame(socket)).await.map_err(|_| late())?
+}
+
+async fn read_frame(socket: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Bytes> {
+    let length = socket.read_u32().await?;
     if length as usize > MAX_REPLY_BYTES {
         return Err(stranger(length));
     }
     let length = length as usize;
     let mut message: Limit<BytesMut> = BytesMut::with_capacity(length).limit(length);
     while message.has_remaining_mut() {
-        let read = timeout(REPLY_STALL, socket.read_buf(&mut message)).await.map_err(|_| stalled())??;
-        if read == 0 {
+        if socket.read_buf(&mut message).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

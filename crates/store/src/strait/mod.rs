@@ -13,6 +13,7 @@
 //! id, by which the gateway knows those it has executed. What can't be found
 //! out is `OutcomeUnknown`.
 
+mod away;
 mod connection;
 mod convert;
 mod lanes;
@@ -32,6 +33,7 @@ use reader::Reader;
 use session::{Session, Subject};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use strait_wire::{
     AppendFileRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest, GetFileInfoRequest,
     GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
@@ -55,7 +57,14 @@ pub struct Options {
     pub on_token: Option<TokenSink>,
     /// Speak TLS. Without it a login goes no further than this host.
     pub tls: Option<TlsOptions>,
+    /// How long the gateway may take to be reached, to let us in, and to give each
+    /// reply that is due; none: [`DEFAULT_TIMEOUT`].
+    pub timeout: Option<Duration>,
 }
+
+/// A gateway may itself wait for a lost node of its store: 70 s over HDFS, 45 s over
+/// Kadoop.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Where a password comes from.
 pub type PasswordSource = Arc<dyn Fn() -> Result<Secret> + Send + Sync>;
@@ -87,7 +96,7 @@ impl StraitStore {
     /// Unavailable where there is no gateway, Unauthenticated where it doesn't
     /// let us in, NotFound where it has no such store.
     pub async fn connect(address: &str, options: Options) -> Result<Self> {
-        let session = Arc::new(Session::open(address.to_owned(), options).await?);
+        let session = Session::open(address.to_owned(), options).await?;
         let capabilities = session.attached(Turn::Beside).await?.capabilities;
         Ok(Self { session, capabilities })
     }

@@ -246,7 +246,7 @@ impl Reader {
     }
 }
 
-async fn open(session: &Session, path: &StorePath) -> Result<OpenFileReply> {
+async fn open(session: &Arc<Session>, path: &StorePath) -> Result<OpenFileReply> {
     let subject = Subject { operation: "open", path: path.as_str() };
     let request = OpenFileRequest { session: None, path: Some(path.as_str().to_owned()) };
     session.ask::<methods::OpenFile>(subject, 0, || request.clone().into()).await

@@ -1,21 +1,25 @@
 //! A session on a gateway, across as many connections as it takes.
 
-use super::connection::{Broken, Connection};
+use super::away::Away;
+use super::connection::{Answered, Broken, Connection};
 use super::convert;
 use super::lanes::{Lane, Lanes, Turn};
 use super::tls::{self, Tls, check_secrecy};
 use super::{Options, Token};
 use crate::{Capabilities, Error, ErrorKind, Result};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_wire::{
     CloseFileRequest, CloseSessionRequest, DfsError, Method, OpenSessionReply, OpenSessionRequest,
-    ProtocolVersion, Reply, Secret, methods,
+    ProtocolVersion, Reply, Secret, ServerInfoRequest, methods,
 };
-use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A gateway that doesn't take a connection within this time isn't there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +34,8 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// Pauses before each further attempt after a connection broke. In all they
 /// outlast a gateway's restart, and stay below [`crate::Error`]s' readers'
-/// patience.
+/// patience. No attempt begins later than [`Options::timeout`] after the first
+/// failure.
 const RETRY_DELAYS: [Duration; 6] = [
     Duration::from_millis(0),
     Duration::from_millis(100),
@@ -38,6 +43,14 @@ const RETRY_DELAYS: [Duration; 6] = [
     Duration::from_millis(1_000),
     Duration::from_millis(2_000),
     Duration::from_millis(4_000),
+];
+
+/// Work that grows with the data: the gateway answers when it is done.
+const LONG_WORK: [&str; 4] = [
+    methods::GetChecksum::NAME,
+    methods::RemovePath::NAME,
+    methods::FlushFile::NAME,
+    methods::CloseFile::NAME,
 ];
 
 /// What is tried, for error messages.
@@ -76,10 +89,13 @@ impl Mutation {
 pub(super) struct Session {
     address: String,
     options: Options,
+    /// [`Options::timeout`], or what it is by default.
+    timeout: Duration,
     lanes: Mutex<Lanes>,
-    /// Held while connecting after all connections were lost, so that one
-    /// caller connects for all.
-    connecting: tokio::sync::Mutex<()>,
+    /// The attempt to connect that is under way, after all connections were
+    /// lost: one for all callers.
+    connecting: Mutex<Option<Attempt>>,
+    away: Mutex<Away>,
     /// Of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
     /// The session's latest.
@@ -118,6 +134,36 @@ impl Attached {
     }
 }
 
+/// An attempt to connect; it leaves its connection among the lanes. It is a task of
+/// its own, so that a caller that isn't polled for a while holds up nobody else.
+type Attempt = Shared<BoxFuture<'static, std::result::Result<(), Failed>>>;
+
+/// An error for each of those that wait for one attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    kind: ErrorKind,
+    operation: &'static str,
+    path: String,
+    message: String,
+    retry_safe: bool,
+}
+
+impl Failed {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            operation: error.operation(),
+            path: error.path().to_owned(),
+            message: error.message().to_owned(),
+            retry_safe: error.retry_safe(),
+        }
+    }
+
+    fn error(self) -> Error {
+        Error::new(self.kind, self.message).with_retry_safe(self.retry_safe).at(self.operation, self.path)
+    }
+}
+
 /// Counts a connection that is being opened, until dropped.
 struct Opening<'a>(&'a Mutex<Lanes>);
 
@@ -134,18 +180,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Session {
     /// Connects and logs in; no second attempt, since nothing is at stake yet.
-    pub(super) async fn open(address: String, options: Options) -> Result<Self> {
+    pub(super) async fn open(address: String, options: Options) -> Result<Arc<Self>> {
         let token = Mutex::new(options.token.clone());
         let tls = options.tls.as_ref().map(|tls| Tls::new(tls, &address)).transpose()?;
-        let session = Self {
+        let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
+        let session = Arc::new(Self {
             address,
             options,
+            timeout,
             tls,
             lanes: Mutex::default(),
-            connecting: Default::default(),
+            connecting: Mutex::default(),
+            away: Mutex::default(),
             token,
             incarnation: AtomicI64::new(0),
-        };
+        });
         session.attached(Turn::Beside).await?;
         Ok(session)
     }
@@ -153,17 +202,56 @@ impl Session {
     /// A connection for a call: one that nobody uses, a further one where all
     /// are in use and it would wait there, or a new one where all were lost. It
     /// counts as used as long as the caller keeps it.
-    pub(super) async fn attached(&self, turn: Turn) -> Result<Attached> {
+    pub(super) async fn attached(self: &Arc<Self>, turn: Turn) -> Result<Attached> {
         if let Some(lane) = self.pick(turn) {
             return Ok(self.own_lane(lane).await);
         }
-        let _connecting = self.connecting.lock().await;
-        if let Some(lane) = self.pick(turn) {
-            return Ok(self.own_lane(lane).await); // somebody else has connected meanwhile
+        let attempt = self.attempt()?;
+        attempt.await.map_err(|failed| failed.error().at("connect to", &self.address))?;
+        match self.pick(turn) {
+            Some(lane) => Ok(self.own_lane(lane).await),
+            None => Err(self.unreachable("it closed the connection at once")),
         }
-        let attached = self.attach().await?;
-        lock(&self.lanes).start(attached.clone());
-        Ok(attached)
+    }
+
+    /// The attempt to connect that is under way, or a new one.
+    fn attempt(self: &Arc<Self>) -> Result<Attempt> {
+        let mut connecting = lock(&self.connecting);
+        // One that was cut off is still there, and has ended.
+        if let Some(attempt) = connecting.as_ref().filter(|attempt| attempt.peek().is_none()) {
+            return Ok(attempt.clone());
+        }
+        if let Some(failed) = lock(&self.away).refuses(self.timeout) {
+            return Err(failed.error().at("connect to", &self.address));
+        }
+        let session = self.clone();
+        let task = tokio::spawn(async move {
+            let began = Instant::now();
+            let attached = session.attach().await;
+            let done = match attached {
+                Ok(attached) => {
+                    lock(&session.lanes).start(attached);
+                    lock(&session.away).is_back();
+                    Ok(())
+                }
+                Err(error) => {
+                    let failed = Failed::of(&error);
+                    if matches!(failed.kind, ErrorKind::Unavailable | ErrorKind::TimedOut) {
+                        lock(&session.away).failed(began, failed.clone());
+                    }
+                    Err(failed)
+                }
+            };
+            *lock(&session.connecting) = None;
+            done
+        });
+        let done = async move {
+            task.await.unwrap_or_else(|_| {
+                let message = "the attempt to connect was cut off: the process is ending";
+                Err(Failed::of(&Error::new(ErrorKind::Unavailable, message)))
+            })
+        };
+        Ok(connecting.insert(done.boxed().shared()).clone())
     }
 
     fn pick(&self, turn: Turn) -> Option<Lane> {
@@ -230,11 +318,18 @@ impl Session {
     }
 
     async fn connect(&self) -> Result<Connection> {
-        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
-        let socket = match connecting.await {
-            Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => return Err(self.unreachable(&error.to_string()).caused_by(error)),
-            Err(_) => return Err(self.unreachable("no answer")),
+        let patience = self.timeout.min(CONNECT_TIMEOUT);
+        let reached = async {
+            let found = lookup_host(&self.address).await.map_err(|error| self.not_found(error))?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            TcpStream::connect(&addresses[..]).await.map_err(|error| self.not_connected(error))
+        };
+        let socket = match timeout(patience, reached).await {
+            Ok(socket) => socket?,
+            Err(_) => {
+                let seconds = patience.as_secs_f64();
+                return Err(self.unreachable(&format!("nothing answers there within {seconds} s")));
+            }
         };
         check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
             .map_err(|error| error.at("connect to", &self.address))?;
@@ -248,12 +343,12 @@ impl Session {
         let _ = socket.set_nodelay(true);
         let Some(tls) = &self.tls else {
             let (read, write) = socket.into_split();
-            return Ok(Connection::new(read, write));
+            return Ok(Connection::new(read, write, self.timeout));
         };
-        match timeout(CONNECT_TIMEOUT, tls.handshake(socket)).await {
+        match timeout(self.timeout.min(CONNECT_TIMEOUT), tls.handshake(socket)).await {
             Ok(Ok(stream)) => {
                 let (read, write) = tokio::io::split(stream);
-                Ok(Connection::new(read, write))
+                Ok(Connection::new(read, write, self.timeout))
             }
             Ok(Err(error)) => Err(tls::refused(error).at("connect to", &self.address)),
             Err(_) => Err(self.unreachable("TLS: no answer; does it serve TLS?")),
@@ -281,12 +376,26 @@ impl Session {
         };
         let subject = Subject { operation: "connect to", path: &self.address };
         let patience = if request.password.is_some() { LOGIN_TIMEOUT } else { WELCOME_TIMEOUT };
+        let patience = patience.min(self.timeout);
         let request = request.into();
         match timeout(patience, connection.call::<methods::OpenSession>(&request, 0)).await {
-            Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject),
-            Ok(Err(broken)) => Err(self.unreachable(&broken.to_string())),
-            Err(_) => {
-                let seconds = patience.as_secs();
+            Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject).map_err(|error| {
+                match error.kind() == ErrorKind::Unauthenticated && self.options.user.is_none() {
+                    true => Error::new(error.kind(), format!("{} (strait --user NAME)", error.message()))
+                        .at(subject.operation, subject.path),
+                    false => error,
+                }
+            }),
+            Ok(Err(broken)) if broken.is_unauthenticated() => {
+                let error = Error::new(ErrorKind::Unauthenticated, format!("TLS: {broken}"));
+                Err(error.at(subject.operation, subject.path))
+            }
+            Ok(Err(broken)) if !broken.is_silence() => {
+                let hint = if self.tls.is_none() { "; does it serve TLS only (strait --tls)?" } else { "" };
+                Err(self.unreachable(&format!("{broken}{hint}")))
+            }
+            _ => {
+                let seconds = patience.as_secs_f64();
                 let message = format!(
                     "no answer within {seconds} s: the gateway hangs, or something else listens there"
                 );
@@ -304,6 +413,25 @@ impl Session {
         }
     }
 
+    /// The host's name leads nowhere.
+    fn not_found(&self, error: std::io::Error) -> Error {
+        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
+        let why = format!("the host name {host} can't be resolved; check its spelling ({error})");
+        self.unreachable(&why).caused_by(error)
+    }
+
+    /// No connection came about.
+    fn not_connected(&self, error: std::io::Error) -> Error {
+        let why = match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                "Connection refused: no program listens there; check the port, and that the gateway runs"
+                    .to_owned()
+            }
+            _ => error.to_string(),
+        };
+        self.unreachable(&why).caused_by(error)
+    }
+
     fn unreachable(&self, why: &str) -> Error {
         let message = format!("the gateway can't be reached: {why}");
         Error::new(ErrorKind::Unavailable, message).at("connect to", &self.address)
@@ -311,7 +439,7 @@ impl Session {
 
     /// Calls what can be repeated without harm.
     pub(super) async fn ask<M>(
-        &self,
+        self: &Arc<Self>,
         subject: Subject<'_>,
         payload_bytes: usize,
         args: impl Fn() -> M::Args,
@@ -324,7 +452,7 @@ impl Session {
 
     /// Calls what must happen once: sent again only as a marked repetition.
     pub(super) async fn change<M>(
-        &self,
+        self: &Arc<Self>,
         subject: Subject<'_>,
         args: impl Fn(&Mutation) -> M::Args,
     ) -> Result<M::Success>
@@ -342,7 +470,7 @@ impl Session {
     /// Calls again after each broken connection, and once after a session that
     /// has ended. An error says whether a call went unanswered.
     async fn call<M>(
-        &self,
+        self: &Arc<Self>,
         subject: Subject<'_>,
         payload_bytes: usize,
         mut args: impl FnMut(bool) -> M::Args,
@@ -350,12 +478,12 @@ impl Session {
     where
         M: Method<Exception = DfsError>,
     {
-        let mut delays = RETRY_DELAYS.iter();
+        let mut retries = Retries::default();
         let mut unanswered = false;
         let mut logged_in_again = false;
         loop {
             let failure = match self.attached(turn::<M>()).await {
-                Ok(attached) => match attached.connection.call::<M>(&args(unanswered), payload_bytes).await {
+                Ok(attached) => match self.answer::<M>(&attached, &args(unanswered), payload_bytes).await {
                     Ok(reply) => match outcome::<M>(reply, subject) {
                         Err(error) if self.session_ended(&error, &attached) && !logged_in_again => {
                             logged_in_again = true;
@@ -363,6 +491,7 @@ impl Session {
                         }
                         result => return result.map_err(|error| (error, false)),
                     },
+                    Err(broken) if broken.is_silence() => return Err((self.lost(&broken, subject), true)),
                     Err(broken) => {
                         unanswered = true;
                         self.lost(&broken, subject)
@@ -371,11 +500,33 @@ impl Session {
                 Err(error) if error.kind() == ErrorKind::Unavailable => error,
                 Err(error) => return Err((error, unanswered)),
             };
-            match delays.next() {
-                Some(delay) => sleep(*delay).await,
+            match retries.next(self) {
+                Some(delay) => sleep(delay).await,
                 None => return Err((failure, unanswered)),
             }
         }
+    }
+
+    /// One call on one connection.
+    async fn answer<M: Method>(&self, on: &Attached, args: &M::Args, payload_bytes: usize) -> Answered<M> {
+        match LONG_WORK.contains(&M::NAME) {
+            true => on.connection.call_until_done::<M, _>(args, || self.is_there()).await,
+            false => on.connection.call::<M>(args, payload_bytes).await,
+        }
+    }
+
+    /// Whether the gateway answers on a connection of its own. One that refuses it is
+    /// there, too.
+    async fn is_there(&self) -> bool {
+        let asked = async {
+            let connection = self.connect().await.map_err(drop)?;
+            let asked = ServerInfoRequest::default().into();
+            match connection.call::<methods::ServerInfo>(&asked, 0).await {
+                Err(broken) if broken.is_silence() => Err(()),
+                _ => Ok(()),
+            }
+        };
+        timeout(self.timeout, asked).await.is_ok_and(|answered| answered.is_ok())
     }
 
     /// Whether the gateway says that nobody is logged in; the connections aren't
@@ -390,6 +541,11 @@ impl Session {
 
     /// A broken connection as an error.
     pub(super) fn lost(&self, broken: &Broken, subject: Subject<'_>) -> Error {
+        if broken.is_silence() {
+            let error = Error::new(ErrorKind::TimedOut, format!("{}: {broken}", self.address));
+            lock(&self.away).silent_for(self.timeout, Failed::of(&error));
+            return error.at(subject.operation, subject.path);
+        }
         tracing::debug!(gateway = self.address, operation = subject.operation, %broken, "connection lost");
         let message = format!("the connection to {} broke: {broken}", self.address);
         Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
@@ -424,10 +580,22 @@ fn turn<M: Method>() -> Turn {
     if M::NAME == methods::ReadRange::NAME { Turn::Beside } else { Turn::InOrder }
 }
 
-/// After how long to try again for the `attempt`th time, counted from 0; none
-/// when it has been enough.
-pub(super) fn retry_delay(attempt: usize) -> Option<Duration> {
-    RETRY_DELAYS.get(attempt).copied()
+/// The further attempts of one operation.
+#[derive(Default)]
+pub(super) struct Retries {
+    made: usize,
+    failed_at: Option<Instant>,
+}
+
+impl Retries {
+    /// How long to wait before the next attempt; none when it has been enough.
+    pub(super) fn next(&mut self, session: &Session) -> Option<Duration> {
+        let failed_at = *self.failed_at.get_or_insert_with(Instant::now);
+        let delay = RETRY_DELAYS.get(self.made).copied()?;
+        self.made += 1;
+        let in_time = failed_at.elapsed() + delay <= session.timeout;
+        (in_time && !lock(&session.away).for_long(session.timeout)).then_some(delay)
+    }
 }
 
 /// A mutation whose fate can't be learnt.

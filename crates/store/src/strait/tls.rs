@@ -76,6 +76,9 @@ pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<(
 /// Why a handshake failed, and what to do about it. A certificate that isn't
 /// good is Unauthenticated: to try again would change nothing.
 pub(super) fn refused(error: std::io::Error) -> Error {
+    if let Some(why) = refusal(&error) {
+        return Error::new(ErrorKind::Unauthenticated, format!("TLS: {why}")).caused_by(error);
+    }
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     let (kind, why) = match cause {
         Some(rustls::Error::InvalidCertificate(wrong)) => {
@@ -91,11 +94,45 @@ pub(super) fn refused(error: std::io::Error) -> Error {
         ),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
             ErrorKind::Unavailable,
-            "the connection was closed at once; does the gateway serve TLS (--tls-cert)?".to_owned(),
+            "the connection was closed at once; does the gateway serve TLS (--tls-cert), and has it room?"
+                .to_owned(),
         ),
         _ => (ErrorKind::Unavailable, error.to_string()),
     };
     Error::new(kind, format!("TLS: {why}")).caused_by(error)
+}
+
+/// Why a gateway ended a connection, where it doesn't take us as a TLS client. In TLS 1.3
+/// it says so only after the handshake.
+pub(super) fn refusal(error: &std::io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(alert) => about_our_certificate(*alert).map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn about_our_certificate(alert: AlertDescription) -> Option<&'static str> {
+    match alert {
+        AlertDescription::CertificateRequired => {
+            Some("the gateway wants a client certificate; give one with --client-cert FILE --client-key FILE")
+        }
+        AlertDescription::CertificateExpired => {
+            Some("our client certificate has expired, or isn't valid yet; get a new one (--client-cert FILE)")
+        }
+        AlertDescription::CertificateRevoked => {
+            Some("our client certificate was revoked (--client-cert FILE)")
+        }
+        AlertDescription::UnknownCA
+        | AlertDescription::BadCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::DecryptError
+        | AlertDescription::AccessDenied => Some(
+            "the gateway doesn't take our client certificate; it needs one of an authority that the \
+             gateway's operator names (--client-cert FILE --client-key FILE)",
+        ),
+        _ => None,
+    }
 }
 
 fn about_certificate(wrong: &CertificateError) -> String {

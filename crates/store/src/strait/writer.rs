@@ -4,7 +4,7 @@
 use super::connection::{Answer, Broken};
 use super::convert;
 use super::lanes::Turn;
-use super::session::{Attached, Mutation, Session, Subject, outcome, retry_delay, unknown};
+use super::session::{Attached, Mutation, Retries, Session, Subject, outcome, unknown};
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -114,7 +114,7 @@ impl Writer {
     async fn settle_oldest(&mut self) -> Result<()> {
         let path = self.path.clone();
         let subject = Subject { operation: "append to", path: path.as_str() };
-        let mut attempt = 0;
+        let mut retries = Retries::default();
         while let Some(oldest) = self.under_way.front_mut() {
             let answered = match oldest.answer.take() {
                 Some(answer) => answer.receive().await,
@@ -140,11 +140,11 @@ impl Writer {
             };
             // Before the pause, so that a cancelled wait sends it as a repetition.
             oldest.mutation.is_retry = true;
-            let Some(delay) = retry_delay(attempt) else {
+            let delay = if broken.is_silence() { None } else { retries.next(&self.session) };
+            let Some(delay) = delay else {
                 let lost = self.session.lost(&broken, subject);
                 return Err(self.fail(unknown(lost, subject), subject));
             };
-            attempt += 1;
             sleep(delay).await;
             self.send_again().await.map_err(|error| self.fail(error, subject))?;
         }
