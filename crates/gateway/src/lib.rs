@@ -36,6 +36,7 @@ mod mutate;
 mod passwords;
 mod peer;
 mod random;
+mod refusal;
 mod request;
 mod retry;
 mod server;

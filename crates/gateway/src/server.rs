@@ -4,10 +4,12 @@ use crate::config::Config;
 use crate::connection;
 use crate::memory::Budget;
 use crate::peer::Peer;
+use crate::refusal::{self, Reserve};
 use crate::session::Sessions;
 use crate::shared::{GatewayNumbers, Shared};
 use crate::shares::Shares;
 use crate::turns::{Queued, Turns};
+use rustix::io::Errno;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -17,18 +19,24 @@ use strait_store::FileSystem;
 use strait_telemetry::{Calls, Seldom};
 use strait_wire::Call;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// How often sessions are looked through for those that have idled out, at
 /// most; more often where they may linger for a shorter time.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
-/// Pause after a failed accept, so that being out of descriptors isn't a busy
-/// loop.
+/// Pause after a failed accept, so that a failure that stays isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What metrics call this host's own files.
 const LOCAL_ROOT: &str = "local-root";
+
+/// Connections at a time that are told that there is no place for them: they cost a
+/// descriptor each for a moment.
+const MAX_REFUSALS: usize = 16;
+/// What they are told.
+const NO_PLACE: &str =
+    "the gateway, or this client's address or user there, has as many connections as it may; try again later";
 
 /// A gateway that listens and doesn't serve yet.
 pub struct Gateway {
@@ -97,6 +105,8 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         let room = Shares::new(shared.limits.connections);
         let mut connections = JoinSet::new();
+        let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+        let mut reserve = Reserve::new();
         let mut sweep =
             tokio::time::interval(SWEEP_PERIOD.min(shared.limits.session_linger).max(MIN_SWEEP_PERIOD));
         let mut shutdown = std::pin::pin!(shutdown);
@@ -114,12 +124,25 @@ impl Gateway {
                                     drop(place);
                                 });
                             }
-                            None => tell_refused(peer),
+                            None => {
+                                tell_refused(peer);
+                                // More at a time are disconnected without a word.
+                                if let Ok(place) = refusals.clone().try_acquire_owned() {
+                                    connections.spawn(async move {
+                                        refusal::refuse(stream, NO_PLACE).await;
+                                        drop(place);
+                                    });
+                                }
+                            }
                         }
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a connection couldn't be accepted");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        tell_not_accepted(&error);
+                        if is_short_of_descriptors(&error) {
+                            reserve.refuse_next(&listener).await;
+                        } else {
+                            tokio::time::sleep(ACCEPT_PAUSE).await;
+                        }
                     }
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -138,6 +161,18 @@ impl Gateway {
             connections.shutdown().await;
         }
         shared.sessions.close_all(shared.limits.drain).await;
+    }
+}
+
+fn is_short_of_descriptors(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|number| short.contains(&number))
+}
+
+fn tell_not_accepted(error: &io::Error) {
+    static FAILED: Seldom = Seldom::new();
+    if let Some(left_out) = FAILED.may_write() {
+        tracing::warn!(%error, left_out, "a connection couldn't be accepted");
     }
 }
 

@@ -1,0 +1,90 @@
+//! Connections that the gateway has no place for. A client that is only disconnected,
+//! or not accepted at all, can't know why; so its first request is answered.
+
+use crate::config::Limits;
+use crate::errors::Exception;
+use crate::fair::Key;
+use crate::input::{Input, Received, Sender};
+use crate::memory::Budget;
+use crate::request::{Body, Request};
+use futures::FutureExt;
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+use strait_store::{Error, ErrorKind};
+use strait_wire::{
+    ApplicationError, ApplicationErrorKind, Call, DfsError, Encoded, Method, Sniff, methods as m, sniff,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// A client sends its first request as soon as it is connected, and accepting others
+/// waits for it where descriptors are short.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// The largest request that is read to be refused; a login has some hundred bytes.
+const MAX_REQUEST_BYTES: usize = 4 << 10;
+
+/// Answers the first request of a connection with Busy, and ends it.
+pub async fn refuse(mut stream: TcpStream, why: &'static str) {
+    // A client that doesn't ask, or takes no answer, gets none.
+    let _ = timeout(PATIENCE, answer(&mut stream, why)).await;
+}
+
+async fn answer(stream: &mut TcpStream, why: &'static str) -> io::Result<()> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 || sniff(&first) == Sniff::Tls {
+        return Ok(()); // within TLS nothing can be said before a handshake
+    }
+    let (from, mut to) = stream.split();
+    let limits = Limits {
+        message_bytes: MAX_REQUEST_BYTES,
+        stranger_message_bytes: MAX_REQUEST_BYTES,
+        ..Limits::default()
+    };
+    let (account, _cut) = Budget::new(&limits).account(&Key::User("nobody".into()));
+    let encoded = match Input::new(from, &limits).receive(&account, || Sender::Stranger).await? {
+        Received::Request(request) => busy(&request, why),
+        Received::Refused(refusal) => refusal.encoded,
+        Received::End | Received::Left => return Ok(()),
+    };
+    to.write_all(&encoded.to_bytes()).await?;
+    to.shutdown().await
+}
+
+fn busy(request: &Request, why: &'static str) -> Encoded {
+    match &request.body {
+        Body::Call(Call::OpenSession(_)) => {
+            let error = DfsError::of(&Error::new(ErrorKind::Busy, why));
+            m::OpenSession::reply(request.wire, request.sequence, &Err(error))
+        }
+        _ => {
+            let error =
+                ApplicationError { kind: ApplicationErrorKind::InternalError, message: why.to_owned() };
+            error.reply(request.wire, &request.name, request.sequence)
+        }
+    }
+}
+
+/// A descriptor to accept connections by when there is no other left, so that they can
+/// be refused.
+pub struct Reserve(Option<File>);
+
+impl Reserve {
+    /// Taken now, while there are some.
+    pub fn new() -> Self {
+        Self(File::open("/dev/null").ok())
+    }
+
+    /// Refuses the next connection that waits, by the descriptor kept for it.
+    pub async fn refuse_next(&mut self, listener: &TcpListener) {
+        self.0 = None;
+        let why = "the gateway has no file descriptors left; try again later, or ask its operator to \
+                   raise its limit of open files";
+        // None waits, often: the kernel says that descriptors are short before it looks.
+        if let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+            refuse(stream, why).await;
+        }
+        *self = Self::new();
+    }
+}
