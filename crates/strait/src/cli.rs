@@ -3,16 +3,23 @@
 
 use crate::failure::Failure;
 use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
+use strait_store::encoding;
 use tracing::level_filters::LevelFilter;
+
+/// A day: longer than any command is waited for.
+const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// One interface to many distributed file systems.
 ///
-/// URIs choose the store: strait://HOST:PORT/path (a gateway), kadoop://HOST:PORT/path,
+/// URIs choose the store: strait://HOST:PORT/path (a gateway's default store),
+/// strait://HOST:PORT/@NAME/path (its store NAME), kadoop://HOST:PORT/path,
 /// hdfs://HOST:PORT/path, file:///path. `strait up` starts a gateway over a cluster file
 /// system of its own, all in one process.
 #[derive(Debug, Parser)]
@@ -38,14 +45,19 @@ pub struct Global {
     /// Read the password from the first line of this file.
     #[arg(long, global = true, env = "STRAIT_PASSWORD_FILE", value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// Which of the gateway's stores to use, by name; its default if not given.
+    /// Use this store of the gateway in URIs that name none (strait://HOST:PORT/@NAME/path does)
+    /// [default: the gateway's default store].
     #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
     pub gateway_store: Option<String>,
     /// Where relative paths begin: `strait ls logs` lists URI/logs.
     #[arg(long, global = true, env = "STRAIT_STORE", value_name = "URI")]
     pub default_store: Option<String>,
+    /// Wait this long for a gateway: to reach it, to log in, and for each reply [default: 90].
+    #[arg(long, global = true, env = "STRAIT_TIMEOUT", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT_SECONDS))]
+    pub timeout: Option<u64>,
     /// Speak TLS to gateways; without it a login goes no further than this host.
-    #[arg(long, global = true, env = "STRAIT_TLS")]
+    #[arg(long, global = true, env = "STRAIT_TLS", action = ArgAction::SetTrue, value_parser = boolean)]
     pub tls: bool,
     /// Trust gateways with certificates of these authorities (PEM) [default: the system's].
     #[arg(long, global = true, env = "STRAIT_TLS_CA", value_name = "FILE")]
@@ -105,6 +117,23 @@ impl Cli {
     pub fn log_level(&self) -> LevelFilter {
         let default = if self.command.is_server() { LevelFilter::INFO } else { LevelFilter::WARN };
         self.global.log.unwrap_or(default)
+    }
+}
+
+/// An operand; the bytes of one that isn't UTF-8 are written as stores write them.
+fn operand() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|given| match given.into_string() {
+        Ok(text) => text,
+        Err(bytes) => encoding::encode(bytes.as_bytes()).into_owned(),
+    })
+}
+
+/// The value of a variable that stands for a flag.
+fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" | "" => Ok(false),
+        _ => Err("give 1, true or yes, or else 0, false or no".to_owned()),
     }
 }
 
@@ -208,7 +237,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Operands {
     /// Files or directories in a store, such as strait://HOST:PORT/path.
-    #[arg(required = true, value_name = "URI")]
+    #[arg(required = true, value_name = "URI", value_parser = operand())]
     pub uris: Vec<String>,
 }
 
@@ -275,7 +304,7 @@ pub struct Serve {
     #[command(flatten)]
     pub listening: Listening,
     /// A store to serve; the first is the default. For example hdfs://namenode:8020 or
-    /// lab=file:///srv/lab.
+    /// lab=file:///srv/lab, which clients reach as strait://HOST:PORT/@lab/path.
     #[arg(long = "store", required = true, value_name = "[NAME=]URI")]
     pub stores: Vec<String>,
     /// The store for programs of 2009 that name none of these, such as with sector://HOST:PORT
@@ -491,7 +520,7 @@ pub struct Put {
     pub block_size: Option<u64>,
     /// Local files or directories; - is standard input. The last operand is the URI they go to:
     /// a directory to put them into, or the new name of a single one.
-    #[arg(required = true, value_name = "SOURCE... URI")]
+    #[arg(required = true, value_name = "SOURCE... URI", value_parser = operand())]
     pub operands: Vec<String>,
 }
 
@@ -503,7 +532,7 @@ pub struct Get {
     /// URIs of files or directories. The last operand is the local path they go to (a directory to
     /// put them into, the new name of a single one, or - for standard output); with a single operand
     /// it is the working directory.
-    #[arg(required = true, num_args = 1.., value_name = "URI... LOCAL")]
+    #[arg(required = true, num_args = 1.., value_name = "URI... LOCAL", value_parser = operand())]
     pub operands: Vec<String>,
 }
 
@@ -531,7 +560,7 @@ pub struct Mv {
     pub force: bool,
     /// What to move; the last operand is where to: a new name, or an existing directory to move into.
     /// It may be just a path in the same store.
-    #[arg(required = true, value_name = "URI... TARGET")]
+    #[arg(required = true, value_name = "URI... TARGET", value_parser = operand())]
     pub operands: Vec<String>,
 }
 

@@ -34,6 +34,7 @@ pub struct Context {
     gateway_store: Option<String>,
     /// Where relative paths begin.
     default_store: Option<String>,
+    timeout: Option<Duration>,
     kadoop_key: Option<PathBuf>,
     kadoop_over_tcp: bool,
     tls: Option<TlsOptions>,
@@ -78,8 +79,9 @@ impl Context {
             user: global.user,
             user_is_explicit: global.user_is_explicit,
             password_file: global.password_file,
-            gateway_store: global.gateway_store,
+            gateway_store: global.gateway_store.filter(|name| !name.is_empty()),
             default_store: global.default_store,
+            timeout: global.timeout.map(Duration::from_secs),
             kadoop_key: global.kadoop_key,
             kadoop_over_tcp: global.kadoop_over_tcp,
             opened: RefCell::default(),
@@ -113,7 +115,7 @@ impl Context {
     /// The place that a URI, or a path below the default store, names.
     pub async fn place(&self, text: &str) -> Result<Place, Failure> {
         let text = &*self.absolute(text)?;
-        let uri = StoreUri::parse(text)?;
+        let uri = self.uri(text)?;
         let slash = text.ends_with('/') && !uri.path().is_root();
         let store = uri.store();
         let opened = self.opened.borrow().get(&store).cloned();
@@ -132,6 +134,15 @@ impl Context {
             _ => invoking_user(),
         };
         Ok(Place { fs, who, path: uri.path().clone(), store, slash })
+    }
+
+    /// A URI, in the store of its gateway that it or the flags name.
+    pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
+        let uri = StoreUri::parse(text)?;
+        match &self.gateway_store {
+            Some(store) => uri.in_gateway_store(store),
+            None => Ok(uri),
+        }
     }
 
     /// The operands, with the patterns in them filled in; those that can't be
@@ -162,7 +173,7 @@ impl Context {
             // This host's own.
             Scheme::File | Scheme::Memory => return Ok(uri.open(&options()).await?),
             // Nothing to say: it takes 10 s at most, but for whoever is asked for a password.
-            Scheme::Strait => self.open_gateway(&uri.gateway()).await?,
+            Scheme::Strait => self.open_gateway(uri).await?,
             _ => waiting.on("connect", uri.open(&options())).await?,
         };
         Ok(Arc::new(Watched { fs, waiting }))
@@ -203,33 +214,36 @@ impl Context {
         self.gateway_store.as_deref()
     }
 
-    async fn open_gateway(&self, address: &str) -> strait_store::Result<Arc<dyn FileSystem>> {
-        let options = self.login_at(address);
+    async fn open_gateway(&self, uri: &StoreUri) -> strait_store::Result<Arc<dyn FileSystem>> {
+        let options = self.login_at(uri);
         let shared = options.user.is_some();
-        let store = Arc::new(StraitStore::connect(address, options).await?);
+        let store = Arc::new(StraitStore::connect(&uri.gateway(), options).await?);
         if !shared {
             self.own_sessions.borrow_mut().push(store.clone());
         }
         Ok(store)
     }
 
-    /// How to log in at the gateway with this address.
-    pub fn login_at(&self, address: &str) -> Options {
+    /// How to log in to this store of a gateway.
+    pub fn login_at(&self, uri: &StoreUri) -> Options {
+        let store = uri.gateway_store().map(str::to_owned);
+        let (tls, timeout) = (self.tls.clone(), self.timeout);
         let Some(user) = self.user.clone() else {
-            let (store, tls) = (self.gateway_store.clone(), self.tls.clone());
-            return Options { store, tls, ..Options::default() };
+            return Options { store, tls, timeout, ..Options::default() };
         };
-        let cached = tokens::CachedToken::new(address, &user, self.gateway_store.as_deref());
+        let address = uri.gateway();
+        let cached = tokens::CachedToken::new(&address, &user, store.as_deref());
         let (file, asked_for) = (self.password_file.clone(), format!("{user} at {address}"));
         Options {
-            store: self.gateway_store.clone(),
+            store,
             user: Some(user),
             password: Some(Arc::new(move || password::find(file.as_deref(), &asked_for))),
             token: cached.as_ref().and_then(tokens::CachedToken::load),
             on_token: cached.map(|cached| -> strait_store::strait::TokenSink {
                 Arc::new(move |token| cached.keep(token))
             }),
-            tls: self.tls.clone(),
+            tls,
+            timeout,
         }
     }
 

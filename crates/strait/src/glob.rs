@@ -28,9 +28,10 @@ pub async fn expand(context: &Context, operand: &str) -> Result<Vec<String>, Fai
         let path = uri.path().as_str();
         path.contains('\\') || path.split('/').any(|part| compiled(part).is_some())
     };
-    if !StoreUri::parse(uri).as_ref().is_ok_and(special) {
-        return Ok(vec![uri.to_owned()]);
-    }
+    let parsed = match StoreUri::parse(uri) {
+        Ok(parsed) if special(&parsed) => parsed,
+        _ => return Ok(vec![uri.to_owned()]),
+    };
     let place = context.place(uri).await?;
     if let Ok(Some(_)) = place.find().await {
         return Ok(vec![uri.to_owned()]);
@@ -40,7 +41,7 @@ pub async fn expand(context: &Context, operand: &str) -> Result<Vec<String>, Fai
     if paths.is_empty() {
         return Err(Failure::at(ErrorKind::NotFound, "find", &place.path, "nothing matches"));
     }
-    Ok(paths.into_iter().map(|path| format!("{}{path}{slash}", place.store)).collect())
+    Ok(paths.into_iter().map(|path| format!("{}{slash}", parsed.at(path))).collect())
 }
 
 async fn matches(pattern: &Place) -> Result<Vec<StorePath>, Failure> {

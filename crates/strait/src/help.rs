@@ -10,8 +10,17 @@ pub const REACHING: &str = "Reaching stores";
 pub const TELLING: &str = "Messages";
 
 /// The flags that say how to come into a gateway; their names in clap.
-pub const GATEWAY_FLAGS: [&str; 8] =
-    ["user", "password_file", "gateway_store", "default_store", "tls", "tls_ca", "client_cert", "client_key"];
+pub const GATEWAY_FLAGS: [&str; 9] = [
+    "user",
+    "password_file",
+    "gateway_store",
+    "default_store",
+    "timeout",
+    "tls",
+    "tls_ca",
+    "client_cert",
+    "client_key",
+];
 /// Those that say how to come into a Kadoop cluster.
 pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 
@@ -20,10 +29,11 @@ pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
 /// The commands that come into Kadoop's namenodes alone, and read no file.
 const OPERATORS: [&str; 3] = ["datanodes", "decommission", "rebalance"];
-const UNUSED_BY_OPERATORS: [&str; 8] = [
+const UNUSED_BY_OPERATORS: [&str; 9] = [
     "password_file",
     "gateway_store",
     "default_store",
+    "timeout",
     "tls",
     "tls_ca",
     "client_cert",
@@ -31,9 +41,10 @@ const UNUSED_BY_OPERATORS: [&str; 8] = [
     "kadoop_over_tcp",
 ];
 /// `logout` looks at what is kept on this host: of whom, and for which store.
-const UNUSED_BY_LOGOUT: [&str; 8] = [
+const UNUSED_BY_LOGOUT: [&str; 9] = [
     "password_file",
     "default_store",
+    "timeout",
     "tls",
     "tls_ca",
     "client_cert",
@@ -67,6 +78,7 @@ pub fn arranged(mut command: Command) -> Command {
         command = command.mut_subcommand(name, |one| without(&UNUSED_BY_OPERATORS, one));
     }
     command = command.mut_subcommand("logout", |logout| without(&UNUSED_BY_LOGOUT, logout));
+    command = command.mut_subcommands(with_own_usage);
     let groups = grouped(&command);
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\nOptions of every command:\n{{options}}"
@@ -79,6 +91,13 @@ fn without(flags: &[&str], command: Command) -> Command {
         if unused { arg.hide(true) } else { arg }
     });
     hidden.mut_subcommands(|inner| without(flags, inner))
+}
+
+/// Keeps the usage as it is here: in an error, clap adds the flags that the environment sets.
+fn with_own_usage(mut command: Command) -> Command {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim().to_owned();
+    command.override_usage(usage)
 }
 
 fn grouped(command: &Command) -> String {

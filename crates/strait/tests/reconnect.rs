@@ -7,9 +7,10 @@ use bytes::Bytes;
 use futures::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use strait_store::strait::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
-use support::Gateway;
+use support::{DEADLINE, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -198,6 +199,23 @@ async fn a_listing_that_outlives_its_gateway_says_to_list_anew() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("list anew"), "{error}");
     assert_eq!(store.list_all(&who(), &StorePath::root(), 3_000).await.unwrap().len(), 3_000);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_polls_holds_up_no_other() {
+    let mut gateway = Gateway::over_files();
+    let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
+    let store = connect(&gateway.address).await;
+    gateway.replace(&flags);
+    // Time to notice that the connection is lost.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let (who, root) = (who(), StorePath::root());
+    let mut first = std::pin::pin!(store.stat(&who, &root));
+    // It begins to connect, and isn't polled again.
+    assert!(futures::poll!(&mut first).is_pending());
+    let second = tokio::time::timeout(DEADLINE, store.stat(&who, &root)).await;
+    second.expect("it waits for the first one").unwrap();
+    first.await.unwrap();
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //! whole.
 
 use super::leftovers::{Leftover, Leftovers, is_unfinished_put};
-use super::targets::Targets;
+use super::running::Running;
+use super::targets::{Targets, local_name, local_path};
 use super::{cat, pump};
 use crate::cli::Get;
 use crate::context::{Context, Place};
@@ -11,7 +12,6 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -67,16 +67,16 @@ struct Download {
 
 impl Download {
     async fn all(&self, context: &Context, named: &str, mut tally: Tally) -> Result<(), Failure> {
-        let target = Path::new(named);
+        let target = &local_path(named);
         let into = target.is_dir();
         if !into {
             self.check_single(named)?;
         }
         let sources = self.sources(context, target, into, &mut tally).await?;
         let mut out = context.output();
-        let mut running = FuturesUnordered::new();
+        let mut running = Running::new();
         for (place, local) in sources {
-            let status = match place.stat().await {
+            let status = match running.beside(place.stat()).await {
                 Ok(status) => status,
                 Err(error) => {
                     tally.add(Err(error.into()))?;
@@ -86,7 +86,7 @@ impl Download {
             let mut waiting = vec![(place, status, local)];
             while let Some((place, status, local)) = waiting.pop() {
                 if status.is_directory() {
-                    let entered = self.enter(&place, &local, &mut tally).await;
+                    let entered = running.beside(self.enter(&place, &local, &mut tally)).await;
                     tally.add(entered.map(|entries| waiting.extend(entries)))?;
                     continue;
                 }
@@ -119,7 +119,8 @@ impl Download {
                 Ok(place) => {
                     // The root has no name: its entries go right into the directory.
                     let named = into && !place.path.is_root();
-                    let local = if named { target.join(place.path.name()) } else { target.to_owned() };
+                    let local =
+                        if named { target.join(local_name(place.path.name())) } else { target.to_owned() };
                     seen.add(uri, local.display())?;
                     sources.push((place, local));
                 }
@@ -166,7 +167,7 @@ impl Download {
                     tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "get", &path, why)))?;
                 }
                 Some(path) => {
-                    let local = local.join(path.name());
+                    let local = local.join(local_name(path.name()));
                     entries.push((place.at(path), entry, local));
                 }
                 None => {

@@ -4,7 +4,7 @@ use crate::cli::Logout;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::tokens;
-use strait_store::{ErrorKind, Scheme, StoreUri};
+use strait_store::{ErrorKind, Scheme};
 
 /// Forgets the logins at these gateways; without any, all.
 pub fn logout(context: &Context, logout: Logout) -> Result<(), Failure> {
@@ -19,12 +19,12 @@ pub fn logout(context: &Context, logout: Logout) -> Result<(), Failure> {
 }
 
 fn one(context: &Context, uri: &str) -> Result<(), Failure> {
-    let uri = StoreUri::parse(uri)?;
+    let uri = context.uri(uri)?;
     if uri.scheme() != Scheme::Strait {
         return Err(Failure::usage(format!("logout: {uri}: no gateway; write strait://HOST:PORT")));
     }
     let gateway = uri.gateway();
-    match tokens::forget(Some(&gateway), context.user(), context.gateway_store())? {
+    match tokens::forget(Some(&gateway), context.user(), uri.gateway_store())? {
         0 => Err(Failure::at(ErrorKind::NotFound, "logout", gateway, "no login there is kept")),
         _ => Ok(()),
     }

@@ -20,6 +20,7 @@ mod passwd;
 mod pump;
 mod remove;
 mod rename;
+mod running;
 mod serve;
 mod stat;
 mod stores;

@@ -8,7 +8,7 @@ use crate::glob;
 use crate::output::Output;
 use futures::StreamExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use strait_store::{ErrorKind, FileStatus, FileSystemExt, StorePath};
+use strait_store::{Error, ErrorKind, FileStatus, FileSystemExt, StorePath};
 
 /// An unfinished `put` is taken for dead when it is as old: hardly one takes a
 /// day, and HDFS keeps the time of a file's beginning while it is written.
@@ -49,17 +49,31 @@ async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     let removed = async {
         // Even an empty directory: that `rm` takes one has to be said.
         let looks = !rm.recursive || place.slash;
-        if looks && place.stat().await?.is_directory() && !rm.recursive {
-            let why = "a directory; -r removes it with all in it";
-            return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
+        let unseen = match if looks { Some(place.stat().await) } else { None } {
+            Some(Ok(status)) if status.is_directory() && !rm.recursive => {
+                let why = "a directory; -r removes it with all in it";
+                return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
+            }
+            // It may be a link that leads nowhere, or out of the store.
+            Some(Err(error)) if !place.slash && is_of_link(&error) => Some(error),
+            Some(looked) => looked.map(|_| None)?,
+            None => None,
+        };
+        match place.fs.remove(&place.who, &place.path, rm.recursive).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(unseen.unwrap_or(error).into()),
+            removed => Ok(removed?),
         }
-        Ok(place.fs.remove(&place.who, &place.path, rm.recursive).await?)
     };
     match removed.await {
         Err(Failure::Error(error)) if error.kind() == ErrorKind::NotFound && rm.force => Ok(()),
         Err(failure) => Err(failure),
         Ok(()) => out.done("rm", &place.path, []),
     }
+}
+
+/// Whether a store may say this of a link, which it follows to look at it.
+fn is_of_link(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
 /// Removes what killed `put`s left at a place and beneath.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use strait_gateway::ConfiguredStore;
 use strait_store::{
     DeferredStore, Error, ErrorKind, FileStore, FileSystem, OpenOptions, Scheme, StorePath, StoreUri,
+    is_store_name,
 };
 
 /// A store that hasn't answered after this time, or can't be reached, is served
@@ -35,7 +36,13 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
     let mut named: Vec<(String, StoreUri)> = Vec::new();
     for flag in flags {
         let (name, text) = split(flag);
-        let uri = StoreUri::parse(text)?;
+        let uri = context.uri(text)?;
+        if let Some(name) = name.filter(|name| !is_store_name(name)) {
+            return Err(Failure::usage(format!(
+                "--store {flag}: {name:?} can't be a store's name, since URIs name stores as in \
+                 strait://HOST:PORT/@NAME/path: it has no / and doesn't begin with @"
+            )));
+        }
         let name = name.map_or_else(|| uri.scheme().to_string(), str::to_owned);
         if named.iter().any(|(other, _)| *other == name) {
             return Err(Failure::usage(format!("two stores are called {name}; name them: --store NAME=URI")));
@@ -56,7 +63,7 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
 async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
     let mut options = OpenOptions { kadoop: context.kadoop(), ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
-        options.strait = context.login_at(&uri.gateway());
+        options.strait = context.login_at(&uri);
         ask_now(&mut options.strait)?;
     }
     let opening = {
@@ -134,7 +141,7 @@ fn unwritable(uri: &StoreUri) -> Option<Error> {
 /// `NAME=URI` in its halves; a URI alone may have a `=` in its path.
 fn split(flag: &str) -> (Option<&str>, &str) {
     match flag.split_once('=') {
-        Some((name, uri)) if !name.contains([':', '/']) => (Some(name), uri),
+        Some((name, uri)) if !name.contains(':') => (Some(name), uri),
         _ => (None, flag),
     }
 }
@@ -148,5 +155,7 @@ mod tests {
         assert_eq!(split("lab=file:///srv/lab"), (Some("lab"), "file:///srv/lab"));
         assert_eq!(split("file:///srv/a=b"), (None, "file:///srv/a=b"));
         assert_eq!(split("hdfs://nn:8020"), (None, "hdfs://nn:8020"));
+        assert_eq!(split("a/b=file:///srv"), (Some("a/b"), "file:///srv"));
+        assert_eq!(split("=file:///srv"), (Some(""), "file:///srv"));
     }
 }

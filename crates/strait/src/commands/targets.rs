@@ -2,7 +2,27 @@
 
 use crate::failure::Failure;
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use strait_store::encoding;
+
+/// A name in a store as a name on this host, with the bytes that its text stands for.
+pub fn local_name(name: &str) -> OsString {
+    encoding::decode(name).map_or_else(|| name.into(), |bytes| OsString::from_vec(bytes.into_owned()))
+}
+
+/// A name of this host as a name in a store.
+pub fn stored_name(name: &OsStr) -> String {
+    encoding::encode(name.as_bytes()).into_owned()
+}
+
+/// The file of this host that an operand names: by its very text if there is one.
+pub fn local_path(operand: &str) -> PathBuf {
+    let path = Path::new(operand);
+    if path.symlink_metadata().is_ok() { path.to_owned() } else { local_name(operand).into() }
+}
 
 /// Refuses two sources of one target: which of them stays would be chance.
 pub struct Targets<'a> {

@@ -2,15 +2,14 @@
 
 use super::leftovers::{Leftover, Leftovers};
 use super::pump;
-use super::targets::Targets;
+use super::running::Running;
+use super::targets::{Targets, local_path, stored_name};
 use crate::cli::Put;
 use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -56,14 +55,15 @@ impl Upload {
         self.count().await;
         let mut tally = context.tally();
         let mut out = context.output();
-        let mut running = FuturesUnordered::new();
+        let mut running = Running::new();
         for (source, target) in self.put.operands.iter().zip(targets) {
-            let mut waiting = vec![(PathBuf::from(source), target)];
+            let mut waiting = vec![(local_path(source), target)];
             while let Some((source, target)) = waiting.pop() {
                 match self.look_at(&source).await {
                     Err(failure) => tally.add(Err(failure))?,
                     Ok(Found::Directory(metadata)) => {
-                        let entered = self.enter(&source, metadata, &target, &mut tally).await;
+                        let entering = self.enter(&source, metadata, &target, &mut tally);
+                        let entered = running.beside(entering).await;
                         tally.add(entered.map(|entries| waiting.extend(entries)))?;
                     }
                     Ok(Found::File(metadata)) => {
@@ -121,7 +121,7 @@ impl Upload {
     /// Counts what is to be copied, for who watches: a bar that only grows while
     /// directories are found says nothing.
     async fn count(&self) {
-        let sources: Vec<PathBuf> = self.put.operands.iter().map(PathBuf::from).collect();
+        let sources: Vec<PathBuf> = self.put.operands.iter().map(|source| local_path(source)).collect();
         if !self.progress.is_shown() || !sources.iter().any(|source| source.is_dir()) {
             return;
         }
@@ -150,10 +150,11 @@ impl Upload {
             return Err(Failure::usage(format!("put: {} is a directory; name the file in it", target.path)));
         }
         // `.` and `..` have a name only when they are resolved.
-        let named = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-        let name = match named(Path::new(source)) {
+        let named = |path: &Path| path.file_name().map(stored_name);
+        let source_path = local_path(source);
+        let name = match named(&source_path) {
             Some(name) => Some(name),
-            None => fs::canonicalize(source).ok().as_deref().and_then(named),
+            None => fs::canonicalize(&source_path).ok().as_deref().and_then(named),
         };
         match name {
             Some(name) => Ok(target.entry(&name)?),
@@ -188,17 +189,12 @@ impl Upload {
             let kind = entry.file_type().map_err(failed)?;
             // A link to a directory could lead round in circles; a device never ends.
             let copied = kind.is_file() || kind.is_dir() || (kind.is_symlink() && path.is_file());
-            let name = entry.file_name();
-            let why = match name.to_str() {
-                Some(name) if copied => {
-                    entries.push((path, target.entry(name)?));
-                    continue;
-                }
-                Some(_) if kind.is_symlink() => "a link to no file",
-                Some(_) => "neither a file nor a directory",
-                None => "its name isn't UTF-8",
-            };
-            let why = format!("left out: {why}");
+            if copied {
+                entries.push((path, target.entry(&stored_name(&entry.file_name()))?));
+                continue;
+            }
+            let what = if kind.is_symlink() { "a link to no file" } else { "neither a file nor a directory" };
+            let why = format!("left out: {what}");
             tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "put", path.display(), why)))?;
         }
         entries.sort_by(|a, b| b.0.cmp(&a.0)); // taken from the end

@@ -1,6 +1,8 @@
 //! A gateway of one's own, and the command to try on it: both the real binary.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod faulty;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,0 +1,76 @@
+//! Copies side by side, which go on while the next one is looked for.
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use std::collections::VecDeque;
+use std::pin::pin;
+
+/// Copies under way, and the results of those that are done.
+///
+/// A copy that nobody polls may hold what another call waits for, such as a place in
+/// a queue. So whatever is awaited beside the copies is awaited by [`Running::beside`].
+pub struct Running<F: Future> {
+    under_way: FuturesUnordered<F>,
+    done: VecDeque<F::Output>,
+}
+
+impl<F: Future> Running<F> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self { under_way: FuturesUnordered::new(), done: VecDeque::new() }
+    }
+
+    /// One more.
+    pub fn push(&mut self, copy: F) {
+        self.under_way.push(copy);
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Does `work` while the copies go on.
+    pub async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                Some(copied) = self.under_way.next(), if !self.under_way.is_empty() => {
+                    self.done.push_back(copied);
+                }
+            }
+        }
+    }
+
+    /// The next result; none when all have been taken.
+    pub async fn next(&mut self) -> Option<F::Output> {
+        match self.done.pop_front() {
+            Some(copied) => Some(copied),
+            None => self.under_way.next().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::sync::Mutex;
+
+    #[tokio::test]
+    async fn work_that_waits_for_what_a_copy_holds_gets_it() {
+        let lock = Arc::new(Mutex::new(()));
+        let mut running = Running::new();
+        let held = lock.clone();
+        running.push(async move {
+            let _held = held.lock().await;
+            tokio::task::yield_now().await;
+        });
+        // Begins the copy, which then holds the lock.
+        running.beside(tokio::task::yield_now()).await;
+        drop(running.beside(lock.lock()).await);
+        assert_eq!((running.next().await, running.next().await), (Some(()), None));
+    }
+}

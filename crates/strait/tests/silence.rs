@@ -1,0 +1,204 @@
+//! No command waits without end for a gateway that is silent or gone, in whatever state.
+
+mod support;
+
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use strait_testkit::wait_until;
+use support::faulty::{Fault, Faulty};
+use support::{Gateway, Run, command, fresh};
+
+/// What the commands are given, in seconds.
+const TIMEOUT: &str = "2";
+/// Some times that; what is more is the machine's.
+const LIMIT: Duration = Duration::from_secs(45);
+const FAULTS: [Fault; 4] = [Fault::Silence, Fault::HalfReply, Fault::Trickle, Fault::End];
+const BUSY: i32 = 19;
+const TIMED_OUT: i32 = 21;
+const UNAVAILABLE: i32 = 22;
+const OUTCOME_UNKNOWN: i32 = 24;
+
+/// Runs a command line, and fails if it takes longer than it may.
+#[track_caller]
+fn in_time(gateway: &Gateway, args: &[&str]) -> Run {
+    let began = Instant::now();
+    let run = gateway.run(["--timeout", TIMEOUT].iter().chain(args));
+    assert!(began.elapsed() < LIMIT, "{args:?} took {:?}: {}", began.elapsed(), run.stderr);
+    run
+}
+
+/// Fails unless the command said what happened, by its exit code and in words.
+#[track_caller]
+fn assert_told(run: &Run, of: &str) {
+    assert!([TIMED_OUT, UNAVAILABLE, OUTCOME_UNKNOWN].contains(&run.code), "{of}: {run:?}");
+    assert!(run.stderr.lines().count() > 0, "{of}: no message");
+    assert!(run.stderr.lines().all(|line| line.starts_with("strait: ")), "{of}: {}", run.stderr);
+}
+
+/// A gateway with a file and a tree, and the same tree beside it.
+fn furnished() -> Gateway {
+    let gateway = Gateway::over_files();
+    for root in [gateway.data(), fresh(gateway.dir.path(), "local")] {
+        std::fs::write(root.join("file"), vec![7; 3 << 20]).unwrap();
+        for directory in 0..12 {
+            let directory = fresh(&root, &format!("tree/{directory}"));
+            std::fs::write(directory.join("leaf"), "leaf").unwrap();
+        }
+    }
+    gateway
+}
+
+/// Tries a command line, in which `@` stands for the gateway, with a gateway that
+/// misbehaves when `method` is called.
+fn try_each_fault(method: &'static str, args: &[&str]) {
+    let gateway = furnished();
+    std::thread::scope(|scope| {
+        for fault in FAULTS {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let faulty = Faulty::before(&gateway.address, method, fault);
+                let own = format!("{fault:?}");
+                let args: Vec<String> = args
+                    .iter()
+                    .map(|arg| arg.replace('@', &format!("strait://{}", faulty.address)).replace('%', &own))
+                    .collect();
+                let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                let run = in_time(gateway, &args);
+                assert!(faulty.has_misbehaved(), "{args:?} calls no {method}: {run:?}");
+                assert_told(&run, &format!("{method}, {fault:?}"));
+            });
+        }
+    });
+}
+
+#[test]
+fn at_a_login() {
+    try_each_fault("openSession", &["ls", "@/"]);
+}
+
+#[test]
+fn at_a_listing() {
+    try_each_fault("listDirectory", &["ls", "@/"]);
+}
+
+#[test]
+fn at_a_stat() {
+    try_each_fault("getFileInfo", &["stat", "@/file"]);
+}
+
+#[test]
+fn at_opening_a_file() {
+    try_each_fault("openFile", &["cat", "@/file"]);
+}
+
+#[test]
+fn at_reading_a_file() {
+    try_each_fault("readRange", &["cat", "@/file"]);
+}
+
+#[test]
+fn at_a_checksum() {
+    try_each_fault("getChecksum", &["checksum", "@/file"]);
+}
+
+#[test]
+fn at_creating_a_file() {
+    try_each_fault("createFile", &["put", "local/file", "@/new-%"]);
+}
+
+#[test]
+fn at_appending_to_a_file() {
+    try_each_fault("appendData", &["put", "local/file", "@/new-%"]);
+}
+
+#[test]
+fn at_closing_a_file() {
+    try_each_fault("closeFile", &["put", "local/file", "@/new-%"]);
+}
+
+#[test]
+fn at_renaming() {
+    try_each_fault("renamePath", &["mv", "@/file", "@/renamed-%"]);
+}
+
+#[test]
+fn at_making_a_directory() {
+    try_each_fault("makeDirectories", &["mkdir", "@/directory-%"]);
+}
+
+#[test]
+fn at_removing() {
+    try_each_fault("removePath", &["rm", "-r", "@/tree"]);
+}
+
+#[test]
+fn while_many_files_are_put() {
+    try_each_fault("appendData", &["put", "-t", "8", "local/tree", "@/new-%"]);
+}
+
+#[test]
+fn while_many_files_are_got() {
+    try_each_fault("readRange", &["get", "-t", "8", "@/tree", "new-%"]);
+}
+
+#[test]
+fn a_gateway_that_accepts_no_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let ls = |address: SocketAddr| {
+        let began = Instant::now();
+        let mut strait = command(dir.path());
+        strait.args(["--timeout", TIMEOUT, "ls", &format!("strait://{address}/")]);
+        let run = Run::of(strait, b"");
+        assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+        run
+    };
+    // The kernel takes the connection up, the program doesn't.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    ls(listener.local_addr().unwrap()).fails(TIMED_OUT, "no answer within 2 s");
+    // Not even the kernel: its queue is full.
+    let full = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&full, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    listen(&full, 0).unwrap();
+    let full = TcpListener::from(full);
+    let address = full.local_addr().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(500));
+    let held: Vec<TcpStream> = std::iter::from_fn(|| connect().ok()).take(16).collect();
+    assert!(held.len() < 16, "the queue isn't full");
+    ls(address).fails(UNAVAILABLE, "nothing answers there within 2 s");
+}
+
+#[test]
+fn a_gateway_without_descriptors_says_so() {
+    let gateway = Gateway::over_files();
+    let uri = gateway.uri("/");
+    gateway.run(["ls", &uri]).ok();
+    let pid = gateway.process.id();
+    // Nothing can be opened from the lowest free number on.
+    let is_free = |number: &u64| !Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
+    let limited = Rlimit { current: (0..).find(is_free), maximum: getrlimit(Resource::Nofile).maximum };
+    let process = Pid::from_raw(pid as i32);
+    let unlimited = prlimit(process, Resource::Nofile, limited).unwrap();
+    let began = Instant::now();
+    gateway.run(["ls", &uri]).fails(BUSY, "file descriptors");
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    prlimit(process, Resource::Nofile, unlimited).unwrap();
+    assert!(wait_until(LIMIT, || gateway.run(["ls", &uri]).code == 0));
+}
+
+#[test]
+fn a_gateway_that_is_stopped_and_goes_on_is_waited_for() {
+    let gateway = furnished();
+    gateway.process.signal(Signal::STOP);
+    let run = in_time(&gateway, &["ls", &gateway.uri("/")]);
+    run.fails(TIMED_OUT, "no answer within 2 s");
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| gateway.run(["--timeout", "60", "ls", &gateway.uri("/")]));
+        std::thread::sleep(Duration::from_secs(1));
+        gateway.process.signal(Signal::CONT);
+        waiting.join().unwrap()
+    });
+    waiting.ok();
+}
