@@ -167,12 +167,12 @@ void Client::truncate(std::string_view path, std::int64_t length) {
 std::int64_t Client::get(std::string_view remote, const std::string& local,
                          const Progress& progress, bool overwrite) {
     Reader reader(std::make_unique<Reader::Impl>(session_, remote, max_window));
-    return detail::get(reader, local, progress, overwrite);
+    return detail::get(*session_, reader, local, progress, overwrite);
 }
 
 std::int64_t Client::put(const std::string& local, std::string_view remote,
                          const Progress& progress, bool overwrite) {
-    return detail::put(*this, local, remote, progress, overwrite);
+    return detail::put(*this, *session_, local, remote, progress, overwrite);
 }
 
 } // namespace strait

@@ -22,11 +22,11 @@ constexpr std::chrono::milliseconds fresh(50);
 
 using apache::thrift::TApplicationException;
 
-Connection::Connection(const Endpoint& endpoint)
-    : transport_(
-          std::make_shared<Transport>(Socket::connect(endpoint), is_framed(endpoint.options.wire))),
+Connection::Connection(const Endpoint& endpoint, Deadline connect_by, std::atomic<int>& silences)
+    : transport_(std::make_shared<Transport>(Socket::connect(endpoint, connect_by),
+                                             is_framed(endpoint.options.wire))),
       client_(protocol_of(endpoint.options.wire, transport_)), timeout_(endpoint.options.timeout),
-      process_(getpid()) {}
+      silences_(silences), process_(getpid()) {}
 
 bool Connection::is_fresh() const {
     return std::chrono::steady_clock::now() - last_reply_ < fresh;
@@ -61,8 +61,8 @@ void Connection::exchange(const char* method, const Step& step) {
         step();
         broken_ = was_broken;
     } catch (const Silence&) {
-        raise(ErrorKind::TimedOut, std::string(method) + ": no answer within " +
-                                       std::to_string(timeout_.count()) + " ms");
+        ++silences_;
+        raise_no_answer(method, timeout_);
     } catch (const apache::thrift::TException& error) {
         // Not a message of the protocol.
         throw ConnectionLost(error.what(), true);
@@ -87,6 +87,7 @@ Transport::Sink Connection::receive(const char* method, std::string_view path, T
     });
     --in_flight_;
     last_reply_ = std::chrono::steady_clock::now();
+    silences_ = 0;
     if (reported) {
         const auto& isset = reported->__isset;
         raise_reported(reported->code, reported->kind, reported->message,

@@ -19,7 +19,14 @@ namespace strait::detail {
 /// Throws ConnectionLost, TimedOut and what the gateway reports.
 class Connection {
 public:
-    explicit Connection(const Endpoint& endpoint);
+    /// Waits for a gateway until `connect_by`; `silences` counts requests in a row, on any
+    /// connection of the session, that got no answer in time.
+    Connection(const Endpoint& endpoint, Deadline connect_by, std::atomic<int>& silences);
+
+    /// Whatever is sent and received from now on is over by then, or a TimedOut.
+    void wait_until(Deadline deadline) { transport_->socket().wait_until(deadline); }
+    /// When a request that begins now is given up.
+    Deadline deadline() const { return Clock::now() + timeout_; }
 
     /// Each needs its `receive`, in the same order.
     template <class Request>
@@ -56,6 +63,7 @@ public:
     void interrupt();
     /// Whether another request may be sent and will be answered by its own reply.
     bool is_clean() const { return !broken_ && !interrupted_ && in_flight_ == 0; }
+    bool is_broken() const { return broken_; }
     /// Whether this process is a forked child, which would take its parent's replies.
     bool is_a_parents() const;
 
@@ -71,6 +79,7 @@ private:
     std::shared_ptr<Transport> transport_;
     wire::DfsV2Client client_;
     const std::chrono::milliseconds timeout_;
+    std::atomic<int>& silences_;
     const pid_t process_;
     std::size_t in_flight_ = 0; // requests whose reply hasn't come yet
     std::chrono::steady_clock::time_point last_reply_;

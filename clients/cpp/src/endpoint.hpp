@@ -9,7 +9,7 @@
 namespace strait::detail {
 
 struct Endpoint {
-    /// Of `strait://host:port/` or `host:port`; throws InvalidArgument.
+    /// Of `strait://host:port/`, maybe with `@store`, or `host:port`; throws InvalidArgument.
     Endpoint(std::string_view address, const Options& options);
 
     std::string host, port;

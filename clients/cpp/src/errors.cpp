@@ -86,6 +86,12 @@ void raise_reported(int code, const std::string& kind_name, const std::string& m
                        std::string(path), retry_safe.value_or(false)}));
 }
 
+void raise_no_answer(const char* method, std::chrono::milliseconds timeout) {
+    raise(ErrorKind::TimedOut,
+          std::string(method) + ": no whole answer within " + std::to_string(timeout.count()) +
+              " ms; the gateway may be overloaded or gone: look at it, or allow a longer timeout");
+}
+
 } // namespace detail
 
 Error::Error(std::shared_ptr<const Details> details)

@@ -1,6 +1,7 @@
 /// Raising errors, and the failures that the session deals with itself.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
@@ -17,6 +18,9 @@ namespace strait::detail {
 /// Throws what a gateway reported: a code of ErrorCode, or a newer one.
 [[noreturn]] void raise_reported(int code, const std::string& kind_name, const std::string& message,
                                  std::string_view path, std::optional<bool> retry_safe);
+
+/// Throws the error of a request that a gateway didn't answer, or not wholly, in time.
+[[noreturn]] void raise_no_answer(const char* method, std::chrono::milliseconds timeout);
 
 /// The connection broke; `sent` says whether a request may have arrived, `tls` whether TLS is
 /// at fault, such as a certificate that the gateway doesn't take.

@@ -6,13 +6,14 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 namespace strait::detail {
 
-LocalFile::LocalFile(const std::string& path, int flags, const std::string& name)
-    : path_(name), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+LocalFile::LocalFile(const std::string& path, int flags, const std::string& name, int permission)
+    : path_(name), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, permission)) {
     if (descriptor_ < 0) {
         fail("can't open");
     }
@@ -24,8 +25,8 @@ LocalFile LocalFile::open(const std::string& path) {
 LocalFile LocalFile::open_to_write(const std::string& path) {
     return {path, O_WRONLY, path};
 }
-LocalFile LocalFile::create(const std::string& path, const std::string& name) {
-    return {path, O_WRONLY | O_CREAT | O_EXCL, name};
+LocalFile LocalFile::create(const std::string& path, const std::string& name, int permission) {
+    return {path, O_WRONLY | O_CREAT | O_EXCL, name, permission};
 }
 LocalFile::LocalFile(LocalFile&& other) noexcept
     : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -65,6 +66,11 @@ std::int64_t LocalFile::size() const {
     return fstat(descriptor_, &status) == 0 ? status.st_size : 0;
 }
 
+int LocalFile::permission() const {
+    struct stat status {};
+    return fstat(descriptor_, &status) == 0 ? static_cast<int>(status.st_mode & 07777) : 0;
+}
+
 void LocalFile::close() {
     if (::close(std::exchange(descriptor_, -1)) != 0) {
         fail("can't close");
@@ -74,6 +80,19 @@ void LocalFile::close() {
 void LocalFile::fail(const char* what) const {
     throw std::filesystem::filesystem_error(what, path_,
                                             std::error_code(errno, std::generic_category()));
+}
+
+int current_umask() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.rfind("Umask:", 0) == 0) {
+            return std::stoi(line.substr(sizeof "Umask:"), nullptr, 8);
+        }
+    }
+    // No /proc here. For a moment other threads make files for their owner alone.
+    const mode_t mask = ::umask(077);
+    ::umask(mask);
+    return static_cast<int>(mask);
 }
 
 bool is_special(const std::string& path) {

@@ -16,7 +16,8 @@ void ReadAhead::leave_out_every_other() {
     window_ = std::min(window_, largest_window_);
 }
 
-std::size_t ReadAhead::read(char* into, std::size_t size) {
+std::size_t ReadAhead::read(char* into, std::size_t size, Deadline deadline) {
+    connection_->wait_until(deadline);
     fill_window();
     if (chunks_.empty()) {
         return 0;

@@ -22,8 +22,8 @@ public:
     ReadAhead(Lease connection, std::int64_t handle, std::int64_t begin, std::int64_t end,
               std::size_t chunk, std::size_t window, const std::string& path);
 
-    /// The next bytes, at least one; 0: no more.
-    std::size_t read(char* into, std::size_t size);
+    /// The next bytes, at least one; 0: no more. They come by the deadline, or it's a TimedOut.
+    std::size_t read(char* into, std::size_t size, Deadline deadline);
     const Lease& connection() const { return connection_; }
 
     /// The offset of the next request.

@@ -30,10 +30,10 @@ Reader::Impl::~Impl() {
     close();
 }
 
-void Reader::Impl::open() {
+void Reader::Impl::open(std::optional<Deadline> deadline) {
     wire::OpenFileRequest request;
     request.__set_path(path_);
-    const auto reply = session_->call(request, path_);
+    const auto reply = session_->call(request, path_, deadline);
     if (reply.length < length_) {
         raise(ErrorKind::Unavailable, "the file was replaced by a shorter one", path_);
     }
@@ -64,7 +64,7 @@ void Reader::Impl::close() noexcept {
     try {
         wire::CloseFileRequest request;
         request.__set_handle(handle_);
-        session_->borrow()->call(request, path_);
+        session_->borrow(session_->parting())->call(request, path_);
     } catch (const std::exception&) {
         // The gateway forgets it with the session.
     }
@@ -93,9 +93,10 @@ std::size_t Reader::Impl::read_some(char* into, std::size_t size) {
     if (size == 0) {
         return 0;
     }
-    std::size_t count = read_ahead(into, size);
+    const Deadline deadline = session_->deadline();
+    std::size_t count = read_ahead(into, size, deadline);
     if (count == 0) {
-        count = read_once(position_, into, std::min(size, chunk()));
+        count = read_once(position_, into, std::min(size, chunk()), deadline);
     }
     position_ += static_cast<std::int64_t>(count);
     sequential_from_ = position_;
@@ -108,19 +109,27 @@ std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t s
     if (size > chunk() && offset >= 0 && offset < length_) {
         const auto room = static_cast<std::uint64_t>(length_ - offset);
         const auto end = offset + static_cast<std::int64_t>(std::min<std::uint64_t>(size, room));
+        std::optional<ReadAhead> range;
         try {
-            ReadAhead range(session_->borrow(), handle_, offset, end, chunk(), max_window, path_);
-            while (const std::size_t count = range.read(into + filled, size - filled)) {
+            range.emplace(session_->borrow(session_->deadline()), handle_, offset, end, chunk(),
+                          max_window, path_);
+            while (const std::size_t count =
+                       range->read(into + filled, size - filled, session_->deadline())) {
                 filled += count;
             }
         } catch (const ConnectionLost&) {
+        } catch (const TimedOut&) {
+            if (!range || range->connection()->is_broken()) {
+                throw; // the time is over for another try too
+            }
         } catch (const Error&) {
             // Here and above: requests one by one, with retries, go on or have the error.
         }
     }
     while (filled < size) {
         const auto from = offset + static_cast<std::int64_t>(filled);
-        const std::size_t count = read_once(from, into + filled, size - filled);
+        const std::size_t count =
+            read_once(from, into + filled, size - filled, session_->deadline());
         if (count == 0) {
             break;
         }
@@ -130,7 +139,7 @@ std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t s
 }
 
 /// Bytes from the requests in flight; 0 where the read isn't sequential, or they ended.
-std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
+std::size_t Reader::Impl::read_ahead(char* into, std::size_t size, Deadline deadline) {
     if (ahead_ && ahead_->is_a_parents()) {
         ahead_.reset();
     }
@@ -143,10 +152,17 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
     try {
         if (!ahead_) {
             const std::size_t window = std::max(window_, size / chunk());
-            ahead_.emplace(*session_, handle_, position_, length_, chunk(), window, path_);
+            ahead_.emplace(*session_, deadline, handle_, position_, length_, chunk(), window,
+                           path_);
         }
-        count = ahead_->read(into, size);
+        count = ahead_->read(into, size, deadline);
     } catch (const ConnectionLost&) {
+    } catch (const TimedOut&) {
+        const bool is_over = !ahead_ || ahead_->is_broken();
+        ahead_.reset();
+        if (is_over) {
+            throw; // for another try too
+        }
     } catch (const Error&) {
         // Here and above: a single request, with its retries, has another try or the error.
     }
@@ -156,11 +172,12 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size) {
     return count;
 }
 
-std::size_t Reader::Impl::read_once(std::int64_t offset, char* into, std::size_t size) {
+std::size_t Reader::Impl::read_once(std::int64_t offset, char* into, std::size_t size,
+                                    Deadline deadline) {
     size = std::min(size, session_->max_chunk_bytes());
     const std::int64_t handle = handle_;
     try {
-        return request_range(offset, into, size);
+        return request_range(offset, into, size, deadline);
     } catch (const Error& error) {
         const bool may_be_the_handle = error.kind() == ErrorKind::InvalidArgument ||
                                        error.kind() == ErrorKind::NotFound ||
@@ -172,18 +189,19 @@ std::size_t Reader::Impl::read_once(std::int64_t offset, char* into, std::size_t
     // The handle is gone, as with a session that ended.
     const std::lock_guard<std::mutex> lock(opening_);
     if (handle_ == handle) {
-        open();
+        open(deadline);
     }
-    return request_range(offset, into, size);
+    return request_range(offset, into, size, deadline);
 }
 
-std::size_t Reader::Impl::request_range(std::int64_t offset, char* into, std::size_t size) {
+std::size_t Reader::Impl::request_range(std::int64_t offset, char* into, std::size_t size,
+                                        Deadline deadline) {
     wire::ReadRangeRequest request;
     request.__set_handle(handle_);
     request.__set_offset(offset);
     request.__set_length(static_cast<std::int32_t>(size));
     std::size_t count = 0;
-    session_->attempt({"readRange", path_, false}, [&](Connection& connection, bool) {
+    session_->attempt({"readRange", path_, false}, deadline, [&](Connection& connection, bool) {
         connection.send(request);
         count = connection.receive_range(into, size, path_);
     });

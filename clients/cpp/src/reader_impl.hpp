@@ -33,12 +33,14 @@ public:
     const std::string& path() const { return path_; }
 
 private:
-    void open();
+    void open(std::optional<detail::Deadline> deadline = {});
     void check_open() const;
     std::size_t chunk() const;
-    std::size_t read_ahead(char* into, std::size_t size);
-    std::size_t read_once(std::int64_t offset, char* into, std::size_t size);
-    std::size_t request_range(std::int64_t offset, char* into, std::size_t size);
+    std::size_t read_ahead(char* into, std::size_t size, detail::Deadline deadline);
+    std::size_t read_once(std::int64_t offset, char* into, std::size_t size,
+                          detail::Deadline deadline);
+    std::size_t request_range(std::int64_t offset, char* into, std::size_t size,
+                              detail::Deadline deadline);
 
     const std::shared_ptr<detail::Session> session_;
     const std::string path_;

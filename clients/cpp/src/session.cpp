@@ -19,6 +19,9 @@ using Lock = std::lock_guard<std::mutex>;
 // With the pauses below they span some three seconds: a gateway's restart.
 constexpr int attempts = 6;
 constexpr std::chrono::milliseconds first_pause(100);
+// Patience for what only tidies up (an open handle, the session, a temporary file) once the
+// gateway has left a request unanswered; after a second such request there is none.
+constexpr std::chrono::seconds parting_patience(2);
 // Idle connections kept: callers at once are few, and each costs the gateway one.
 constexpr std::size_t max_idle_connections = 8;
 // Used where the gateway doesn't say what it takes.
@@ -27,10 +30,11 @@ constexpr std::size_t default_chunk_bytes = 4 << 20;
 constexpr std::size_t request_id_bytes = 16;
 
 /// Half of it random: the clients of one gateway don't return at once.
-void pause_before(int attempt) {
+Clock::duration pause_after(int attempt) {
     thread_local std::minstd_rand random(std::random_device{}());
     std::uniform_real_distribution<> part(0.5, 1);
-    std::this_thread::sleep_for(first_pause * (1 << (attempt - 1)) * part(random));
+    return std::chrono::duration_cast<Clock::duration>(first_pause * (1 << (attempt - 1)) *
+                                                       part(random));
 }
 
 } // namespace
@@ -52,7 +56,7 @@ Session::Session(Endpoint endpoint)
     : endpoint_(std::move(endpoint)), owner_(getpid()), token_(endpoint_.options.token),
       max_chunk_bytes_(default_chunk_bytes) {
     try {
-        give_back(connect());
+        give_back(connect(deadline(), {}));
     } catch (const ConnectionLost& lost) {
         unavailable(lost);
     }
@@ -68,18 +72,35 @@ Session::~Session() {
 
 // -- Requests
 
-void Session::attempt(const Operation& operation,
+Deadline Session::parting() const {
+    if (silences_ == 0) {
+        return deadline();
+    }
+    const Deadline now = Clock::now();
+    return silences_ == 1 ? std::min(deadline(), now + parting_patience) : now;
+}
+
+void Session::attempt(const Operation& operation, std::optional<Deadline> given,
                       const std::function<void(Connection&, bool is_retry)>& exchange) {
+    const Deadline began = Clock::now(), deadline = given.value_or(this->deadline());
+    std::optional<Deadline> connect_by; // once a connection was lost
     bool sent = false, renewed = false;
     for (int attempt = 1;; ++attempt) {
         try {
-            const Lease connection = borrow(!operation.is_mutation);
+            const Lease connection = borrow(deadline, connect_by, !operation.is_mutation);
             exchange(*connection.operator->(), sent);
             return;
         } catch (const ConnectionLost& lost) {
+            if (!connect_by) {
+                // A gateway that doesn't take connections now is waited for once.
+                const Deadline since = lost.sent ? Clock::now() : began;
+                connect_by = std::min(deadline, since + endpoint_.options.connect_timeout);
+            }
             sent = sent || lost.sent;
             drop_idle();
-            if (attempt == attempts) {
+            const Clock::duration pause = pause_after(attempt);
+            if (attempt == attempts || Clock::now() + pause >= *connect_by) {
+                ++silences_;
                 if (sent && operation.is_mutation) {
                     raise(ErrorKind::OutcomeUnknown,
                           std::string(operation.method) + ": the connection broke (" + lost.reason +
@@ -88,7 +109,7 @@ void Session::attempt(const Operation& operation,
                 }
                 unavailable(lost);
             }
-            pause_before(attempt);
+            std::this_thread::sleep_for(pause);
         } catch (const TimedOut& error) {
             raise(error.kind(), error.message(), operation.path, !operation.is_mutation);
         } catch (const Unauthenticated&) {
@@ -111,14 +132,15 @@ std::string Session::new_request_id() {
 
 // -- Connections
 
-Lease Session::borrow(bool trusting) {
+Lease Session::borrow(Deadline deadline, std::optional<Deadline> connect_by, bool trusting) {
     while (auto connection = idle_connection()) {
         const bool is_trusted = trusting && connection->is_fresh();
         if (!connection->is_a_parents() && (is_trusted || !connection->ended_while_idle())) {
+            connection->wait_until(deadline);
             return {*this, std::move(connection)};
         }
     }
-    return {*this, connect()};
+    return {*this, connect(deadline, connect_by)};
 }
 
 std::unique_ptr<Connection> Session::idle_connection() {
@@ -149,11 +171,15 @@ void Session::drop_idle() noexcept {
 }
 
 /// A new connection, attached to the session.
-std::unique_ptr<Connection> Session::connect() {
-    auto connection = std::make_unique<Connection>(endpoint_);
+std::unique_ptr<Connection> Session::connect(Deadline deadline,
+                                             std::optional<Deadline> connect_by) {
+    const Deadline limit =
+        std::min(connect_by.value_or(deadline), Clock::now() + endpoint_.options.connect_timeout);
+    auto connection = std::make_unique<Connection>(endpoint_, limit, silences_);
+    connection->wait_until(deadline);
     check_secrecy(*connection);
     try {
-        attach(*connection);
+        attach(*connection, deadline);
     } catch (const ConnectionLost& lost) {
         // The caller's own request wasn't sent yet.
         throw ConnectionLost(lost.reason, false, lost.tls);
@@ -172,8 +198,8 @@ void Session::check_secrecy(Connection& connection) const {
     }
 }
 
-/// By the session's token, side by side with others; by a login, in turn.
-void Session::attach(Connection& connection) {
+/// By the session's token, side by side with others; by a login that serves all.
+void Session::attach(Connection& connection, Deadline deadline) {
     std::optional<unsigned> refused; // the login whose token isn't good any more
     while (true) {
         const auto [token, login] = current();
@@ -183,12 +209,21 @@ void Session::attach(Connection& connection) {
             }
             refused = login;
         }
-        const Lock turn(logging_in_);
-        if (current().second == login) {
-            log_in(connection, login + 1);
+        bool is_ours = false;
+        try {
+            turn_.run(deadline, [&, login = login] {
+                is_ours = current().second == login;
+                if (is_ours) {
+                    log_in(connection, login + 1);
+                }
+            });
+        } catch (const Silence&) {
+            raise_no_answer(Method<wire::OpenSessionRequest>::name, endpoint_.options.timeout);
+        }
+        if (is_ours) {
             return;
         }
-        // Somebody else has logged in meanwhile, for us as well.
+        // Another thread has logged in meanwhile, for us as well.
     }
 }
 
@@ -205,7 +240,7 @@ bool Session::attach_by(const std::string& token, Connection& connection, unsign
         open(connection, request, login);
         return true;
     } catch (const Unauthenticated&) {
-        if (!endpoint_.options.token.empty()) {
+        if (!endpoint_.options.token.empty() || connection.is_broken()) {
             throw;
         }
         return false;
@@ -299,7 +334,7 @@ void Session::close() {
     };
     try {
         if (owner_ == getpid() && endpoint_.options.token.empty()) {
-            const Lease connection = borrow();
+            const Lease connection = borrow(parting());
             connection->call(wire::CloseSessionRequest(), {});
         }
     } catch (const ConnectionLost&) {

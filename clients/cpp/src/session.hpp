@@ -1,6 +1,7 @@
 /// A session with a gateway: login, a pool of connections, and retries.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 
 #include "connection.hpp"
 #include "failure.hpp"
+#include "login.hpp"
 
 namespace strait::detail {
 
@@ -45,10 +47,11 @@ public:
 
     /// One request and its reply, over a fresh connection if the old one broke.
     template <class Request>
-    ReplyTo<Request> call(Request&& request, std::string_view path) {
+    ReplyTo<Request> call(Request&& request, std::string_view path,
+                          std::optional<Deadline> deadline = {}) {
         using Type = std::decay_t<Request>;
         ReplyTo<Type> reply;
-        attempt({Method<Type>::name, path, IsMutation<Type>::value},
+        attempt({Method<Type>::name, path, IsMutation<Type>::value}, deadline,
                 [&](Connection& connection, bool is_retry) {
                     if constexpr (IsMutation<Type>::value) {
                         if (is_retry) {
@@ -64,7 +67,7 @@ public:
     template <class Request>
     ReplyTo<Request> call_once(const Request& request, std::string_view path) {
         try {
-            return borrow()->call(request, path);
+            return borrow(this->deadline())->call(request, path);
         } catch (const ConnectionLost& lost) {
             unavailable(lost);
         }
@@ -72,10 +75,16 @@ public:
 
     /// `call` for a request that changes something.
     template <class Request>
-    ReplyTo<Request> mutate(Request request, std::string_view path) {
+    ReplyTo<Request> mutate(Request request, std::string_view path,
+                            std::optional<Deadline> deadline = {}) {
         request.__set_request_id(new_request_id());
-        return call(request, path);
+        return call(request, path, deadline);
     }
+
+    /// When a request that begins now is given up, with all that belongs to it.
+    Deadline deadline() const { return Clock::now() + endpoint_.options.timeout; }
+    /// The same for one that only tidies up: soon, where the gateway is silent.
+    Deadline parting() const;
 
     struct Operation {
         const char* method;
@@ -85,11 +94,12 @@ public:
     /// Tries again while the connection breaks. Every request may be repeated: it
     /// either changes nothing, or carries the id by which the gateway recognises
     /// the repetition.
-    void attempt(const Operation& operation,
+    void attempt(const Operation& operation, std::optional<Deadline> deadline,
                  const std::function<void(Connection&, bool is_retry)>& exchange);
 
-    /// With `trusting`, maybe one that has ended a moment ago.
-    Lease borrow(bool trusting = false);
+    /// To use until `deadline`. With `trusting`, maybe one that has ended a moment ago. Without
+    /// an idle one another is opened: by `connect_by`, if that is given.
+    Lease borrow(Deadline deadline, std::optional<Deadline> connect_by = {}, bool trusting = false);
     static std::string new_request_id();
 
     bool is_encrypted() const { return endpoint_.options.tls.has_value(); }
@@ -110,9 +120,9 @@ private:
     friend class Lease;
     void give_back(std::unique_ptr<Connection> connection) noexcept;
     std::unique_ptr<Connection> idle_connection();
-    std::unique_ptr<Connection> connect();
+    std::unique_ptr<Connection> connect(Deadline deadline, std::optional<Deadline> connect_by);
     void check_secrecy(Connection& connection) const;
-    void attach(Connection& connection);
+    void attach(Connection& connection, Deadline deadline);
     std::pair<std::string, unsigned> current() const; // token, and of which login
     bool attach_by(const std::string& token, Connection& connection, unsigned login);
     void log_in(Connection& connection, unsigned login);
@@ -122,8 +132,9 @@ private:
 
     const Endpoint endpoint_;
     const pid_t owner_;
-    std::mutex logging_in_;    // one at a time, so that one login serves all
-    mutable std::mutex mutex_; // of all below
+    LoginInTurn turn_;
+    std::atomic<int> silences_{0}; // requests in a row that got no answer in time
+    mutable std::mutex mutex_;     // of all below
     std::vector<std::unique_ptr<Connection>> idle_;
     unsigned login_ = 0; // counts logins: connections of an older one aren't pooled
     bool closed_ = false;

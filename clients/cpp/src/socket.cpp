@@ -19,12 +19,17 @@
 namespace strait::detail {
 namespace {
 
+using std::chrono::milliseconds;
+
+// So far may the system's limit of a wait be off what is left: to set it costs two calls.
+constexpr milliseconds slack(50);
+
 [[noreturn]] void lost(int number, bool sent) {
     throw ConnectionLost(std::generic_category().message(number), sent);
 }
 
 /// Connects within the time, or returns the errno.
-int connect_within(int descriptor, const addrinfo& to, std::chrono::milliseconds time) {
+int connect_within(int descriptor, const addrinfo& to, milliseconds time) {
     const int flags = fcntl(descriptor, F_GETFL);
     fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
     if (::connect(descriptor, to.ai_addr, to.ai_addrlen) != 0) {
@@ -50,39 +55,49 @@ int connect_within(int descriptor, const addrinfo& to, std::chrono::milliseconds
     return 0;
 }
 
-void configure(int descriptor, std::chrono::milliseconds timeout) {
-    // A request is small and waits for nothing.
-    const int yes = 1;
-    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    timeval time{};
-    time.tv_sec = timeout.count() / 1000;
-    time.tv_usec = timeout.count() % 1000 * 1000;
-    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+milliseconds left_until(Deadline deadline) {
+    return std::chrono::ceil<milliseconds>(deadline - Clock::now());
 }
 
-int connected(const Endpoint& endpoint) {
+std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> resolved(const Endpoint& endpoint) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
     if (const int code =
             getaddrinfo(endpoint.host.c_str(), endpoint.port.c_str(), &hints, &found)) {
-        throw ConnectionLost(gai_strerror(code), false);
+        throw ConnectionLost("the name " + endpoint.host + " can't be resolved: " +
+                                 gai_strerror(code) + "; check its spelling, and DNS",
+                             false);
     }
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+    return {found, freeaddrinfo};
+}
+
+int connected(const Endpoint& endpoint, Deadline connect_by) {
+    const auto addresses = resolved(endpoint);
+    int left = 0;
+    for (const addrinfo* address = addresses.get(); address != nullptr;
+         address = address->ai_next) {
+        ++left;
+    }
     int number = EADDRNOTAVAIL;
-    for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    for (const addrinfo* address = addresses.get(); address != nullptr;
+         address = address->ai_next, --left) {
+        // Each gets its share of the time: one that is silent leaves some for the next.
+        const milliseconds share = left_until(connect_by) / left;
+        if (share <= milliseconds::zero()) {
+            lost(ETIMEDOUT, false);
+        }
         const int descriptor =
             ::socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
         if (descriptor < 0) {
             number = errno;
             continue;
         }
-        const auto& options = endpoint.options;
-        number = connect_within(descriptor, *address,
-                                std::min(options.timeout, options.connect_timeout));
+        number = connect_within(descriptor, *address, share);
         if (number == 0) {
-            configure(descriptor, options.timeout);
+            // A request is small and waits for nothing.
+            const int yes = 1;
+            setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
             return descriptor;
         }
         ::close(descriptor);
@@ -92,10 +107,26 @@ int connected(const Endpoint& endpoint) {
 
 } // namespace
 
-std::unique_ptr<Socket> Socket::connect(const Endpoint& endpoint) {
-    const int descriptor = connected(endpoint);
-    return endpoint.options.tls ? start_tls(descriptor, endpoint)
-                                : std::make_unique<Socket>(descriptor);
+std::unique_ptr<Socket> Socket::connect(const Endpoint& endpoint, Deadline connect_by) {
+    const int descriptor = connected(endpoint, connect_by);
+    return endpoint.options.tls ? start_tls(descriptor, endpoint, connect_by)
+                                : std::make_unique<Socket>(descriptor, connect_by);
+}
+
+bool Socket::has_time() {
+    const milliseconds left = left_until(deadline_);
+    if (left <= milliseconds::zero()) {
+        return false;
+    }
+    if (limit_ - left > slack || left - limit_ > slack || limit_ == milliseconds::zero()) {
+        limit_ = left;
+        timeval time{};
+        time.tv_sec = left.count() / 1000;
+        time.tv_usec = left.count() % 1000 * 1000;
+        setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+        setsockopt(descriptor_, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+    }
+    return true;
 }
 
 Socket::~Socket() {
@@ -104,6 +135,9 @@ Socket::~Socket() {
 
 std::size_t Socket::receive(void* into, std::size_t size) {
     while (true) {
+        if (!has_time()) {
+            throw Silence();
+        }
         const ssize_t count = ::recv(descriptor_, into, size, 0);
         if (count > 0) {
             return static_cast<std::size_t>(count);
@@ -125,6 +159,9 @@ void Socket::send(iovec* parts, std::size_t count) {
     message.msg_iov = parts;
     message.msg_iovlen = count;
     while (message.msg_iovlen != 0) {
+        if (!has_time()) {
+            throw Silence();
+        }
         const ssize_t sent = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno == EINTR) {

@@ -66,7 +66,8 @@ void Stripe::run() {
             piece->size = 0;
             while (piece->size < wanted) {
                 const std::size_t count =
-                    requests_.read(piece->data.get() + piece->size, wanted - piece->size);
+                    requests_.read(piece->data.get() + piece->size, wanted - piece->size,
+                                   requests_.connection()->deadline());
                 if (count == 0) {
                     return;
                 }

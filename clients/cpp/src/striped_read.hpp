@@ -15,17 +15,18 @@ namespace strait::detail {
 class StripedRead {
 public:
     /// As ReadAhead.
-    StripedRead(Session& session, std::int64_t handle, std::int64_t begin, std::int64_t end,
-                std::size_t chunk, std::size_t window, const std::string& path);
+    StripedRead(Session& session, Deadline deadline, std::int64_t handle, std::int64_t begin,
+                std::int64_t end, std::size_t chunk, std::size_t window, const std::string& path);
     ~StripedRead();
 
     /// The next bytes, at least one; 0: no more, or something failed.
-    std::size_t read(char* into, std::size_t size);
+    std::size_t read(char* into, std::size_t size, Deadline deadline);
+    bool is_broken() const { return first_.connection()->is_broken(); }
     /// Whether this process is a forked child, which would take its parent's replies.
     bool is_a_parents() const { return first_.connection()->is_a_parents(); }
 
 private:
-    void begin_second();
+    void begin_second(Deadline deadline);
 
     Session& session_;
     const std::int64_t handle_, end_;

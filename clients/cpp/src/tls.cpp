@@ -31,8 +31,20 @@ using Session = std::unique_ptr<SSL, Freeing<SSL, SSL_free>>;
 // OpenSSL's own BIO for sockets writes without MSG_NOSIGNAL: a gateway that
 // went away would end the program by SIGPIPE. This one differs in that alone.
 
+/// A socket and its descriptor, as the BIO knows it.
+struct Wire {
+    Socket* socket;
+    int descriptor;
+};
+
+/// The socket's descriptor to wait for, or -1 where the time is over.
 int descriptor_of(BIO* bio) {
-    return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+    const auto* wire = static_cast<const Wire*>(BIO_get_data(bio));
+    if (!wire->socket->has_time()) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return wire->descriptor;
 }
 
 int after(BIO* bio, ssize_t count) {
@@ -44,14 +56,20 @@ int after(BIO* bio, ssize_t count) {
 }
 
 int bio_write(BIO* bio, const char* data, int size) {
-    return after(bio,
-                 ::send(descriptor_of(bio), data, static_cast<std::size_t>(size), MSG_NOSIGNAL));
+    const int descriptor = descriptor_of(bio);
+    return after(bio, descriptor < 0
+                          ? -1
+                          : ::send(descriptor, data, static_cast<std::size_t>(size), MSG_NOSIGNAL));
 }
 
 int bio_read(BIO* bio, char* into, int size) {
-    ssize_t count;
+    ssize_t count = -1;
     do {
-        count = ::recv(descriptor_of(bio), into, static_cast<std::size_t>(size), 0);
+        const int descriptor = descriptor_of(bio);
+        if (descriptor < 0) {
+            break;
+        }
+        count = ::recv(descriptor, into, static_cast<std::size_t>(size), 0);
     } while (count < 0 && errno == EINTR);
     BIO_clear_retry_flags(bio);
     return static_cast<int>(count);
@@ -61,7 +79,7 @@ long bio_control(BIO*, int command, long, void*) {
     return command == BIO_CTRL_FLUSH;
 }
 
-BIO* bio_for(int descriptor) {
+BIO* bio_for(Wire& wire) {
     static BIO_METHOD* const method = [] {
         BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
         BIO_meth_set_write(made, bio_write);
@@ -70,7 +88,7 @@ BIO* bio_for(int descriptor) {
         return made;
     }();
     BIO* bio = BIO_new(method);
-    BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
+    BIO_set_data(bio, &wire);
     BIO_set_init(bio, 1);
     return bio;
 }
@@ -93,6 +111,42 @@ bool is_alert() {
 /// Which a gateway without TLS answers, too: it knows a client of TLS by its first bytes.
 bool is_handshake_failure() {
     return ERR_GET_REASON(ERR_peek_error()) == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE;
+}
+
+/// Where the gateway said that our certificate is missing or no good: why, and what to do.
+const char* refusal() {
+    switch (ERR_GET_REASON(ERR_peek_error()) - SSL_AD_REASON_OFFSET) {
+    case SSL_AD_CERTIFICATE_REQUIRED:
+        return "it wants a certificate of the client: set Tls::certificate_file and key_file";
+    case SSL_AD_CERTIFICATE_EXPIRED:
+        return "it refuses the client's certificate, which has expired; renew that";
+    case SSL_AD_CERTIFICATE_REVOKED:
+        return "it refuses the client's certificate, which is revoked; get another";
+    case SSL_AD_UNKNOWN_CA:
+        return "it doesn't trust the client's certificate; get one from its own authority";
+    case SSL_AD_BAD_CERTIFICATE:
+    case SSL_AD_CERTIFICATE_UNKNOWN:
+    case SSL_AD_UNSUPPORTED_CERTIFICATE:
+        return "it refuses the client's certificate; get one from its own authority";
+    default:
+        return nullptr;
+    }
+}
+
+/// What is wrong with the gateway's certificate, and what to do.
+const char* advice(long verdict) {
+    switch (verdict) {
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return "its certificate isn't valid yet; check the clocks of both machines";
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return "its certificate has expired; renew it at the gateway";
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        return "its certificate is for another name; connect by that name, or renew it with "
+               "this one";
+    default:
+        return "its certificate isn't trusted; name its authority by Tls::ca_file";
+    }
 }
 
 [[noreturn]] void unusable(const std::string& file) {
@@ -126,19 +180,20 @@ Context context_of(const Tls& tls) {
 
 class TlsSocket final : public Socket {
 public:
-    TlsSocket(int descriptor, const Endpoint& endpoint)
-        : Socket(descriptor), context_(context_of(*endpoint.options.tls)),
-          session_(SSL_new(context_.get())) {
+    TlsSocket(int descriptor, const Endpoint& endpoint, Deadline connect_by)
+        : Socket(descriptor, connect_by), wire_{this, descriptor},
+          where_("TLS with " + endpoint.host + ":" + endpoint.port + ": "),
+          context_(context_of(*endpoint.options.tls)), session_(SSL_new(context_.get())) {
         SSL_set_mode(session_.get(), SSL_MODE_AUTO_RETRY);
         SSL_set_read_ahead(session_.get(), 1);
         SSL_set_default_read_buffer_len(session_.get(), read_buffer_bytes);
-        BIO* bio = bio_for(descriptor);
+        BIO* bio = bio_for(wire_);
         SSL_set_bio(session_.get(), bio, bio);
         expect_name(endpoint.host);
         errno = 0;
         ERR_clear_error();
         if (SSL_connect(session_.get()) != 1) {
-            refused(endpoint);
+            refused();
         }
     }
 
@@ -177,23 +232,28 @@ private:
         SSL_set1_host(session_.get(), host.c_str());
     }
 
-    [[noreturn]] void refused(const Endpoint& endpoint) const {
+    [[noreturn]] void refused() const {
         const bool silent = errno == EAGAIN || errno == EWOULDBLOCK;
         const bool explained = is_alert() && !is_handshake_failure();
+        raise_refusal();
         const std::string why = reason();
         if (const long verdict = SSL_get_verify_result(session_.get()); verdict != X509_V_OK) {
             // To try again would change nothing.
             raise(ErrorKind::Unauthenticated,
-                  "TLS with " + endpoint.host + ":" + endpoint.port +
-                      ": certificate verify failed: " + X509_verify_cert_error_string(verdict));
+                  where_ + advice(verdict) + " (" + X509_verify_cert_error_string(verdict) + ")");
         }
         if (silent) {
-            raise(ErrorKind::TimedOut,
-                  "TLS with " + endpoint.host + ":" + endpoint.port + ": no answer within " +
-                      std::to_string(endpoint.options.timeout.count()) + " ms");
+            raise(ErrorKind::TimedOut, where_ + "no answer; does it speak TLS on this port?");
         }
         throw ConnectionLost(explained ? why : why + "; does it speak TLS on this port?", false,
                              true);
+    }
+
+    void raise_refusal() const {
+        if (const char* why = refusal()) {
+            // To try again would change nothing.
+            raise(ErrorKind::Unauthenticated, where_ + why);
+        }
     }
 
     /// If the gateway hung up: what it objected to by TLS before, for `fail`.
@@ -210,24 +270,27 @@ private:
         errno = number;
     }
 
-    [[noreturn]] static void fail() {
+    [[noreturn]] void fail() const {
         if (errno == EAGAIN || errno == EWOULDBLOCK) {
             throw Silence();
         }
+        raise_refusal();
         if (is_alert()) {
             throw ConnectionLost(reason(), true, true);
         }
         throw ConnectionLost(errno != 0 ? std::generic_category().message(errno) : reason(), true);
     }
 
+    Wire wire_;
+    const std::string where_;
     Context context_;
     Session session_;
 };
 
 } // namespace
 
-std::unique_ptr<Socket> start_tls(int descriptor, const Endpoint& endpoint) {
-    return std::make_unique<TlsSocket>(descriptor, endpoint);
+std::unique_ptr<Socket> start_tls(int descriptor, const Endpoint& endpoint, Deadline connect_by) {
+    return std::make_unique<TlsSocket>(descriptor, endpoint, connect_by);
 }
 
 } // namespace strait::detail

@@ -18,6 +18,11 @@ namespace {
 // even out their speeds.
 constexpr std::size_t chunks = 4;
 
+// Of a mode, what a copy gets at most: a set-id bit is the original's alone.
+constexpr int permission_bits = 0777;
+// Of a local file whose original has no permission bits, as on some stores.
+constexpr int default_permission = 0666;
+
 struct Chunk {
     std::vector<char> data;
     std::size_t size = 0;
@@ -76,9 +81,12 @@ std::string temporary_beside(std::string_view path, const char* prefix) {
     return std::string(directory) + prefix + hex(Session::new_request_id()).substr(0, 16);
 }
 
-void remove_quietly(Client& client, const std::string& temporary) {
+void remove_quietly(Session& session, const std::string& temporary) {
     try {
-        client.remove(temporary);
+        wire::RemovePathRequest request;
+        request.__set_path(temporary);
+        request.__set_recursive(false);
+        session.mutate(request, temporary, session.parting());
     } catch (const std::exception&) {
         // The error before is the one to tell.
     }
@@ -126,6 +134,15 @@ void check_free(Client& client, const std::string& target, bool overwrite) {
     }
 }
 
+/// What the umask doesn't forbid of it is the copy's: nobody may do more with that.
+int permission_of(Session& session, const std::string& path) {
+    wire::GetFileInfoRequest request;
+    request.__set_path(path);
+    const auto reply = session.call(request, path);
+    return reply.info.__isset.permission ? reply.info.permission & permission_bits
+                                         : default_permission;
+}
+
 std::int64_t receive(Reader& reader, LocalFile& file, const Progress& progress) {
     const auto copied = copy([&](char* into, std::size_t size) { return reader.read(into, size); },
                              [&](const char* data, std::size_t size) { file.write(data, size); },
@@ -144,8 +161,8 @@ void appear(const std::string& temporary, const std::string& local, bool overwri
 
 } // namespace
 
-std::int64_t get(Reader& reader, const std::string& local, const Progress& progress,
-                 bool overwrite) {
+std::int64_t get(Session& session, Reader& reader, const std::string& local,
+                 const Progress& progress, bool overwrite) {
     if (is_special(local)) {
         LocalFile file = LocalFile::open_to_write(local);
         return receive(reader, file, progress);
@@ -154,7 +171,7 @@ std::int64_t get(Reader& reader, const std::string& local, const Progress& progr
         raise(ErrorKind::AlreadyExists, "the file is there already", local);
     }
     const std::string temporary = temporary_beside(local, ".strait-get-");
-    LocalFile file = LocalFile::create(temporary, local);
+    LocalFile file = LocalFile::create(temporary, local, permission_of(session, reader.path()));
     try {
         const auto copied = receive(reader, file, progress);
         appear(temporary, local, overwrite);
@@ -165,15 +182,17 @@ std::int64_t get(Reader& reader, const std::string& local, const Progress& progr
     }
 }
 
-std::int64_t put(Client& client, const std::string& local, std::string_view remote,
-                 const Progress& progress, bool overwrite) {
+std::int64_t put(Client& client, Session& session, const std::string& local,
+                 std::string_view remote, const Progress& progress, bool overwrite) {
     LocalFile file = LocalFile::open(local);
     const std::string target = within(client, local, remote);
     check_free(client, target, overwrite);
     const std::string temporary = temporary_beside(target, ".strait-put-");
     bool written = false;
     try {
-        Writer writer = client.create(temporary);
+        CreateOptions options;
+        options.permission = file.permission() & permission_bits & ~current_umask();
+        Writer writer = client.create(temporary, options);
         const auto copied =
             copy([&](char* into, std::size_t size) { return file.read(into, size); },
                  [&](const char* data, std::size_t size) { writer.write(data, size); }, file.size(),
@@ -187,7 +206,7 @@ std::int64_t put(Client& client, const std::string& local, std::string_view remo
         }
         return copied;
     } catch (const Error& error) {
-        remove_quietly(client, temporary);
+        remove_quietly(session, temporary);
         if (!written && error.kind() == ErrorKind::OutcomeUnknown) {
             // Whatever came of it, nothing of it is to be seen under the target's name.
             raise(ErrorKind::Unavailable, error.message(), target);
@@ -198,7 +217,7 @@ std::int64_t put(Client& client, const std::string& local, std::string_view remo
         }
         throw;
     } catch (...) {
-        remove_quietly(client, temporary);
+        remove_quietly(session, temporary);
         throw;
     }
 }

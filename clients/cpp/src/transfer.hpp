@@ -7,11 +7,14 @@
 
 #include <strait/client.hpp>
 
+#include "session.hpp"
+
 namespace strait::detail {
 
-std::int64_t get(Reader& reader, const std::string& local, const Progress& progress,
-                 bool overwrite);
-std::int64_t put(Client& client, const std::string& local, std::string_view remote,
+/// A copy's permissions are the original's, less what the umask forbids.
+std::int64_t get(Session& session, Reader& reader, const std::string& local,
                  const Progress& progress, bool overwrite);
+std::int64_t put(Client& client, Session& session, const std::string& local,
+                 std::string_view remote, const Progress& progress, bool overwrite);
 
 } // namespace strait::detail

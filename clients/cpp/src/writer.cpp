@@ -109,7 +109,7 @@ void Writer::Impl::close() {
 void Writer::Impl::close_handle() {
     wire::CloseFileRequest request;
     request.__set_handle(handle_);
-    session_->borrow()->call(request, path_);
+    session_->borrow(session_->parting())->call(request, path_);
 }
 
 // -- Requests in flight
@@ -125,10 +125,11 @@ void Writer::Impl::send_pending() {
     request.data = std::exchange(pending_, std::exchange(spare_, {}));
     request.__isset.data = true;
     sent_ += static_cast<std::int64_t>(request.data.size());
-    guarded([&] {
+    guarded([&](Deadline& deadline) {
         if (!connection_) {
-            connection_ = session_->borrow();
+            connection_ = session_->borrow(deadline);
         }
+        connection_->wait_until(deadline);
         connection_->send(request);
     });
     collect(max_window - 1);
@@ -136,8 +137,10 @@ void Writer::Impl::send_pending() {
 
 /// Takes replies until at most `leave` appends are in flight.
 void Writer::Impl::collect(std::size_t leave) {
-    guarded([&] {
+    guarded([&](Deadline& deadline) {
         while (in_flight_.size() > leave) {
+            deadline = session_->deadline();
+            connection_->wait_until(deadline);
             expect(connection_->receive<Append>(path_), in_flight_.front());
             done_with_first();
         }
@@ -147,14 +150,16 @@ void Writer::Impl::collect(std::size_t leave) {
     }
 }
 
-/// Repeats what has no reply yet; the gateway recognises what it has done already.
-void Writer::Impl::repeat_all() {
+/// Repeats what has no reply yet; the gateway recognises what it has done already. The
+/// deadline is the first one's, which has waited already.
+void Writer::Impl::repeat_all(Deadline deadline) {
     connection_.give_back();
     while (!in_flight_.empty()) {
         Append& request = in_flight_.front();
         request.__set_is_retry(true);
-        expect(session_->call(request, path_), request);
+        expect(session_->call(request, path_, deadline), request);
         done_with_first();
+        deadline = session_->deadline();
     }
 }
 
@@ -176,10 +181,11 @@ template <class Step>
 void Writer::Impl::guarded(Step step) {
     try {
         explained([&] {
+            Deadline deadline = session_->deadline();
             try {
-                step();
+                step(deadline);
             } catch (const ConnectionLost&) {
-                repeat_all();
+                repeat_all(deadline);
             }
         });
     } catch (...) {

@@ -31,7 +31,7 @@ private:
     void check_usable() const;
     void send_pending();
     void collect(std::size_t leave);
-    void repeat_all();
+    void repeat_all(detail::Deadline deadline);
     void expect(const detail::wire::AppendDataReply& reply, const Append& request) const;
     void done_with_first();
     void close_handle();

@@ -51,7 +51,8 @@ TEST_CASE("bytes come back over TLS, from a gateway that is who it should be") {
         CHECK((client.open_reader(path).read_all() == data));
     }
     CHECK_THROWS_WITH_AS(strait::Client(gateway.address(), trusting(scratch / "other.pem")),
-                         doctest::Contains("certificate verify failed"), strait::Unauthenticated);
+                         doctest::Contains("isn't trusted; name its authority"),
+                         strait::Unauthenticated);
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting("")), strait::Unauthenticated);
     CHECK_THROWS_AS(strait::Client(gateway.address(), trusting(scratch / "none.pem")),
                     strait::InvalidArgument);
@@ -81,9 +82,40 @@ TEST_CASE("a gateway that asks for a certificate gets ours") {
     for (int round = 0; round != 20; ++round) { // whichever of the two is first
         CHECK_THROWS_WITH_AS(
             strait::Client(gateway.address(), trusting(scratch / "gateway.pem")),
-            ("TLS with " + gateway.address() + ": tlsv13 alert certificate required").c_str(),
-            strait::Unavailable);
+            ("TLS with " + gateway.address() +
+             ": it wants a certificate of the client: set Tls::certificate_file and key_file")
+                .c_str(),
+            strait::Unauthenticated);
     }
+}
+
+TEST_CASE("an expired certificate of the gateway is told so") {
+    const Scratch scratch;
+    make_certificate(scratch, "gateway", "-addext subjectAltName=IP:127.0.0.1");
+    const std::string expire = "openssl x509 -days -1 -in " + scratch / "gateway.pem" +
+                               " -signkey " + scratch / "gateway.key" + " -out " +
+                               scratch / "expired.pem" + " 2>/dev/null";
+    REQUIRE(std::system(expire.c_str()) == 0);
+    // Which connects, to see whether it is there.
+    CHECK_THROWS_WITH_AS(
+        Gateway("file://" + scratch.path(),
+                {"--tls-cert", scratch / "expired.pem", "--tls-key", scratch / "gateway.key"},
+                trusting(scratch / "expired.pem")),
+        doctest::Contains("has expired; renew it"), strait::Unauthenticated);
+}
+
+TEST_CASE("a name that can't be resolved, and a wrong port, are told so") {
+    CHECK_THROWS_WITH_AS(strait::Client("gateway.invalid"),
+                         doctest::Contains("gateway.invalid can't be resolved"),
+                         strait::Unavailable);
+    std::string nobody;
+    {
+        const Answering gone("x");
+        nobody = gone.address();
+        CHECK_THROWS_AS(strait::Client{nobody}, strait::Unavailable);
+    }
+    CHECK_THROWS_WITH_AS(strait::Client{nobody}, doctest::Contains("Connection refused"),
+                         strait::Unavailable);
 }
 
 TEST_CASE("a port without TLS is told so") {

@@ -210,3 +210,30 @@ TEST_CASE("a put that a restart of the gateway ends has put nothing, and says so
         CHECK(error.retry_safe());
     }
 }
+
+TEST_CASE("a copy keeps the narrower of mode and umask") {
+    struct Case {
+        mode_t umask, mode, copied;
+    };
+    strait::Client client(shared_gateway());
+    const mode_t before = ::umask(022);
+    for (const auto& [mask, mode, copied] : {Case{022, 0600, 0600}, Case{022, 0666, 0644},
+                                             Case{077, 0755, 0700}, Case{0, 04755, 0755}}) {
+        ::umask(mask);
+        const Scratch scratch;
+        const std::string original = scratch / "original", back = scratch / "back",
+                          path = unique_path();
+        std::ofstream(original) << "secret";
+        REQUIRE(::chmod(original.c_str(), mode) == 0);
+        client.put(original, path);
+        CHECK(client.stat(path).permission == static_cast<int>(copied));
+        strait::Attributes attributes;
+        attributes.permission = static_cast<int>(mode & 0777);
+        client.set_attributes(path, attributes);
+        client.get(path, back);
+        struct stat status {};
+        REQUIRE(::stat(back.c_str(), &status) == 0);
+        CHECK((status.st_mode & 07777) == copied);
+    }
+    ::umask(before);
+}

@@ -6,4 +6,5 @@
 #include <strait/reader.hpp>
 #include <strait/stream.hpp>
 #include <strait/types.hpp>
+#include <strait/uri.hpp>
 #include <strait/writer.hpp>

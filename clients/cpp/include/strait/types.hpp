@@ -34,8 +34,9 @@ struct Options {
     std::string user, password, token;
     std::optional<Tls> tls;
     Wire wire = Wire::framed_binary;
-    /// Patience for an answer. Above the minute or so that a store takes to give
-    /// up on a machine that went away.
+    /// Patience for a request with all that belongs to it: connecting, a new login, other
+    /// tries, and the whole of the answer. Above the minute or so that a store takes to
+    /// give up on a machine that went away.
     std::chrono::milliseconds timeout = std::chrono::seconds(120);
     /// A gateway that is there takes a connection at once.
     std::chrono::milliseconds connect_timeout = std::chrono::seconds(10);

@@ -106,7 +106,8 @@ void Run::exchange(const Json& step) {
     if (step.contains("client")) {
         client = &others_.try_emplace(step["client"], address_, options_).first->second;
     }
-    auto reply = strait::Internals::session(*client).borrow()->call(request, {});
+    auto& session = strait::Internals::session(*client);
+    auto reply = session.borrow(session.deadline())->call(request, {});
 
     const Json expect = step.value("expect", Json::object()),
                save = step.value("save", Json::object());

@@ -116,7 +116,7 @@ std::string FakeGateway::token() const {
 void FakeGateway::await_voice() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.notify_all();
-    changed_.wait(lock, [&] { return !silent_; });
+    changed_.wait(lock, [&, round = round_] { return !silent_ || round_ != round; });
 }
 
 void FakeGateway::fall_silent() {
@@ -132,6 +132,12 @@ bool FakeGateway::await_sessions(int count) {
 void FakeGateway::resume() {
     const std::lock_guard<std::mutex> lock(mutex_);
     silent_ = false;
+    changed_.notify_all();
+}
+
+void FakeGateway::resume_once() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++round_;
     changed_.notify_all();
 }
 

@@ -41,6 +41,8 @@ public:
     /// Sessions are opened only after `resume`.
     void fall_silent();
     void resume();
+    /// Opens those sessions that wait now; later ones wait again.
+    void resume_once();
     /// How often one was asked for.
     int sessions() const { return sessions_; }
     /// Waits until one was asked for so often; false: it wasn't within some seconds.
@@ -60,6 +62,7 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
     bool silent_ = false;
+    int round_ = 0;
     std::unique_ptr<apache::thrift::server::TThreadedServer> server_;
     std::thread thread_;
     int port_ = 0;

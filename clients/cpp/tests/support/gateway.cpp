@@ -98,7 +98,13 @@ Gateway::Gateway(const std::string& store, std::vector<std::string> arguments,
         ::execv(given[0], given.data());
         ::_exit(127);
     }
-    wait_until_ready(options);
+    try {
+        wait_until_ready(options);
+    } catch (...) {
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
+        throw;
+    }
 }
 
 void Gateway::wait_until_ready(const strait::Options& options) {
@@ -109,12 +115,9 @@ void Gateway::wait_until_ready(const strait::Options& options) {
             return;
         } catch (const strait::Unavailable&) {
             if (::waitpid(process_, nullptr, WNOHANG) != 0) {
-                process_ = -1;
                 throw std::runtime_error("the gateway ended at once");
             }
             if (Clock::now() > deadline) {
-                ::kill(process_, SIGKILL);
-                ::waitpid(process_, nullptr, 0);
                 throw;
             }
             std::this_thread::sleep_for(poll_interval);

@@ -1,0 +1,27 @@
+/// URIs of the scheme strait: a gateway, one of its stores, and a path in it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <strait/export.hpp>
+
+namespace strait {
+
+/// The parts of `strait://host:port/@store/path`. Nothing is decoded: a percent sign stands
+/// for itself.
+struct STRAIT_EXPORT Uri {
+    std::string host; ///< A name or an IP address, without brackets.
+    int port = 9090;
+    std::string store; ///< Empty: the gateway's default store.
+    std::string path;  ///< Absolute in the store.
+
+    /// Throws InvalidArgument for what is no such URI. A first component `@NAME` names a
+    /// store. One that begins with `@@` is a directory of the default store, whose name has
+    /// one `@` less.
+    static Uri parse(std::string_view text);
+    /// The address of the gateway and store, for Client.
+    std::string gateway() const;
+};
+
+} // namespace strait

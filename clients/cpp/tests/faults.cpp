@@ -1,0 +1,248 @@
+/// A client fails within its stated time, in whatever state its gateway falls silent or goes.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include <strait/client.hpp>
+
+#include "support/answering.hpp"
+#include "support/fake_gateway.hpp"
+#include "support/faulty_proxy.hpp"
+#include "support/gateway.hpp"
+#include "support/proxy.hpp"
+
+using namespace testing;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds timeout(500);
+// The timeout, three seconds of tries, what is tidied up after it, and patience with a busy
+// machine. A stutter takes longer: a tenth of a second for each byte.
+constexpr std::chrono::seconds limit(10);
+
+strait::Options impatient() {
+    strait::Options options;
+    options.timeout = timeout;
+    return options;
+}
+
+using Strike = std::function<void()>;
+
+struct State {
+    const char* name;
+    std::function<void(strait::Client&, const std::string& directory, const Strike&)> act;
+};
+
+const std::vector<State> states = {
+    {"attach",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Reader reader = client.open_reader(directory + "/file");
+         // Reading ahead keeps the one connection: the next request needs another.
+         char byte;
+         reader.read(&byte, 1);
+         reader.read(&byte, 1);
+         strike();
+         client.stat(directory);
+     }},
+    {"look",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strike();
+         client.stat(directory);
+     }},
+    {"open to read",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strike();
+         client.open_reader(directory + "/file");
+     }},
+    {"create",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strike();
+         client.create(directory + "/new");
+     }},
+    {"read",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Reader reader = client.open_reader(directory + "/file");
+         char byte;
+         reader.read(&byte, 1);
+         strike();
+         reader.read_all();
+     }},
+    {"read somewhere",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Reader reader = client.open_reader(directory + "/file");
+         strike();
+         char bytes[100];
+         reader.read_at(7, bytes, sizeof bytes);
+     }},
+    {"read much somewhere",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Reader reader = client.open_reader(directory + "/file");
+         strike();
+         std::string bytes(3 << 20, '\0');
+         reader.read_at(7, bytes.data(), bytes.size());
+     }},
+    {"append",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Writer writer = client.create(directory + "/new");
+         strike();
+         for (int n = 0; n != 20; ++n) { // more than may be in flight
+             writer.write(std::string(1 << 20, 'x'));
+         }
+         writer.close();
+     }},
+    {"flush",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Writer writer = client.create(directory + "/new");
+         strike();
+         writer.flush();
+     }},
+    {"close",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strait::Writer writer = client.create(directory + "/new");
+         strike();
+         writer.close();
+     }},
+    {"list",
+     [](auto& client, const auto& directory, const auto& strike) {
+         auto entries = client.list(directory, 1);
+         auto entry = entries.begin();
+         strike();
+         ++entry;
+     }},
+    {"change",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strike();
+         client.rename(directory + "/file", directory + "/renamed");
+     }},
+    {"get",
+     [](auto& client, const auto& directory, const auto& strike) {
+         strike();
+         client.get(directory + "/file", "/dev/null");
+     }},
+    {"put",
+     [](auto& client, const auto& directory, const auto& strike) {
+         const Scratch scratch;
+         client.get(directory + "/file", scratch / "file");
+         client.put(scratch / "file", directory + "/new", [&](auto, auto) { strike(); });
+     }},
+};
+
+/// The kind of the error in this state, which comes within the limit.
+strait::ErrorKind struck(const State& state, Fault fault) {
+    const std::string directory = unique_path();
+    strait::Client setup(shared_gateway());
+    setup.mkdirs(directory);
+    for (const char* name : {"/file", "/other"}) {
+        strait::Writer writer = setup.create(directory + name);
+        writer.write(pattern(4 << 20));
+        writer.close();
+    }
+    FaultyProxy proxy(shared_gateway());
+    auto kind = strait::ErrorKind::Internal;
+    const auto began = Clock::now();
+    try {
+        strait::Options options = impatient();
+        if (fault == Fault::gone) {
+            // Which is noticed by itself, and must not be taken for a silence.
+            options.timeout *= 6;
+        }
+        strait::Client client(proxy.address(), options);
+        state.act(client, directory, [&] { proxy.strike(fault); });
+        FAIL("no error");
+    } catch (const strait::Error& error) {
+        kind = error.kind();
+    }
+    CHECK(Clock::now() - began < limit);
+    setup.remove(directory, true);
+    return kind;
+}
+
+} // namespace
+
+TEST_CASE("a gateway that doesn't answer wholly is given up in time") {
+    for (const State& state : states) {
+        for (const Fault fault : {Fault::silent, Fault::half, Fault::stutter}) {
+            CAPTURE(state.name);
+            CAPTURE(static_cast<int>(fault));
+            CHECK(struck(state, fault) == strait::ErrorKind::TimedOut);
+        }
+    }
+}
+
+TEST_CASE("a gateway that is gone is noticed in time") {
+    for (const State& state : states) {
+        CAPTURE(state.name);
+        const strait::ErrorKind kind = struck(state, Fault::gone);
+        CHECK(
+            (kind == strait::ErrorKind::Unavailable || kind == strait::ErrorKind::OutcomeUnknown));
+    }
+}
+
+TEST_CASE("a login without an answer is given up in time") {
+    for (const Fault fault : {Fault::silent, Fault::half, Fault::stutter}) {
+        FaultyProxy proxy(shared_gateway());
+        proxy.strike(fault);
+        const auto began = Clock::now();
+        CHECK_THROWS_WITH_AS(strait::Client(proxy.address(), impatient()),
+                             doctest::Contains("no whole answer within 500 ms"), strait::TimedOut);
+        CHECK(Clock::now() - began < limit);
+    }
+}
+
+TEST_CASE("a gateway that takes no connection is given up in time") {
+    const FullBacklog full;
+    const auto began = Clock::now();
+    CHECK_THROWS_WITH_AS(strait::Client(full.address(), impatient()),
+                         doctest::Contains("timed out"), strait::Unavailable);
+    CHECK(Clock::now() - began < limit);
+}
+
+TEST_CASE("a gateway that is silent in a handshake is given up in time") {
+    const Answering silent("");
+    strait::Options options = impatient();
+    options.tls.emplace();
+    const auto began = Clock::now();
+    CHECK_THROWS_AS(strait::Client(silent.address(), options), strait::TimedOut);
+    CHECK(Clock::now() - began < limit);
+}
+
+TEST_CASE("threads share the outcome of a login without an answer") {
+    constexpr int threads = 6;
+    FakeGateway gateway("");
+    Proxy proxy(gateway.address());
+    strait::Options options;
+    options.timeout = std::chrono::seconds(3);
+    strait::Client client(proxy.address(), options);
+    gateway.fall_silent();
+    gateway.forget_tokens();
+    proxy.cut();
+    std::atomic<int> timed_out{0};
+    std::vector<std::thread> running;
+    for (int n = 0; n != threads; ++n) {
+        running.emplace_back([&] {
+            try {
+                client.status();
+            } catch (const strait::TimedOut&) {
+                ++timed_out;
+            } catch (const strait::Error&) {
+            }
+        });
+    }
+    CHECK(gateway.await_sessions(1 + threads)); // all with the token that isn't good any more
+    gateway.resume_once();
+    const auto began = Clock::now();
+    for (auto& thread : running) {
+        thread.join();
+    }
+    // One after the other they would take 18 seconds.
+    CHECK(Clock::now() - began < std::chrono::seconds(8));
+    CHECK(timed_out == threads);
+    CHECK(gateway.sessions() == 1 + threads + 1);
+    gateway.resume();
+}

@@ -1,0 +1,52 @@
+/// A proxy before a gateway that takes faults: it falls silent, stutters, or is gone.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace testing {
+
+enum class Fault { none, silent, half, stutter, gone };
+
+class FaultyProxy {
+public:
+    /// Forwards to `host:port`.
+    explicit FaultyProxy(const std::string& target);
+    ~FaultyProxy();
+    FaultyProxy(const FaultyProxy&) = delete;
+
+    std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+    /// From now on what the gateway answers suffers from it.
+    void strike(Fault fault);
+
+private:
+    void accept_all();
+    void forward(int from, int to, bool is_reply);
+    void hang_up();
+
+    int port_ = 0, listener_, target_port_; // in the order in which they are found
+    std::atomic<Fault> fault_{Fault::none};
+    std::atomic<bool> closed_{false};
+    std::mutex mutex_;
+    std::vector<int> sockets_;
+    std::list<std::thread> threads_;
+};
+
+/// A listener on which a connection isn't even taken by the system.
+class FullBacklog {
+public:
+    FullBacklog();
+    ~FullBacklog();
+    FullBacklog(const FullBacklog&) = delete;
+    std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+private:
+    std::vector<int> sockets_;
+    int port_ = 0;
+};
+
+} // namespace testing
