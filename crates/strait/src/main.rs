@@ -17,6 +17,7 @@ mod failure;
 mod format;
 mod glob;
 mod help;
+mod logging;
 mod malgen;
 mod messages;
 mod metrics;
@@ -41,7 +42,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let messages = Messages { json: std::env::args_os().any(|argument| argument == "--json") };
     let done = Cli::read(messages.json).and_then(|cli| {
-        log_to_stderr(&cli);
+        logging::to_stderr(cli.log_level());
         run(cli)
     });
     match done {
@@ -68,9 +69,4 @@ fn run(cli: Cli) -> Result<(), Failure> {
     // Not to wait for a thread that reads a terminal.
     runtime.shutdown_background();
     result
-}
-
-fn log_to_stderr(cli: &Cli) {
-    let level = cli.log_level();
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
 }
