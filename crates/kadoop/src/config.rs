@@ -104,6 +104,8 @@ pub struct Config {
     pub supergroup: String,
     /// The user who may do anything.
     pub superuser: String,
+    /// Other users who may do anything.
+    pub admins: Vec<String>,
     /// Planted faults, in a simulation.
     pub faults: Faults,
 }
@@ -144,6 +146,7 @@ impl Default for Config {
             segment_bytes: 64 << 20,
             supergroup: "supergroup".to_owned(),
             superuser: "kadoop".to_owned(),
+            admins: Vec::new(),
             faults: Faults::NONE,
         }
     }

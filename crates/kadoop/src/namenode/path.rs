@@ -101,6 +101,7 @@ impl<'a> View<'a> {
     /// Whether the caller may do anything.
     pub fn is_super(&self) -> bool {
         self.caller.user == self.config.superuser
+            || self.config.admins.iter().any(|admin| self.caller.user == admin.as_str())
             || self.caller.groups.iter().any(|g| *g == self.config.supergroup)
     }
 
