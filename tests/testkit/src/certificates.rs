@@ -2,9 +2,14 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, RevokedCertParams,
+};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use time::{Duration, OffsetDateTime};
 
 /// An authority that nobody trusts yet.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -16,6 +21,8 @@ pub struct Identity {
     pub certificate: PathBuf,
     /// Its key, which only the owner may read.
     pub key: PathBuf,
+    /// Names it in a revocation list.
+    pub serial: u64,
 }
 
 impl Authority {
@@ -55,18 +62,62 @@ impl Authority {
     /// # Errors
     /// The library's, or a file can't be written.
     pub fn issue(&self, dir: &Path) -> Result<Identity> {
+        self.issue_for(dir, 3_650)
+    }
+
+    /// As [`Authority::issue`], for so many days from now; a negative number makes one
+    /// that has expired.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn issue_for(&self, dir: &Path, days: i64) -> Result<Identity> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let key = KeyPair::generate()?;
-            let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+            let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+            let now = OffsetDateTime::now_utc();
+            params.serial_number = Some(serial.into());
+            params.not_after = now + Duration::days(days);
+            params.not_before = params.not_after.min(now) - Duration::days(30);
             Ok((params.signed_by(&key, &self.0)?.pem(), key.serialize_pem()))
         };
         let made: std::result::Result<_, rcgen::Error> = make();
         let (certificate, key) =
             made.map_err(|error| Failure::new(format!("issuing a certificate: {error}")))?;
-        let identity = Identity { certificate: dir.join("cert.pem"), key: dir.join("key.pem") };
+        let identity = Identity { certificate: dir.join("cert.pem"), key: dir.join("key.pem"), serial };
         write(&identity.key, &key)?;
         write(&identity.certificate, &certificate)?;
         Ok(identity)
+    }
+}
+
+impl Authority {
+    /// A list of revoked certificates in a file of `dir`, in place of one before.
+    ///
+    /// # Errors
+    /// The library's, or the file can't be written.
+    pub fn revoke(&self, dir: &Path, revoked: &[&Identity]) -> Result<PathBuf> {
+        let now = OffsetDateTime::now_utc();
+        let revoke = |identity: &&Identity| RevokedCertParams {
+            serial_number: identity.serial.into(),
+            revocation_time: now,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: now,
+            next_update: now + Duration::days(30),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(revoke).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let pem = params.signed_by(&self.0).and_then(|list| list.pem());
+        let pem = pem.map_err(|error| Failure::new(format!("making a revocation list: {error}")))?;
+        let path = dir.join("revoked.pem");
+        write(&path, &pem)?;
+        Ok(path)
     }
 }
 
