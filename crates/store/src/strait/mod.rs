@@ -51,6 +51,9 @@ pub struct Options {
     pub user: Option<String>,
     /// The user's password, asked for only when no token serves.
     pub password: Option<PasswordSource>,
+    /// Send the password beside the token, so that a wrong one is refused although the
+    /// token is good. For a password that nobody has to be asked for.
+    pub always_send_password: bool,
     /// Token of an earlier login, tried first.
     pub token: Option<Secret>,
     /// Told of each token that a gateway gives, to be kept for later.

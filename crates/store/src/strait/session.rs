@@ -103,6 +103,15 @@ pub(super) struct Session {
     tls: Option<Tls>,
 }
 
+/// What shows a gateway who opens the session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The token of an earlier login.
+    Token,
+    /// The password, where there is a user; a token says which session is meant.
+    Password,
+}
+
 /// A connection that the session is attached to.
 #[derive(Clone)]
 pub(super) struct Attached {
@@ -287,7 +296,7 @@ impl Session {
             return Err(self.unreachable("it gave no token"));
         };
         let connection = self.connect().await?;
-        let opened = self.log_in(&connection, Some(token)).await?;
+        let opened = self.log_in(&connection, Some(token), Proof::Token).await?;
         match opened.incarnation.unwrap_or(first.incarnation) {
             incarnation if incarnation == first.incarnation => {
                 Ok(Attached::new(connection, opened, incarnation))
@@ -301,14 +310,18 @@ impl Session {
         let connection = self.connect().await?;
         let token = lock(&self.token).clone();
         let opened = match token {
-            Some(token) => match self.log_in(&connection, Some(token)).await {
+            // With a password the gateway itself makes a session where the token is no good.
+            Some(token) if self.options.always_send_password => {
+                self.log_in(&connection, Some(token), Proof::Password).await?
+            }
+            Some(token) => match self.log_in(&connection, Some(token), Proof::Token).await {
                 // Expired, or of a gateway that has another key by now.
                 Err(error) if error.kind() == ErrorKind::Unauthenticated && self.may_log_in_anew() => {
-                    self.log_in(&connection, None).await?
+                    self.log_in(&connection, None, Proof::Password).await?
                 }
                 opened => opened?,
             },
-            None => self.log_in(&connection, None).await?,
+            None => self.log_in(&connection, None, Proof::Password).await?,
         };
         self.keep_token(&opened);
         // An older gateway doesn't tell: then it may be another one each time.
@@ -361,8 +374,13 @@ impl Session {
         self.options.user.is_some() || self.options.token.is_none()
     }
 
-    async fn log_in(&self, connection: &Connection, token: Option<Secret>) -> Result<OpenSessionReply> {
-        let by_password = token.is_none();
+    async fn log_in(
+        &self,
+        connection: &Connection,
+        token: Option<Secret>,
+        proof: Proof,
+    ) -> Result<OpenSessionReply> {
+        let by_password = proof == Proof::Password;
         let password = match (&self.options.password, &self.options.user) {
             (Some(password), _) if by_password => Some(password()?),
             _ => None,
