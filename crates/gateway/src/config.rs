@@ -1,5 +1,6 @@
 //! What an operator decides, and the limits the gateway keeps.
 
+use crate::homes::Homes;
 use crate::passwords::PasswordFile;
 use crate::tls::Tls;
 use std::path::PathBuf;
@@ -66,8 +67,13 @@ pub struct Service2009 {
 pub struct Access {
     /// Users and their passwords.
     pub passwords: Option<PasswordFile>,
-    /// As whom a client acts that hasn't logged in; none: it must log in.
+    /// As whom every client acts that hasn't logged in; none: not every client may.
     pub anonymous: Option<Principal>,
+    /// As whom a client acts that hasn't logged in, but connects over loopback from
+    /// a socket that the kernel ascribes to this process's own user.
+    pub starter: Option<Principal>,
+    /// Where each user who logs in gets a home.
+    pub homes: Option<Homes>,
 }
 
 /// The limits in force, each with its default's reason.
@@ -150,7 +156,10 @@ pub struct Limits {
     /// Bytes that all remembered answers take together; beyond it sessions that
     /// remember much forget their oldest. Some 250,000 that succeeded.
     pub remembered_bytes: usize,
-    /// How long a token stands for its login.
+    /// A token that isn't renewed by opening its session again expires after so long.
+    pub token_renewal: Duration,
+    /// A login by password and all its tokens end after so long, however often they
+    /// are renewed: whoever has taken a copy has it no longer.
     pub token_lifetime: Duration,
 }
 
@@ -183,7 +192,8 @@ impl Default for Limits {
             logins: 64,
             remembered_mutations: 1_024,
             remembered_bytes: 64 << 20,
-            token_lifetime: Duration::from_secs(12 * 3_600),
+            token_renewal: Duration::from_secs(12 * 3_600),
+            token_lifetime: Duration::from_secs(7 * 24 * 3_600),
         }
     }
 }

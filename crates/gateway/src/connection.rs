@@ -14,21 +14,26 @@ use crate::peer::Peer;
 use crate::request::{Outgoing, Request};
 use crate::shared::Shared;
 use crate::slow::{Cut, Way};
+use crate::tls::Tls;
 use bytes::Buf;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use rustix::net::sockopt;
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_telemetry::Seldom;
 use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 /// A transfer that moves less than this in a stall's time isn't slow, it is
 /// stuck (or meant to be).
@@ -56,7 +61,8 @@ pub async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: Peer, shutdown:
 }
 
 /// In clear text or by TLS, as the client's first byte has it. Where TLS is
-/// configured, clear text comes from this host only.
+/// configured, clear text comes from this host only, and where clients must show
+/// certificates from nowhere.
 async fn accept(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -74,13 +80,10 @@ async fn accept(
                 _ = shutdown.changed() => return Ok(()),
             };
             let encrypted = strait_wire::sniff(&first) == Sniff::Tls;
-            if !encrypted && !peer.is_loopback() {
-                return Err(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    "clear text where TLS is configured",
-                ));
+            if !encrypted && (tls.asks_for_certificates() || !peer.is_loopback()) {
+                return Err(refused_clear_text(peer));
             }
-            encrypted.then(|| tls.acceptor())
+            encrypted.then(|| (tls.clone(), tls.acceptor()))
         }
     };
     match tls {
@@ -88,12 +91,43 @@ async fn accept(
             let (from, to) = stream.into_split();
             run(shared, from, to, peer, shutdown).await
         }
-        Some(acceptor) => {
+        Some((tls, acceptor)) => {
+            let socket = stream.as_fd().try_clone_to_owned()?;
             let stream = tokio::time::timeout(shared.limits.stall, acceptor.accept(stream)).await??;
+            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let chain: Vec<_> = shown.iter().map(|shown| shown.clone().into_owned()).collect();
             let (from, to) = tokio::io::split(stream);
-            run(shared, from, to, Peer { encrypted: true, ..peer }, shutdown).await
+            let served = run(shared, from, to, Peer { encrypted: true, ..peer }, shutdown);
+            while_trusted(&tls, &chain, socket, served).await
         }
     }
+}
+
+/// Serves until the client's certificate is good no longer. Then the connection is
+/// cut at its socket, so that what it has open is seen to as ever.
+async fn while_trusted(
+    tls: &Tls,
+    chain: &[CertificateDer<'_>],
+    socket: OwnedFd,
+    served: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        result = &mut served => return result,
+        () = tls.distrusted(chain) => tracing::info!("a client is cut off: its certificate is good no longer"),
+    }
+    // Where it fails, the client has gone already.
+    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+    served.await
+}
+
+fn refused_clear_text(peer: Peer) -> io::Error {
+    static REFUSED: Seldom = Seldom::new();
+    let why = "clear text where TLS is configured, or a client certificate is asked for";
+    if let Some(left_out) = REFUSED.may_write() {
+        tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
+    }
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 /// Where both ends have the same address.

@@ -5,6 +5,7 @@ use crate::fair::Key;
 use crate::peer::Peer;
 use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
+use crate::token::Login;
 use crate::turns;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,14 +61,14 @@ impl Context {
         };
         let sessions = known.into_iter().flatten().filter(|session| !session.has_ended());
         let identities = sessions.map(|session| session.identity());
-        identities.chain([self.shared.sessions.stranger()]).find_map(|identity| self.key_of(&identity))
+        identities.chain([self.shared.sessions.stranger(&self.peer)]).find_map(|identity| self.key_of(&identity))
     }
 
     fn key_of(&self, identity: &Identity) -> Option<Key> {
         match identity {
-            Identity::Nobody => None,
+            Identity::Nobody(_) => None,
             Identity::Anonymous(_) => Some(Key::Origin(self.peer.origin())),
-            Identity::User(user) => Some(Key::User(user.user.clone())),
+            Identity::User(login) => Some(Key::User(login.user.as_str().into())),
         }
     }
 
@@ -125,7 +126,7 @@ impl Context {
     pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
         let session = match token {
             Some(token) => {
-                let session = self.shared.sessions.by_token(&token.0, self.peer.origin())?;
+                let session = self.shared.sessions.by_token(&token.0, &self.peer)?;
                 self.keep_in_use(&session);
                 session
             }
@@ -175,9 +176,24 @@ impl Context {
         found.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "no such client handle; call init first"))
     }
 
-    /// Passwords go over TLS or loopback only.
-    pub fn may_send_password(&self) -> bool {
-        self.peer.encrypted || self.peer.is_loopback()
+    /// Logs in by password, which goes over TLS or loopback only.
+    ///
+    /// # Errors
+    /// As [`Sessions::check_password`]. Each is counted and logged.
+    pub async fn log_in(&self, user: &[u8], password: &str) -> Result<Login> {
+        let (sessions, from) = (&self.shared.sessions, self.peer.origin());
+        if !self.peer.encrypted && !self.peer.is_loopback() {
+            let message = "passwords are taken over loopback only, or by TLS";
+            sessions.logins().note_refused(&String::from_utf8_lossy(user), from, message);
+            return fail(ErrorKind::Unauthenticated, message);
+        }
+        match std::str::from_utf8(user) {
+            Ok(user) => sessions.check_password(user, password, from).await,
+            Err(_) => {
+                sessions.logins().note_failed(&String::from_utf8_lossy(user), from);
+                fail(ErrorKind::Unauthenticated, "wrong user or password")
+            }
+        }
     }
 
     /// The connection is gone: the 2009 session's open writers are abandoned,
@@ -202,17 +218,17 @@ impl Caller {
     /// In this session.
     ///
     /// # Errors
-    /// Unauthenticated if nobody is logged in, or a user who isn't known any
-    /// more, or if the session has ended: a connection may still hold one.
+    /// Unauthenticated if nobody is logged in, if the login holds no more, or if the
+    /// session has ended: a connection may still hold one.
     pub fn of(sessions: &Sessions, session: Arc<Session>) -> Result<Self> {
         if session.has_ended() {
             let message = "the session has ended; open it again by its token, or log in again";
             return fail(ErrorKind::Unauthenticated, message);
         }
         let who = session.principal()?;
-        if matches!(session.identity(), Identity::User(_)) {
-            sessions.check_known(&who.user)?;
-            turns::acts_for(&who.user);
+        if let Identity::User(login) = session.identity() {
+            sessions.check_login(&login)?;
+            turns::acts_for(&login.user);
         }
         session.begin_call();
         Ok(Self { who, session })

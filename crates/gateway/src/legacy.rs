@@ -13,6 +13,7 @@ use crate::handles::{Handle, OpenFile};
 use crate::legacy_names as names;
 use crate::random::random;
 use crate::session::{Identity, Session};
+use crate::token::Login;
 use futures::StreamExt;
 use std::sync::Arc;
 use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
@@ -38,7 +39,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     let sessions = &context.shared.sessions;
     let opened = names::store(context, &uri.0).and_then(|store| {
         let number = i64::from_be_bytes(random()) & i64::MAX | 1;
-        sessions.open_numbered(number, store, sessions.stranger(), context.peer.origin())
+        sessions.open_numbered(number, store, sessions.stranger(&context.peer), context.peer.origin())
     });
     match opened {
         Ok(session) => {
@@ -68,20 +69,12 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     if !sessions.has_passwords() {
         return Ok(session.principal().is_ok());
     }
-    if !context.may_send_password() {
-        static REFUSED: Seldom = Seldom::new();
-        if let Some(left_out) = REFUSED.may_write() {
-            let peer = context.peer.address;
-            tracing::warn!(%peer, left_out, "a password in clear text was refused: not from loopback");
-        }
-        return Ok(false);
-    }
-    let user = args.user.unwrap_or_default();
-    let Ok(user) = std::str::from_utf8(&user.0) else { return Ok(false) };
-    let password = args.password.unwrap_or_default();
-    match sessions.check_password(user, &password.0, context.peer.origin()).await {
-        Ok(principal) => {
-            session.set_identity(Identity::User(principal));
+    let (user, password) = (args.user.unwrap_or_default(), args.password.unwrap_or_default());
+    match context.log_in(&user.0, &password.0).await {
+        Ok(login) => {
+            // No token stands for it, and its program couldn't log in again: it lasts
+            // as long as the connection and the password.
+            session.set_identity(Identity::User(Login { ends_ms: i64::MAX, ..login }));
             Ok(true)
         }
         Err(_) => Ok(false),
@@ -91,7 +84,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
 /// What is open was opened with the rights of who logs out: it is closed.
 pub async fn logout(context: &Context, args: ClientArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
-    session.set_identity(context.shared.sessions.stranger());
+    session.set_identity(context.shared.sessions.stranger(&context.peer));
     if let Err(error) = session.close_files().await {
         tracing::warn!(%error, "a file couldn't be closed at logout");
         return Ok(false);

@@ -1,10 +1,18 @@
-//! The password file: one line a user, `user:hash`, the hash an argon2id PHC
-//! string. Read anew when it changes.
+//! The password file: one line a user, `user:hash:epoch`. The hash is an argon2id
+//! PHC string. The epoch is random and drawn anew whenever the user is added or
+//! the password changes; tokens carry it, so that they end with it. The file is
+//! read anew when it changes.
+//!
+//! Files of earlier versions have lines `user:hash`. Such a line's epoch is derived
+//! from the hash, whose salt is random, until the user's next change writes one.
 
+use crate::hex;
 use crate::random::random;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
-use std::collections::BTreeMap;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,22 +29,114 @@ const MAX_PASSWORD_BYTES: usize = 1_024;
 /// in the middle of writing it, and users that it hasn't written would be out.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// Tells one state of a user's row from those before it: a login of another epoch
+/// holds no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Epoch(pub [u8; Epoch::BYTES]);
+
+impl Epoch {
+    /// Its length.
+    pub const BYTES: usize = 16;
+
+    /// What stands for the epoch of a line without one.
+    fn derived(hash: &str) -> Self {
+        let digest = Sha256::digest(hash.as_bytes());
+        let mut epoch = Self::default();
+        epoch.0.copy_from_slice(&digest[..Self::BYTES]);
+        epoch
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        hex::decode(text)?.try_into().ok().map(Self)
+    }
+}
+
 /// Users and the hashes of their passwords, as the file has them now.
 pub struct PasswordFile {
     path: PathBuf,
     current: Mutex<Current>,
     /// Checked in place of an unknown user's, so that time tells nothing.
     decoy: String,
+    verified: Verified,
 }
 
 struct Current {
-    hashes: Arc<Hashes>,
+    rows: Arc<Rows>,
     /// The file that was last looked at; none: there was none.
     version: Option<Version>,
 }
 
 /// By user.
-type Hashes = BTreeMap<String, String>;
+type Rows = BTreeMap<String, Row>;
+
+#[derive(Debug, Clone)]
+struct Row {
+    hash: String,
+    epoch: Epoch,
+    /// The epoch stands in the file.
+    has_epoch: bool,
+}
+
+impl Row {
+    /// With a new epoch.
+    fn new(password: &str) -> Result<Self, Problem> {
+        Ok(Self { hash: hash(password)?, epoch: Epoch(random()), has_epoch: true })
+    }
+
+    /// `hash` or `hash:epoch`; a PHC string has no colon.
+    fn parse(text: &str) -> Option<Self> {
+        let (hash, epoch) = match text.split_once(':') {
+            Some((hash, epoch)) => (hash, Some(Epoch::parse(epoch)?)),
+            None => (text, None),
+        };
+        PasswordHash::new(hash).ok()?;
+        let (epoch, has_epoch) = (epoch.unwrap_or_else(|| Epoch::derived(hash)), epoch.is_some());
+        Some(Self { hash: hash.to_owned(), epoch, has_epoch })
+    }
+
+    fn line(&self, user: &str) -> String {
+        let Self { hash, epoch, has_epoch } = self;
+        if *has_epoch { format!("{user}:{hash}:{}", hex::encode(&epoch.0)) } else { format!("{user}:{hash}") }
+    }
+}
+
+/// Passwords that were right, so that a user who is here already doesn't queue behind
+/// strangers' argon2 runs. Kept as tags under a key of this process alone, one a user.
+struct Verified {
+    key: Hmac<Sha256>,
+    tags: Mutex<HashMap<String, [u8; 32]>>,
+}
+
+impl Verified {
+    fn new() -> Self {
+        // HMAC pads a key to the hash's block with zeros (RFC 2104, section 2).
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&random::<32>());
+        Self { key: Hmac::new(&block.into()), tags: Mutex::default() }
+    }
+
+    fn tag(&self, row: &Row, password: &str) -> Hmac<Sha256> {
+        let mut mac = self.key.clone();
+        mac.update(row.hash.as_bytes());
+        mac.update(&row.epoch.0);
+        mac.update(password.as_bytes());
+        mac
+    }
+
+    fn knows(&self, user: &str, row: &Row, password: &str) -> bool {
+        let tag = self.lock().get(user).copied();
+        tag.is_some_and(|tag| self.tag(row, password).verify_slice(&tag).is_ok())
+    }
+
+    fn keep(&self, user: &str, row: &Row, password: &str) {
+        let tag = self.tag(row, password).finalize().into_bytes().into();
+        self.lock().insert(user.to_owned(), tag);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, [u8; 32]>> {
+        self.tags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Tells one state of a file from another. The time of change stands for mode
 /// and owner, which leave the time of modification as it is.
@@ -84,10 +184,10 @@ impl PasswordFile {
     ///
     /// # Errors
     /// A line for people: the file is missing, others may read or write it, or
-    /// a line in it isn't `user:hash`.
+    /// a line in it isn't `user:hash:epoch`.
     pub fn load(path: &Path) -> Result<Self, Problem> {
         let current = Mutex::new(read(path)?);
-        Ok(Self { path: path.to_owned(), current, decoy: hash("decoy")? })
+        Ok(Self { path: path.to_owned(), current, decoy: hash("decoy")?, verified: Verified::new() })
     }
 
     /// Reads the file anew if it has changed. Where it is no good, what was
@@ -100,25 +200,29 @@ impl PasswordFile {
         if self.lock().version == version || version.is_some_and(|version| version.is_fresh()) {
             return Ok(false);
         }
-        match read(&self.path) {
-            Ok(fresh) => {
-                *self.lock() = fresh;
-                Ok(true)
-            }
-            Err(problem) => {
-                self.lock().version = version;
-                Err(problem)
-            }
-        }
+        self.reload().map(|()| true).inspect_err(|_| self.lock().version = version)
     }
 
-    /// Whether the file names this user.
-    pub fn contains(&self, user: &str) -> bool {
-        self.lock().hashes.contains_key(user)
+    /// Reads the file anew, changed or not. Where it is no good, what was read before
+    /// stays in force.
+    ///
+    /// # Errors
+    /// As [`PasswordFile::load`].
+    pub fn reload(&self) -> Result<(), Problem> {
+        let fresh = read(&self.path)?;
+        // Of users who are gone, so that they don't pile up.
+        self.verified.lock().retain(|user, _| fresh.rows.contains_key(user));
+        *self.lock() = fresh;
+        Ok(())
+    }
+
+    /// The epoch of a user's row; none for a user whom the file doesn't name.
+    pub fn epoch(&self, user: &str) -> Option<Epoch> {
+        self.lock().rows.get(user).map(|row| row.epoch)
     }
 
     /// Sets a user's password in the file, which is made if it is missing, in
-    /// one step (a temporary file renamed).
+    /// one step (a temporary file renamed). All logins before it end.
     ///
     /// # Errors
     /// A line for people.
@@ -127,14 +231,17 @@ impl PasswordFile {
         if user.is_empty() || user.len() > MAX_USER_BYTES || !user.chars().all(plain) {
             return Err("a user name has letters, digits and . _ - @ only, 64 at most".to_owned());
         }
+        if [".", ".."].contains(&user) {
+            return Err(format!("{user} is no user name: it names a directory"));
+        }
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
             return Err("a password has 1 to 1,024 bytes".to_owned());
         }
-        let hash = hash(password)?;
+        let row = Row::new(password)?;
         let _turn = turn(path, true)?;
-        let mut hashes = (*read(path)?.hashes).clone();
-        hashes.insert(user.to_owned(), hash);
-        write(path, &hashes)
+        let mut rows = (*read(path)?.rows).clone();
+        rows.insert(user.to_owned(), row);
+        write(path, &rows)
     }
 
     /// Whom the file names, in no order.
@@ -142,7 +249,7 @@ impl PasswordFile {
     /// # Errors
     /// A line for people.
     pub fn users(path: &Path) -> Result<Vec<String>, Problem> {
-        Ok(read(path)?.hashes.keys().cloned().collect())
+        Ok(read(path)?.rows.keys().cloned().collect())
     }
 
     /// Takes a user out of the file, in one step.
@@ -151,23 +258,36 @@ impl PasswordFile {
     /// A line for people, also where the file doesn't name the user.
     pub fn remove(path: &Path, user: &str) -> Result<(), Problem> {
         let _turn = turn(path, false)?;
-        let mut hashes = (*read(path)?.hashes).clone();
-        match hashes.remove(user) {
-            Some(_) => write(path, &hashes),
+        let mut rows = (*read(path)?.rows).clone();
+        match rows.remove(user) {
+            Some(_) => write(path, &rows),
             None => Err(format!("password file {}: there is no user {user} in it", path.display())),
         }
     }
 
-    /// Whether the password is the user's. Takes some 20 ms of a core: call
-    /// it on the blocking pool, few at a time.
-    pub fn verify(&self, user: &str, password: &str) -> bool {
+    /// The epoch of the user's row, if the password is the user's. Takes some 20 ms
+    /// of a core: call it on the blocking pool, few at a time.
+    pub fn verify(&self, user: &str, password: &str) -> Option<Epoch> {
         // Taken out of the lock, which the check is too long to hold.
-        let hashes = self.lock().hashes.clone();
-        let known = hashes.get(user);
-        let Ok(hash) = PasswordHash::new(known.unwrap_or(&self.decoy)) else { return false };
+        let rows = self.lock().rows.clone();
+        let row = rows.get(user);
+        let hash = PasswordHash::new(row.map_or(&self.decoy, |row| &row.hash)).ok()?;
         let right = password.len() <= MAX_PASSWORD_BYTES
             && Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
-        right && known.is_some()
+        let row = row.filter(|_| right)?;
+        self.verified.keep(user, row, password);
+        Some(row.epoch)
+    }
+
+    /// As [`PasswordFile::verify`] for a password that was right before, in
+    /// microseconds; none for any other.
+    pub fn verify_again(&self, user: &str, password: &str) -> Option<Epoch> {
+        if password.len() > MAX_PASSWORD_BYTES {
+            return None;
+        }
+        let rows = self.lock().rows.clone();
+        let row = rows.get(user)?;
+        self.verified.knows(user, row, password).then_some(row.epoch)
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -196,7 +316,7 @@ fn turn(path: &Path, make: bool) -> Result<File, Problem> {
 }
 
 /// In one step: a temporary file renamed.
-fn write(path: &Path, hashes: &Hashes) -> Result<(), Problem> {
+fn write(path: &Path, rows: &Rows) -> Result<(), Problem> {
     let write = || -> io::Result<()> {
         // A name that nothing else has: a file that is there already may
         // be somebody's, or be readable by others.
@@ -204,8 +324,8 @@ fn write(path: &Path, hashes: &Hashes) -> Result<(), Problem> {
         name.push(format!(".{:016x}", u64::from_be_bytes(random())));
         let temporary = Path::new(&name);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(temporary)?;
-        for (user, hash) in hashes {
-            writeln!(file, "{user}:{hash}")?;
+        for (user, row) in rows {
+            writeln!(file, "{}", row.line(user))?;
         }
         file.sync_all()?;
         std::fs::rename(temporary, path)
@@ -223,18 +343,18 @@ fn read(path: &Path) -> Result<Current, Problem> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(|e| problem(path, &e))?;
-    let mut hashes = Hashes::new();
+    let mut rows = Rows::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let entry = line.split_once(':').filter(|(_, hash)| PasswordHash::new(hash).is_ok());
-        let Some((user, hash)) = entry else {
-            return Err(format!("password file {shown}, line {number}: not user:hash"));
+        let entry = line.split_once(':').and_then(|(user, rest)| Some((user, Row::parse(rest)?)));
+        let Some((user, row)) = entry else {
+            return Err(format!("password file {shown}, line {number}: not user:hash:epoch"));
         };
-        hashes.insert(user.to_owned(), hash.to_owned());
+        rows.insert(user.to_owned(), row);
     }
-    Ok(Current { hashes: Arc::new(hashes), version: Some(Version::of(&metadata)) })
+    Ok(Current { rows: Arc::new(rows), version: Some(Version::of(&metadata)) })
 }
 
 fn problem(path: &Path, error: &io::Error) -> Problem {
@@ -266,10 +386,10 @@ mod tests {
         PasswordFile::set(&path, "bob", "other").unwrap();
         PasswordFile::set(&path, "alice", "second").unwrap();
         let file = PasswordFile::load(&path).unwrap();
-        assert!(file.verify("alice", "second"));
-        assert!(file.verify("bob", "other"));
-        assert!(!file.verify("alice", "first"));
-        assert!(!file.verify("carol", "decoy"), "an unknown user has no password");
+        assert!(file.verify("alice", "second").is_some());
+        assert!(file.verify("bob", "other").is_some());
+        assert!(file.verify("alice", "first").is_none());
+        assert!(file.verify("carol", "decoy").is_none(), "an unknown user has no password");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("second"));
     }
 
@@ -281,10 +401,63 @@ mod tests {
         let file = PasswordFile::load(&path).unwrap();
         File::create(&path).unwrap();
         assert_eq!(file.reload_if_changed(), Ok(false), "cut to nothing, for now");
-        assert!(file.contains("alice"));
+        assert!(file.epoch("alice").is_some());
         std::thread::sleep(SETTLE);
         assert_eq!(file.reload_if_changed(), Ok(true));
-        assert!(!file.contains("alice"), "it stayed so");
+        assert!(file.epoch("alice").is_none(), "it stayed so");
+    }
+
+    #[test]
+    fn an_epoch_ends_with_the_password_and_with_the_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwd");
+        let epoch = |user: &str| PasswordFile::load(&path).unwrap().epoch(user);
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        let first = epoch("alice").unwrap();
+        PasswordFile::set(&path, "bob", "x").unwrap();
+        assert_eq!(epoch("alice"), Some(first), "another user's change leaves it");
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        let second = epoch("alice").unwrap();
+        assert_ne!(second, first, "the same password set again");
+        PasswordFile::remove(&path, "alice").unwrap();
+        assert_eq!(epoch("alice"), None);
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        assert!(![first, second].contains(&epoch("alice").unwrap()), "removed and added again");
+    }
+
+    #[test]
+    fn a_file_without_epochs_is_read_and_gets_them_as_its_users_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwd");
+        let old = |user: &str, password: &str| format!("{user}:{}\n", hash(password).unwrap());
+        let (alice, bob) = (old("alice", "x"), old("bob", "y"));
+        std::fs::write(&path, format!("# users\n{alice}{bob}")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let file = PasswordFile::load(&path).unwrap();
+        let derived = file.verify("alice", "x").unwrap();
+        assert_eq!(file.epoch("alice"), Some(derived));
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(&bob), "bob's line is as it was: {text}");
+        let file = PasswordFile::load(&path).unwrap();
+        assert_ne!(file.epoch("alice").unwrap(), derived, "written by the change");
+        assert!(file.verify("bob", "y").is_some());
+    }
+
+    #[test]
+    fn a_password_is_known_again_until_it_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwd");
+        PasswordFile::set(&path, "alice", "x").unwrap();
+        let file = PasswordFile::load(&path).unwrap();
+        assert_eq!(file.verify_again("alice", "x"), None, "nobody has logged in yet");
+        let epoch = file.verify("alice", "x");
+        assert_eq!(file.verify_again("alice", "x"), epoch);
+        assert_eq!(file.verify_again("alice", "y"), None);
+        assert_eq!(file.verify("alice", "y"), None);
+        PasswordFile::set(&path, "alice", "z").unwrap();
+        file.reload().unwrap();
+        assert_eq!(file.verify_again("alice", "x"), None);
     }
 
     #[test]
@@ -295,7 +468,7 @@ mod tests {
         PasswordFile::set(&path, "bob", "x").unwrap();
         PasswordFile::remove(&path, "alice").unwrap();
         let file = PasswordFile::load(&path).unwrap();
-        assert!(!file.contains("alice") && file.contains("bob"));
+        assert!(file.epoch("alice").is_none() && file.epoch("bob").is_some());
         let problem = PasswordFile::remove(&path, "alice").unwrap_err();
         assert!(problem.contains("no user alice"), "{problem}");
     }
@@ -347,7 +520,7 @@ mod tests {
     fn names_that_would_break_the_file_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("passwd");
-        for user in ["", "a:b", "a\nb", "a b"] {
+        for user in ["", "a:b", "a\nb", "a b", ".", ".."] {
             assert!(PasswordFile::set(&path, user, "x").is_err(), "{user:?}");
         }
     }

@@ -19,12 +19,13 @@ use strait_store::FileSystem;
 use strait_telemetry::{Calls, Seldom};
 use strait_wire::Call;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// How often sessions are looked through for those that have idled out, at
-/// most; more often where they may linger for a shorter time.
-const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+/// How often files are looked at for changes, and sessions for those that have
+/// idled out; more often where they may linger for a shorter time. A password that
+/// changed ends its user's sessions at the second look at the latest, within 5 s.
+const SWEEP_PERIOD: Duration = Duration::from_secs(2);
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that a failure that stays isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -43,6 +44,18 @@ pub struct Gateway {
     listener: TcpListener,
     local: SocketAddr,
     shared: Arc<Shared>,
+    reload: Reload,
+}
+
+/// Has a gateway read its files anew, whether they look changed or not.
+#[derive(Clone, Default)]
+pub struct Reload(Arc<Notify>);
+
+impl Reload {
+    /// Now.
+    pub fn now(&self) {
+        self.0.notify_one();
+    }
 }
 
 impl Gateway {
@@ -85,12 +98,17 @@ impl Gateway {
             let known = shared.sessions.store(name);
             known.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         }
-        Ok(Self { listener, local, shared: Arc::new(shared) })
+        Ok(Self { listener, local, shared: Arc::new(shared), reload: Reload::default() })
     }
 
     /// Where it listens; the port is real even if 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// How to have it read passwords and certificates anew while it serves.
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
     }
 
     /// What it has counted, to be read while it serves and after.
@@ -101,7 +119,7 @@ impl Gateway {
     /// Serves until `shutdown` is done, then lets requests in flight end
     /// (within [`Limits::drain`]) and closes what is open.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        let Self { listener, local, shared } = self;
+        let Self { listener, local, shared, reload } = self;
         let (stop, stopped) = watch::channel(false);
         let room = Shares::new(shared.limits.connections);
         let mut connections = JoinSet::new();
@@ -146,11 +164,8 @@ impl Gateway {
                     }
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                _ = sweep.tick() => {
-                    shared.sessions.sweep();
-                    reload_passwords(&shared);
-                    reload_tls(&shared);
-                }
+                _ = sweep.tick() => look(&shared, Look::IfChanged),
+                () = reload.0.notified() => look(&shared, Look::Always),
             }
         }
         drop(listener);
@@ -184,24 +199,35 @@ fn tell_refused(peer: Peer) {
     }
 }
 
-/// Takes up a new password file, on the blocking pool as it is a file.
-fn reload_passwords(shared: &Shared) {
-    let sessions = shared.sessions.clone();
-    tokio::task::spawn_blocking(move || match sessions.reload_passwords() {
-        Ok(true) => tracing::info!("password file read anew"),
-        Ok(false) => {}
-        Err(problem) => {
-            tracing::error!(problem, "the new password file is no good; the old one stays in force")
+/// Which files are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    IfChanged,
+    Always,
+}
+
+/// Takes up new passwords and certificates, and ends the sessions that have idled out
+/// or whose logins hold no more. Small local files, read on the blocking pool.
+fn look(shared: &Arc<Shared>, which: Look) {
+    let shared = shared.clone();
+    tokio::task::spawn_blocking(move || {
+        let (sessions, always) = (&shared.sessions, which == Look::Always);
+        let passwords = if always { sessions.reload_passwords_now() } else { sessions.reload_passwords() };
+        tell_read("password file", passwords);
+        if let Some(tls) = &shared.tls {
+            let certificates = if always { tls.reload().map(|()| true) } else { tls.reload_if_changed() };
+            tell_read("TLS certificates", certificates);
         }
+        sessions.sweep();
     });
 }
 
-/// Takes up new certificates. Small local files, read on the blocking pool.
-fn reload_tls(shared: &Shared) {
-    let Some(tls) = shared.tls.clone() else { return };
-    tokio::task::spawn_blocking(move || match tls.reload_if_changed() {
-        Ok(true) => tracing::info!("TLS certificates read anew"),
+fn tell_read(what: &str, read: Result<bool, String>) {
+    match read {
+        Ok(true) => tracing::info!("{what} read anew"),
         Ok(false) => {}
-        Err(problem) => tracing::error!(problem, "the new TLS files are no good; the old ones stay in force"),
-    });
+        Err(problem) => {
+            tracing::error!(problem, "{what}: the new state is no good; the old one stays in force")
+        }
+    }
 }

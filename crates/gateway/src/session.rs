@@ -1,20 +1,21 @@
 //! Who is there, on which store, with what open.
 
 use crate::closed::Closed;
-use crate::config::{Config, ConfiguredStore, Limits};
+use crate::config::{Access, Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
-use crate::peer::Origin;
+use crate::logins::{Logins, Refusal};
+use crate::peer::{Origin, Peer};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
-use crate::token::{Claims, Signer};
+use crate::token::{Claims, Login, Signer};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, fail};
-use strait_telemetry::Seldom;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Milliseconds since 1970-01-01 UTC.
@@ -34,11 +35,44 @@ fn uptime_ms() -> i64 {
 #[derive(Clone)]
 pub enum Identity {
     /// Nobody yet: a login is needed.
-    Nobody,
-    /// Whoever comes without a login, where the operator allows that.
+    Nobody(Uninvited),
+    /// A client without a login, where the operator allows that.
     Anonymous(Principal),
     /// A user who logged in.
-    User(Principal),
+    User(Login),
+}
+
+/// Why a client must log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uninvited {
+    /// Every client must.
+    NoLogin,
+    /// It belongs to another local user than the gateway.
+    OtherUser(u32),
+    /// The kernel names no user for it: it comes by way of a container or another
+    /// host, or has closed its socket.
+    UnknownUser,
+}
+
+impl fmt::Display for Uninvited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = match self {
+            Self::NoLogin => return f.write_str("this gateway lets nobody in without a login; log in first"),
+            Self::OtherUser(user) => format!("belongs to user id {user}"),
+            Self::UnknownUser => "belongs to no user that this host's kernel names".to_owned(),
+        };
+        let own = own_user();
+        write!(
+            f,
+            "without a login this gateway serves programs of user id {own} alone, and this connection {whose}; \
+             run the gateway with --passwords FILE and log in, or let every local user in with --allow-anonymous"
+        )
+    }
+}
+
+/// The number of the user whose rights this process has.
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// One client's session.
@@ -76,14 +110,20 @@ impl Session {
     /// Unauthenticated if nobody is logged in.
     pub fn principal(&self) -> Result<Principal> {
         match self.identity() {
-            Identity::Nobody => fail(ErrorKind::Unauthenticated, "log in first"),
-            Identity::Anonymous(principal) | Identity::User(principal) => Ok(principal),
+            Identity::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
+            Identity::Anonymous(principal) => Ok(principal),
+            Identity::User(login) => Ok(Principal::new(&login.user)),
         }
     }
 
     /// Who it is.
     pub fn identity(&self) -> Identity {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether this user logged in to it.
+    pub fn is_of(&self, user: &str) -> bool {
+        matches!(self.identity(), Identity::User(login) if login.user == user)
     }
 
     /// Logs in, or out.
@@ -188,7 +228,7 @@ impl Table {
     fn closed(&mut self, identity: &Identity) -> &mut Closed {
         match identity {
             Identity::User(_) => &mut self.closed_users,
-            Identity::Anonymous(_) | Identity::Nobody => &mut self.closed_strangers,
+            Identity::Anonymous(_) | Identity::Nobody(_) => &mut self.closed_strangers,
         }
     }
 }
@@ -199,20 +239,19 @@ pub struct Sessions {
     stores: Vec<ConfiguredStore>,
     /// Of each store, by its name.
     changes: HashMap<String, Arc<Semaphore>>,
-    access: crate::config::Access,
+    access: Access,
     signer: Signer,
     limits: Limits,
     remembered: Arc<Remembered>,
     room: Arc<Room>,
-    password_checks: Arc<Semaphore>,
     places: Arc<Shares>,
-    logins: Arc<Shares>,
+    logins: Logins,
 }
 
 impl Sessions {
     /// None yet.
     pub fn new(config: Config) -> Self {
-        let closed = || Closed::new(config.limits.token_lifetime, config.limits.closed_sessions);
+        let closed = || Closed::new(config.limits.token_renewal, config.limits.closed_sessions);
         let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
         Self {
             table: Mutex::new(Table {
@@ -224,9 +263,8 @@ impl Sessions {
             stores: config.stores,
             access: config.access,
             signer: Signer::new(config.token_key),
-            password_checks: Arc::new(Semaphore::new(config.limits.password_checks)),
             places: Shares::new(config.limits.sessions),
-            logins: Shares::new(config.limits.logins),
+            logins: Logins::new(config.limits.logins, config.limits.password_checks),
             remembered: Remembered::new(config.limits.remembered_bytes),
             room: Room::new(config.limits.handles),
             limits: config.limits,
@@ -271,62 +309,112 @@ impl Sessions {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload_if_changed())
     }
 
-    /// Unauthenticated for a user whom the password file doesn't name any more.
-    /// Without a file there is nobody to ask.
-    pub fn check_known(&self, user: &str) -> Result<()> {
-        match &self.access.passwords {
-            Some(file) if !file.contains(user) => {
-                fail(ErrorKind::Unauthenticated, "the user who logged in is no longer known here")
-            }
-            _ => Ok(()),
+    /// As [`Sessions::reload_passwords`], changed or not.
+    ///
+    /// # Errors
+    /// As there, each time.
+    pub fn reload_passwords_now(&self) -> std::result::Result<bool, String> {
+        self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload().map(|()| true))
+    }
+
+    /// Whether a login still holds.
+    ///
+    /// # Errors
+    /// Unauthenticated once it has ended, the user is removed or the password changed,
+    /// and at a gateway without a password file, which can't know.
+    pub fn check_login(&self, login: &Login) -> Result<()> {
+        let Some(file) = &self.access.passwords else {
+            let message =
+                "this gateway has no password file to check the login against; log in at one that has";
+            return fail(ErrorKind::Unauthenticated, message);
+        };
+        if login.ends_ms <= now_ms() {
+            return fail(ErrorKind::Unauthenticated, "the login has reached its end; log in again");
         }
+        if file.epoch(&login.user) != Some(login.epoch) {
+            let message =
+                "the login holds no more: its user was removed or the password changed; log in again";
+            return fail(ErrorKind::Unauthenticated, message);
+        }
+        Ok(())
     }
 
     fn is_revoked(&self, session: &Session) -> bool {
-        matches!(session.identity(), Identity::User(user) if self.check_known(&user.user).is_err())
+        matches!(session.identity(), Identity::User(login) if self.check_login(&login).is_err())
     }
 
-    /// Who somebody is that hasn't logged in.
-    pub fn stranger(&self) -> Identity {
-        self.access.anonymous.clone().map_or(Identity::Nobody, Identity::Anonymous)
+    /// Who a client is that hasn't logged in.
+    pub fn stranger(&self, peer: &Peer) -> Identity {
+        let Access { anonymous, starter, .. } = &self.access;
+        match (anonymous, starter, peer.user) {
+            (Some(anybody), ..) => Identity::Anonymous(anybody.clone()),
+            (None, None, _) => Identity::Nobody(Uninvited::NoLogin),
+            (None, Some(starter), Some(user)) if user == own_user() => Identity::Anonymous(starter.clone()),
+            (None, Some(_), Some(user)) => Identity::Nobody(Uninvited::OtherUser(user)),
+            (None, Some(_), None) => Identity::Nobody(Uninvited::UnknownUser),
+        }
+    }
+
+    /// The logins of this moment, and what is counted of all.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
     }
 
     /// Checks a password, a few at a time for all clients together.
     ///
     /// # Errors
     /// Unauthenticated; the same words for a wrong password and an unknown user.
-    /// Busy if too many wait already.
-    pub async fn check_password(
-        self: &Arc<Self>,
-        user: &str,
-        password: &str,
-        from: Origin,
-    ) -> Result<Principal> {
-        if !self.has_passwords() {
+    /// Busy if too many were wrong, or too many wait already.
+    pub async fn check_password(self: &Arc<Self>, user: &str, password: &str, from: Origin) -> Result<Login> {
+        let Some(file) = &self.access.passwords else {
             let message = "this gateway has no password file; start it with --passwords FILE";
             return fail(ErrorKind::Unauthenticated, message);
-        }
-        let Some(_place) = self.logins.take(from) else {
-            return fail(ErrorKind::Busy, "too many log in at once; try again later");
         };
-        // Never closed; if it were, nobody gets in.
-        let Ok(turn) = self.password_checks.clone().acquire_owned().await else {
-            return fail(ErrorKind::Unauthenticated, "the gateway is shutting down");
+        let patient =
+            |now| self.logins.demand_patience(user, from, now).map_err(|why| self.refused(user, from, &why));
+        patient(Instant::now())?;
+        let epoch = match file.verify_again(user, password) {
+            Some(epoch) => Some(epoch),
+            None => {
+                let _place = self.logins.place(user, from).map_err(|why| self.refused(user, from, &why))?;
+                let Some(turn) = self.logins.turn(from).await else {
+                    return fail(ErrorKind::Unavailable, "the gateway is shutting down");
+                };
+                // Others of the pair may have failed meanwhile.
+                patient(Instant::now())?;
+                let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
+                let verified = tokio::task::spawn_blocking(move || {
+                    // The check goes on when its client has gone, so it keeps its turn.
+                    let _turn = turn;
+                    this.access.passwords.as_ref().and_then(|file| file.verify(&name, &password))
+                });
+                verified.await.unwrap_or(None)
+            }
         };
-        let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
-        let verified = tokio::task::spawn_blocking(move || {
-            // The check goes on when its client has gone, so it keeps its turn.
-            let _turn = turn;
-            this.access.passwords.as_ref().is_some_and(|file| file.verify(&name, &password))
-        });
-        if verified.await.unwrap_or(false) {
-            return Ok(Principal::new(user));
+        let Some(epoch) = epoch else {
+            self.logins.failed(user, from, Instant::now());
+            return fail(ErrorKind::Unauthenticated, "wrong user or password");
+        };
+        self.logins.succeeded(user, from, Instant::now());
+        if let Some(homes) = &self.access.homes
+            && let Err(error) = homes.make(user).await
+        {
+            tracing::warn!(user, %error, "a home can't be made; the next login tries again");
         }
-        static FAILED: Seldom = Seldom::new();
-        if let Some(left_out) = FAILED.may_write() {
-            tracing::warn!(%from, left_out, "a login failed");
-        }
-        fail(ErrorKind::Unauthenticated, "wrong user or password")
+        let lifetime = self.limits.token_lifetime.as_millis() as i64;
+        Ok(Login { user: user.to_owned(), epoch, ends_ms: now_ms().saturating_add(lifetime) })
+    }
+
+    fn refused(&self, user: &str, from: Origin, why: &Refusal) -> Error {
+        let message = match why {
+            Refusal::BackedOff(wait) => {
+                let seconds = wait.as_secs() + 1;
+                format!("too many wrong passwords of this user from here; try again in {seconds} s")
+            }
+            Refusal::NoPlace => "too many log in at once; try again later".to_owned(),
+        };
+        self.logins.note_refused(user, from, &message);
+        Error::new(ErrorKind::Busy, message)
     }
 
     /// Opens a session.
@@ -388,12 +476,13 @@ impl Sessions {
 
     /// The token that stands for a session, and when it expires.
     pub fn token(&self, session: &Session) -> (String, i64) {
-        let expires_ms = now_ms().saturating_add(self.limits.token_lifetime.as_millis() as i64);
-        let user = match session.identity() {
-            Identity::User(principal) => Some(principal.user.to_string()),
-            Identity::Anonymous(_) | Identity::Nobody => None,
+        let login = match session.identity() {
+            Identity::User(login) => Some(login),
+            Identity::Anonymous(_) | Identity::Nobody(_) => None,
         };
-        let claims = Claims { session: session.id, expires_ms, store: session.store.name.clone(), user };
+        let renewed_ms = now_ms().saturating_add(self.limits.token_renewal.as_millis() as i64);
+        let expires_ms = login.as_ref().map_or(renewed_ms, |login| login.ends_ms.min(renewed_ms));
+        let claims = Claims { session: session.id, expires_ms, store: session.store.name.clone(), login };
         (self.signer.sign(&claims), expires_ms)
     }
 
@@ -401,27 +490,31 @@ impl Sessions {
     /// one before a restart) opened it.
     ///
     /// # Errors
-    /// Unauthenticated for a token that is wrong, has expired, whose session was
-    /// closed, or whose user is no longer in the password file.
-    pub fn by_token(&self, token: &str, from: Origin) -> Result<Arc<Session>> {
+    /// Unauthenticated for a token that is wrong or has expired, whose session was
+    /// closed, or whose login holds no more. One without a login is good only where
+    /// its bearer needs none.
+    pub fn by_token(&self, token: &str, peer: &Peer) -> Result<Arc<Session>> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
                 ErrorKind::Unauthenticated,
                 "the session's token is wrong or has expired; log in again",
             );
         };
-        if let Some(user) = &claims.user {
-            self.check_known(user)?;
+        let identity = match claims.login {
+            Some(login) => {
+                self.check_login(&login)?;
+                Identity::User(login)
+            }
+            None => self.stranger(peer),
+        };
+        if let Identity::Nobody(why) = &identity {
+            return fail(ErrorKind::Unauthenticated, why.to_string());
         }
         if let Some(session) = self.lock().by_id.get(&claims.session) {
             session.touch();
             return Ok(session.clone());
         }
-        let identity = match &claims.user {
-            Some(user) => Identity::User(Principal::new(user)),
-            None => self.stranger(),
-        };
-        self.open_with_id(claims.session, self.store(&claims.store)?, identity, from)
+        self.open_with_id(claims.session, self.store(&claims.store)?, identity, peer.origin())
     }
 
     /// The session with this number, which it is used by.
@@ -454,7 +547,7 @@ impl Sessions {
         }
     }
 
-    /// Ends and abandons what has idled out, or whose user isn't known any more.
+    /// Ends and abandons what has idled out, or whose login holds no more.
     pub fn sweep(&self) {
         let now = uptime_ms();
         let mut ended = Vec::new();
@@ -492,7 +585,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, PasswordFile};
+    use crate::PasswordFile;
     use futures::FutureExt;
 
     #[tokio::test]
@@ -502,7 +595,7 @@ mod tests {
         PasswordFile::set(&file, "alice", "secret").unwrap();
         let sessions = Arc::new(Sessions::new(Config {
             stores: Vec::new(),
-            access: Access { passwords: Some(PasswordFile::load(&file).unwrap()), anonymous: None },
+            access: Access { passwords: Some(PasswordFile::load(&file).unwrap()), ..Access::default() },
             local_root: None,
             tls: None,
             token_key: [0; 32],
@@ -513,6 +606,7 @@ mod tests {
         let mut check = Box::pin(sessions.check_password("alice", "secret", Origin::LocalUser(0)));
         assert!((&mut check).now_or_never().is_none(), "it takes its time");
         drop(check);
-        assert_eq!(sessions.password_checks.available_permits(), 0, "and its turn for as long");
+        let next = sessions.logins.turn(Origin::LocalUser(1));
+        assert!(next.now_or_never().is_none(), "and its turn for as long");
     }
 }

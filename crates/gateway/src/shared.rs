@@ -36,6 +36,7 @@ impl GatewayNumbers {
     /// Writes it down.
     pub fn write(&self, page: &mut Page) {
         self.0.calls.write(page, &[("role", "gateway")]);
+        self.0.sessions.logins().write(page);
         let budget = &self.0.budget;
         for (store, turns) in &self.0.turns {
             turns.write(page, store);

@@ -1,16 +1,22 @@
 //! TLS on the port: certificate and key from files, read anew when they
 //! change, client certificates where the operator asks for them.
 
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime,
+};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use x509_parser::extensions::GeneralName;
 
 /// Where the operator keeps what TLS needs, all PEM.
 #[derive(Debug, Clone)]
@@ -22,17 +28,33 @@ pub struct TlsFiles {
     /// Certificate authorities whose clients are let in; none: no client
     /// certificate is asked for.
     pub client_ca: Option<PathBuf>,
+    /// Client certificates that are good no longer, one list for each of those
+    /// authorities.
+    pub client_crl: Option<PathBuf>,
 }
 
 /// TLS as it is configured now.
 pub struct Tls {
     files: TlsFiles,
     current: Mutex<Current>,
+    /// Connections look at their certificates again when the files have changed.
+    changed: watch::Sender<()>,
 }
 
 struct Current {
     acceptor: TlsAcceptor,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    certificate: CertificateFacts,
     modified: Vec<Option<SystemTime>>,
+}
+
+/// What an operator should know of the gateway's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// The names and addresses that clients may call it by.
+    pub names: Vec<String>,
+    /// Until when it is good.
+    pub expires: SystemTime,
 }
 
 /// What is wrong with the files, for people.
@@ -46,7 +68,7 @@ impl Tls {
     /// others; the key can be read by others.
     pub fn load(files: TlsFiles) -> Result<Self, Problem> {
         let current = Mutex::new(read(&files)?);
-        Ok(Self { files, current })
+        Ok(Self { files, current, changed: watch::Sender::new(()) })
     }
 
     /// Reads the files anew if one has changed. Connections that are open keep
@@ -58,18 +80,50 @@ impl Tls {
         if self.lock().modified == modified(&self.files) {
             return Ok(false);
         }
-        let fresh = read(&self.files);
-        let mut current = self.lock();
-        match fresh {
-            Ok(fresh) => {
-                *current = fresh;
-                Ok(true)
+        // Said once for a change, not at every look.
+        self.reload().map(|()| true).inspect_err(|_| self.lock().modified = modified(&self.files))
+    }
+
+    /// Reads the files anew, changed or not.
+    ///
+    /// # Errors
+    /// As [`Tls::load`]; what was read before stays in force.
+    pub fn reload(&self) -> Result<(), Problem> {
+        *self.lock() = read(&self.files)?;
+        self.changed.send_replace(());
+        Ok(())
+    }
+
+    /// Whether clients must show a certificate.
+    pub fn asks_for_certificates(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
+    /// The gateway's own certificate.
+    pub fn certificate(&self) -> CertificateFacts {
+        self.lock().certificate.clone()
+    }
+
+    /// Returns once a client's certificate is good no longer: it is revoked, or its
+    /// authority isn't trusted any more.
+    pub async fn distrusted(&self, chain: &[CertificateDer<'_>]) {
+        let mut changes = self.changed.subscribe();
+        while self.trusts(chain) {
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
             }
-            Err(problem) => {
-                // Said once for a change, not at every look.
-                current.modified = modified(&self.files);
-                Err(problem)
+        }
+    }
+
+    fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let verifier = self.lock().verifier.clone();
+        match (verifier, chain.split_first()) {
+            (Some(verifier), Some((own, above))) => {
+                verifier.verify_client_cert(own, above, UnixTime::now()).is_ok()
             }
+            // None is asked for.
+            (None, _) => true,
+            (Some(_), None) => false,
         }
     }
 
@@ -84,7 +138,8 @@ impl Tls {
 }
 
 fn modified(files: &TlsFiles) -> Vec<Option<SystemTime>> {
-    let all = [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref()];
+    let all =
+        [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref(), files.client_crl.as_ref()];
     let time = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
     all.into_iter().flatten().map(time).collect()
 }
@@ -102,23 +157,61 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
     let versions = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| format!("TLS: {e}"))?;
-    let asking = match &files.client_ca {
-        None => versions.with_no_client_auth(),
+    let verifier = match &files.client_ca {
+        None => None,
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for root in certificates(path)? {
                 roots.add(root).map_err(|e| format!("client CA {}: {e}", path.display()))?;
             }
+            let lists = files.client_crl.as_deref().map(revocations).transpose()?.unwrap_or_default();
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .with_crls(lists)
+                .only_check_end_entity_revocation()
                 .build()
                 .map_err(|e| format!("client CA {}: {e}", path.display()))?;
-            versions.with_client_cert_verifier(verifier)
+            Some(verifier)
         }
     };
+    let asking = match verifier.clone() {
+        None => versions.with_no_client_auth(),
+        Some(verifier) => versions.with_client_cert_verifier(verifier),
+    };
+    let certificate = facts(&chain)
+        .ok_or_else(|| format!("certificate {}: not an X.509 certificate", files.certificate.display()))?;
     let config = asking
         .with_single_cert(chain, key)
         .map_err(|e| format!("TLS certificate {} with key {shown}: {e}", files.certificate.display()))?;
-    Ok(Current { acceptor: TlsAcceptor::from(Arc::new(config)), modified })
+    Ok(Current { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, certificate, modified })
+}
+
+fn facts(chain: &[CertificateDer<'_>]) -> Option<CertificateFacts> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(chain.first()?).ok()?;
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|names| &names.value.general_names).filter_map(name).collect();
+    Some(CertificateFacts { names, expires: UNIX_EPOCH + Duration::from_secs(seconds) })
+}
+
+/// A name that a client may call a server by.
+fn name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(octets) => {
+            let v4 = <[u8; 4]>::try_from(*octets).map(IpAddr::from);
+            v4.or_else(|_| <[u8; 16]>::try_from(*octets).map(IpAddr::from)).ok().map(|ip| ip.to_string())
+        }
+        _ => None,
+    }
+}
+
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Problem> {
+    let problem = |e: &dyn std::fmt::Display| format!("revocation list {}: {e}", path.display());
+    let all = CertificateRevocationListDer::pem_file_iter(path).map_err(|e| problem(&e))?;
+    match all.collect::<Result<Vec<_>, _>>() {
+        Ok(all) if all.is_empty() => Err(problem(&"no PEM list (X509 CRL) in it")),
+        all => all.map_err(|e| problem(&e)),
+    }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {

@@ -1,12 +1,16 @@
 //! Session tokens: a signed statement of who is logged in, on which store, in
-//! which session, until when. Any gateway with the same key takes it.
+//! which session, until when. Any gateway with the same key takes it. It carries
+//! the end and the epoch of the login that it stands for: renewing it changes neither.
 
+use crate::hex;
+use crate::passwords::Epoch;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// Longest token accepted, in bytes; the longest made is far below.
 const MAX_TOKEN_BYTES: usize = 1_024;
-const PREFIX: &str = "s1.";
+/// A token of the first version, `s1.`, had no end and no epoch of its login; it is refused.
+const PREFIX: &str = "s2.";
 const MAC_BYTES: usize = 32;
 
 /// What a token says.
@@ -18,8 +22,19 @@ pub struct Claims {
     pub expires_ms: i64,
     /// Name of the store.
     pub store: String,
-    /// The user; none: anonymous.
-    pub user: Option<String>,
+    /// The login that it stands for; none: there was none.
+    pub login: Option<Login>,
+}
+
+/// A login by password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Whose.
+    pub user: String,
+    /// Of the user's row in the password file, as it was then.
+    pub epoch: Epoch,
+    /// When it ends at the latest, in milliseconds since 1970-01-01 UTC.
+    pub ends_ms: i64,
 }
 
 /// Signs and checks tokens.
@@ -36,24 +51,21 @@ impl Signer {
         Self { keyed: Hmac::new(&block.into()) }
     }
 
-    /// `s1.` and hex of the claims and their HMAC-SHA256.
+    /// The prefix and hex of the claims and their HMAC-SHA256.
     pub fn sign(&self, claims: &Claims) -> String {
-        let mut bytes = Vec::with_capacity(128);
+        let mut bytes = Vec::with_capacity(160);
         bytes.extend_from_slice(&claims.session.to_be_bytes());
         bytes.extend_from_slice(&claims.expires_ms.to_be_bytes());
-        bytes.push(u8::from(claims.user.is_some()));
+        let login = claims.login.as_ref();
+        bytes.push(u8::from(login.is_some()));
+        bytes.extend_from_slice(&login.map_or(0, |login| login.ends_ms).to_be_bytes());
+        bytes.extend_from_slice(&login.map(|login| login.epoch).unwrap_or_default().0);
         bytes.extend_from_slice(claims.store.as_bytes());
         bytes.push(0); // no store's or user's name has a NUL
-        bytes.extend_from_slice(claims.user.as_deref().unwrap_or_default().as_bytes());
+        bytes.extend_from_slice(login.map_or("", |login| &login.user).as_bytes());
         let mac = self.mac(&bytes).finalize().into_bytes();
         bytes.extend_from_slice(&mac);
-        let mut token = String::with_capacity(PREFIX.len() + 2 * bytes.len());
-        token.push_str(PREFIX);
-        for byte in bytes {
-            token.push(hex_digit(byte >> 4));
-            token.push(hex_digit(byte & 15));
-        }
-        token
+        format!("{PREFIX}{}", hex::encode(&bytes))
     }
 
     /// The claims of a token that this key signed and that hasn't expired.
@@ -61,18 +73,22 @@ impl Signer {
         if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
-        let bytes = unhex(token.strip_prefix(PREFIX)?)?;
+        let bytes = hex::decode(token.strip_prefix(PREFIX)?)?;
         let (body, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
         self.mac(body).verify_slice(mac).ok()?; // in constant time
         let (session, rest) = body.split_first_chunk::<16>()?;
         let (expires, rest) = rest.split_first_chunk::<8>()?;
-        let (named, names) = rest.split_first()?;
+        let (named, rest) = rest.split_first()?;
+        let (ends, rest) = rest.split_first_chunk::<8>()?;
+        let (epoch, names) = rest.split_first_chunk::<{ Epoch::BYTES }>()?;
         let (store, user) = std::str::from_utf8(names).ok()?.split_once('\0')?;
+        let login =
+            || Login { user: user.to_owned(), epoch: Epoch(*epoch), ends_ms: i64::from_be_bytes(*ends) };
         let claims = Claims {
             session: u128::from_be_bytes(*session),
             expires_ms: i64::from_be_bytes(*expires),
             store: store.to_owned(),
-            user: (*named == 1).then(|| user.to_owned()),
+            login: (*named == 1).then(login),
         };
         (claims.expires_ms > now_ms).then_some(claims)
     }
@@ -84,22 +100,13 @@ impl Signer {
     }
 }
 
-fn hex_digit(nibble: u8) -> char {
-    char::from(b"0123456789abcdef"[usize::from(nibble & 15)])
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn claims() -> Claims {
-        Claims { session: 7, expires_ms: 1_000, store: "main".into(), user: Some("alice".into()) }
+        let login = Login { user: "alice".into(), epoch: Epoch([3; 16]), ends_ms: 5_000 };
+        Claims { session: 7, expires_ms: 1_000, store: "main".into(), login: Some(login) }
     }
 
     #[test]
@@ -108,7 +115,7 @@ mod tests {
         let token = signer.sign(&claims());
         assert_eq!(signer.check(&token, 999), Some(claims()));
         assert_eq!(signer.check(&token, 1_000), None);
-        let anonymous = Claims { user: None, ..claims() };
+        let anonymous = Claims { login: None, ..claims() };
         assert_eq!(signer.check(&signer.sign(&anonymous), 0), Some(anonymous));
     }
 
@@ -123,6 +130,6 @@ mod tests {
             assert_eq!(signer.check(&String::from_utf8(changed).unwrap(), 0), None, "at {index}");
             assert_eq!(signer.check(&token[..index], 0), None);
         }
-        assert_eq!(signer.check(&"s1.é".repeat(9), 0), None);
+        assert_eq!(signer.check(&"s2.é".repeat(9), 0), None);
     }
 }

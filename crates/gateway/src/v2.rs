@@ -59,7 +59,7 @@ fn store_info(store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
 pub fn server_info(context: &Context) -> wire::ServerInfoReply {
     let sessions = &context.shared.sessions;
     let logged_in = context.attached().is_some_and(|session| session.principal().is_ok());
-    let may_use_them = logged_in || !matches!(sessions.stranger(), Identity::Nobody);
+    let may_use_them = logged_in || matches!(sessions.stranger(&context.peer), Identity::Anonymous(_));
     wire::ServerInfoReply {
         version: Some(wire::ProtocolVersion::V1),
         server: Some(concat!("strait ", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -74,24 +74,26 @@ pub async fn open_session(
 ) -> Result<wire::OpenSessionReply> {
     let sessions = &context.shared.sessions;
     let from = context.peer.origin();
+    let asked = request.store.as_deref().unwrap_or_default();
     let session = match (request.token, request.user, request.password) {
-        (Some(token), _, _) => sessions.by_token(&token.0, from)?,
-        (None, Some(user), Some(password)) => {
-            if !context.may_send_password() {
-                return fail(ErrorKind::Unauthenticated, "passwords are taken over loopback only, or by TLS");
+        // A password is checked wherever there is one: a token saves a session, no proof.
+        (token, Some(user), Some(password)) => {
+            let store = sessions.store(asked)?;
+            let login = context.log_in(user.as_bytes(), &password.0).await?;
+            let earlier = token.and_then(|token| sessions.by_token(&token.0, &context.peer).ok());
+            match earlier.filter(|session| session.is_of(&user) && session.store.name == store.name) {
+                Some(session) => session,
+                None => sessions.open(store, Identity::User(login), from)?,
             }
-            let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
-            let principal = sessions.check_password(&user, &password.0, from).await?;
-            sessions.open(store, Identity::User(principal), from)?
         }
+        (Some(token), ..) => sessions.by_token(&token.0, &context.peer)?,
         (None, Some(_), None) => return fail(ErrorKind::Unauthenticated, "a user is given, and no password"),
         (None, None, _) => {
-            let stranger = sessions.stranger();
-            if matches!(stranger, Identity::Nobody) {
-                return fail(ErrorKind::Unauthenticated, "this gateway lets nobody in without a login");
+            let stranger = sessions.stranger(&context.peer);
+            if let Identity::Nobody(why) = stranger {
+                return fail(ErrorKind::Unauthenticated, why.to_string());
             }
-            let store = sessions.store(request.store.as_deref().unwrap_or_default())?;
-            sessions.open(store, stranger, from)?
+            sessions.open(sessions.store(asked)?, stranger, from)?
         }
     };
     let (token, expires_ms) = sessions.token(&session);

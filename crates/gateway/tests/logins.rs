@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use strait_gateway::{Limits, PasswordFile};
+use strait_telemetry::Page;
 use strait_wire::*;
 use tempfile::TempDir;
 
@@ -120,7 +121,143 @@ fn a_new_password_is_taken_and_the_old_one_refused_while_serving() {
     eventually("the new password is taken", || door.login("alice", "second").is_ok());
     eventually("and the new user", || door.login("bob", "new here").is_ok());
     assert_eq!(door.login("alice", "first").err().unwrap(), "Unauthenticated");
-    look(&mut before).expect("who is in stays in");
+    eventually("the session of before has ended", || look(&mut before).is_err());
+    assert_eq!(door.resume(&before.token).err().unwrap(), "Unauthenticated", "and its token is void");
+}
+
+#[test]
+fn the_same_password_set_again_ends_the_logins_before_it() {
+    let door = Door::with(&["alice", "bob"], |_| {});
+    let mut bob = door.login("bob", "first").unwrap();
+    let alice = door.login("alice", "first").unwrap();
+    PasswordFile::set(&door.file(), "alice", "first").unwrap();
+    eventually("the token is void", || door.resume(&alice.token).is_err());
+    look(&mut bob).expect("another user's session stays");
+    door.resume(&bob.token).unwrap();
+}
+
+#[test]
+fn a_token_of_a_user_who_was_removed_does_not_revive_with_the_user() {
+    let door = Door::with(&["alice"], |_| {});
+    let alice = door.login("alice", "first").unwrap();
+    door.remove("alice");
+    eventually("the user is out", || door.login("alice", "first").is_err());
+    PasswordFile::set(&door.file(), "alice", "first").unwrap();
+    eventually("the user is back", || door.login("alice", "first").is_ok());
+    assert_eq!(door.resume(&alice.token).err().unwrap(), "Unauthenticated");
+}
+
+#[test]
+fn gateways_notice_a_change_within_five_seconds() {
+    let door = Door::with(&["alice"], |limits| limits.session_linger = Limits::default().session_linger);
+    let mut alice = door.login("alice", "first").unwrap();
+    let changed = Instant::now();
+    PasswordFile::set(&door.file(), "alice", "second").unwrap();
+    eventually("the session has ended", || look(&mut alice).is_err());
+    // A look each 2 s, and one more where the file changed just before it.
+    let took = changed.elapsed();
+    assert!(took < Duration::from_secs(9), "{took:?}: twice what is promised, on a loaded machine");
+}
+
+#[test]
+fn a_reload_that_is_asked_for_takes_up_passwords_at_once() {
+    let door = Door::with(&["alice"], |limits| limits.session_linger = Limits::default().session_linger);
+    door.login("alice", "first").unwrap();
+    PasswordFile::set(&door.file(), "bob", "first").unwrap();
+    door.served.reload.now();
+    eventually("bob is in", || door.login("bob", "first").is_ok());
+}
+
+/// What opening a session gives.
+fn open_session(
+    client: &mut Client,
+    token: &Option<Secret>,
+    login: Option<(&str, &str)>,
+) -> Result<OpenSessionReply, String> {
+    let request = OpenSessionRequest {
+        token: token.clone(),
+        user: login.map(|(user, _)| user.to_owned()),
+        password: login.map(|(_, password)| Secret(password.to_owned())),
+        ..Default::default()
+    };
+    client.v2::<methods::OpenSession>(request).map_err(|error| error.kind.unwrap())
+}
+
+#[test]
+fn renewing_a_token_never_takes_it_beyond_the_end_of_its_login() {
+    const LIFETIME: Duration = Duration::from_secs(3);
+    let door = Door::with(&["alice"], |limits| limits.token_lifetime = LIFETIME);
+    let mut client = door.served.client();
+    let first = open_session(&mut client, &None, Some(("alice", "first"))).unwrap();
+    let (mut token, end) = (first.token, first.expires_ms.unwrap());
+    std::thread::sleep(LIFETIME / 3);
+    for _ in 0..3 {
+        let renewed = open_session(&mut door.served.client(), &token, None).unwrap();
+        assert_eq!(renewed.expires_ms.unwrap(), end);
+        token = renewed.token;
+    }
+    client.token = token.clone();
+    eventually("the open session ends, too", || look(&mut client).is_err());
+    assert_eq!(door.resume(&token).err().unwrap(), "Unauthenticated");
+    door.login("alice", "first").expect("by password as ever");
+}
+
+#[test]
+fn a_wrong_password_beside_a_valid_token_is_refused() {
+    let door = Door::with(&["alice", "bob"], |_| {});
+    let mut client = door.served.client();
+    let first = open_session(&mut client, &None, Some(("alice", "first"))).unwrap();
+    let again = |login| open_session(&mut door.served.client(), &first.token, Some(login));
+    assert_eq!(again(("alice", "wrong")).unwrap_err(), "Unauthenticated");
+    let same = again(("alice", "first")).unwrap();
+    assert_eq!(same.incarnation, first.incarnation, "the token's session");
+    let other = again(("bob", "first")).unwrap();
+    assert_eq!(other.user.as_deref(), Some("bob"));
+    assert_ne!(other.incarnation, first.incarnation, "not that of another user's token");
+}
+
+/// The value of a counter on the page of metrics.
+fn logins(door: &Door, outcome: &str) -> u64 {
+    let mut page = Page::default();
+    door.served.numbers.write(&mut page);
+    let start = format!(r#"strait_logins_total{{role="gateway",outcome="{outcome}"}} "#);
+    let text = page.to_string();
+    text.lines().find_map(|line| line.strip_prefix(&start)).expect("a counter").parse().unwrap()
+}
+
+#[test]
+fn guessing_backs_off_and_each_failure_of_both_services_is_counted() {
+    let door = Door::with(&["alice", "bob"], |_| {});
+    let (mut looked_at, mut refused) = (0, 0);
+    // The waits before the fifth and sixth are 1 s and 2 s; the one after it 4 s.
+    eventually("six are looked at", || {
+        match door.login("alice", "wrong").err().unwrap().as_str() {
+            "Unauthenticated" => looked_at += 1,
+            "Busy" => refused += 1,
+            other => panic!("{other}"),
+        }
+        looked_at == 6
+    });
+    assert!(refused > 10, "{refused} of those in between");
+    assert_eq!(door.login("alice", "first").err().as_deref(), Some("Busy"), "the right one waits, too");
+    door.login("bob", "first").expect("another user doesn't wait");
+    assert_eq!(logins(&door, "failed"), looked_at);
+    assert_eq!(logins(&door, "succeeded"), 1);
+    assert_eq!(logins(&door, "refused"), refused + 1);
+
+    let mut client = door.served.client_on(UNFRAMED);
+    client.call::<methods::Init>(InitArgs { uri: Some(Text("main".into())) });
+    let mut login = |user: &[u8], password: &str| {
+        let user = Some(Text(user.to_vec().into()));
+        let args = LoginArgs { ch: None, user, password: Some(Secret(password.into())) };
+        matches!(client.call::<methods::Login>(args), Reply::Success(true))
+    };
+    assert!(!login(b"bob", "wrong") && !login(b"\xff", "x") && login(b"bob", "first"));
+    assert_eq!(logins(&door, "failed"), looked_at + 2);
+    eventually("one by the 2009 service is refused, too", || {
+        assert!(!login(b"alice", "wrong"));
+        logins(&door, "refused") > refused + 1
+    });
 }
 
 #[test]
@@ -148,9 +285,13 @@ fn the_session_of_who_is_taken_out_ends_with_its_files() {
     door.remove("tester");
     eventually("the one place comes free", || door.login("bob", "first").is_ok());
     PasswordFile::set(&door.file(), "tester", "first").unwrap();
-    eventually("that user is let in again", || door.resume(&tester.token).is_ok());
     assert_eq!(kind(close(&mut tester, handle)), "Unauthenticated", "this session has ended");
-    let mut again = door.resume(&tester.token).unwrap();
+    let mut again = None;
+    eventually("that user is let in again", || {
+        again = door.login("tester", "first").ok();
+        again.is_some()
+    });
+    let mut again = again.unwrap();
     assert_eq!(kind(close(&mut again, handle)), "InvalidArgument", "the file isn't open any more");
 }
 

@@ -17,15 +17,26 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 fn files(identity: &Identity) -> TlsFiles {
-    TlsFiles { certificate: identity.certificate.clone(), key: identity.key.clone(), client_ca: None }
+    TlsFiles {
+        certificate: identity.certificate.clone(),
+        key: identity.key.clone(),
+        client_ca: None,
+        client_crl: None,
+    }
 }
 
 fn load(identity: &Identity) -> Option<Arc<Tls>> {
     Some(Arc::new(Tls::load(files(identity)).unwrap()))
 }
 
+type Encrypted = StreamOwned<ClientConnection, TcpStream>;
+
 /// One call over TLS, trusting `ca`; none if the handshake or the call fails.
 fn info(address: SocketAddr, ca: &Authority, identity: Option<&Identity>) -> Option<ServerInfoReply> {
+    ask(&mut connect(address, ca, identity))
+}
+
+fn connect(address: SocketAddr, ca: &Authority, identity: Option<&Identity>) -> Encrypted {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -42,7 +53,10 @@ fn info(address: SocketAddr, ca: &Authority, identity: Option<&Identity>) -> Opt
     let connection = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let mut stream = StreamOwned::new(connection, socket);
+    StreamOwned::new(connection, socket)
+}
+
+fn ask(stream: &mut Encrypted) -> Option<ServerInfoReply> {
     stream.write_all(&methods::ServerInfo::call(FRAMED, 1, &ServerInfoRequest {}.into()).to_bytes()).ok()?;
     let mut length = [0; 4];
     stream.read_exact(&mut length).ok()?;
@@ -102,6 +116,57 @@ fn where_client_certificates_are_asked_for_only_their_owners_get_in() {
     assert!(info(served.address, &ca, Some(&client)).is_some());
     assert!(info(served.address, &ca, None).is_none());
     assert!(info(served.address, &ca, Some(&stranger)).is_none());
+}
+
+/// The kind of answer that clear text gets: some, or a closed connection.
+fn is_served_in_clear_text(address: SocketAddr) -> bool {
+    let mut client = Client::connect(address, FRAMED);
+    client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
+    client.message().is_some()
+}
+
+#[test]
+fn clear_text_over_loopback_does_not_get_round_client_certificates() {
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let open = serve_with(|config| config.tls = load(&identity));
+    assert!(is_served_in_clear_text(open.address), "where no certificate is asked for it may");
+    let files = TlsFiles { client_ca: Some(ca.write(dir.path()).unwrap()), ..files(&identity) };
+    let served = serve_with(|config| config.tls = Some(Arc::new(Tls::load(files).unwrap())));
+    assert!(!is_served_in_clear_text(served.address));
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_and_its_open_connections_are_cut() {
+    let (dir, alice_dir, bob_dir) = (directory(), directory(), directory());
+    let (ca, clients) = (Authority::new().unwrap(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let (alice, bob) = (clients.issue(alice_dir.path()).unwrap(), clients.issue(bob_dir.path()).unwrap());
+    let files = TlsFiles {
+        client_ca: Some(clients.write(alice_dir.path()).unwrap()),
+        client_crl: Some(clients.revoke(dir.path(), &[]).unwrap()),
+        ..files(&identity)
+    };
+    let served = serve_with(|config| {
+        config.tls = Some(Arc::new(Tls::load(files).unwrap()));
+        config.limits.session_linger = Duration::from_millis(50); // looks at the files as often
+    });
+    let mut open = connect(served.address, &ca, Some(&alice));
+    assert!(ask(&mut open).is_some());
+    clients.revoke(dir.path(), &[&alice]).unwrap();
+    assert_eq!(open.read(&mut [0]).ok().filter(|read| *read > 0), None, "it is cut");
+    assert!(info(served.address, &ca, Some(&alice)).is_none());
+    assert!(info(served.address, &ca, Some(&bob)).is_some());
+}
+
+#[test]
+fn the_certificates_names_and_end_are_known() {
+    let dir = directory();
+    let identity = Authority::new().unwrap().issue_for(dir.path(), 9).unwrap();
+    let facts = Tls::load(files(&identity)).unwrap().certificate();
+    assert_eq!(facts.names, ["localhost", "127.0.0.1"]);
+    let days = facts.expires.duration_since(std::time::SystemTime::now()).unwrap().as_secs() / 86_400;
+    assert_eq!(days, 8, "and some hours");
 }
 
 #[test]

@@ -42,9 +42,12 @@ pub struct Global {
     /// The user was named on the command line, not by the environment.
     #[arg(skip)]
     pub user_is_explicit: bool,
-    /// Read the password from the first line of this file.
+    /// Read the password from the first line of this file, even if STRAIT_PASSWORD is set.
     #[arg(long, global = true, env = "STRAIT_PASSWORD_FILE", value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// The password file was named on the command line, not by the environment.
+    #[arg(skip)]
+    pub password_file_is_explicit: bool,
     /// Use this store of the gateway in URIs that name none (strait://HOST:PORT/@NAME/path does)
     /// [default: the gateway's default store].
     #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
@@ -94,6 +97,7 @@ impl Cli {
             let mut cli = Self::from_arg_matches(&matches)?;
             let explicit = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
             cli.global.user_is_explicit = explicit("user");
+            cli.global.password_file_is_explicit = explicit("password_file");
             let misused = |flags: &[&'static str], used: bool| {
                 flags.iter().copied().find(|flag| !used && explicit(flag))
             };
@@ -266,10 +270,11 @@ pub struct Listening {
     /// Where to listen. Beyond loopback, --passwords or --allow-anonymous is needed.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090", value_parser = resolve)]
     pub listen: SocketAddr,
-    /// Let clients in that don't log in (they may on loopback anyway, where there is no password file).
+    /// Let every client in without a login. Otherwise clients without one must connect over
+    /// loopback from programs of the user that runs this, and only if there is no --passwords.
     #[arg(long)]
     pub allow_anonymous: bool,
-    /// As whom such clients act [default: on loopback the user that runs this, else nobody].
+    /// As whom clients without a login act [default: on loopback the user that runs this, else nobody].
     #[arg(long, value_name = "NAME")]
     pub anonymous_user: Option<String>,
     /// Users and their passwords, as `strait passwd` writes them.
@@ -279,15 +284,21 @@ pub struct Listening {
     /// other's tokens [default: random, so that logins end with the gateway].
     #[arg(long, value_name = "FILE")]
     pub token_key: Option<PathBuf>,
+    /// A login and its tokens end after this time, however often they are renewed: 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = lifetime)]
+    pub token_lifetime: Duration,
     /// The gateway's TLS certificate (PEM, with its chain); TLS and clear text share the port.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Ask TLS clients for a certificate of one of these authorities (PEM).
+    /// Serve only clients with a certificate of one of these authorities (PEM), on loopback too.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Client certificates that are revoked: a list (PEM, X509 CRL) of each of those authorities.
+    #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
+    pub tls_client_crl: Option<PathBuf>,
     /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
     #[arg(long, value_name = "DIR")]
     pub local_root: Option<PathBuf>,
@@ -323,6 +334,9 @@ pub struct Up {
     /// The cluster's key; made if missing [default: kadoop.key in DIR].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+    /// A user of --passwords who may do anything, as the user that runs this may; repeatable.
+    #[arg(long = "admin", value_name = "NAME", requires = "passwords")]
+    pub admins: Vec<String>,
     /// Write down who asked for what, and whether it was allowed, in this file, as HDFS's audit
     /// log has it. It may be given another name, as logrotate does: it goes on under its own.
     #[arg(long, value_name = "FILE")]
@@ -669,6 +683,23 @@ pub struct Malgen {
     pub sites: u64,
 }
 
+/// A number and `s`, `m`, `h` or `d`; a minute at least, so that a login is of use.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    const MIN: Duration = Duration::from_secs(60);
+    const MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+    let split = text.char_indices().next_back().map_or(0, |(at, _)| at);
+    let seconds = match &text[split..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err("give a number and its unit, s, m, h or d: 12h".to_owned()),
+    };
+    let count: u64 = text[..split].parse().map_err(|_| "give a number and its unit: 12h".to_owned())?;
+    let time = Duration::from_secs(count.saturating_mul(seconds));
+    if (MIN..=MAX).contains(&time) { Ok(time) } else { Err("a login lasts 1m to 3650d".to_owned()) }
+}
+
 /// `HOST:PORT`, whose host may be unknown yet.
 fn host_and_port(text: &str) -> Result<String, String> {
     let parts = text.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
@@ -679,4 +710,20 @@ fn host_and_port(text: &str) -> Result<String, String> {
 fn resolve(text: &str) -> Result<SocketAddr, String> {
     let mut addresses = text.to_socket_addrs().map_err(|error| format!("{error}; give HOST:PORT"))?;
     addresses.next().ok_or_else(|| "no such host".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_has_a_unit_and_bounds() {
+        assert_eq!(lifetime("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(lifetime("90s"), Ok(Duration::from_secs(90)));
+        for bad in
+            ["", "7", "d", "59s", "0d", "3651d", "99999999999999999999d", "7w", "-1d", "1.5h", "7\u{e9}"]
+        {
+            assert!(lifetime(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use crate::cli::Global;
 use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
 use crate::output::Output;
+use crate::password::PasswordSource;
 use crate::waiting::{Waiting, Watched};
 use crate::{glob, password, relative, tokens};
 use std::borrow::Cow;
@@ -30,7 +31,7 @@ pub struct Context {
     pub json: bool,
     user: Option<String>,
     user_is_explicit: bool,
-    password_file: Option<PathBuf>,
+    password_file: Option<PasswordSource>,
     gateway_store: Option<String>,
     /// Where relative paths begin.
     default_store: Option<String>,
@@ -78,7 +79,9 @@ impl Context {
             tls: wanted.then_some(TlsOptions { ca: global.tls_ca, identity }),
             user: global.user,
             user_is_explicit: global.user_is_explicit,
-            password_file: global.password_file,
+            password_file: global
+                .password_file
+                .map(|file| PasswordSource { file, is_explicit: global.password_file_is_explicit }),
             gateway_store: global.gateway_store.filter(|name| !name.is_empty()),
             default_store: global.default_store,
             timeout: global.timeout.map(Duration::from_secs),
@@ -237,7 +240,8 @@ impl Context {
         Options {
             store,
             user: Some(user),
-            password: Some(Arc::new(move || password::find(file.as_deref(), &asked_for))),
+            always_send_password: password::is_given(file.as_ref()),
+            password: Some(Arc::new(move || password::find(file.as_ref(), &asked_for))),
             token: cached.as_ref().and_then(tokens::CachedToken::load),
             on_token: cached.map(|cached| -> strait_store::strait::TokenSink {
                 Arc::new(move |token| cached.keep(token))
@@ -303,6 +307,14 @@ impl Place {
 pub fn invoking_user() -> Principal {
     let named = std::env::var("HADOOP_USER_NAME").ok().filter(|name| !name.is_empty());
     Principal::new(&named.unwrap_or_else(process_user))
+}
+
+/// The permission bits that new files of this process don't get.
+pub fn umask() -> u32 {
+    // It can only be read by setting it; nothing else in this process makes files yet.
+    let bits = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    rustix::process::umask(bits);
+    bits.as_raw_mode()
 }
 
 /// The user whose rights this process has.

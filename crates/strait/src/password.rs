@@ -1,29 +1,68 @@
 //! Where passwords come from; never from the command line, which all users of
 //! a host can see.
 
-use std::io::IsTerminal;
-use std::path::Path;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use strait_store::{Error, ErrorKind, Result};
 use strait_wire::Secret;
 
+/// The permission bits of a file's group and of others.
+const OTHERS_BITS: u32 = 0o077;
 /// Longest line read, in bytes: a gateway takes no longer password.
 const MAX_LINE_BYTES: usize = 1_024;
 
-/// The password of `whose`: from STRAIT_PASSWORD, else from `file`, else from
-/// the terminal.
-pub fn find(file: Option<&Path>, whose: &str) -> Result<Secret> {
-    if let Ok(password) = std::env::var("STRAIT_PASSWORD") {
+/// The variable that may hold a password.
+const VARIABLE: &str = "STRAIT_PASSWORD";
+
+/// A file with a password, and who named it.
+#[derive(Debug, Clone)]
+pub struct PasswordSource {
+    /// The file.
+    pub file: PathBuf,
+    /// The command line named it, not the environment: then it comes before
+    /// STRAIT_PASSWORD.
+    pub is_explicit: bool,
+}
+
+/// Whether a password is there without asking a person for it.
+pub fn is_given(file: Option<&PasswordSource>) -> bool {
+    file.is_some() || std::env::var_os(VARIABLE).is_some()
+}
+
+/// The password of `whose`: from a file that the command line names, else from
+/// STRAIT_PASSWORD, else from a file that the environment names, else from the terminal.
+pub fn find(file: Option<&PasswordSource>, whose: &str) -> Result<Secret> {
+    if let Some(source) = file.filter(|source| source.is_explicit) {
+        return read(&source.file);
+    }
+    if let Ok(password) = std::env::var(VARIABLE) {
         return Ok(Secret(password));
     }
-    if let Some(file) = file {
-        let text = std::fs::read(file).map_err(|error| Error::from(error).at("read", shown(file)))?;
-        return first_line(&text);
+    if let Some(source) = file {
+        return read(&source.file);
     }
     if !std::io::stdin().is_terminal() {
         let message = format!("no password for {whose}: set STRAIT_PASSWORD, or give --password-file");
         return Err(Error::new(ErrorKind::Unauthenticated, message));
     }
     ask(&format!("Password of {whose}: "))
+}
+
+/// The first line of a file, with a warning if the file is no secret.
+fn read(path: &Path) -> Result<Secret> {
+    let failed = |error: std::io::Error| Error::from(error).at("read", shown(path));
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    // A pipe, as `<(command)` makes one, has a mode and nobody who finds it.
+    if metadata.is_file() && metadata.mode() & OTHERS_BITS != 0 {
+        let shown = shown(path);
+        tracing::warn!("password file {shown}: others may read or change it; run `chmod 600 {shown}`");
+    }
+    let mut text = Vec::new();
+    file.by_ref().take(MAX_LINE_BYTES as u64 + 2).read_to_end(&mut text).map_err(failed)?;
+    first_line(&text)
 }
 
 /// A new password: asked for twice, or the first line of standard input where

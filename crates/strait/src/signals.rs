@@ -1,9 +1,28 @@
-//! SIGINT and SIGTERM.
+//! SIGINT and SIGTERM, which end a command; SIGHUP, by which servers read their files anew.
 
 use crate::failure::Failure;
 use rustix::process::Signal;
 use std::future::Future;
 use tokio::signal::unix::{self, SignalKind, signal};
+
+/// SIGHUP, caught from its making on: until then it ends the process, as it does every
+/// command that serves nothing.
+pub struct Hangups(unix::Signal);
+
+impl Hangups {
+    /// Begins to catch it.
+    pub fn catch() -> Result<Self, Failure> {
+        let caught = signal(SignalKind::hangup());
+        caught.map(Self).map_err(|error| Failure::other(format!("catching signals: {error}")))
+    }
+
+    /// Does `reload` at each.
+    pub async fn each(mut self, mut reload: impl FnMut()) {
+        while self.0.recv().await.is_some() {
+            reload();
+        }
+    }
+}
 
 /// The two signals, caught from its making on.
 pub struct Signals {

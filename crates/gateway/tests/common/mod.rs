@@ -8,7 +8,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_gateway::{Access, Config, ConfiguredStore, Gateway, Limits};
+use strait_gateway::{Access, Config, ConfiguredStore, Gateway, GatewayNumbers, Limits, Reload};
 use strait_store::{FileSystem, MemoryStore, Principal};
 pub use strait_testkit::thrift::Client;
 use strait_wire::*;
@@ -22,6 +22,8 @@ pub const UNFRAMED: Wire = Wire { protocol: Protocol::Binary, framed: false };
 pub struct Served {
     pub address: SocketAddr,
     pub store: Arc<dyn FileSystem>,
+    pub numbers: GatewayNumbers,
+    pub reload: Reload,
     runtime: Option<tokio::runtime::Runtime>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<tokio::task::JoinHandle<()>>,
@@ -30,7 +32,7 @@ pub struct Served {
 pub fn config(store: Arc<dyn FileSystem>) -> Config {
     Config {
         stores: vec![ConfiguredStore { name: "main".into(), uri: "memory:///".into(), fs: store }],
-        access: Access { passwords: None, anonymous: Some(Principal::new("tester")) },
+        access: Access { anonymous: Some(Principal::new("tester")), ..Access::default() },
         local_root: None,
         tls: None,
         token_key: [7; 32],
@@ -56,9 +58,11 @@ pub fn serve_store(store: Arc<dyn FileSystem>, change: impl FnOnce(&mut Config))
     change(&mut config);
     let gateway = runtime.block_on(Gateway::bind("127.0.0.1:0".parse().unwrap(), config)).unwrap();
     let address = gateway.local_addr();
+    let (numbers, reload) = (gateway.numbers(), gateway.reload());
     let (stop, stopped) = oneshot::channel::<()>();
     let served = runtime.spawn(gateway.serve(async { drop(stopped.await) }));
-    Served { address, store, runtime: Some(runtime), stop: Some(stop), served: Some(served) }
+    let (runtime, stop, served) = (Some(runtime), Some(stop), Some(served));
+    Served { address, store, numbers, reload, runtime, stop, served }
 }
 
 impl Served {

@@ -6,7 +6,7 @@ use super::serve::raise_descriptor_limit;
 use crate::cli::Datanode;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::signals::Signals;
+use crate::signals::{Hangups, Signals};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Serves until a signal comes.
 pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
+    tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP: no file of this server is read anew")));
     // It has one for each replica.
     raise_descriptor_limit();
     let key = keys::load(&flags.key)?;

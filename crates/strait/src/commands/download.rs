@@ -15,7 +15,7 @@ use futures::StreamExt;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use strait_store::{ErrorKind, FileReader, FileStatus, StorePath};
@@ -86,7 +86,7 @@ impl Download {
             let mut waiting = vec![(place, status, local)];
             while let Some((place, status, local)) = waiting.pop() {
                 if status.is_directory() {
-                    let entered = running.beside(self.enter(&place, &local, &mut tally)).await;
+                    let entered = running.beside(self.enter(&place, &status, &local, &mut tally)).await;
                     tally.add(entered.map(|entries| waiting.extend(entries)))?;
                     continue;
                 }
@@ -150,11 +150,15 @@ impl Download {
     async fn enter(
         &self,
         place: &Place,
+        status: &FileStatus,
         local: &Path,
         tally: &mut Tally,
     ) -> Result<Vec<(Place, FileStatus, PathBuf)>, Failure> {
         if !local.is_dir() {
-            fs::create_dir(local).map_err(|error| Failure::local(error, "make", local))?;
+            let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o777 };
+            // Its own user must be able to fill it.
+            let made = fs::DirBuilder::new().mode(bits | 0o700).create(local);
+            made.map_err(|error| Failure::local(error, "make", local))?;
         }
         let mut entries = Vec::new();
         let mut listing = place.fs.list(&place.who, &place.path);
@@ -200,7 +204,9 @@ impl Download {
         };
         let temporary = directory.join(self.leftovers.name("get")?);
         let reader = place.fs.open(&place.who, &place.path).await?;
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
+        // The narrower of these bits and the umask, from the first moment on.
+        let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o666 };
+        let file = OpenOptions::new().write(true).create_new(true).mode(bits).open(&temporary);
         let file = file.map_err(|error| Failure::local(error, "write", &local))?;
         let ticket = self.leftovers.add(Leftover::Local(temporary.clone()));
         let copied = async {

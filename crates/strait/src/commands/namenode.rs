@@ -5,7 +5,7 @@ use crate::cli::Namenode;
 use crate::context::process_user;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::signals::Signals;
+use crate::signals::{Hangups, Signals};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,6 +24,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Serves until a signal comes.
 pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
+    tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP: no file of this server is read anew")));
     let key = keys::load_or_make(&flags.key)?;
     if let Some(file) = &flags.key_for_clients {
         share(&key, file)?;

@@ -5,19 +5,27 @@ use crate::cli::{Listening, Serve};
 use crate::context::{Context, invoking_user, process_user};
 use crate::failure::Failure;
 use crate::metrics::{self, Metrics};
-use crate::signals::Signals;
+use crate::signals::{Hangups, Signals};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use strait_gateway::{Access, Config, Gateway, Limits, LocalRoot, PasswordFile, Service2009, Tls, TlsFiles};
+use std::time::{Duration, SystemTime};
+use strait_gateway::{
+    Access, CertificateFacts, Config, Gateway, Homes, Limits, LocalRoot, PasswordFile, Service2009, Tls,
+    TlsFiles,
+};
 use strait_store::{ErrorKind, FileStore, Principal};
 use tokio::net::TcpSocket;
 
 /// As whom clients act that don't log in, beyond loopback.
 const NOBODY: &str = "nobody";
+
+/// A certificate that expires sooner is worth a warning: time for its authority to make another.
+const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
+const DAY_SECONDS: u64 = 86_400;
 
 /// Serves the stores that were named.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
@@ -51,21 +59,32 @@ pub async fn run(
 ) -> Result<(), Failure> {
     // From now on a signal means a clean end.
     let mut signals = Signals::catch()?;
+    let hangups = Hangups::catch()?;
     let descriptors = raise_descriptor_limit();
-    let mut told = door.told(&stores) + &more;
+    let tls = tls(&listening)?;
+    let mut told = door.told(&stores);
+    let mut warnings = door.warnings();
+    if let Some(tls) = &tls {
+        let (lines, warning) = tls_told(tls, &listening, SystemTime::now());
+        told += &lines;
+        warnings.extend(warning);
+    }
+    told += &more;
     let config = Config {
         stores: stores.into_iter().map(|opened| opened.store).collect(),
         access: door.access,
         local_root: listening.local_root.as_deref().map(local_root).transpose()?,
-        tls: tls(&listening)?,
+        tls,
         service_2009: Service2009 { store: store_2009, ignore_write_offsets: listening.ignore_write_offsets },
         token_key: token_key(listening.token_key.as_deref())?,
-        limits: Limits::default().within_descriptors(descriptors),
+        limits: Limits { token_lifetime: listening.token_lifetime, ..Limits::default() }
+            .within_descriptors(descriptors),
         slow_call: listening.telling.slow_call(),
     };
     let address = listening.listen;
     let gateway = Gateway::bind(address, config).await.map_err(|error| cannot_listen(address, error))?;
-    let numbers = gateway.numbers();
+    let (numbers, reload) = (gateway.numbers(), gateway.reload());
+    let reloading = tokio::spawn(hangups.each(move || reload.now()));
     let write = move |page: &mut _| {
         numbers.write(page);
         counted(page);
@@ -73,6 +92,9 @@ pub async fn run(
     let metrics = Metrics::serve(listening.telling.metrics, Arc::new(write)).await?;
     told.extend(metrics.as_ref().map(|metrics| format!("  metrics  {}\n", metrics.url())));
     start_block(gateway.local_addr(), &told).map_err(Failure::output)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
 
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = gateway.serve(async { drop(stopped.await) });
@@ -82,10 +104,12 @@ pub async fn run(
         let _ = stop.send(());
         signals.next().await
     };
-    tokio::select! {
+    let ended = tokio::select! {
         () = serving => Ok(()),
         failure = signalled => Err(failure),
-    }
+    };
+    reloading.abort();
+    ended
 }
 
 /// As many descriptors as the system allows: the usual soft limit of 1,024 is
@@ -157,13 +181,44 @@ impl Door {
             Some(file) => Some(PasswordFile::load(file).map_err(Failure::other)?),
             None => None,
         };
-        let let_in = listening.allow_anonymous || passwords.is_none();
-        let anonymous = let_in.then(|| match &listening.anonymous_user {
+        let without_login = || match &listening.anonymous_user {
             Some(name) => Principal::new(name),
             None if loopback => invoking_user(),
             None => Principal::new(NOBODY),
-        });
-        Ok(Self { access: Access { passwords, anonymous }, loopback })
+        };
+        let anonymous = listening.allow_anonymous.then(without_login);
+        // Beyond loopback there is a password file, or everybody may come in.
+        let starter = (!listening.allow_anonymous && passwords.is_none()).then(without_login);
+        Ok(Self { access: Access { passwords, anonymous, starter, homes: None }, loopback })
+    }
+
+    /// Who may come in has a home in this store.
+    pub fn with_homes(mut self, homes: Homes) -> Self {
+        self.access.homes = Some(homes);
+        self
+    }
+
+    /// Whether users log in by password.
+    pub fn has_passwords(&self) -> bool {
+        self.access.passwords.is_some()
+    }
+
+    /// What an operator should think about.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(anybody) = &self.access.anonymous {
+            let who = if self.loopback { "every program of every user of this host" } else { "everybody" };
+            warnings.push(format!("--allow-anonymous: {who} acts as {} without a login", anybody.user));
+        }
+        if self.access.starter.is_some() && rustix::process::geteuid().is_root() {
+            warnings.push(
+                "this gateway runs as root and asks root's programs for no login: what any proxy or port \
+                 forwarder that runs as root passes on is served as root's; run it as another user, or with \
+                 --passwords FILE"
+                    .to_owned(),
+            );
+        }
+        warnings
     }
 
     /// The start-up block's lines on stores and people.
@@ -196,14 +251,21 @@ impl Door {
         if self.access.passwords.is_some() {
             told.push_str("  login    by password, over loopback or TLS only\n");
         }
-        match &self.access.anonymous {
-            Some(principal) => {
+        let _ = match &self.access {
+            Access { anonymous: Some(anybody), .. } => {
                 let where_from = if self.loopback { "from this host" } else { "from anywhere" };
-                let _ =
-                    writeln!(told, "  anybody  {where_from}, without a login, acts as {}", principal.user);
+                writeln!(told, "  anybody  {where_from}, without a login, acts as {}", anybody.user)
             }
-            None => told.push_str("  anybody  has to log in\n"),
-        }
+            Access { starter: Some(starter), .. } => {
+                let own = process_user();
+                writeln!(
+                    told,
+                    "  anybody  from this host who runs as {own}, without a login, acts as {}",
+                    starter.user
+                )
+            }
+            Access { .. } => writeln!(told, "  anybody  has to log in"),
+        };
         told
     }
 }
@@ -214,8 +276,36 @@ fn tls(listening: &Listening) -> Result<Option<Arc<Tls>>, Failure> {
         certificate: certificate.clone(),
         key: key.clone(),
         client_ca: listening.tls_client_ca.clone(),
+        client_crl: listening.tls_client_crl.clone(),
     };
     Ok(Some(Arc::new(Tls::load(files).map_err(Failure::other)?)))
+}
+
+/// The start-up block's lines on TLS, and a warning if the certificate is of little use any more.
+fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Option<String>) {
+    let certificate = tls.certificate();
+    let (end, is_urgent) = certificate_end(&certificate, now);
+    let mut told = format!("  tls      as {}; the certificate {end}\n", certificate.names.join(", "));
+    // A String takes everything.
+    let _ = match &listening.tls_client_ca {
+        Some(ca) => writeln!(told, "           every client needs a certificate of {}", ca.display()),
+        None => writeln!(told, "           clear text is served to this host alone"),
+    };
+    let warning =
+        format!("the TLS certificate {end}; put another in its place, it is taken up while serving");
+    (told, is_urgent.then_some(warning))
+}
+
+/// When a certificate expires or has expired, and whether that is a reason to act.
+fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, bool) {
+    let date = chrono::DateTime::<chrono::Utc>::from(certificate.expires).format("%Y-%m-%d");
+    match certificate.expires.duration_since(now) {
+        Err(_) => (format!("EXPIRED on {date}: clients refuse it"), true),
+        Ok(left) => {
+            let days = left.as_secs() / DAY_SECONDS;
+            (format!("expires in {days} days, on {date}"), left < EXPIRES_SOON)
+        }
+    }
 }
 
 fn local_root(path: &Path) -> Result<LocalRoot, Failure> {

@@ -124,6 +124,7 @@ fn ask_now(login: &mut strait_store::strait::Options) -> Result<(), Failure> {
         let password = ask()?;
         login.password = Some(Arc::new(move || Ok(password.clone())));
         login.token = None;
+        login.always_send_password = false;
         login.on_token = None;
     }
     Ok(())

@@ -16,13 +16,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strait_gateway::ConfiguredStore;
+use strait_gateway::{ConfiguredStore, Homes};
 use strait_kadoop::service::{
     DatanodeNumbers, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
 };
 use strait_kadoop::{Client, ClientOptions, Config};
-use strait_store::ErrorKind;
 use strait_store::kadoop::KadoopStore;
+use strait_store::{ErrorKind, SetAttributes, StorePath};
 
 /// Datanodes in one process: as many as the usual replication, so that one can ask for it.
 const DATANODES: usize = 3;
@@ -32,6 +32,9 @@ const REPLICATION: u16 = 1;
 const KEY: &str = "kadoop.key";
 const NAMENODE: &str = "namenode";
 const DATANODE: &str = "datanode-";
+/// What every user of a cluster with logins may write into: sticky, as on every Unix host.
+const SHARED_DIRECTORY: &str = "/tmp";
+const SHARED_PERMISSION: u32 = 0o1777;
 /// What a file system's root has by itself.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -54,7 +57,7 @@ const LEASE_HARD_MS: u64 = 10_000;
 
 /// Serves until a signal comes.
 pub async fn up(up: Up) -> Result<(), Failure> {
-    let door = Door::open(&up.listening)?;
+    let mut door = Door::open(&up.listening)?;
     serve::demand_free(up.listening.listen)?;
     // The datanodes have one for each replica.
     raise_descriptor_limit();
@@ -64,6 +67,11 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         uri: format!("kadoop://{}/", cluster.namenode.address()),
         fs: Arc::new(cluster.store.clone()),
     };
+    if door.has_passwords() {
+        let homes = Homes { fs: store.fs.clone(), superuser: invoking_user() };
+        make_shared_directory(&homes).await?;
+        door = door.with_homes(homes);
+    }
     let opened = Opened { store, away: None, read_only: None };
     let watched = cluster.datanodes.iter().map(|datanode| Box::pin(datanode::failed(datanode)));
     let served = tokio::select! {
@@ -77,6 +85,23 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         _ => cluster.stop().await,
     }
     served
+}
+
+/// Makes the directory that all users share, unless something of that name is there: only the
+/// owner of a file in it may rename or remove it.
+async fn make_shared_directory(homes: &Homes) -> Result<(), Failure> {
+    let Homes { fs, superuser } = homes;
+    let shared = StorePath::parse(SHARED_DIRECTORY)?;
+    match fs.stat(superuser, &shared).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs.mkdirs(superuser, &shared, Some(SHARED_PERMISSION)).await?;
+            let permission = Some(SHARED_PERMISSION);
+            let set = SetAttributes { permission, ..SetAttributes::default() };
+            Ok(fs.set_attributes(superuser, &shared, &set).await?)
+        }
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Namenode, datanodes, and a client of them.
@@ -98,6 +123,7 @@ impl Cluster {
         let key = keys::load_or_make(&key_file)?;
         let config = Config {
             superuser: invoking_user().user.to_string(),
+            admins: up.admins.clone(),
             // All datanodes are in this process: there are no others to wait for.
             safe_mode_extra_ms: 0,
             lease_soft_ms: LEASE_SOFT_MS,

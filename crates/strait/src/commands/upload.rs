@@ -5,7 +5,7 @@ use super::pump;
 use super::running::Running;
 use super::targets::{Targets, local_path, stored_name};
 use crate::cli::Put;
-use crate::context::{Context, Place};
+use crate::context::{Context, Place, umask};
 use crate::failure::{Failure, Tally};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -23,7 +23,7 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
         _ => put.operands.pop().unwrap_or_default(),
     };
     let progress = Progress::new(!context.json);
-    let upload = Upload { put, progress, leftovers: Leftovers::new(context.messages()) };
+    let upload = Upload { put, umask: umask(), progress, leftovers: Leftovers::new(context.messages()) };
     let mut signals = Signals::catch()?;
     let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
@@ -37,6 +37,7 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
 
 struct Upload {
     put: Put,
+    umask: u32,
     progress: Progress,
     leftovers: Leftovers,
 }
@@ -178,7 +179,8 @@ impl Upload {
         target: &Place,
         tally: &mut Tally,
     ) -> Result<Vec<(PathBuf, Place)>, Failure> {
-        let permission = self.put.copying.preserve.then(|| metadata.permissions().mode() & 0o1777);
+        // Its own user must be able to fill it.
+        let permission = Some(self.permission(&metadata, 0o1777) | 0o700);
         let made = target.fs.mkdirs(&target.who, &target.path, permission).await;
         made.map_err(|error| Failure::naming(error, "put", &target.path))?;
         let failed = |error| Failure::local(error, "read", source);
@@ -201,6 +203,13 @@ impl Upload {
         Ok(entries)
     }
 
+    /// A copy's permission bits, of those that `kept` has: the source's, and without
+    /// --preserve no more than the umask leaves, as with cp(1).
+    fn permission(&self, metadata: &Metadata, kept: u32) -> u32 {
+        let bits = metadata.permissions().mode() & kept;
+        if self.put.copying.preserve { bits } else { bits & 0o777 & !self.umask }
+    }
+
     async fn file(
         &self,
         source: PathBuf,
@@ -217,7 +226,11 @@ impl Upload {
         let preserved = metadata.as_ref().filter(|_| self.put.copying.preserve);
         let options = CreateOptions {
             overwrite: false,
-            permission: preserved.map(|metadata| metadata.permissions().mode() & 0o777),
+            permission: metadata
+                .as_ref()
+                // A pipe's mode says nothing of what comes out of it.
+                .filter(|metadata| metadata.is_file())
+                .map(|metadata| self.permission(metadata, 0o777)),
             replication: self.put.replication,
             block_size: self.put.block_size,
         };

@@ -1,0 +1,60 @@
+//! A directory of one's own for each user who logs in, in a store whose root is the
+//! operator's: without it nobody else could create anything.
+
+use std::sync::Arc;
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, SetAttributes, StorePath};
+
+/// Where homes are, as in HDFS.
+const HOMES: &str = "/user";
+/// Nobody else looks into a home unless its owner says so.
+const HOME_PERMISSION: u32 = 0o700;
+/// Others see whose homes there are, and make none.
+const HOMES_PERMISSION: u32 = 0o755;
+
+/// Makes `/user/NAME` when NAME logs in and has none.
+#[derive(Clone)]
+pub struct Homes {
+    /// The store.
+    pub fs: Arc<dyn FileSystem>,
+    /// Who may give directories away there.
+    pub superuser: Principal,
+}
+
+impl Homes {
+    /// Makes a user's home, unless there is one. It gets its name when it is the
+    /// user's: a crash in between leaves nothing that would keep the user out.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn make(&self, user: &str) -> Result<()> {
+        let homes = StorePath::parse(HOMES)?;
+        let home = homes.join(user)?;
+        if self.is_there(&home).await? {
+            return Ok(());
+        }
+        let (fs, who) = (&self.fs, &self.superuser);
+        fs.mkdirs(who, &homes, Some(HOMES_PERMISSION)).await?;
+        // The same for each try, so that what a crash left is taken up by the next.
+        let unfinished = homes.join(&format!(".new-home-of-{user}"))?;
+        fs.mkdirs(who, &unfinished, Some(HOME_PERMISSION)).await?;
+        let owner = Some(user.to_owned());
+        let given = SetAttributes { owner, permission: Some(HOME_PERMISSION), ..SetAttributes::default() };
+        let made = async {
+            fs.set_attributes(who, &unfinished, &given).await?;
+            fs.rename(who, &unfinished, &home, false).await
+        };
+        match made.await {
+            // Another login of the same user was faster.
+            Err(_) if self.is_there(&home).await? => Ok(()),
+            made => made,
+        }
+    }
+
+    async fn is_there(&self, path: &StorePath) -> Result<bool> {
+        match self.fs.stat(&self.superuser, path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::at(error, "look for the home", path)),
+        }
+    }
+}

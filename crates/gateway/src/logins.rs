@@ -1,0 +1,343 @@
+//! Who may have a password checked now.
+//!
+//! Wrong passwords cost their sender time: a user and an origin (an address, or on
+//! loopback a local user) make a pair, and after [`FREE_FAILURES`] failures a pair
+//! waits twice as long for each further try. Other origins of the same user don't
+//! wait. Checks that run or wait are shared by origin, and a pair that has logged in
+//! before finds some places kept. All of this is bounded in memory.
+
+use crate::peer::Origin;
+use crate::shares::{Share, Shares};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use strait_telemetry::{Kind, Page, Seldom};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Typing errors that cost nothing.
+const FREE_FAILURES: u32 = 3;
+/// The wait after the next failure; each further one doubles it.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest: some 1,300 guesses a day, and a user who returns waits a minute.
+const LONGEST_WAIT: Duration = Duration::from_secs(64);
+/// A pair without a failure for so long starts anew.
+const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
+/// Pairs that are remembered, of those that failed and of those that logged in: 1 MiB
+/// each. Beyond it the one that was longest silent is forgotten; as an argon2 run comes
+/// before each, that takes an attacker two minutes.
+const PAIRS: usize = 16_384;
+/// Of the places for logins, one in so many is kept for pairs that have logged in before.
+const KEPT_PART: usize = 4;
+/// Longest user name in the log, in characters: none is longer.
+const LOGGED_USER: usize = 64;
+
+/// A user, as a number, and where the login comes from. Names that strangers make up
+/// have any length; a hash under a random key keeps them small.
+type Pair = (u64, Origin);
+
+/// Who may have a password checked now.
+pub struct Logins {
+    hasher: RandomState,
+    failing: Mutex<Recent<Failures>>,
+    known: Mutex<Recent<()>>,
+    places: Arc<Shares>,
+    kept: Arc<Shares>,
+    turns: Turns,
+    counts: Counts,
+    failures_logged: Seldom,
+}
+
+#[derive(Default)]
+struct Counts {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Failures {
+    count: u32,
+    /// No password is checked before.
+    until: Instant,
+}
+
+/// Why no password is checked now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Too many were wrong; the next may come after this time.
+    BackedOff(Duration),
+    /// Too many log in at once.
+    NoPlace,
+}
+
+/// A place among the logins of this moment, given back when dropped.
+pub struct Place(#[expect(dead_code, reason = "held for its Drop")] Share);
+
+impl Logins {
+    /// Of whom `places` may wait or be checked at once, `checks` of them checked.
+    pub fn new(places: usize, checks: usize) -> Self {
+        Self {
+            hasher: RandomState::new(),
+            failing: Mutex::new(Recent::new(PAIRS)),
+            known: Mutex::new(Recent::new(PAIRS)),
+            kept: Shares::new(places / KEPT_PART),
+            places: Shares::new(places - places / KEPT_PART),
+            turns: Turns::new(checks),
+            counts: Counts::default(),
+            failures_logged: Seldom::new(),
+        }
+    }
+
+    fn pair(&self, user: &str, from: Origin) -> Pair {
+        (self.hasher.hash_one(user), from)
+    }
+
+    /// Refuses a pair that must wait.
+    ///
+    /// # Errors
+    /// BackedOff.
+    pub fn demand_patience(&self, user: &str, from: Origin, now: Instant) -> Result<(), Refusal> {
+        let failures = lock(&self.failing).get(&self.pair(user, from), now, FORGET_AFTER);
+        match failures.map(|failures| failures.until.saturating_duration_since(now)) {
+            Some(wait) if !wait.is_zero() => Err(Refusal::BackedOff(wait)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A place for a login.
+    ///
+    /// # Errors
+    /// NoPlace.
+    pub fn place(&self, user: &str, from: Origin) -> Result<Place, Refusal> {
+        let is_known = || lock(&self.known).contains(&self.pair(user, from));
+        let place = self.places.take(from).or_else(|| is_known().then(|| self.kept.take(from)).flatten());
+        place.map(Place).ok_or(Refusal::NoPlace)
+    }
+
+    /// Waits for a turn to check a password. None if the gateway is ending.
+    pub async fn turn(&self, from: Origin) -> Option<Turn> {
+        self.turns.take(from).await
+    }
+
+    /// A right password: the pair's failures are forgotten.
+    pub fn succeeded(&self, user: &str, from: Origin, now: Instant) {
+        self.counts.succeeded.fetch_add(1, Ordering::Relaxed);
+        let pair = self.pair(user, from);
+        lock(&self.failing).remove(&pair);
+        lock(&self.known).put(pair, (), now);
+    }
+
+    /// A wrong password, or an unknown user.
+    pub fn failed(&self, user: &str, from: Origin, now: Instant) {
+        let pair = self.pair(user, from);
+        let mut failing = lock(&self.failing);
+        let count = failing.get(&pair, now, FORGET_AFTER).map_or(0, |failures| failures.count) + 1;
+        failing.put(pair, Failures { count, until: now + wait_after(count) }, now);
+        drop(failing);
+        self.note_failed(user, from);
+    }
+
+    /// Counts and logs a login that failed.
+    pub fn note_failed(&self, user: &str, from: Origin) {
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.failures_logged.may_write() {
+            let user: String = user.chars().take(LOGGED_USER).collect();
+            tracing::warn!(%from, user, left_out, "a login failed");
+        }
+    }
+
+    /// Counts and logs a login whose password wasn't looked at.
+    pub fn note_refused(&self, user: &str, from: Origin, why: &str) {
+        static LOGGED: Seldom = Seldom::new();
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = LOGGED.may_write() {
+            let user: String = user.chars().take(LOGGED_USER).collect();
+            tracing::warn!(%from, user, why, left_out, "a login was refused");
+        }
+    }
+
+    /// Writes the counts down.
+    pub fn write(&self, page: &mut Page) {
+        let Counts { succeeded, failed, refused } = &self.counts;
+        for (outcome, count) in [("succeeded", succeeded), ("failed", failed), ("refused", refused)] {
+            const HELP: &str = "Logins by password. A failed one had a wrong password or an unknown user; \
+                                of a refused one the password wasn't looked at.";
+            let of = [("role", "gateway"), ("outcome", outcome)];
+            page.number("strait_logins_total", Kind::Counter, HELP, &of, count.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// How long a pair waits after its `count`th failure.
+fn wait_after(count: u32) -> Duration {
+    match count.checked_sub(FREE_FAILURES + 1) {
+        None => Duration::ZERO,
+        Some(doublings) => FIRST_WAIT.saturating_mul(1 << doublings.min(16)).min(LONGEST_WAIT),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every critical section here leaves the table whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is remembered of the pairs that were seen last.
+struct Recent<V> {
+    by_pair: HashMap<Pair, (Instant, V)>,
+    limit: usize,
+}
+
+impl<V: Copy> Recent<V> {
+    fn new(limit: usize) -> Self {
+        Self { by_pair: HashMap::new(), limit }
+    }
+
+    fn get(&self, pair: &Pair, now: Instant, keep: Duration) -> Option<V> {
+        let (seen, value) = self.by_pair.get(pair)?;
+        (now.saturating_duration_since(*seen) < keep).then_some(*value)
+    }
+
+    fn contains(&self, pair: &Pair) -> bool {
+        self.by_pair.contains_key(pair)
+    }
+
+    fn put(&mut self, pair: Pair, value: V, now: Instant) {
+        if self.by_pair.len() >= self.limit && !self.by_pair.contains_key(&pair) {
+            // A walk over all, 0.1 ms; an argon2 run of 20 ms came before it.
+            let oldest = self.by_pair.iter().min_by_key(|(_, (seen, _))| *seen).map(|(pair, _)| *pair);
+            oldest.map(|oldest| self.by_pair.remove(&oldest));
+        }
+        self.by_pair.insert(pair, (now, value));
+    }
+
+    fn remove(&mut self, pair: &Pair) {
+        self.by_pair.remove(pair);
+    }
+}
+
+/// Password checks that run, shared by origin: one has half of the turns at most, and
+/// one place in the queue for more, so the wait grows with origins, not with tries.
+struct Turns {
+    all: Arc<Semaphore>,
+    by_origin: Mutex<HashMap<Origin, Arc<Semaphore>>>,
+    an_origin: usize,
+}
+
+/// A turn; the next one's when dropped.
+pub struct Turn {
+    _all: OwnedSemaphorePermit,
+    _own: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    /// Origins that are remembered without need before they are forgotten.
+    const IDLE_ORIGINS: usize = 1_024;
+
+    fn new(turns: usize) -> Self {
+        let an_origin = (turns / 2).max(1);
+        Self { all: Arc::new(Semaphore::new(turns)), by_origin: Mutex::default(), an_origin }
+    }
+
+    async fn take(&self, from: Origin) -> Option<Turn> {
+        let own = {
+            let mut by_origin = lock(&self.by_origin);
+            if by_origin.len() >= Self::IDLE_ORIGINS {
+                by_origin.retain(|_, turns| Arc::strong_count(turns) > 1);
+            }
+            let new = || Arc::new(Semaphore::new(self.an_origin));
+            by_origin.entry(from).or_insert_with(new).clone()
+        };
+        let own = own.acquire_owned().await.ok()?;
+        let all = self.all.clone().acquire_owned().await.ok()?;
+        Some(Turn { _all: all, _own: own })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    const HERE: Origin = Origin::LocalUser(1_000);
+    const ELSEWHERE: Origin = Origin::LocalUser(1_001);
+
+    #[test]
+    fn a_pair_waits_twice_as_long_after_each_failure_up_to_a_minute() {
+        let logins = Logins::new(8, 2);
+        let mut now = Instant::now();
+        let waits: Vec<u64> = std::iter::from_fn(|| {
+            logins.failed("alice", HERE, now);
+            let wait = match logins.demand_patience("alice", HERE, now) {
+                Ok(()) => Duration::ZERO,
+                Err(Refusal::BackedOff(wait)) => wait,
+                Err(other) => panic!("{other:?}"),
+            };
+            now += wait;
+            assert_eq!(logins.demand_patience("alice", HERE, now), Ok(()), "after {wait:?}");
+            Some(wait.as_secs())
+        })
+        .take(12)
+        .collect();
+        assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn neither_another_origin_nor_another_user_waits() {
+        let (logins, now) = (Logins::new(8, 2), Instant::now());
+        (0..9).for_each(|_| logins.failed("alice", HERE, now));
+        assert!(logins.demand_patience("alice", HERE, now).is_err());
+        assert_eq!(logins.demand_patience("alice", ELSEWHERE, now), Ok(()));
+        assert_eq!(logins.demand_patience("bob", HERE, now), Ok(()));
+    }
+
+    #[test]
+    fn a_right_password_and_a_quarter_of_an_hour_forget_failures() {
+        let (logins, now) = (Logins::new(8, 2), Instant::now());
+        (0..4).for_each(|_| logins.failed("alice", HERE, now));
+        logins.succeeded("alice", HERE, now);
+        logins.failed("alice", HERE, now);
+        assert_eq!(logins.demand_patience("alice", HERE, now), Ok(()));
+        (0..20).for_each(|_| logins.failed("bob", HERE, now));
+        logins.failed("bob", HERE, now + FORGET_AFTER);
+        assert_eq!(logins.demand_patience("bob", HERE, now + FORGET_AFTER), Ok(()));
+    }
+
+    #[test]
+    fn who_has_logged_in_before_finds_a_place_that_others_cannot_take() {
+        let logins = Logins::new(8, 2);
+        logins.succeeded("alice", HERE, Instant::now());
+        // Many addresses, so that the share of one doesn't stop them.
+        let strangers: Vec<Place> = (0..100u32)
+            .filter_map(|user| logins.place("alice", Origin::LocalUser(2_000 + user)).ok())
+            .collect();
+        assert!(strangers.len() < 8, "{}", strangers.len());
+        assert!(logins.place("bob", HERE).is_err(), "another user of the same host");
+        assert!(logins.place("alice", HERE).is_ok());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_oldest_goes() {
+        let mut recent = Recent::new(2);
+        let now = Instant::now();
+        for (at, pair) in [(0, (1, HERE)), (1, (2, HERE)), (2, (1, HERE)), (3, (3, HERE))] {
+            recent.put(pair, (), now + Duration::from_secs(at));
+        }
+        assert!(recent.contains(&(1, HERE)) && !recent.contains(&(2, HERE)) && recent.contains(&(3, HERE)));
+        assert_eq!(recent.by_pair.len(), 2);
+    }
+
+    #[test]
+    fn one_origin_leaves_a_turn_to_others_however_much_it_asks() {
+        let turns = Turns::new(2);
+        let first = turns.take(HERE).now_or_never().flatten().expect("a turn");
+        let queue: Vec<_> = (0..9).map(|_| Box::pin(turns.take(HERE))).collect();
+        for mut waiting in queue {
+            assert!((&mut waiting).now_or_never().is_none());
+        }
+        assert!(turns.take(ELSEWHERE).now_or_never().flatten().is_some());
+        drop(first);
+        assert!(turns.take(HERE).now_or_never().flatten().is_some(), "turns come back");
+    }
+}
