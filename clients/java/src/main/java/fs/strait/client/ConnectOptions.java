@@ -13,6 +13,9 @@ public final class ConnectOptions {
     // up on a machine that went away.
     private static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(120);
 
+    // Nobody waits so long for an answer, and in nanoseconds it doesn't overflow.
+    private static final Duration MAX_TIMEOUT = Duration.ofDays(366);
+
     private static final ConnectOptions DEFAULTS =
             new ConnectOptions(null, null, null, null, null, Wire.FRAMED_BINARY, DEFAULT_TIMEOUT);
 
@@ -103,14 +106,16 @@ public final class ConnectOptions {
     }
 
     /**
-     * Bounds the wait for each answer.
+     * Bounds each request with all that belongs to it: connecting (ten seconds at most), a new
+     * login, other tries, and the whole of the answer.
      *
-     * @param patience above zero; two minutes by default
+     * @param patience above zero and a year at most; two minutes by default
      * @return these options and that
      */
     public ConnectOptions timeout(Duration patience) {
-        if (patience.isNegative() || patience.isZero()) {
-            throw new IllegalArgumentException("a timeout must be above zero: " + patience);
+        if (patience.isNegative() || patience.isZero() || patience.compareTo(MAX_TIMEOUT) > 0) {
+            throw new IllegalArgumentException(
+                    "a timeout must be above zero, and a year at most: " + patience);
         }
         return new ConnectOptions(store, user, password, token, tls, wire, patience);
     }

@@ -7,8 +7,9 @@ import java.net.InetAddress;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
-import java.time.Duration;
+import java.util.concurrent.atomic.AtomicInteger;
 import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLException;
 import org.apache.thrift.TBase;
 import org.apache.thrift.TException;
 
@@ -18,6 +19,8 @@ import org.apache.thrift.TException;
  * <p>Failures of the gateway leave it usable, those of the network don't.
  */
 final class Connection {
+    private final ConnectOptions options;
+    private final AtomicInteger silences;
     private final SocketTransport transport;
     private final Messages messages;
     private int inFlight;
@@ -26,11 +29,24 @@ final class Connection {
     /** Which of its session's logins it is attached by. */
     int login;
 
-    /** In the clear where there is no `tls`. */
-    Connection(String host, int port, Duration timeout, Wire wire, SSLContext tls)
+    /**
+     * In the clear where there is no `tls`.
+     *
+     * @param silences requests in a row, on any connection of the session, without an answer
+     */
+    Connection(
+            String host,
+            int port,
+            ConnectOptions options,
+            SSLContext tls,
+            Deadline connectBy,
+            AtomicInteger silences)
             throws IOException {
+        this.options = options;
+        this.silences = silences;
+        Wire wire = options.wire;
         try {
-            SocketLink socket = new SocketLink(host, port, timeout);
+            SocketLink socket = new SocketLink(host, port, connectBy);
             Link link = tls == null ? socket : new TlsLink(socket, tls, host, port);
             transport = new SocketTransport(link, wire.framed);
         } catch (ClosedByInterruptException interrupt) {
@@ -40,6 +56,11 @@ final class Connection {
             throw explained ? error : new ConnectionLostException(error, false);
         }
         messages = new Messages(transport, wire.compact);
+    }
+
+    /** Whatever is sent and received from now on is over by then, or fails as TIMED_OUT. */
+    void waitUntil(Deadline deadline) {
+        transport.waitUntil(deadline);
     }
 
     <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
@@ -71,7 +92,9 @@ final class Connection {
         return exchange(
                 () -> {
                     inFlight--;
-                    return messages.receive(method);
+                    R reply = messages.receive(method);
+                    silences.set(0);
+                    return reply;
                 });
     }
 
@@ -80,7 +103,9 @@ final class Connection {
         return exchange(
                 () -> {
                     inFlight--;
-                    return messages.beginRange();
+                    int length = messages.beginRange();
+                    silences.set(0);
+                    return length;
                 });
     }
 
@@ -122,9 +147,15 @@ final class Connection {
         }
     }
 
-    private static IOException broken(Exception error) {
+    private IOException broken(Exception error) {
         if (error instanceof SocketTimeoutException) {
-            return Failures.of(ErrorKind.TIMED_OUT, error.getMessage(), null);
+            silences.incrementAndGet();
+            return Failures.noAnswer(options.timeout);
+        }
+        if (error instanceof SSLException said && CertificateAdvice.onRefusal(said) != null) {
+            // To try again would change nothing.
+            String message = "TLS with the gateway: " + CertificateAdvice.onRefusal(said);
+            return Failures.caused(ErrorKind.UNAUTHENTICATED, message, said);
         }
         if (error instanceof InterruptedIOException interrupted) {
             return interrupted;
@@ -134,6 +165,10 @@ final class Connection {
 
     InetAddress peer() throws IOException {
         return transport.peer();
+    }
+
+    boolean isBroken() {
+        return broken;
     }
 
     /** Whether it can serve another caller. */

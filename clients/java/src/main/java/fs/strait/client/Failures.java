@@ -7,6 +7,7 @@ import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
+import java.time.Duration;
 
 /** Makes the exception of each kind. */
 final class Failures {
@@ -33,6 +34,20 @@ final class Failures {
             case PERMISSION_DENIED -> new PermissionDenied(path, message);
             default -> new StraitException(kind, message, path, retrySafe);
         };
+    }
+
+    static IOException caused(ErrorKind kind, String message, IOException cause) {
+        IOException error = of(kind, message, null);
+        error.initCause(cause);
+        return error;
+    }
+
+    /** Of a request that a gateway didn't answer, or not wholly, in time. */
+    static IOException noAnswer(Duration timeout) {
+        String message =
+                "no whole answer within %s s; the gateway may be overloaded or gone: look at it, or"
+                        + " allow a longer timeout";
+        return of(ErrorKind.TIMED_OUT, message.formatted(timeout.toMillis() / 1e3), null);
     }
 
     /** The same failure, said of this path where it names none. */

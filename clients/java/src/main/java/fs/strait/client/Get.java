@@ -3,7 +3,7 @@ package fs.strait.client;
 import java.io.IOException;
 import java.nio.file.Path;
 
-/** Copies one remote file: {@code java fs.strait.client.Get strait://host:port/path FILE}. */
+/** Copies one remote file: {@code java fs.strait.client.Get strait://host:port/[@store/]path FILE}. */
 public final class Get {
     private Get() {}
 
@@ -15,12 +15,11 @@ public final class Get {
      */
     public static void main(String[] arguments) throws IOException {
         if (arguments.length != 2) {
-            System.err.println("usage: Get strait://host:port/path FILE");
+            System.err.println("usage: Get strait://host:port/[@store/]path FILE");
             System.exit(2);
         }
-        Address source = Address.parseWithPath(arguments[0]);
-        String gateway = "strait://" + source.authority() + "/";
-        try (StraitClient client = StraitClient.connect(gateway)) {
+        StraitUri source = StraitUri.parse(arguments[0]);
+        try (StraitClient client = StraitClient.connect(source.gateway())) {
             long start = System.nanoTime();
             long bytes = client.get(source.path(), Path.of(arguments[1]));
             double seconds = (System.nanoTime() - start) / 1e9;

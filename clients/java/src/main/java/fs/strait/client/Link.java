@@ -6,6 +6,9 @@ import java.nio.ByteBuffer;
 
 /** A connection as bytes, in the clear or not; its calls wait, with a limit. */
 interface Link {
+    /** Whatever is received and sent from now on is over by then, however many waits that takes. */
+    void waitUntil(Deadline deadline);
+
     /** At least one byte into `target`, which has room for one. */
     int receive(ByteBuffer target) throws IOException;
 

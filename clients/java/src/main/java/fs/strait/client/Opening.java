@@ -28,7 +28,7 @@ final class Opening {
         }
     }
 
-    private void add(CreateOption how) {
+    void add(CreateOption how) {
         creates = true;
         switch (how.field) {
             case PERMISSION -> create.setPermission(Math.toIntExact(how.value));

@@ -44,12 +44,12 @@ final class RemoteReader {
         this.path = path;
         this.pattern = pattern;
         this.sequentialFrom = pattern == Pattern.RANDOM ? -1 : 0;
-        open();
+        open(session.deadline());
     }
 
-    private synchronized void open() throws IOException {
+    private synchronized void open(Deadline deadline) throws IOException {
         OpenFileReply reply =
-                session.call(Method.OPEN_FILE, new OpenFileRequest().setPath(path));
+                session.call(Method.OPEN_FILE, new OpenFileRequest().setPath(path), deadline);
         if (reply.getLength() < length) {
             throw Failures.of(
                     ErrorKind.UNAVAILABLE, "the file was replaced by a shorter one", path);
@@ -86,12 +86,13 @@ final class RemoteReader {
         if (!target.hasRemaining()) {
             return 0;
         }
-        int count = readAhead(target);
+        Deadline deadline = session.deadline();
+        int count = readAhead(target, deadline);
         if (count == 0) {
             int limit = target.limit();
             target.limit(target.position() + Math.min(target.remaining(), FIRST_READ_BYTES));
             try {
-                count = readOnce(position, target);
+                count = readOnce(position, target, deadline);
             } finally {
                 target.limit(limit);
             }
@@ -106,7 +107,7 @@ final class RemoteReader {
         int filled = 0;
         int count = 1;
         while (target.hasRemaining() && count > 0) {
-            count = readOnce(offset + filled, target);
+            count = readOnce(offset + filled, target, session.deadline());
             filled += count;
         }
         return filled == 0 && count == 0 ? -1 : filled;
@@ -118,20 +119,28 @@ final class RemoteReader {
     }
 
     /** Bytes from the requests in flight; 0 where the read isn't sequential, or they ended. */
-    private int readAhead(ByteBuffer target) throws IOException {
+    private int readAhead(ByteBuffer target, Deadline deadline) throws IOException {
         int start = target.position();
         int count = 0;
         try {
+            if (ahead != null) {
+                ahead.connection.waitUntil(deadline);
+            }
             if (!continues()) {
                 stopReadingAhead();
                 return 0;
             }
             if (ahead == null && position < length) {
-                ahead = newReadAhead(target.remaining());
+                ahead = newReadAhead(target.remaining(), deadline);
             }
             count = ahead == null ? 0 : ahead.read(target);
         } catch (IOException error) {
-            if (!(error instanceof ConnectionLostException || error instanceof StraitFailure)) {
+            boolean isOver =
+                    Failures.isOf(error, ErrorKind.TIMED_OUT)
+                            && (ahead == null || ahead.connection.isBroken());
+            boolean isTheirs =
+                    error instanceof ConnectionLostException || error instanceof StraitFailure;
+            if (isOver || !isTheirs) {
                 throw error;
             }
             // A single request, with its retries, has another try or the error.
@@ -144,12 +153,12 @@ final class RemoteReader {
         return count;
     }
 
-    private ReadAhead newReadAhead(int wanted) throws IOException {
+    private ReadAhead newReadAhead(int wanted, Deadline deadline) throws IOException {
         int chunk = Math.min(BufferPool.CHUNK_BYTES, session.maxChunkBytes());
         boolean whole = pattern == Pattern.WHOLE;
         int first = whole ? chunk : Math.max(FIRST_READ_BYTES, Math.min(wanted, chunk));
         int window = whole ? ReadAhead.WINDOW : 1;
-        Connection connection = session.borrow();
+        Connection connection = session.borrow(deadline);
         return new ReadAhead(connection, handle, position, length, first, window, chunk);
     }
 
@@ -173,9 +182,9 @@ final class RemoteReader {
         return true;
     }
 
-    private int readOnce(long offset, ByteBuffer target) throws IOException {
+    private int readOnce(long offset, ByteBuffer target, Deadline deadline) throws IOException {
         try {
-            return requestRange(offset, target);
+            return requestRange(offset, target, deadline);
         } catch (IOException error) {
             boolean handleGone =
                     Failures.isOf(error, ErrorKind.INVALID_ARGUMENT)
@@ -186,11 +195,12 @@ final class RemoteReader {
             }
         }
         // As with a session that ended.
-        open();
-        return requestRange(offset, target);
+        open(deadline);
+        return requestRange(offset, target, deadline);
     }
 
-    private int requestRange(long offset, ByteBuffer target) throws IOException {
+    private int requestRange(long offset, ByteBuffer target, Deadline deadline)
+            throws IOException {
         int start = target.position();
         int asked = Math.min(target.remaining(), session.maxChunkBytes());
         ReadRangeRequest request = new ReadRangeRequest();
@@ -198,6 +208,7 @@ final class RemoteReader {
         return session.attempt(
                 Method.READ_RANGE,
                 null,
+                deadline,
                 connection -> {
                     target.position(start);
                     connection.send(Method.READ_RANGE, request);
@@ -233,7 +244,9 @@ final class RemoteReader {
         }
         try {
             CloseFileRequest request = new CloseFileRequest().setHandle(handle);
-            session.once(connection -> connection.call(Method.CLOSE_FILE, request));
+            session.once(
+                    session.parting(),
+                    connection -> connection.call(Method.CLOSE_FILE, request));
         } catch (IOException ignored) {
             // The gateway forgets the handle with the session.
         }

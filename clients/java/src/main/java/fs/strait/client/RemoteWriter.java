@@ -95,13 +95,15 @@ final class RemoteWriter {
         request.setIs_retry(false).setHandle(handle).setExpected_offset(sent);
         inFlight.addLast(new Append(request, data));
         sent += data.remaining();
+        Deadline deadline = session.deadline();
         try {
             if (connection == null) {
-                connection = session.borrow();
+                connection = session.borrow(deadline);
             }
+            connection.waitUntil(deadline);
             connection.sendAppend(request, data);
         } catch (ConnectionLostException lost) {
-            repeatAll();
+            repeatAll(deadline);
         } catch (IOException error) {
             throw failed(error);
         }
@@ -157,7 +159,9 @@ final class RemoteWriter {
         closed = true;
         try {
             CloseFileRequest request = new CloseFileRequest().setHandle(handle);
-            session.once(connection -> connection.call(Method.CLOSE_FILE, request));
+            session.once(
+                    session.parting(),
+                    connection -> connection.call(Method.CLOSE_FILE, request));
         } catch (IOException ignored) {
             // It does so with the session.
         }
@@ -176,12 +180,15 @@ final class RemoteWriter {
 
     /** Takes replies until at most `leave` appends are in flight. */
     private void collect(int leave) throws IOException {
+        Deadline deadline = session.deadline();
         try {
             while (inFlight.size() > leave && connection != null) {
+                deadline = session.deadline();
+                connection.waitUntil(deadline);
                 done(connection.receive(Method.APPEND_DATA));
             }
         } catch (ConnectionLostException lost) {
-            repeatAll();
+            repeatAll(deadline);
         } catch (IOException error) {
             throw failed(error);
         }
@@ -190,14 +197,25 @@ final class RemoteWriter {
         }
     }
 
-    /** Repeats what has no reply yet; the gateway recognises what it has done already. */
-    private void repeatAll() throws IOException {
+    /**
+     * Repeats what has no reply yet; the gateway recognises what it has done already.
+     *
+     * @param first of the first one, which has waited already
+     */
+    private void repeatAll(Deadline first) throws IOException {
         giveBack();
+        Deadline deadline = first;
         try {
             while (!inFlight.isEmpty()) {
                 Append append = inFlight.peekFirst();
                 Mutation repeated = Mutation.again(append.request);
-                done(session.attempt(Method.APPEND_DATA, repeated, again -> repeat(again, append)));
+                done(
+                        session.attempt(
+                                Method.APPEND_DATA,
+                                repeated,
+                                deadline,
+                                again -> repeat(again, append)));
+                deadline = session.deadline();
             }
         } catch (IOException error) {
             throw failed(error);

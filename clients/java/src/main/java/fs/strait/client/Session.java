@@ -6,12 +6,14 @@ import fs.strait.client.internal.OpenSessionRequest;
 import fs.strait.client.internal.ProtocolVersion;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.concurrent.atomic.AtomicInteger;
 import javax.net.ssl.SSLContext;
 import org.apache.thrift.TBase;
 
@@ -28,6 +30,11 @@ final class Session {
     static final int ATTEMPTS = 6;
 
     private static final long FIRST_PAUSE_MS = 100;
+    // A gateway that is there takes a connection at once; only its answers may take long.
+    private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(10);
+    // For what only tidies up (an open handle, the session, a temporary file) once the gateway has
+    // left a request unanswered; after a second such request there is none.
+    private static final Duration PARTING = Duration.ofSeconds(2);
     // Idle connections kept: callers at once are few, and each costs the gateway one.
     private static final int MAX_IDLE_CONNECTIONS = 8;
     // Used where the gateway doesn't say what it takes.
@@ -38,8 +45,8 @@ final class Session {
     private final ConnectOptions options;
     private final SSLContext tls; // null: in the clear
     private final Deque<Connection> idle = new ArrayDeque<>(); // guards itself and all below
-    // Held while somebody logs in, so that one login serves all.
-    private final ReentrantLock loggingIn = new ReentrantLock();
+    private final LoginInTurn turn = new LoginInTurn();
+    private final AtomicInteger silences = new AtomicInteger();
     private final BufferPool buffers = new BufferPool();
 
     private volatile boolean closed;
@@ -58,7 +65,7 @@ final class Session {
         this.token = options.token;
         // At once and without retries: who mistypes an address wants to know now.
         try {
-            giveBack(connect());
+            giveBack(connect(deadline(), null));
         } catch (ConnectionLostException lost) {
             throw unavailable(lost);
         }
@@ -93,6 +100,22 @@ final class Session {
         return closed;
     }
 
+    // -- Deadlines
+
+    /** When a request that begins now is given up, with all that belongs to it. */
+    Deadline deadline() {
+        return Deadline.after(options.timeout);
+    }
+
+    /** The same for one that only tidies up: soon, where the gateway is silent. */
+    Deadline parting() {
+        return switch (silences.get()) {
+            case 0 -> deadline();
+            case 1 -> Deadline.earlier(deadline(), Deadline.after(PARTING));
+            default -> Deadline.after(Duration.ZERO);
+        };
+    }
+
     // -- Requests
 
     /** What is done with a connection for one request. */
@@ -102,13 +125,23 @@ final class Session {
 
     /** One request and its reply, over a fresh connection if the old one broke. */
     <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
-        return attempt(method, null, connection -> connection.call(method, request));
+        return call(method, request, deadline());
+    }
+
+    <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request, Deadline deadline)
+            throws IOException {
+        return attempt(method, null, deadline, connection -> connection.call(method, request));
     }
 
     /** The same for a request that changes something. */
     <R extends TBase<R, ?>> R mutate(Method<R> method, TBase<?, ?> request) throws IOException {
+        return mutate(method, request, deadline());
+    }
+
+    <R extends TBase<R, ?>> R mutate(Method<R> method, TBase<?, ?> request, Deadline deadline)
+            throws IOException {
         Mutation mutation = Mutation.of(request);
-        return attempt(method, mutation, connection -> connection.call(method, request));
+        return attempt(method, mutation, deadline, connection -> connection.call(method, request));
     }
 
     /**
@@ -117,15 +150,27 @@ final class Session {
      *
      * @param mutation null for a request that changes nothing
      */
-    <T> T attempt(Method<?> method, Mutation mutation, Exchange<T> exchange) throws IOException {
+    <T> T attempt(Method<?> method, Mutation mutation, Deadline deadline, Exchange<T> exchange)
+            throws IOException {
+        Deadline connectAtOnce = Deadline.after(CONNECT_TIMEOUT);
+        Deadline connectBy = null; // once a connection was lost
         boolean sent = false;
         boolean renewed = false;
         ConnectionLostException last = null;
         for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-            pauseBefore(attempt);
+            long pauseMs = pauseMsBefore(attempt);
+            if (connectBy != null && connectBy.isWithin(pauseMs)) {
+                break;
+            }
+            pause(pauseMs);
             try {
-                return once(exchange);
+                return once(deadline, connectBy, exchange);
             } catch (ConnectionLostException lost) {
+                if (last == null) {
+                    // A gateway that doesn't take connections now is waited for once.
+                    Deadline limit = lost.sent ? Deadline.after(CONNECT_TIMEOUT) : connectAtOnce;
+                    connectBy = Deadline.earlier(deadline, limit);
+                }
                 last = lost;
                 sent |= lost.sent;
                 dropIdle();
@@ -144,6 +189,7 @@ final class Session {
                 dropIdle();
             }
         }
+        silences.incrementAndGet();
         if (sent && mutation != null) {
             String message =
                     "%s: the connection broke (%s), and no gateway came back to say whether it"
@@ -159,15 +205,20 @@ final class Session {
     /** A request whose reply can't be had a second time, without another try. */
     <R extends TBase<R, ?>> R callOnce(Method<R> method, TBase<?, ?> request) throws IOException {
         try {
-            return once(connection -> connection.call(method, request));
+            return once(deadline(), connection -> connection.call(method, request));
         } catch (ConnectionLostException lost) {
             throw unavailable(lost);
         }
     }
 
     /** An exchange without another try. */
-    <T> T once(Exchange<T> exchange) throws IOException {
-        Connection connection = borrow();
+    <T> T once(Deadline deadline, Exchange<T> exchange) throws IOException {
+        return once(deadline, null, exchange);
+    }
+
+    private <T> T once(Deadline deadline, Deadline connectBy, Exchange<T> exchange)
+            throws IOException {
+        Connection connection = borrow(deadline, connectBy);
         try {
             return exchange.run(connection);
         } finally {
@@ -175,14 +226,18 @@ final class Session {
         }
     }
 
-    private static void pauseBefore(int attempt) throws InterruptedIOException {
-        if (attempt == 0) {
-            return;
-        }
+    private static long pauseMsBefore(int attempt) {
         // Half of it random: the clients of one gateway don't return at once.
         double share = ThreadLocalRandom.current().nextDouble(0.5, 1);
+        return attempt == 0 ? 0 : (long) ((FIRST_PAUSE_MS << (attempt - 1)) * share);
+    }
+
+    private static void pause(long ms) throws InterruptedIOException {
+        if (ms == 0) {
+            return;
+        }
         try {
-            Thread.sleep((long) ((FIRST_PAUSE_MS << (attempt - 1)) * share));
+            Thread.sleep(ms);
         } catch (InterruptedException interrupt) {
             Thread.currentThread().interrupt();
             throw new InterruptedIOException("interrupted while waiting for the gateway");
@@ -191,8 +246,12 @@ final class Session {
 
     // -- Connections
 
-    /** A connection for the caller alone, until it gives it back. */
-    Connection borrow() throws IOException {
+    /** A connection for the caller alone, until it gives it back, to use until the deadline. */
+    Connection borrow(Deadline deadline) throws IOException {
+        return borrow(deadline, null);
+    }
+
+    private Connection borrow(Deadline deadline, Deadline connectBy) throws IOException {
         for (; ; ) {
             Connection connection;
             synchronized (idle) {
@@ -202,9 +261,10 @@ final class Session {
                 connection = idle.pollLast();
             }
             if (connection == null) {
-                return connect();
+                return connect(deadline, connectBy);
             }
             if (!connection.endedWhileIdle()) {
+                connection.waitUntil(deadline);
                 return connection;
             }
             connection.close();
@@ -222,11 +282,16 @@ final class Session {
         connection.close();
     }
 
-    private Connection connect() throws IOException {
-        Connection connection = new Connection(host, port, options.timeout, options.wire, tls);
+    /** By `connectBy`, or where that is null, within the time that a connection may take. */
+    private Connection connect(Deadline deadline, Deadline connectBy) throws IOException {
+        Deadline limit = connectBy == null ? Deadline.after(CONNECT_TIMEOUT) : connectBy;
+        Connection connection =
+                new Connection(
+                        host, port, options, tls, Deadline.earlier(deadline, limit), silences);
+        connection.waitUntil(deadline);
         try {
             checkSecrecy(connection);
-            attach(connection);
+            attach(connection, deadline);
             return connection;
         } catch (ConnectionLostException lost) {
             // The caller's own request wasn't sent yet.
@@ -249,8 +314,8 @@ final class Session {
         }
     }
 
-    /** By the session's token, side by side with others; by a login, in turn. */
-    private void attach(Connection connection) throws IOException {
+    /** By the session's token, side by side with others; by a login that serves all. */
+    private void attach(Connection connection, Deadline deadline) throws IOException {
         int refused = -1; // the login whose token isn't good any more
         for (; ; ) {
             String current;
@@ -265,17 +330,30 @@ final class Session {
                 }
                 refused = ours;
             }
-            loggingIn.lock();
-            try {
-                if (login == ours) {
-                    logIn(connection);
-                    return;
-                }
-                // Somebody else has logged in meanwhile, for us as well.
-            } finally {
-                loggingIn.unlock();
+            if (logInInTurn(connection, ours, deadline)) {
+                return;
             }
+            // Another thread has logged in meanwhile, for us as well.
         }
+    }
+
+    /** Whether this thread's connection is the one that is logged in by now. */
+    private boolean logInInTurn(Connection connection, int ours, Deadline deadline)
+            throws IOException {
+        boolean[] isOurs = {false};
+        try {
+            turn.run(
+                    deadline,
+                    () -> {
+                        isOurs[0] = login == ours;
+                        if (isOurs[0]) {
+                            logIn(connection);
+                        }
+                    });
+        } catch (SocketTimeoutException silence) {
+            throw Failures.noAnswer(options.timeout);
+        }
+        return isOurs[0];
     }
 
     /** Whether the token is still good; if not, and it isn't the caller's, log in anew. */
@@ -284,7 +362,8 @@ final class Session {
             open(connection, new OpenSessionRequest().setToken(current), ours);
             return true;
         } catch (StraitException error) {
-            if (error.kind() != ErrorKind.UNAUTHENTICATED || options.token != null) {
+            boolean isCallers = options.token != null;
+            if (error.kind() != ErrorKind.UNAUTHENTICATED || isCallers || connection.isBroken()) {
                 throw error;
             }
             return false;
@@ -350,7 +429,7 @@ final class Session {
         if (options.token == null) {
             try {
                 CloseSessionRequest request = new CloseSessionRequest();
-                once(connection -> connection.call(Method.CLOSE_SESSION, request));
+                once(parting(), connection -> connection.call(Method.CLOSE_SESSION, request));
             } catch (IOException ignored) {
                 // It idles out.
             }

@@ -7,25 +7,22 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketTimeoutException;
 import java.net.StandardSocketOptions;
+import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
-import java.time.Duration;
 
 /** A TCP connection. */
 final class SocketLink implements Link {
-    // A gateway that is there takes a connection at once; only its answers may take long.
-    private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(10);
-
     private final SocketChannel channel;
     private final Selector selector;
     private final SelectionKey key;
-    private final long timeoutMs;
+    private Deadline deadline;
 
-    SocketLink(String host, int port, Duration timeout) throws IOException {
-        this.timeoutMs = Math.max(1, timeout.toMillis());
-        channel = connect(host, port, (int) Math.min(timeoutMs, CONNECT_TIMEOUT.toMillis()));
+    SocketLink(String host, int port, Deadline connectBy) throws IOException {
+        deadline = connectBy;
+        channel = connect(host, port, connectBy);
         try {
             // A request is small and waits for nothing.
             channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
@@ -38,19 +35,46 @@ final class SocketLink implements Link {
         }
     }
 
-    private static SocketChannel connect(String host, int port, int timeoutMs) throws IOException {
-        IOException last = new ConnectException("no address");
-        for (InetAddress address : InetAddress.getAllByName(host)) {
+    private static SocketChannel connect(String host, int port, Deadline connectBy)
+            throws IOException {
+        InetAddress[] addresses = resolve(host);
+        IOException last = new ConnectException("timed out");
+        for (int n = 0; n < addresses.length; n++) {
+            // Each gets its share of the time: one that is silent leaves some for the next.
+            long shareMs = connectBy.leftMs() / (addresses.length - n);
+            if (shareMs <= 0) {
+                break;
+            }
             SocketChannel channel = SocketChannel.open();
             try {
-                channel.socket().connect(new InetSocketAddress(address, port), timeoutMs);
+                InetSocketAddress address = new InetSocketAddress(addresses[n], port);
+                channel.socket().connect(address, (int) shareMs);
                 return channel;
+            } catch (SocketTimeoutException silence) {
+                channel.close();
+                last = new ConnectException("timed out");
             } catch (IOException error) {
                 channel.close();
                 last = error;
             }
         }
         throw last;
+    }
+
+    private static InetAddress[] resolve(String host) throws IOException {
+        try {
+            return InetAddress.getAllByName(host);
+        } catch (UnknownHostException error) {
+            String message = "the name %s can't be resolved; check its spelling, and DNS";
+            IOException explained = new UnknownHostException(message.formatted(host));
+            explained.initCause(error);
+            throw explained;
+        }
+    }
+
+    @Override
+    public void waitUntil(Deadline newDeadline) {
+        deadline = newDeadline;
     }
 
     @Override
@@ -105,15 +129,20 @@ final class SocketLink implements Link {
 
     private void await(int operation) throws IOException {
         key.interestOps(operation);
-        int ready = selector.select(timeoutMs);
-        selector.selectedKeys().clear();
-        if (ready > 0) {
-            return;
+        for (; ; ) {
+            long leftMs = deadline.leftMs();
+            if (leftMs <= 0) {
+                throw new SocketTimeoutException("no whole answer in time");
+            }
+            int ready = selector.select(leftMs);
+            selector.selectedKeys().clear();
+            if (ready > 0) {
+                return;
+            }
+            if (Thread.currentThread().isInterrupted()) {
+                throw new InterruptedIOException("interrupted while waiting for the gateway");
+            }
         }
-        if (Thread.currentThread().isInterrupted()) {
-            throw new InterruptedIOException("interrupted while waiting for the gateway");
-        }
-        throw new SocketTimeoutException("no answer within " + timeoutMs / 1e3 + " s");
     }
 
     @Override

@@ -45,6 +45,10 @@ final class SocketTransport extends TTransport {
         this.framed = framed;
     }
 
+    void waitUntil(Deadline deadline) {
+        link.waitUntil(deadline);
+    }
+
     InetAddress peer() throws IOException {
         return link.peer();
     }

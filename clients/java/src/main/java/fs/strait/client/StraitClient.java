@@ -43,7 +43,8 @@ public final class StraitClient implements AutoCloseable {
     /**
      * Opens a session, without a login, on the gateway's default store.
      *
-     * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default
+     * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default,
+     *     and {@code /@NAME} behind it names a store
      * @return the client; close it
      * @throws IOException if there is no gateway, or it wants a login
      */
@@ -54,14 +55,22 @@ public final class StraitClient implements AutoCloseable {
     /**
      * Opens a session.
      *
-     * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default
+     * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default,
+     *     and {@code /@NAME} behind it names a store
      * @param options store, login and more
      * @return the client; close it
      * @throws IOException if there is no gateway, or it refuses the login
      */
     public static StraitClient connect(String address, ConnectOptions options) throws IOException {
-        Address parsed = Address.parse(address);
-        return new StraitClient(new Session(parsed.host(), parsed.port(), options));
+        StraitUri parsed = StraitUri.parseAddress(address);
+        String store = parsed.store();
+        if (store != null && options.store != null && !store.equals(options.store)) {
+            String message = "the address names the store %s, and the option names %s; give one";
+            throw Failures.of(
+                    ErrorKind.INVALID_ARGUMENT, message.formatted(store, options.store), null);
+        }
+        ConnectOptions all = store == null ? options : options.store(store);
+        return new StraitClient(new Session(parsed.host(), parsed.port(), all));
     }
 
     /**
@@ -134,7 +143,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException {@link NoSuchFileException} if nothing does
      */
     public FileInfo stat(String path) throws IOException {
-        GetFileInfoRequest request = new GetFileInfoRequest().setPath(Address.checked(path));
+        GetFileInfoRequest request = new GetFileInfoRequest().setPath(StraitUri.checked(path));
         GetFileInfoReply reply = session.call(Method.GET_FILE_INFO, request);
         if (!reply.isSetInfo()) {
             throw Failures.of(ErrorKind.INTERNAL, "the gateway's answer says nothing", path);
@@ -178,7 +187,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException {@link NotDirectoryException} for a file
      */
     public Stream<FileInfo> list(String path, int pageEntries) throws IOException {
-        return new Listing(session, Address.checked(path), pageEntries).stream();
+        return new Listing(session, StraitUri.checked(path), pageEntries).stream();
     }
 
     /**
@@ -189,7 +198,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException if the store can't tell
      */
     public List<BlockLocation> locate(String path) throws IOException {
-        return locate(new GetBlockLocationsRequest().setPath(Address.checked(path)));
+        return locate(new GetBlockLocationsRequest().setPath(StraitUri.checked(path)));
     }
 
     /**
@@ -203,7 +212,7 @@ public final class StraitClient implements AutoCloseable {
      */
     public List<BlockLocation> locate(String path, long offset, long length) throws IOException {
         GetBlockLocationsRequest request = new GetBlockLocationsRequest();
-        request.setPath(Address.checked(path)).setOffset(offset).setLength(length);
+        request.setPath(StraitUri.checked(path)).setOffset(offset).setLength(length);
         return locate(request);
     }
 
@@ -220,7 +229,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException if the store has none
      */
     public Checksum checksum(String path) throws IOException {
-        GetChecksumRequest request = new GetChecksumRequest().setPath(Address.checked(path));
+        GetChecksumRequest request = new GetChecksumRequest().setPath(StraitUri.checked(path));
         GetChecksumReply reply = session.call(Method.GET_CHECKSUM, request);
         byte[] value = reply.isSetValue() ? reply.getValue() : new byte[0];
         return new Checksum(Convert.text(reply.getAlgorithm()), value);
@@ -237,7 +246,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException {@link NoSuchFileException} if there is none
      */
     public InputStream newInputStream(String path) throws IOException {
-        String file = Address.checked(path);
+        String file = StraitUri.checked(path);
         return new RemoteInputStream(
                 new RemoteReader(session, file, RemoteReader.Pattern.SEQUENTIAL));
     }
@@ -254,7 +263,7 @@ public final class StraitClient implements AutoCloseable {
      */
     public StraitOutputStream newOutputStream(String path, OpenOption... options)
             throws IOException {
-        String file = Address.checked(path);
+        String file = StraitUri.checked(path);
         return new StraitOutputStream(new Opening(options).openWriter(session, file));
     }
 
@@ -268,7 +277,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws UnsupportedOperationException for what no store does
      */
     public StraitChannel newByteChannel(String path, OpenOption... options) throws IOException {
-        String file = Address.checked(path);
+        String file = StraitUri.checked(path);
         Opening opening = new Opening(options);
         return opening.reads()
                 ? new StraitChannel(new RemoteReader(session, file, RemoteReader.Pattern.RANDOM))
@@ -284,7 +293,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException if that can't be done
      */
     public void mkdirs(String path) throws IOException {
-        mkdirs(new MakeDirectoriesRequest().setPath(Address.checked(path)));
+        mkdirs(new MakeDirectoriesRequest().setPath(StraitUri.checked(path)));
     }
 
     /**
@@ -296,7 +305,7 @@ public final class StraitClient implements AutoCloseable {
      */
     public void mkdirs(String path, int permission) throws IOException {
         MakeDirectoriesRequest request = new MakeDirectoriesRequest();
-        mkdirs(request.setPath(Address.checked(path)).setPermission(permission));
+        mkdirs(request.setPath(StraitUri.checked(path)).setPermission(permission));
     }
 
     private void mkdirs(MakeDirectoriesRequest request) throws IOException {
@@ -326,8 +335,8 @@ public final class StraitClient implements AutoCloseable {
     }
 
     private void rename(String source, String target, boolean replace) throws IOException {
-        RenamePathRequest request = new RenamePathRequest().setSource(Address.checked(source));
-        request.setTarget(Address.checked(target)).setReplace(replace);
+        RenamePathRequest request = new RenamePathRequest().setSource(StraitUri.checked(source));
+        request.setTarget(StraitUri.checked(target)).setReplace(replace);
         session.mutate(Method.RENAME_PATH, request);
     }
 
@@ -353,7 +362,7 @@ public final class StraitClient implements AutoCloseable {
 
     private void remove(String path, boolean recursive) throws IOException {
         RemovePathRequest request = new RemovePathRequest();
-        request.setPath(Address.checked(path)).setRecursive(recursive);
+        request.setPath(StraitUri.checked(path)).setRecursive(recursive);
         session.mutate(Method.REMOVE_PATH, request);
     }
 
@@ -367,7 +376,7 @@ public final class StraitClient implements AutoCloseable {
      * @throws IOException if the store can't, or the user may not
      */
     public void setAttributes(String path, Attributes attributes) throws IOException {
-        SetAttributesRequest request = new SetAttributesRequest().setPath(Address.checked(path));
+        SetAttributesRequest request = new SetAttributesRequest().setPath(StraitUri.checked(path));
         Convert.fill(request, attributes);
         session.mutate(Method.SET_ATTRIBUTES, request);
     }
@@ -381,7 +390,7 @@ public final class StraitClient implements AutoCloseable {
      */
     public void truncate(String path, long length) throws IOException {
         TruncateFileRequest request = new TruncateFileRequest();
-        request.setPath(Address.checked(path)).setLength(length);
+        request.setPath(StraitUri.checked(path)).setLength(length);
         session.mutate(Method.TRUNCATE_FILE, request);
     }
 
@@ -413,7 +422,7 @@ public final class StraitClient implements AutoCloseable {
      */
     public long get(String source, Path target, Progress progress, CopyOption... options)
             throws IOException {
-        return new Transfer(this, session, progress, options).get(Address.checked(source), target);
+        return new Transfer(this, session, progress, options).get(StraitUri.checked(source), target);
     }
 
     /**
@@ -443,6 +452,6 @@ public final class StraitClient implements AutoCloseable {
      */
     public long put(Path source, String target, Progress progress, CopyOption... options)
             throws IOException {
-        return new Transfer(this, session, progress, options).put(source, Address.checked(target));
+        return new Transfer(this, session, progress, options).put(source, StraitUri.checked(target));
     }
 }

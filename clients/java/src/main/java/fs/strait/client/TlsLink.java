@@ -7,6 +7,7 @@ import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
 import java.security.cert.CertificateException;
+import java.security.cert.X509Certificate;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult;
@@ -46,23 +47,40 @@ final class TlsLink implements Link {
         try {
             engine.beginHandshake();
             shakeHands();
+            checkValidity();
         } catch (IOException error) {
             socket.close();
-            throw explained(error, "TLS with " + host + ":" + port + ": " + error.getMessage());
+            throw explained(error, "TLS with " + host + ":" + port + ": ");
         }
     }
 
-    private static IOException explained(IOException error, String message) {
-        // A certificate that is no good: to try again would change nothing.
-        boolean untrusted = error.getCause() instanceof CertificateException;
-        if (!untrusted && !(error instanceof SocketTimeoutException)) {
-            String asking = error.getMessage() + "; does it speak TLS on this port?";
-            return isPlain(error) ? error : new SSLException(asking, error);
+    /** Which Java leaves out where the certificate itself is one that we trust. */
+    private void checkValidity() throws IOException {
+        if (engine.getSession().getPeerCertificates()[0] instanceof X509Certificate gateways) {
+            try {
+                gateways.checkValidity();
+            } catch (CertificateException error) {
+                throw new SSLException(error.getMessage(), error);
+            }
         }
-        ErrorKind kind = untrusted ? ErrorKind.UNAUTHENTICATED : ErrorKind.TIMED_OUT;
-        IOException explained = Failures.of(kind, message, null);
-        explained.initCause(error);
-        return explained;
+    }
+
+    private static IOException explained(IOException error, String where) {
+        if (error instanceof SocketTimeoutException) {
+            String message = where + "no answer; does it speak TLS on this port?";
+            return Failures.caused(ErrorKind.TIMED_OUT, message, error);
+        }
+        if (error.getCause() instanceof CertificateException untrusted) {
+            // To try again would change nothing.
+            String message = where + CertificateAdvice.onGateways(untrusted);
+            return Failures.caused(ErrorKind.UNAUTHENTICATED, message, error);
+        }
+        String refusal = CertificateAdvice.onRefusal(error);
+        if (refusal != null) {
+            return Failures.caused(ErrorKind.UNAUTHENTICATED, where + refusal, error);
+        }
+        String asking = error.getMessage() + "; does it speak TLS on this port?";
+        return isPlain(error) ? error : new SSLException(asking, error);
     }
 
     /** Whether we were interrupted, or the gateway said by TLS what is wrong. */
@@ -242,6 +260,11 @@ final class TlsLink implements Link {
     }
 
     // -- The rest
+
+    @Override
+    public void waitUntil(Deadline deadline) {
+        socket.waitUntil(deadline);
+    }
 
     @Override
     public InetAddress peer() throws IOException {

@@ -1,5 +1,8 @@
 package fs.strait.client;
 
+import fs.strait.client.internal.GetFileInfoReply;
+import fs.strait.client.internal.GetFileInfoRequest;
+import fs.strait.client.internal.RemovePathRequest;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ReadableByteChannel;
@@ -14,6 +17,9 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileAttribute;
+import java.util.EnumSet;
+import java.util.Set;
 import java.util.UUID;
 
 /** Whole files: one side read while the other is written. */
@@ -70,11 +76,12 @@ final class Transfer {
     }
 
     private long get(String source, Path temporary, Path target) throws IOException {
+        Set<StandardOpenOption> isNew =
+                EnumSet.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
+        FileAttribute<?>[] attributes = Modes.ofNewFile(target, permissionOf(source));
         try {
             long copied;
-            try (WritableByteChannel out =
-                    Files.newByteChannel(
-                            temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+            try (WritableByteChannel out = Files.newByteChannel(temporary, isNew, attributes)) {
                 copied = get(source, out);
             }
             appear(temporary, target);
@@ -82,6 +89,14 @@ final class Transfer {
         } finally {
             Files.deleteIfExists(temporary);
         }
+    }
+
+    /** Nobody may do more with a copy than with its original; null where that has no bits. */
+    private Integer permissionOf(String source) throws IOException {
+        GetFileInfoRequest request = new GetFileInfoRequest().setPath(StraitUri.checked(source));
+        GetFileInfoReply reply = session.call(Method.GET_FILE_INFO, request);
+        boolean isSet = reply.isSetInfo() && reply.getInfo().isSetPermission();
+        return isSet ? reply.getInfo().getPermission() : null;
     }
 
     private void appear(Path temporary, Path target) throws IOException {
@@ -139,7 +154,7 @@ final class Transfer {
     /** See {@link StraitClient#put(Path, String, Progress, CopyOption...)}. */
     long put(Path source, String target) throws IOException {
         try (ReadableByteChannel in = Files.newByteChannel(source)) {
-            return put(in, Files.size(source), within(source, target));
+            return put(in, source, within(source, target));
         }
     }
 
@@ -161,7 +176,7 @@ final class Transfer {
         }
     }
 
-    private long put(ReadableByteChannel source, long total, String target)
+    private long put(ReadableByteChannel source, Path local, String target)
             throws IOException {
         checkTarget(target);
         // Not made of the target's name, which may be as long as a name can be.
@@ -170,7 +185,7 @@ final class Transfer {
         boolean written = false;
         boolean done = false;
         try {
-            long copied = write(source, total, temporary);
+            long copied = write(source, local, temporary);
             written = true;
             appear(temporary, target);
             done = true;
@@ -201,9 +216,13 @@ final class Transfer {
         }
     }
 
-    private long write(ReadableByteChannel source, long total, String path) throws IOException {
-        RemoteWriter writer =
-                new Opening(StandardOpenOption.CREATE_NEW).openWriter(session, path);
+    private long write(ReadableByteChannel source, Path local, String path) throws IOException {
+        Opening opening = new Opening(StandardOpenOption.CREATE_NEW);
+        Integer permission = Modes.ofCopy(local);
+        if (permission != null) {
+            opening.add(CreateOption.permission(permission));
+        }
+        RemoteWriter writer = opening.openWriter(session, path);
         try {
             long copied =
                     new Pump(session.buffers())
@@ -211,7 +230,7 @@ final class Transfer {
                                     buffer -> fill(source, buffer),
                                     writer::send,
                                     writer.chunkBytes(),
-                                    total,
+                                    Files.size(local),
                                     progress);
             writer.close();
             return copied;
@@ -243,7 +262,8 @@ final class Transfer {
 
     private void removeQuietly(String path) {
         try {
-            client.remove(path);
+            RemovePathRequest request = new RemovePathRequest().setPath(path).setRecursive(false);
+            session.mutate(Method.REMOVE_PATH, request, session.parting());
         } catch (IOException ignored) {
             // The failure that led here says more.
         }

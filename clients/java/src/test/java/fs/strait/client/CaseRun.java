@@ -101,7 +101,7 @@ final class CaseRun implements AutoCloseable {
         Map<String, Object> fields = new HashMap<>();
         args.entrySet().forEach(field -> fields.put(field.getKey(), value(field)));
         Session session = name == null ? own() : other(name);
-        Map<String, Object> reply = session.once(c -> RawRequest.send(c, method, fields));
+        Map<String, Object> reply = session.once(session.deadline(), c -> RawRequest.send(c, method, fields));
         if (expect != null) {
             for (Map.Entry<String, JsonElement> field : expect.entrySet()) {
                 assertSame(field.getKey(), value(field), reply.get(field.getKey()));
@@ -121,7 +121,7 @@ final class CaseRun implements AutoCloseable {
     private Session other(String name) throws IOException {
         Session session = others.get(name);
         if (session == null) {
-            Address parsed = Address.parse(address);
+            StraitUri parsed = StraitUri.parseAddress(address);
             session = new Session(parsed.host(), parsed.port(), options);
             others.put(name, session);
         }

@@ -52,6 +52,7 @@ final class FakeGateway implements AutoCloseable {
     final Map<String, TBase<?, ?>> answers = new HashMap<>();
 
     private final Set<String> silent = new HashSet<>();
+    private int round;
 
     /** Of a file's length, what openFile says of it. */
     LongUnaryOperator claim = length -> length;
@@ -115,6 +116,12 @@ final class FakeGateway implements AutoCloseable {
     /** Keeps calls of a method waiting, until {@link #resume}. */
     synchronized void fallSilent(String method) {
         silent.add(method);
+    }
+
+    /** Answers what is kept waiting now; what comes later waits again. */
+    synchronized void resumeOnce() {
+        round++;
+        notifyAll();
     }
 
     /** Answers what was kept waiting. */
@@ -215,7 +222,8 @@ final class FakeGateway implements AutoCloseable {
 
     private synchronized void awaitVoice(String name) throws TException {
         try {
-            while (silent.contains(name)) {
+            int before = round;
+            while (silent.contains(name) && round == before) {
                 wait();
             }
         } catch (InterruptedException interrupt) {

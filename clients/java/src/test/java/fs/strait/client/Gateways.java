@@ -71,6 +71,12 @@ final class Gateways {
         return start(ConnectOptions.defaults(), List.of());
     }
 
+    /** A gateway over this directory, with more arguments. */
+    static Gateway over(Path directory, List<String> arguments)
+            throws IOException, InterruptedException {
+        return start(directory.toUri().toString(), null, ConnectOptions.defaults(), arguments);
+    }
+
     /** A gateway over a directory, with more arguments, that is reached with these options. */
     static Gateway start(ConnectOptions options, List<String> arguments)
             throws IOException, InterruptedException {
@@ -112,7 +118,9 @@ final class Gateways {
                 client.exists("/");
                 return;
             } catch (IOException error) {
-                if (System.nanoTime() > deadline) {
+                // Of a gateway that is there.
+                boolean isFinal = Failures.isOf(error, ErrorKind.UNAUTHENTICATED);
+                if (isFinal || System.nanoTime() > deadline) {
                     throw error;
                 }
                 Thread.sleep(20);

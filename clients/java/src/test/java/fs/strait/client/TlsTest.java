@@ -189,10 +189,40 @@ class TlsTest {
                     assertThrows(
                             StraitException.class,
                             () -> StraitClient.connect(asking.address(), trusting));
-            assertEquals(ErrorKind.UNAVAILABLE, refused.kind());
+            assertEquals(ErrorKind.UNAUTHENTICATED, refused.kind());
+            assertFalse(refused.retrySafe());
             String said = refused.getMessage();
-            assertTrue(said.startsWith("TLS with ") && said.contains("certificate"), said);
+            assertTrue(said.startsWith("TLS with ") && said.contains("Tls.identity"), said);
         }
+    }
+
+    @Test
+    void anExpiredCertificateOfTheGatewayIsToldSo() throws IOException, InterruptedException {
+        Path expired = scratch.resolve("expired.pem");
+        List<String> command = new ArrayList<>(List.of("openssl", "x509", "-days", "-1"));
+        command.addAll(List.of("-in", scratch.resolve("gateway.pem").toString(), "-signkey"));
+        command.addAll(
+                List.of(scratch.resolve("gateway.key").toString(), "-out", expired.toString()));
+        assertEquals(0, new ProcessBuilder(command).start().waitFor());
+        ConnectOptions options = ConnectOptions.defaults().tls(Tls.trusting(expired));
+        List<String> serving = List.of("--tls-cert", expired.toString(), "--tls-key");
+        List<String> arguments = new ArrayList<>(serving);
+        arguments.add(scratch.resolve("gateway.key").toString());
+        // Which connects, to see whether it is there.
+        StraitException refused =
+                assertThrows(StraitException.class, () -> Gateways.start(options, arguments));
+        assertEquals(ErrorKind.UNAUTHENTICATED, refused.kind());
+        assertTrue(refused.getMessage().contains("has expired; renew it"), refused.toString());
+    }
+
+    @Test
+    void aNameThatCannotBeResolvedIsToldSo() {
+        StraitException error =
+                assertThrows(
+                        StraitException.class, () -> StraitClient.connect("gateway.invalid"));
+        assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+        assertTrue(
+                error.getMessage().contains("gateway.invalid can't be resolved"), error.toString());
     }
 
     @ParameterizedTest

@@ -21,6 +21,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Whole files. */
 class TransferTest {
@@ -181,5 +183,31 @@ class TransferTest {
                 NoSuchFileException.class, () -> client.put(directory.resolve("none"), "/f"));
         assertEquals(Set.of("/f"), gateway.files.keySet());
         assertEquals(1, gateway.files.get("/f").length);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0600, 0666, 0755})
+    void aCopyKeepsTheNarrowerOfModeAndUmask(int mode, @TempDir Path scratch)
+            throws IOException, InterruptedException {
+        int copied = mode & ~umask();
+        Path original = Files.writeString(scratch.resolve("original"), "secret");
+        Files.setAttribute(original, "unix:mode", 0100000 | mode);
+        try (Gateways.Gateway real = Gateways.start("file");
+                StraitClient copying = StraitClient.connect(real.address())) {
+            copying.put(original, real.root());
+            assertEquals(copied, copying.stat(real.root()).permission());
+            copying.setAttributes(real.root(), Attributes.none().permission(mode));
+            Path back = scratch.resolve("back");
+            copying.get(real.root(), back);
+            assertEquals(copied, (int) Files.getAttribute(back, "unix:mode") & 07777);
+        }
+    }
+
+    private static int umask() throws IOException {
+        return Files.readAllLines(Path.of("/proc/self/status")).stream()
+                .filter(line -> line.startsWith("Umask:"))
+                .mapToInt(line -> Integer.parseInt(line.substring(6).strip(), 8))
+                .findFirst()
+                .orElseThrow();
     }
 }

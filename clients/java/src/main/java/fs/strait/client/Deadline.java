@@ -1,0 +1,23 @@
+package fs.strait.client;
+
+import java.time.Duration;
+
+/** When a request is given up, with all that belongs to it. */
+record Deadline(long nanos) {
+    static Deadline after(Duration patience) {
+        return new Deadline(System.nanoTime() + patience.toNanos());
+    }
+
+    /** What is left, rounded up; 0 or less: it is over. */
+    long leftMs() {
+        return Math.floorDiv(nanos - System.nanoTime() + 999_999, 1_000_000L);
+    }
+
+    boolean isWithin(long ms) {
+        return leftMs() <= ms;
+    }
+
+    static Deadline earlier(Deadline one, Deadline other) {
+        return one.nanos - other.nanos <= 0 ? one : other;
+    }
+}

@@ -1,0 +1,321 @@
+package fs.strait.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import fs.strait.client.FaultyProxy.Fault;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** A client fails within its stated time, in whatever state its gateway falls silent or goes. */
+class FaultsTest {
+    private static final Duration TIMEOUT = Duration.ofMillis(500);
+    private static final ConnectOptions IMPATIENT = ConnectOptions.defaults().timeout(TIMEOUT);
+    // The timeout, three seconds of tries, what is tidied up after it, and patience with a busy
+    // machine. A stutter takes longer: a tenth of a second for each byte.
+    private static final Duration LIMIT = Duration.ofSeconds(10);
+
+    @TempDir static Path scratch;
+    private static Gateways.Gateway gateway;
+
+    @BeforeAll
+    static void start() throws IOException, InterruptedException {
+        gateway = Gateways.start("file");
+    }
+
+    @AfterAll
+    static void stop() throws IOException {
+        gateway.close();
+    }
+
+    /** In the course of which the gateway is struck. */
+    private enum State {
+        ATTACH {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                try (InputStream file = client.newInputStream(root + "/file")) {
+                    file.read(); // which keeps the one connection: the next request needs another
+                    strike.run();
+                    client.stat(root);
+                }
+            }
+        },
+        LOOK {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                strike.run();
+                client.stat(root);
+            }
+        },
+        OPEN_TO_READ {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                strike.run();
+                client.newInputStream(root + "/file").close();
+            }
+        },
+        CREATE {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                strike.run();
+                client.newOutputStream(root + "/new").close();
+            }
+        },
+        READ {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                try (InputStream file = client.newInputStream(root + "/file")) {
+                    file.read();
+                    strike.run();
+                    file.readAllBytes();
+                }
+            }
+        },
+        READ_SOMEWHERE {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                try (StraitChannel file = client.newByteChannel(root + "/file")) {
+                    strike.run();
+                    file.read(ByteBuffer.allocate(100), 7);
+                }
+            }
+        },
+        APPEND {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                try (OutputStream file = client.newOutputStream(root + "/new")) {
+                    strike.run();
+                    for (int n = 0; n < 20; n++) { // more than may be in flight
+                        file.write(new byte[1 << 20]);
+                    }
+                }
+            }
+        },
+        FLUSH {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                try (OutputStream file = client.newOutputStream(root + "/new")) {
+                    strike.run();
+                    file.flush();
+                }
+            }
+        },
+        CLOSE {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                OutputStream file = client.newOutputStream(root + "/new");
+                strike.run();
+                file.close();
+            }
+        },
+        LIST {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                strike.run();
+                try (Stream<FileInfo> entries = client.list(root)) {
+                    Iterator<FileInfo> each = entries.iterator();
+                    each.next();
+                } catch (UncheckedIOException error) {
+                    throw error.getCause();
+                }
+            }
+        },
+        CHANGE {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                strike.run();
+                client.rename(root + "/file", root + "/renamed");
+            }
+        },
+        GET {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                strike.run();
+                client.get(root + "/file", Path.of("/dev/null"));
+            }
+        },
+        PUT {
+            @Override
+            void act(StraitClient client, String root, Runnable strike) throws IOException {
+                Path local = scratch.resolve("file");
+                client.get(root + "/file", local, StandardCopyOption.REPLACE_EXISTING);
+                client.put(local, root + "/new", (done, total) -> strike.run());
+            }
+        };
+
+        abstract void act(StraitClient client, String root, Runnable strike) throws IOException;
+    }
+
+    static Stream<Arguments> statesAndFaults() {
+        return Stream.of(State.values())
+                .flatMap(
+                        state ->
+                                Stream.of(Fault.SILENT, Fault.HALF, Fault.STUTTER)
+                                        .map(fault -> Arguments.of(state, fault)));
+    }
+
+    @ParameterizedTest
+    @MethodSource("statesAndFaults")
+    void aGatewayThatDoesNotAnswerWhollyIsGivenUpInTime(State state, Fault fault)
+            throws IOException {
+        StraitException error = struck(state, fault);
+        assertEquals(ErrorKind.TIMED_OUT, error.kind(), error.toString());
+        assertTrue(error.getMessage().contains("within 0.5 s"), error.toString());
+    }
+
+    @ParameterizedTest
+    @EnumSource(State.class)
+    void aGatewayThatIsGoneIsNoticedInTime(State state) throws IOException {
+        ErrorKind kind = struck(state, Fault.GONE).kind();
+        assertTrue(Set.of(ErrorKind.UNAVAILABLE, ErrorKind.OUTCOME_UNKNOWN).contains(kind), kind::toString);
+    }
+
+    private static StraitException struck(State state, Fault fault) throws IOException {
+        String root = gateway.root() + "/" + state + fault;
+        try (StraitClient setup = StraitClient.connect(gateway.address());
+                FaultyProxy proxy = new FaultyProxy(gateway.port())) {
+            for (String name : List.of("/file", "/other")) {
+                try (OutputStream file = setup.newOutputStream(root + name)) {
+                    file.write(new byte[4 << 20]);
+                }
+            }
+            // What is gone is noticed by itself, and must not be taken for a silence.
+            Duration timeout = fault == Fault.GONE ? TIMEOUT.multipliedBy(6) : TIMEOUT;
+            ConnectOptions options = ConnectOptions.defaults().timeout(timeout);
+            return inTime(
+                    () -> {
+                        try (StraitClient client =
+                                StraitClient.connect(proxy.address(), options)) {
+                            state.act(client, root, () -> proxy.strike(fault));
+                        }
+                    });
+        }
+    }
+
+    /** The error, which comes within the limit. */
+    private static StraitException inTime(Executable act) {
+        long began = System.nanoTime();
+        StraitException error = assertThrows(StraitException.class, act);
+        Duration took = Duration.ofNanos(System.nanoTime() - began);
+        assertTrue(took.compareTo(LIMIT) < 0, "it took " + took);
+        return error;
+    }
+
+    @ParameterizedTest
+    @EnumSource(
+            value = Fault.class,
+            names = {"SILENT", "HALF", "STUTTER"})
+    void aLoginWithoutAnAnswerIsGivenUpInTime(Fault fault) throws IOException {
+        try (FaultyProxy proxy = new FaultyProxy(gateway.port())) {
+            proxy.strike(fault);
+            StraitException error =
+                    inTime(() -> StraitClient.connect(proxy.address(), IMPATIENT));
+            assertEquals(ErrorKind.TIMED_OUT, error.kind());
+        }
+    }
+
+    @Test
+    void aHandshakeWithoutAnAnswerIsGivenUpInTime() throws IOException {
+        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            String address = "127.0.0.1:" + silent.getLocalPort();
+            ConnectOptions encrypted = IMPATIENT.tls(Tls.defaults());
+            StraitException error = inTime(() -> StraitClient.connect(address, encrypted));
+            assertEquals(ErrorKind.TIMED_OUT, error.kind());
+        }
+    }
+
+    @Test
+    void aGatewayThatTakesNoConnectionIsGivenUpInTime() throws IOException {
+        List<Socket> waiting = new ArrayList<>();
+        try (ServerSocket full = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            for (boolean taken = true; taken; ) {
+                Socket socket = new Socket();
+                waiting.add(socket);
+                try {
+                    socket.connect(
+                            new InetSocketAddress(
+                                    InetAddress.getLoopbackAddress(), full.getLocalPort()),
+                            300);
+                } catch (SocketTimeoutException silence) {
+                    taken = false; // the system takes no more
+                }
+            }
+            StraitException error =
+                    inTime(
+                            () ->
+                                    StraitClient.connect(
+                                            "127.0.0.1:" + full.getLocalPort(), IMPATIENT));
+            assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+            assertTrue(error.getMessage().contains("timed out"), error.toString());
+        } finally {
+            for (Socket socket : waiting) {
+                socket.close();
+            }
+        }
+    }
+
+    @Test
+    void threadsShareTheOutcomeOfALoginWithoutAnAnswer() throws IOException, InterruptedException {
+        int threads = 6;
+        ConnectOptions options = ConnectOptions.defaults().timeout(Duration.ofSeconds(3));
+        try (FakeGateway fake = new FakeGateway();
+                StraitClient client = StraitClient.connect(fake.address(), options)) {
+            fake.files.put("/x", new byte[3]);
+            fake.fallSilent("openSession");
+            fake.restart();
+            List<CompletableFuture<Void>> running = new ArrayList<>();
+            for (int n = 0; n < threads; n++) {
+                CompletableFuture<Void> over = new CompletableFuture<>();
+                running.add(over);
+                new Thread(
+                                () -> {
+                                    try {
+                                        client.stat("/x");
+                                        over.complete(null);
+                                    } catch (IOException | RuntimeException error) {
+                                        over.completeExceptionally(error);
+                                    }
+                                })
+                        .start();
+            }
+            fake.awaitCalls("openSession", 1 + threads); // with a token that isn't good any more
+            long began = System.nanoTime();
+            fake.resumeOnce();
+            for (CompletableFuture<Void> each : running) {
+                CompletionException error = assertThrows(CompletionException.class, each::join);
+                assertEquals(ErrorKind.TIMED_OUT, ((StraitFailure) error.getCause()).kind());
+            }
+            // One after the other they would take 18 seconds.
+            assertTrue(System.nanoTime() - began < Duration.ofSeconds(8).toNanos());
+            assertEquals(1 + threads + 1, fake.calls("openSession"));
+        }
+    }
+}

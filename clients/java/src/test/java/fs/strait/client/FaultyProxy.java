@@ -1,0 +1,119 @@
+package fs.strait.client;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A proxy before a gateway that takes faults: it falls silent, stutters, or is gone. */
+final class FaultyProxy implements AutoCloseable {
+    enum Fault {
+        NONE,
+        SILENT,
+        HALF,
+        STUTTER,
+        GONE
+    }
+
+    // Often enough to renew any limit that is for one wait alone.
+    private static final long STUTTER_MS = 100;
+    // Of a reply before the rest stays away: within a frame's header, or what follows it.
+    private static final int HALF_BYTES = 7;
+
+    private final ServerSocket listener;
+    private final int target;
+    private final List<Socket> sockets = new ArrayList<>();
+    private volatile Fault fault = Fault.NONE;
+
+    FaultyProxy(int target) throws IOException {
+        this.target = target;
+        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        start(this::accept);
+    }
+
+    String address() {
+        return "strait://127.0.0.1:" + listener.getLocalPort() + "/";
+    }
+
+    /** From now on what the gateway answers suffers from it. */
+    void strike(Fault next) {
+        fault = next;
+        if (next == Fault.GONE) {
+            try {
+                close();
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+    }
+
+    @Override
+    public synchronized void close() throws IOException {
+        listener.close();
+        for (Socket socket : sockets) {
+            if (!socket.isClosed()) {
+                // At once, though another thread reads from it.
+                socket.setSoLinger(true, 0);
+                socket.close();
+            }
+        }
+    }
+
+    private static void start(Runnable work) {
+        Thread thread = new Thread(work, "faulty-proxy");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private void accept() {
+        try {
+            for (; ; ) {
+                Socket client = listener.accept();
+                Socket gateway = new Socket(InetAddress.getLoopbackAddress(), target);
+                synchronized (this) {
+                    sockets.addAll(List.of(client, gateway));
+                }
+                start(() -> copy(client, gateway, false));
+                start(() -> copy(gateway, client, true));
+            }
+        } catch (IOException closed) {
+            // The test is over.
+        }
+    }
+
+    private void copy(Socket from, Socket to, boolean isReply) {
+        try (from; to) {
+            InputStream in = from.getInputStream();
+            OutputStream out = to.getOutputStream();
+            byte[] piece = new byte[16 << 10];
+            boolean holding = false;
+            for (int count = in.read(piece); count >= 0; count = in.read(piece)) {
+                switch (isReply ? fault : Fault.NONE) {
+                    case NONE -> out.write(piece, 0, count);
+                    case STUTTER -> stutter(out, piece, count);
+                    case HALF -> {
+                        out.write(piece, 0, holding ? 0 : Math.min(count, HALF_BYTES));
+                        holding = true;
+                    }
+                    default -> {
+                        // It is held back.
+                    }
+                }
+            }
+        } catch (IOException | InterruptedException gone) {
+            // Either side ended it.
+        }
+    }
+
+    private static void stutter(OutputStream out, byte[] piece, int count)
+            throws IOException, InterruptedException {
+        for (int n = 0; n < count; n++) {
+            out.write(piece, n, 1);
+            Thread.sleep(STUTTER_MS);
+        }
+    }
+}
