@@ -211,7 +211,9 @@ struct ServerInfoReply {
 /**
  * Opens a session: with a token of an earlier one (any gateway of the
  * deployment takes it), with user and password, or with neither where the
- * operator allows that. The connection is attached to the session: later
+ * operator allows that. With all three the password is checked, and the token's
+ * session is used if it is that user's on that store; otherwise there is a new
+ * one. The connection is attached to the session: later
  * requests on it need not name it.
  */
 struct OpenSessionRequest {
