@@ -35,8 +35,9 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = help::REACHING)]
 pub struct Global {
-    /// Log in at gateways as this user, with a password from STRAIT_PASSWORD, --password-file
-    /// or the terminal; on hdfs:// and kadoop:// act as this user.
+    /// Log in as this user at gateways, and at Kadoop's namenodes without --kadoop-key, with a
+    /// password from STRAIT_PASSWORD, --password-file or the terminal; on hdfs://, and on
+    /// kadoop:// with the key, act as this user.
     #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
     pub user: Option<String>,
     /// The user was named on the command line, not by the environment.
@@ -62,7 +63,8 @@ pub struct Global {
     /// Speak TLS to gateways; without it a login goes no further than this host.
     #[arg(long, global = true, env = "STRAIT_TLS", action = ArgAction::SetTrue, value_parser = boolean)]
     pub tls: bool,
-    /// Trust gateways with certificates of these authorities (PEM) [default: the system's].
+    /// Trust servers with certificates of these authorities (PEM) [default: the system's; none for
+    /// logins at namenodes].
     #[arg(long, global = true, env = "STRAIT_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
     /// Our own certificate (PEM, with its chain), for gateways that ask for one.
@@ -151,6 +153,10 @@ fn misplaced(flag: &str, command: &str) -> String {
         }
         ("up" | "serve", "tls-ca") => "; whose clients to trust is said by --tls-client-ca FILE",
         ("passwd", "user" | "password-file") => "; the user is an operand, and the file is --file FILE",
+        ("namenode", "user" | "password-file") => "; who may log in here is said by --passwords FILE",
+        ("namenode", "tls" | "client-cert" | "client-key") => {
+            "; TLS is served with --tls-cert FILE --tls-key FILE"
+        }
         ("up" | "namenode" | "datanode", "kadoop-key") => "; the cluster's own is --key FILE",
         _ => "",
     };
@@ -360,6 +366,16 @@ pub struct Namenode {
     /// Write what clients need of the key into this file, if it isn't there.
     #[arg(long, value_name = "FILE")]
     pub key_for_clients: Option<PathBuf>,
+    /// Users that may log in without the clients' key, as `strait passwd` writes them; they need
+    /// TLS. Changes are taken up within 5 s.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub passwords: Option<PathBuf>,
+    /// The certificate for logins (PEM, with its chain); they share the clients' port.
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "passwords")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// Who may do anything [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,

@@ -187,7 +187,7 @@ impl Context {
         let not_one = || {
             Failure::usage(format!(
                 "{text}: this asks a namenode itself: kadoop://HOST:PORT/, with --kadoop-key FILE \
-                 (`strait up` prints both as it starts)"
+                 (`strait up` prints both as it starts) or a login (--user NAME --tls-ca FILE)"
             ))
         };
         let namenode = StoreUri::parse(text)?.namenode().ok_or_else(not_one)?;
@@ -202,9 +202,18 @@ impl Context {
     pub fn kadoop(&self) -> kadoop::Options {
         kadoop::Options {
             key_file: self.kadoop_key.clone(),
+            login: self.kadoop_login(),
             short_circuit: !self.kadoop_over_tcp,
             ..kadoop::Options::default()
         }
+    }
+
+    fn kadoop_login(&self) -> Option<kadoop::Login> {
+        let user = self.user.clone()?;
+        let (file, asked_for) = (self.password_file.clone(), user.clone());
+        let TlsOptions { ca, identity } = self.tls.clone().unwrap_or_default();
+        let password = move || password::find(file.as_ref(), &asked_for).map(|password| password.0);
+        Some(kadoop::Login { user, password: Arc::new(password), ca, identity })
     }
 
     /// The user that the flags or the environment name.

@@ -10,6 +10,7 @@
 //! This room must never: hold what belongs to a store or to the gateway; show
 //! a password or a token; leave half a file under the name that was asked for.
 
+mod accounts;
 mod cli;
 mod commands;
 mod context;

@@ -1,6 +1,7 @@
 //! `namenode`: a Kadoop cluster's namenode, alone in its process.
 
 use super::keys;
+use crate::accounts::Users;
 use crate::cli::Namenode;
 use crate::context::process_user;
 use crate::failure::Failure;
@@ -12,7 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_kadoop::Config;
-use strait_kadoop::service::{Key, NamenodeOptions, NamenodeServer};
+use strait_kadoop::service::tls::{Identity, ServerTls};
+use strait_kadoop::service::{Key, Logins, NamenodeOptions, NamenodeServer};
 use strait_store::ErrorKind;
 use strait_telemetry::AuditLog;
 
@@ -24,13 +26,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Serves until a signal comes.
 pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
-    tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP: no file of this server is read anew")));
+    tokio::spawn(
+        Hangups::catch()?.each(|| {
+            tracing::info!("SIGHUP: changed passwords and certificates are read anew by themselves")
+        }),
+    );
     let key = keys::load_or_make(&flags.key)?;
     if let Some(file) = &flags.key_for_clients {
         share(&key, file)?;
     }
     let config = Config {
-        superuser: flags.superuser.unwrap_or_else(process_user),
+        superuser: flags.superuser.clone().unwrap_or_else(process_user),
         min_chunk_bytes: flags.min_block_size,
         ..Config::default()
     };
@@ -40,6 +46,7 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
             .listen_datanodes
             .unwrap_or_else(|| SocketAddr::new(flags.listen.ip(), DATANODES_PORT)),
         config,
+        logins: logins(&flags)?,
         slow_call: flags.telling.slow_call(),
         audit: audit_log(flags.audit_log.as_deref())?,
         ..NamenodeOptions::new(&flags.data, key)
@@ -47,16 +54,54 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let server = start(options).await?;
     let numbers = server.numbers();
     let metrics = Metrics::serve(flags.telling.metrics, Arc::new(move |page| numbers.write(page))).await?;
-    told(&server, &flags.data, &flags.key, metrics.as_ref()).map_err(Failure::output)?;
+    told(&server, &flags, metrics.as_ref()).map_err(Failure::output)?;
     let ended = tokio::select! {
         _ = signals.next() => {
             tracing::info!("ending; a second signal ends at once");
             Ok(())
         }
         failure = failed(&server) => Err(failure),
+        never = renewing(&server, &flags) => match never {},
     };
     signals.unless(blocking(move || drop(server))).await?;
     ended
+}
+
+/// How users log in; nobody does without a password file.
+fn logins(flags: &Namenode) -> Result<Option<Logins>, Failure> {
+    let (Some(passwords), Some(identity)) = (&flags.passwords, identity(flags)) else { return Ok(None) };
+    let tls = ServerTls::load(&identity, None).map_err(|error| Failure::other(error.to_string()))?;
+    Ok(Some(Logins::new(Users::watch(passwords)?, tls)))
+}
+
+fn identity(flags: &Namenode) -> Option<Identity> {
+    let (certificate, key) = flags.tls_cert.clone().zip(flags.tls_key.clone())?;
+    Some(Identity { certificate, key })
+}
+
+/// Takes up new certificates. While they are no good, the old ones stay in force.
+async fn renewing(server: &NamenodeServer, flags: &Namenode) -> std::convert::Infallible {
+    let Some(identity) = identity(flags) else { return std::future::pending().await };
+    let changed = || {
+        let modified = |file: &Path| file.metadata().and_then(|file| file.modified()).ok();
+        [modified(&identity.certificate), modified(&identity.key)]
+    };
+    let mut known = changed();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = changed();
+        if now == known {
+            continue;
+        }
+        known = now;
+        let renewed = ServerTls::load(&identity, None).map_err(|error| error.to_string());
+        match renewed.and_then(|tls| server.set_tls(tls).map_err(|error| error.to_string())) {
+            Ok(()) => tracing::info!("certificate read anew"),
+            Err(problem) => {
+                tracing::error!(problem, "the new TLS files are no good; the old ones stay in force")
+            }
+        }
+    }
 }
 
 /// Starts a namenode, or says on one line what keeps it.
@@ -124,12 +169,15 @@ fn share(key: &Key, file: &Path) -> Result<(), Failure> {
     }
 }
 
-fn told(server: &NamenodeServer, data: &Path, key: &Path, metrics: Option<&Metrics>) -> io::Result<()> {
+fn told(server: &NamenodeServer, flags: &Namenode, metrics: Option<&Metrics>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "strait {} is the namenode on {}", env!("CARGO_PKG_VERSION"), server.address())?;
     writeln!(out, "  datanodes  join on {}", server.datanodes_address())?;
-    writeln!(out, "  data       {}", data.display())?;
-    writeln!(out, "  key        {}", key.display())?;
+    writeln!(out, "  data       {}", flags.data.display())?;
+    writeln!(out, "  key        {}", flags.key.display())?;
+    if let Some(passwords) = &flags.passwords {
+        writeln!(out, "  logins     by TLS, of the users in {}", passwords.display())?;
+    }
     if let Some(metrics) = metrics {
         writeln!(out, "  metrics    {}", metrics.url())?;
     }

@@ -61,7 +61,9 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
 
 /// Opens one store and asks it whether it is there.
 async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
-    let mut options = OpenOptions { kadoop: context.kadoop(), ..OpenOptions::default() };
+    // A login acts as one user, and a gateway as each of its own.
+    let kadoop = strait_store::kadoop::Options { login: None, ..context.kadoop() };
+    let mut options = OpenOptions { kadoop, ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri);
         ask_now(&mut options.strait)?;

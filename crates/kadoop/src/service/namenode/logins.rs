@@ -216,7 +216,8 @@ impl Shared {
                 from,
                 protocol: "rpc",
                 operation: "login",
-                path: "",
+                // As HDFS has it where there is none.
+                path: "null",
                 target: None,
                 allowed: error.is_none(),
                 error: why.as_deref(),

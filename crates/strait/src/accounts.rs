@@ -1,0 +1,62 @@
+//! Who may log in at a namenode: the users of a password file, with this host's groups.
+
+use crate::failure::Failure;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_gateway::PasswordFile;
+use strait_kadoop::service::{Accounts, Epoch};
+use strait_store::kadoop::Callers;
+
+/// How often the file is looked at: a password that was changed or taken out of it ends its
+/// user's credentials within some seconds.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The users of a password file, as it is now.
+pub struct Users {
+    file: PasswordFile,
+    groups: Callers,
+}
+
+impl Users {
+    /// Reads the file, and looks from now on whether it changes, while somebody has the users.
+    pub fn watch(path: &Path) -> Result<Arc<Self>, Failure> {
+        let file = PasswordFile::load(path).map_err(Failure::other)?;
+        let users = Arc::new(Self { file, groups: Callers::default() });
+        let watched = Arc::downgrade(&users);
+        let look = move || {
+            while let Some(users) = watched.upgrade() {
+                users.look();
+                drop(users);
+                std::thread::sleep(LOOK);
+            }
+        };
+        let spawned = std::thread::Builder::new().name("passwords".to_owned()).spawn(look);
+        spawned.map_err(|error| Failure::other(format!("no thread to watch the password file: {error}")))?;
+        Ok(users)
+    }
+
+    fn look(&self) {
+        match self.file.reload_if_changed() {
+            Ok(true) => tracing::info!("password file read anew"),
+            Ok(false) => {}
+            Err(problem) => {
+                tracing::error!(problem, "the new password file is no good; the old one stays in force");
+            }
+        }
+    }
+}
+
+impl Accounts for Users {
+    fn log_in(&self, user: &str, password: &str) -> Option<Epoch> {
+        self.file.verify(user, password).map(|epoch| epoch.0)
+    }
+
+    fn epoch(&self, user: &str) -> Option<Epoch> {
+        self.file.epoch(user).map(|epoch| epoch.0)
+    }
+
+    fn groups(&self, user: &str) -> Vec<String> {
+        self.groups.groups(user)
+    }
+}
