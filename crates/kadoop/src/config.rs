@@ -45,6 +45,8 @@ pub struct Config {
     pub hold_bytes: u32,
     /// Bytes that a writer holds beyond those under way, and so accepts ahead.
     pub stage_bytes: u32,
+    /// How long a writer waits for more before it sends what doesn't fill a write.
+    pub idle_ms: Millis,
     /// Bytes that a reader has under way or holds beyond those it was asked for.
     pub ahead_bytes: u32,
     /// Calls that a reader has under way before it reads more ahead: with eight that begin and
@@ -118,6 +120,7 @@ impl Default for Config {
             read_bytes: 512 << 10,
             hold_bytes: 4 << 20,
             stage_bytes: 4 << 20,
+            idle_ms: 1_000,
             ahead_bytes: 8 << 20,
             reads_at_once: 4,
             continue_below_bytes: 4 << 20,

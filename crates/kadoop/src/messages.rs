@@ -350,6 +350,24 @@ pub struct Read {
     pub acknowledged: u32,
 }
 
+/// The CRC-32C of a range, and how many bytes it is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Digest {
+    /// Of them all.
+    pub crc: u32,
+    /// How many.
+    pub length: u32,
+}
+
+/// A digest of a range of a chunk, in place of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digested {
+    /// Of fewer bytes than asked for where the visible part ends.
+    pub digest: Digest,
+    /// How many bytes of the chunk are visible.
+    pub visible: u32,
+}
+
 /// Bytes of a chunk and what they are checked by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {

@@ -22,8 +22,13 @@ impl Crc32c {
 
     /// The checksum, its value most significant byte first, as HDFS's.
     pub(crate) fn finish(self) -> Checksum {
-        Checksum { algorithm: ALGORITHM.to_owned(), value: self.0.to_be_bytes().to_vec() }
+        checksum(self.0)
     }
+}
+
+/// The checksum of a file whose content has this CRC-32C.
+pub(crate) fn checksum(crc: u32) -> Checksum {
+    Checksum { algorithm: ALGORITHM.to_owned(), value: crc.to_be_bytes().to_vec() }
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@
 //! than the [`Principal`] of the call has, unless the store declares itself
 //! single-identity.
 
-#[cfg(any(feature = "hdfs", feature = "strait"))]
-mod ahead;
+#[cfg(any(feature = "hdfs", feature = "kadoop", feature = "strait"))]
+mod budget;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod crc;

@@ -8,7 +8,10 @@ use kadoop_cluster::{Cluster, SUPERUSER, path, superuser};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use strait_store::kadoop::{KadoopStore, Options};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, SetAttributes, StoreUri};
+use strait_store::{
+    CreateOptions, ErrorKind, FileSystem, FileSystemExt, MemoryStore, Principal, SetAttributes, StoreUri,
+};
+use strait_telemetry::Page;
 
 /// Three replicas, and chunks that are small.
 const SPREAD: CreateOptions =
@@ -31,6 +34,59 @@ async fn blocks_are_whole_chunks_with_every_holder() {
     assert_eq!(hosts, ["host-0", "host-1", "host-2"].into());
     let addresses: BTreeSet<&String> = blocks[0].addresses.iter().collect();
     assert_eq!(addresses.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checksum_is_the_one_that_other_stores_give_whatever_the_blocks_are() {
+    let cluster = Cluster::start(2);
+    let store = cluster.store(2).await;
+    let (who, at, content) = (superuser(), path("/f"), bytes(5_300_001));
+    let memory = MemoryStore::new(SUPERUSER);
+    memory.write_all(&who, &at, &CreateOptions::default(), content.clone()).await.unwrap();
+    let expected = memory.checksum(&who, &at).await.unwrap();
+    assert_eq!(expected.algorithm, "COMPOSITE-CRC32C");
+    for block_size in [1 << 20, 3 << 20, 1_500_000] {
+        let options = CreateOptions { overwrite: true, block_size: Some(block_size), ..SPREAD };
+        store.write_all(&who, &at, &options, content.clone()).await.unwrap();
+        assert_eq!(store.checksum(&who, &at).await.unwrap(), expected, "blocks of {block_size}");
+    }
+    assert_eq!(calls(&cluster, "read"), 0, "no byte of it is read");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checksum_that_nobody_waits_for_asks_for_no_further_blocks() {
+    let cluster = Cluster::start(1);
+    let store = cluster.store(1).await;
+    let (who, at) = (superuser(), path("/f"));
+    store.write_all(&who, &at, &SPREAD, bytes(60 << 20)).await.unwrap();
+    let begun = async {
+        while calls(&cluster, "digest") == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = begun => {}
+        whole = store.checksum(&who, &at) => panic!("{whole:?} came before its first block's"),
+    }
+    // The step that was under way ends; a stat that comes after it finds no other.
+    store.stat(&who, &at).await.unwrap();
+    let asked = calls(&cluster, "digest");
+    assert!(asked < 30, "{asked} of 60 blocks were asked for");
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(calls(&cluster, "digest") <= asked + 1, "it goes on");
+}
+
+/// How often the datanodes were asked for something.
+fn calls(cluster: &Cluster, operation: &str) -> u64 {
+    let mut page = Page::default();
+    for datanode in &cluster.datanodes {
+        datanode.numbers().write(&mut page, "any");
+    }
+    let wanted = format!("operation=\"{operation}\"}} ");
+    let counts = page.to_string();
+    let lines = counts.lines().filter(|line| line.starts_with("strait_call_seconds_count"));
+    lines.filter_map(|line| line.split_once(&wanted)?.1.parse::<u64>().ok()).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,15 +6,15 @@ use crate::{
     datanode::Sums,
     error::{Error, Result},
     faults::Fault,
-    messages::{Piece, Read},
+    messages::{Digest, Digested, Piece, Read},
 };
 use bytes::Bytes;
 
-/// Bytes that agree with their checksums. There is no other way to make one, so that no
-/// unchecked byte gets further; checking is left to the thread that received them.
+/// Bytes that agree with their checksums, or a digest of such. There is no other way to make one,
+/// so that no unchecked byte gets further; checking is left to the thread that received them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
-    pub(crate) bytes: Bytes,
+pub struct Checked<P = Bytes> {
+    pub(crate) content: P,
     /// How many bytes of the chunk are visible.
     pub(crate) visible: u32,
 }
@@ -41,7 +41,7 @@ impl Checked {
         if sums.next().is_some() || piece.bytes.len() > read.length as usize {
             return Err(Error::Corrupt);
         }
-        Ok(Self { bytes: piece.bytes, visible: piece.visible })
+        Ok(Self { content: piece.bytes, visible: piece.visible })
     }
 
     /// Answers `read` of a sealed replica whose units have these checksums. `fetch` gets whole
@@ -69,7 +69,18 @@ impl Checked {
         }
         let bytes =
             if length == 0 { all } else { all.slice((begin - first) as usize..(end - first) as usize) };
-        Ok(Self { bytes, visible })
+        Ok(Self { content: bytes, visible })
+    }
+}
+
+impl Checked<Digest> {
+    /// Takes the digest that `read` was answered, which a datanode vouches for.
+    ///
+    /// # Errors
+    /// Corrupt: it is of more than was asked for.
+    pub fn digest(read: &Read, answer: &Digested) -> Result<Self> {
+        let Digested { digest, visible } = *answer;
+        if digest.length > read.length { Err(Error::Corrupt) } else { Ok(Self { content: digest, visible }) }
     }
 }
 
@@ -102,9 +113,9 @@ mod tests {
             let checked = sealed(&bytes, &read(offset, length), &bytes).unwrap();
             let begin = (offset as usize).min(57);
             let end = (begin + length.min(40) as usize).min(57);
-            assert_eq!((&checked.bytes[..], checked.visible), (&bytes[begin..end], 57));
+            assert_eq!((&checked.content[..], checked.visible), (&bytes[begin..end], 57));
         }
-        assert_eq!(sealed(&[], &read(u32::MAX, u32::MAX), &[]).unwrap().bytes, Bytes::new());
+        assert_eq!(sealed(&[], &read(u32::MAX, u32::MAX), &[]).unwrap().content, Bytes::new());
     }
 
     #[test]
@@ -114,7 +125,7 @@ mod tests {
         damaged[33] ^= 1;
         assert_eq!(sealed(&damaged, &read(39, 1), &bytes), Err(Error::Corrupt));
         assert_eq!(sealed(&damaged, &read(0, 31), &bytes), Err(Error::Corrupt));
-        assert_eq!(sealed(&damaged, &read(40, 17), &bytes).unwrap().bytes, bytes[40..]);
+        assert_eq!(sealed(&damaged, &read(40, 17), &bytes).unwrap().content, bytes[40..]);
         assert_eq!(sealed(&bytes[..56], &read(56, 1), &bytes), Err(Error::Corrupt));
         assert_eq!(sealed(&bytes[..20], &read(30, 5), &bytes), Err(Error::Corrupt));
     }

@@ -25,12 +25,14 @@
 //! [`RequestId`]: crate::messages::RequestId
 
 mod check;
+mod memory;
 mod reader;
 mod requests;
 mod writer;
 
 pub use check::Checked;
-pub use reader::{LOCATE_BYTES, ReadCall, Reader};
+pub use memory::{Budget, Budgets, Holder, Unbounded};
+pub use reader::{Content, LOCATE_BYTES, ReadCall, Reader};
 pub use requests::Requests;
 pub use writer::{Goal, WriteCall, Writer};
 

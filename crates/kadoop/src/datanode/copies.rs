@@ -128,10 +128,10 @@ impl<D: Disk> Datanode<D> {
             let read = read_of(source, bytes.len() as u32, self.config.write_bytes);
             let piece = replica.read(&read, &self.config).ok()?;
             let checked = Checked::of(&read, piece, &self.config).ok()?;
-            if checked.bytes.is_empty() {
+            if checked.content.is_empty() {
                 return None;
             }
-            bytes.extend_from_slice(&checked.bytes);
+            bytes.extend_from_slice(&checked.content);
         }
         fits.then(|| bytes.into())
     }
@@ -211,7 +211,7 @@ impl<D: Disk> Datanode<D> {
             if faults.has(Fault::CopyNotVerified) {
                 return Ok(piece.bytes);
             }
-            Checked::of(&read, piece, &self.config).map(|checked| checked.bytes)
+            Checked::of(&read, piece, &self.config).map(|checked| checked.content)
         });
         let bytes = match checked {
             Ok(bytes) if bytes.len() == read.length as usize || faults.has(Fault::CopyCutShort) => bytes,

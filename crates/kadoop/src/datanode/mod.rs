@@ -18,11 +18,13 @@ pub use sums::{Sums, provable};
 use crate::{
     ChunkId, Config, Identity, Incarnation, Member, Millis, NodeId, Stamp,
     config::MAX_FENCES,
+    crc32c::Appended,
     disk::Disk,
     error::{Error, Result},
     faults::Fault,
     messages::{
-        Change, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, ReplicaState, Space, Write,
+        Change, Digested, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, ReplicaState, Space,
+        Write,
     },
 };
 use copies::Copies;
@@ -32,6 +34,7 @@ use scrub::Scrub;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    sync::OnceLock,
 };
 
 /// A datanode.
@@ -60,6 +63,8 @@ pub struct Datanode<D: Disk> {
     /// When all replicas are reported again.
     report_at: Millis,
     unopened: Vec<(String, io::Error)>,
+    /// Appends the checksums of whole units; made for the first digest.
+    units: OnceLock<Appended>,
 }
 
 impl<D: Disk> Datanode<D> {
@@ -100,6 +105,7 @@ impl<D: Disk> Datanode<D> {
             scrub: Scrub::default(),
             report_at: 0,
             unopened,
+            units: OnceLock::new(),
         })
     }
 
@@ -246,11 +252,24 @@ impl<D: Disk> Datanode<D> {
     /// NoReplica; NotOpen of one that was returned; StaleStamp if the namenode named another
     /// stamp; Corrupt; Disk.
     pub fn read(&self, read: &Read) -> Result<Piece> {
+        self.readable(read)?.read(read, &self.config)
+    }
+
+    /// The digest of what [`Datanode::read`] would read, of any length, without reading it.
+    ///
+    /// # Errors
+    /// As [`Datanode::read`].
+    pub fn digest(&self, read: &Read) -> Result<Digested> {
+        let units = self.units.get_or_init(|| Appended::of(self.config.unit_bytes.into()));
+        self.readable(read)?.digest(read, units, &self.config)
+    }
+
+    fn readable(&self, read: &Read) -> Result<&Replica<D>> {
         let replica = self.replicas.get(&read.chunk).ok_or(Error::NoReplica)?;
         if replica.stamp != read.stamp {
             return Err(Error::StaleStamp);
         }
-        replica.read(read, &self.config)
+        Ok(replica)
     }
 
     /// Where a sealed replica's bytes and the table of their checksums are, for who may open

@@ -6,11 +6,11 @@ mod writing;
 use super::sums::{Sums, provable};
 use crate::{
     ChunkId, Config, Stamp,
-    crc32c::crc32c,
+    crc32c::{Appended, crc32c, crc32c_combine},
     disk::{Disk, DiskFile, read_whole},
     error::{Error, Result},
     faults::Fault,
-    messages::{Piece, Read, ReplicaReport, ReplicaState},
+    messages::{Digest, Digested, Piece, Read, ReplicaReport, ReplicaState},
 };
 use std::{collections::BTreeMap, io};
 pub(super) use syncing::Failure;
@@ -316,15 +316,20 @@ impl<D: Disk> Replica<D> {
         std::mem::take(&mut self.held).into_values().map(|(caller, _)| caller).collect()
     }
 
+    /// How many bytes a reader may see.
+    fn visible(&self, read: &Read, config: &Config) -> Result<u32> {
+        let length = self.sums.length;
+        match self.state {
+            ReplicaState::Sealed => Ok(length),
+            ReplicaState::Open if config.faults.has(Fault::UnpublishedShown) => Ok(length),
+            ReplicaState::Open => Ok(self.published.max(read.acknowledged.min(length))),
+            ReplicaState::Returned => Err(Error::NotOpen),
+        }
+    }
+
     /// Reads what is visible. Parts of units are checked here, whole ones by the reader.
     pub fn read(&self, read: &Read, config: &Config) -> Result<Piece> {
-        let length = self.sums.length;
-        let visible = match self.state {
-            ReplicaState::Sealed => length,
-            ReplicaState::Open if config.faults.has(Fault::UnpublishedShown) => length,
-            ReplicaState::Open => self.published.max(read.acknowledged.min(length)),
-            ReplicaState::Returned => return Err(Error::NotOpen),
-        };
+        let visible = self.visible(read, config)?;
         let unit = config.unit_bytes;
         let begin = read.offset.min(visible);
         let end = begin.saturating_add(read.length.min(config.write_bytes)).min(visible);
@@ -332,23 +337,49 @@ impl<D: Disk> Replica<D> {
         let mut sums = Vec::with_capacity(bytes.len() / unit as usize + 2);
         let mut at = begin;
         while at < end {
-            let first = at - at % unit;
-            let whole = first.saturating_add(unit).min(length);
-            let stop = whole.min(end);
-            let stored = *self.sums.units.get((at / unit) as usize).ok_or(Error::Corrupt)?;
-            if at == first && stop == whole {
-                sums.push(stored);
-            } else {
-                let mut all = vec![0; (whole - first) as usize];
-                self.data.read_at(first.into(), &mut all).map_err(disk)?;
-                if crc32c(&all) != stored {
-                    return Err(Error::Corrupt);
-                }
-                sums.push(crc32c(&all[(at - first) as usize..(stop - first) as usize]));
-            }
+            let (stop, sum) = self.sum(at, end, unit)?;
+            sums.push(sum);
             at = stop;
         }
         Ok(Piece { bytes: bytes.into(), sums, visible })
+    }
+
+    /// The checksum of the bytes from `at` on, to the end of their unit or to `end`; where that is.
+    fn sum(&self, at: u32, end: u32, unit: u32) -> Result<(u32, u32)> {
+        let first = at - at % unit;
+        let whole = first.saturating_add(unit).min(self.sums.length);
+        let stop = whole.min(end);
+        let stored = *self.sums.units.get((at / unit) as usize).ok_or(Error::Corrupt)?;
+        if at == first && stop == whole {
+            return Ok((stop, stored));
+        }
+        let mut all = vec![0; (whole - first) as usize];
+        self.data.read_at(first.into(), &mut all).map_err(disk)?;
+        if crc32c(&all) != stored {
+            return Err(Error::Corrupt);
+        }
+        Ok((stop, crc32c(&all[(at - first) as usize..(stop - first) as usize])))
+    }
+
+    /// The digest of what is visible, from the checksums alone but for parts of units: what is on
+    /// disk is compared with them by the scrub. `units` appends whole units.
+    pub fn digest(&self, read: &Read, units: &Appended, config: &Config) -> Result<Digested> {
+        let visible = self.visible(read, config)?;
+        if self.damaged {
+            return Err(Error::Corrupt);
+        }
+        let begin = read.offset.min(visible);
+        let end = begin.saturating_add(read.length).min(visible);
+        let (mut at, mut crc) = (begin, 0);
+        while at < end {
+            let (stop, sum) = self.sum(at, end, config.unit_bytes)?;
+            crc = match stop - at {
+                bytes if bytes == config.unit_bytes => units.combine(crc, sum),
+                bytes => crc32c_combine(crc, sum, bytes.into()),
+            };
+            at = stop;
+        }
+        Ok(Digested { digest: Digest { crc, length: end - begin }, visible })
     }
 
     /// Compares bytes on disk with their checksums, from the unit at `from` on, some `bytes`

@@ -31,8 +31,8 @@ mod stop;
 pub mod tokens;
 
 pub use client::{
-    Access, Client, ClientOptions, ClusterStatus, CreateOptions, Location, Login, NodeStatus, Password,
-    Reader, ShortCircuitReads, Standings, Writer,
+    Access, Client, ClientOptions, ClusterStatus, CreateOptions, Digester, Location, Login, NodeStatus,
+    Password, Reader, ShortCircuitReads, Standings, Writer,
 };
 pub use convert::Host;
 pub use credentials::Epoch;

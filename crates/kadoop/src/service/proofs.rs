@@ -10,10 +10,10 @@ use super::{
 use crate::{
     ChunkId, Identity, Millis, Stamp,
     error::{Error, Result},
-    messages::Piece,
+    messages::{Digest, Digested, Piece},
     wire::{
-        KdBorrow, KdBorrower, KdContinue, KdLender, KdMember, KdPass, KdPiece, KdProbe, KdRead, KdTold,
-        KdUpto, KdWrite,
+        KdBorrow, KdBorrower, KdContinue, KdDigest, KdLender, KdMember, KdPass, KdPiece, KdProbe, KdRead,
+        KdTold, KdUpto, KdWrite,
     },
 };
 use smallvec::SmallVec;
@@ -46,6 +46,7 @@ pub enum Procedure {
     Probe = 6,
     Continue = 7,
     Lender = 8,
+    Digest = 9,
     Borrow = 256,
 }
 
@@ -241,6 +242,17 @@ impl Witness {
         answer
     }
 
+    /// Says what a range's digest is.
+    pub(super) fn digest(&self, result: Result<Digested>) -> KdDigest {
+        let nothing = Digested { digest: Digest::default(), visible: 0 };
+        let refused = result.err().map_or(0, number_of);
+        let Digested { digest: Digest { crc, length }, visible } = result.unwrap_or(nothing);
+        let told = KdTold { refused, proof: [0; TAG_BYTES] };
+        let mut answer = KdDigest { told, crc, length, visible };
+        answer.told.proof = self.proof(&answer);
+        answer
+    }
+
     /// Says where to borrow.
     pub(super) fn lender(&self, result: Result<(&[u8], u64)>) -> KdLender<'static> {
         let (refused, (path, run)) = match result {
@@ -326,6 +338,16 @@ impl Answer for KdPiece<'_> {
             u64::from(pair[0]) << 32 | u64::from(below)
         }));
         numbers.push(self.visible.into());
+    }
+}
+
+impl Answer for KdDigest {
+    fn told(&self) -> &KdTold {
+        &self.told
+    }
+
+    fn rest(&self, numbers: &mut Numbers) {
+        numbers.extend([self.crc, self.length, self.visible].map(u64::from));
     }
 }
 

@@ -349,7 +349,7 @@ fn another_file_of_the_same_name_isnt_read_on() {
 #[test]
 fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
     let config = Config { ahead_bytes: 320, reads_at_once: 3, ..config(None) };
-    let mut reader = Reader::new(config.clone());
+    let mut reader: Reader = Reader::new(config.clone());
     reader.begin(located(1_000, false));
     let mut under_way = Vec::new();
     let mut look = |reader: &mut Reader, answered: Option<usize>| {
@@ -387,7 +387,7 @@ fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
 fn a_read_is_one_call_and_who_asks_for_little_at_a_time_gets_it_out_of_larger_pieces() {
     let config = Config { unit_bytes: 4, read_bytes: 16, reads_at_once: 3, ..config(None) };
     for (asked, fetched) in [(4, [4, 8, 12, 12]), (16, [16; 4]), (24, [24; 4]), (99, [32; 4])] {
-        let mut reader = Reader::new(config.clone());
+        let mut reader: Reader = Reader::new(config.clone());
         reader.begin(located(1_000, false));
         let mut at = 0;
         let mut lengths = Vec::new();

@@ -10,6 +10,7 @@ use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
 use super::wire::LocatedBlock;
 use super::writer::HdfsWriter;
+use crate::budget::Pool;
 use crate::error::{Error, ErrorKind, Result, fail};
 use crate::types::{BlockLocation, CreateOptions, Principal};
 use hdfs_native::WriteOptions;
@@ -46,7 +47,7 @@ impl Shared {
                 Source::Library(LibraryFile::new(client, path.to_owned(), reader.await?))
             }
         };
-        Ok(HdfsReader::new(source, path.to_owned()))
+        Ok(HdfsReader::new(source, path.to_owned(), Pool::of_process().share(&who.user)))
     }
 
     /// Where a file's bytes lie, and as much of its last block as can be seen

@@ -7,14 +7,14 @@
 use super::datanode::BlockStream;
 use super::replicas::Sequence;
 use super::source::Source;
-use crate::ahead::{AheadHolder, AheadMemory, ReservedAhead};
+use crate::budget::{Reserved, Share};
 use crate::error::{Error, Result};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -44,16 +44,15 @@ type Fetch = Shared<BoxFuture<'static, std::result::Result<Bytes, Arc<Error>>>>;
 /// The windows of one reader.
 pub(super) struct ReadAhead {
     source: Arc<Source>,
-    memory: Arc<AheadMemory>,
+    memory: Arc<Share>,
     state: Arc<Mutex<State<Fetch>>>,
 }
 
 impl ReadAhead {
     /// Of `source`, with what `memory` has for it.
-    pub fn new(source: Source, memory: Arc<AheadMemory>) -> Self {
+    pub fn new(source: Source, memory: Arc<Share>) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
-        let holder: Weak<dyn AheadHolder> = Arc::<Mutex<State<Fetch>>>::downgrade(&state);
-        memory.register(holder);
+        memory.register(Arc::downgrade(&state), give_up);
         Self { source: Arc::new(source), memory, state }
     }
 
@@ -107,15 +106,14 @@ impl ReadAhead {
     }
 }
 
-impl<F: Send> AheadHolder for Mutex<State<F>> {
-    fn give_up(&self, idle: Duration) {
-        // Whoever holds the lock is about to read.
-        if let Ok(mut state) = self.try_lock()
-            && state.last_read.elapsed() >= idle
-        {
-            state.windows.clear();
-            state.chain = Chain::default();
-        }
+/// Drops what was read ahead, if nothing was read for so long.
+fn give_up<F>(state: &Mutex<State<F>>, idle: Duration) {
+    // Whoever holds the lock is about to read.
+    if let Ok(mut state) = state.try_lock()
+        && state.last_read.elapsed() >= idle
+    {
+        state.windows.clear();
+        state.chain = Chain::default();
     }
 }
 
@@ -168,7 +166,7 @@ struct Chain {
     end: Option<u64>,
     stream: Option<oneshot::Receiver<BlockStream>>,
     /// Of that stream.
-    memory: Option<ReservedAhead>,
+    memory: Option<Reserved>,
 }
 
 /// A fetch's place in the chain.
@@ -182,7 +180,7 @@ impl Chain {
     /// Adds a fetch. The first of a chain may be the only one: it asks the
     /// datanode for no more than it needs, as does one without memory for the
     /// stream.
-    fn add(&mut self, range: &Range<u64>, reserve: impl Fn(u64) -> Option<ReservedAhead>) -> Link {
+    fn add(&mut self, range: &Range<u64>, reserve: impl Fn(u64) -> Option<Reserved>) -> Link {
         let follows = self.end == Some(range.start);
         let memory = self.memory.take().filter(|_| follows);
         let memory = if follows { memory.or_else(|| reserve(STREAM_BYTES)) } else { None };
@@ -222,7 +220,7 @@ struct State<F> {
 struct Window<F> {
     range: Range<u64>,
     data: F,
-    _memory: ReservedAhead,
+    _memory: Reserved,
 }
 
 impl<F> Default for State<F> {
@@ -246,7 +244,7 @@ impl<F: Clone> State<F> {
         range: &Range<u64>,
         file_length: u64,
         begin: impl Fn(Range<u64>, Link) -> F,
-        reserve: impl Fn(u64) -> Option<ReservedAhead>,
+        reserve: impl Fn(u64) -> Option<Reserved>,
     ) -> Plan<F> {
         self.last_read = Instant::now();
         let hit = self.windows.iter().any(|window| window.range.contains(&range.start));
@@ -301,7 +299,7 @@ impl<F: Clone> State<F> {
         end: u64,
         file_length: u64,
         begin: &impl Fn(Range<u64>, Link) -> F,
-        reserve: &impl Fn(u64) -> Option<ReservedAhead>,
+        reserve: &impl Fn(u64) -> Option<Reserved>,
     ) {
         let mut from = self.windows.back().map_or(start, |window| window.range.end);
         while from < end.min(file_length) {
@@ -327,16 +325,22 @@ impl<F: Clone> State<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Pool;
     use std::cell::RefCell;
 
     const FILE: u64 = 100 << 20;
+
+    /// A user's memory, half of what there is.
+    fn memory_of(bytes: u64) -> Arc<Share> {
+        Pool::new(2 * bytes).share("user")
+    }
 
     /// Reads `ranges` one after the other; answers what was fetched in
     /// windows, and how many reads weren't covered by any.
     fn trace(ranges: impl IntoIterator<Item = Range<u64>>) -> (Vec<Range<u64>>, usize) {
         let mut state = State::default();
         let fetched = RefCell::new(Vec::new());
-        let memory = AheadMemory::new(16 << 20);
+        let memory = memory_of(16 << 20);
         let mut direct = 0;
         for range in ranges {
             let begin = |window, _| fetched.borrow_mut().push(window);
@@ -401,7 +405,7 @@ mod tests {
     fn many_open_files_hold_no_more_ahead_than_the_memory_they_share() {
         const SHARED: u64 = 8 << 20;
         const STEPS: u64 = 400;
-        let memory = AheadMemory::new(SHARED);
+        let memory = memory_of(SHARED);
         let mut readers: Vec<State<()>> = (0..20).map(|_| State::default()).collect();
         let mut direct = vec![0; readers.len()];
         for step in 0..STEPS {
@@ -421,7 +425,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_memory_reads_what_is_asked_for_and_no_more() {
-        let (memory, mut state) = (AheadMemory::new(1000), State::default());
+        let (memory, mut state) = (memory_of(1000), State::default());
         for range in steps(0, 4096, 10) {
             let plan = state.plan(&range, FILE, |_, _| (), |bytes| memory.reserve(bytes));
             assert!(matches!(plan, Plan::Direct));
@@ -430,7 +434,7 @@ mod tests {
 
     #[test]
     fn an_idle_reader_gives_up_its_windows_and_reads_on_later() {
-        let memory = AheadMemory::new(1 << 20);
+        let memory = memory_of(1 << 20);
         let reader = Mutex::new(State::default());
         let read = |range: Range<u64>| {
             let mut state = reader.lock().unwrap();
@@ -439,14 +443,14 @@ mod tests {
         assert!(steps(0, 4096, 10).all(read));
         let held = || memory.reserve(1 << 20).is_none();
         assert!(held());
-        (&reader as &dyn AheadHolder).give_up(Duration::ZERO);
+        give_up(&reader, Duration::ZERO);
         assert!(!held());
         assert!(steps(10 * 4096, 4096, 10).all(read));
     }
 
     #[test]
     fn readers_hold_no_more_streams_than_there_is_memory_for_and_the_idle_give_theirs_up() {
-        let memory = AheadMemory::new(2 * STREAM_BYTES);
+        let memory = memory_of(2 * STREAM_BYTES);
         let readers: Vec<_> = (0..3).map(|_| Mutex::new(State::default())).collect();
         let goes_on = |reader: usize, step: u64| {
             let range = step * LARGE_READ_BYTES..(step + 1) * LARGE_READ_BYTES;
@@ -457,7 +461,7 @@ mod tests {
         let all = |step| (0..3).map(|reader| goes_on(reader, step)).collect::<Vec<_>>();
         assert_eq!(all(0), [false, false, false], "one read isn't a sequence");
         assert_eq!(all(1), [true, true, false]);
-        (&readers[0] as &dyn AheadHolder).give_up(Duration::ZERO);
+        give_up(&readers[0], Duration::ZERO);
         assert_eq!([2, 1, 0].map(|reader| goes_on(reader, 2)), [true, true, false]);
     }
 }

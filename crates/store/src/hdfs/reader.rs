@@ -2,11 +2,12 @@
 
 use super::readahead::ReadAhead;
 use super::source::Source;
-use crate::ahead::AheadMemory;
+use crate::budget::Share;
 use crate::error::{ErrorKind, Result, fail};
 use crate::{Error, FileReader, MAX_CHUNK_BYTES};
 use async_trait::async_trait;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// Reads at any offset, for any number of callers at once.
 pub(super) struct HdfsReader {
@@ -15,8 +16,9 @@ pub(super) struct HdfsReader {
 }
 
 impl HdfsReader {
-    pub fn new(source: Source, path: String) -> Self {
-        Self { ahead: ReadAhead::new(source, AheadMemory::of_process()), path }
+    /// Of `source`, with the memory that its user's files share.
+    pub fn new(source: Source, path: String, memory: Arc<Share>) -> Self {
+        Self { ahead: ReadAhead::new(source, memory), path }
     }
 }
 

@@ -1,14 +1,13 @@
 //! Opening files, and reading them.
 
-use super::Shared;
 use super::errors::from_kadoop;
 use super::names::checked_permission;
 use super::writer::KadoopWriter;
-use crate::crc::Crc32c;
+use super::{KadoopStore, Shared};
+use crate::crc::checksum;
 use crate::error::{Error, ErrorKind, Result, fail};
 use crate::path::StorePath;
-use crate::types::{Checksum, CreateOptions};
-use crate::work::check;
+use crate::types::{Checksum, CreateOptions, Principal};
 use crate::{FileReader, MAX_CHUNK_BYTES};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,8 +18,6 @@ use strait_kadoop::service::{self, Reader};
 /// Permission of a new file where none is asked for, HDFS's own default (0666 less the
 /// umask 022).
 const DEFAULT_FILE_PERMISSION: u16 = 0o644;
-/// What a checksum reads at a time: one of the library's calls.
-const CHECKSUM_BYTES: usize = 1 << 20;
 
 impl Shared {
     pub(super) fn open(self: &Arc<Self>, caller: &Caller, path: &StorePath) -> Result<KadoopReader> {
@@ -63,19 +60,27 @@ impl Shared {
         let opened = self.client.append(caller, path.as_str()).map_err(from_kadoop)?;
         Ok(KadoopWriter::new(opened, Arc::clone(self), path.clone()))
     }
+}
 
-    /// Kadoop keeps checksums by chunk and unit, which don't compare between files that
-    /// were written in different steps: the whole file is read.
-    pub(super) fn checksum(&self, caller: &Caller, path: &StorePath) -> Result<Checksum> {
-        let mut reader = self.client.open(caller, path.as_str()).map_err(from_kadoop)?;
-        let mut crc = Crc32c::new();
+impl KadoopStore {
+    /// The datanodes make the checksums of chunks. Each step is a call of its own: it waits for its
+    /// turn among those of others, and there is no further one once nobody waits for the result.
+    pub(super) async fn digest(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let at = path.clone();
+        let open = move |shared: &Arc<Shared>, caller: &_| {
+            shared.client.digest(caller, at.as_str()).map_err(from_kadoop)
+        };
+        let mut digester = self.call("checksum", path, who, open).await?;
         loop {
-            check()?;
-            let bytes = reader.read(CHECKSUM_BYTES).map_err(from_kadoop)?;
-            if bytes.is_empty() {
-                return Ok(crc.finish());
+            let step = move |_: &Arc<Shared>, _: &_| {
+                let more = digester.step().map_err(from_kadoop)?;
+                Ok((digester, more))
+            };
+            let more;
+            (digester, more) = self.call("checksum", path, who, step).await?;
+            if !more {
+                return Ok(checksum(digester.crc32c()));
             }
-            crc.update(&bytes);
         }
     }
 }

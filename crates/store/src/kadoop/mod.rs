@@ -4,6 +4,7 @@
 //!   KadoopStore ─ shared ─ names, files      the operations
 //!                   │        writer ─ closings  the one writer, and what it leaves behind
 //!                   ├─ callers                principals as Kadoop's callers
+//!                   ├─ budgets                the memory of open files, shared with other stores
 //!                   └─ calls ─ the client library, on tokio's blocking pool
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! reads ahead. What is here is its translation into the trait, and a bound on how many
 //! of its calls there are at a time.
 
+mod budgets;
 mod callers;
 mod calls;
 mod closings;
@@ -128,12 +130,18 @@ impl KadoopStore {
         let joining = ClientOptions {
             short_circuit: options.short_circuit,
             join_timeout: JOIN_PATIENCE,
-            ..ClientOptions::new(namenode, access)
+            ..Self::client_options(namenode, access)
         };
         let by_key = matches!(joining.access, Access::Key(_));
         let join = move || Client::connect(joining).map_err(|failure| refused(failure, by_key));
         let client = calls.run(join).await.map_err(named)?;
         Ok(Self::over(client, options.replication))
+    }
+
+    /// For a client of [`KadoopStore::over`]: its files share their memory with those of all other
+    /// stores of the process.
+    pub fn client_options(namenode: impl Into<String>, access: impl Into<Access>) -> ClientOptions {
+        ClientOptions { budgets: budgets::of_process(), ..ClientOptions::new(namenode, access) }
     }
 
     /// Over a client that has joined. `replication` is that of files that are created
@@ -361,8 +369,7 @@ impl FileSystem for KadoopStore {
     }
 
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
-        let at = path.clone();
-        self.call("checksum", path, who, move |shared, caller| shared.checksum(caller, &at)).await
+        self.digest(who, path).await
     }
 
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {

@@ -157,8 +157,8 @@ impl FileSystem for StraitStore {
         entries.flat_map(stream::iter).boxed()
     }
 
-    async fn open(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
-        let reader = Reader::open(self.session.clone(), path).await;
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let reader = Reader::open(self.session.clone(), &who.user, path).await;
         Ok(Box::new(named(reader, subject("open", path))?))
     }
 

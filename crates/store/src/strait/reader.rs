@@ -5,13 +5,13 @@ use super::connection::Answer;
 use super::convert;
 use super::lanes::Turn;
 use super::session::{Session, Subject, outcome};
-use crate::ahead::{AheadHolder, AheadMemory, ReservedAhead};
+use crate::budget::{Pool, Reserved, Share};
 use crate::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use strait_wire::{OpenFileReply, OpenFileRequest, ReadRangeRequest, methods};
 
@@ -21,7 +21,7 @@ const SMALL_READ_BYTES: usize = 256 << 10;
 /// Bytes of one such larger read.
 const AHEAD_BYTES: usize = 1 << 20;
 /// How many of them are asked for in advance. With [`AHEAD_BYTES`] it bounds
-/// an open file's memory to 3 MiB; all of them share [`AheadMemory`].
+/// an open file's memory to 3 MiB; all of them share a [`Pool`].
 const AHEAD_READS: usize = 2;
 
 /// See [`FileReader`].
@@ -34,7 +34,7 @@ pub(super) struct Reader {
     length: u64,
     identity: Option<Bytes>,
     ahead: Arc<tokio::sync::Mutex<Ahead>>,
-    memory: Arc<AheadMemory>,
+    memory: Arc<Share>,
 }
 
 /// Where a reader in sequence is, and what is there or under way for it.
@@ -47,21 +47,20 @@ struct Ahead {
     last_read: Instant,
 }
 
-impl AheadHolder for tokio::sync::Mutex<Ahead> {
-    fn give_up(&self, idle: Duration) {
-        // Whoever holds the lock is reading.
-        if let Ok(mut ahead) = self.try_lock()
-            && ahead.last_read.elapsed() >= idle
-        {
-            ahead.pieces.clear();
-        }
+/// Drops what was read ahead, if nothing was read for so long.
+fn give_up(ahead: &tokio::sync::Mutex<Ahead>, idle: Duration) {
+    // Whoever holds the lock is reading.
+    if let Ok(mut ahead) = ahead.try_lock()
+        && ahead.last_read.elapsed() >= idle
+    {
+        ahead.pieces.clear();
     }
 }
 
 struct Piece {
     offset: u64,
     content: Content,
-    _memory: ReservedAhead,
+    _memory: Reserved,
 }
 
 enum Content {
@@ -70,13 +69,12 @@ enum Content {
 }
 
 impl Reader {
-    pub(super) async fn open(session: Arc<Session>, path: &StorePath) -> Result<Self> {
+    pub(super) async fn open(session: Arc<Session>, user: &str, path: &StorePath) -> Result<Self> {
         let opened = open(&session, path).await?;
         let ahead = Ahead { position: u64::MAX, pieces: VecDeque::new(), last_read: Instant::now() };
         let ahead = Arc::new(tokio::sync::Mutex::new(ahead));
-        let holder: Weak<dyn AheadHolder> = Arc::<tokio::sync::Mutex<Ahead>>::downgrade(&ahead);
-        let memory = AheadMemory::of_process();
-        memory.register(holder);
+        let memory = Pool::of_process().share(user);
+        memory.register(Arc::downgrade(&ahead), give_up);
         Ok(Self {
             handle: convert::present(opened.handle, "handle")?.into(),
             length: convert::unsigned(opened.length, "length")?,

@@ -20,7 +20,7 @@ use strait_gateway::{ConfiguredStore, Homes};
 use strait_kadoop::service::{
     DatanodeNumbers, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
 };
-use strait_kadoop::{Client, ClientOptions, Config};
+use strait_kadoop::{Client, Config};
 use strait_store::kadoop::KadoopStore;
 use strait_store::{ErrorKind, SetAttributes, StorePath};
 
@@ -206,7 +206,7 @@ fn join(
     }
     let failed =
         |why: String| Failure::at(ErrorKind::Unavailable, "start the cluster in", data.display(), why);
-    let client = Client::connect(ClientOptions::new(namenode, key.for_clients()));
+    let client = Client::connect(KadoopStore::client_options(namenode, key.for_clients()));
     let client = client.map_err(|failure| failed(failure.to_string()))?;
     let due = Instant::now() + READY_PATIENCE;
     loop {

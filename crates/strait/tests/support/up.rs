@@ -25,9 +25,14 @@ impl Up {
 
     /// With further flags.
     pub fn with(flags: &[&str]) -> Self {
+        Self::start_after(|_| flags.iter().map(|&flag| flag.to_owned()).collect())
+    }
+
+    /// With the flags for what was prepared in its directory.
+    pub fn start_after(prepare: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let address = format!("127.0.0.1:{}", free_port());
-        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let flags = prepare(dir.path());
         let process = Self::spawn(dir.path(), &address, &flags);
         Self { process, address, dir, flags }
     }

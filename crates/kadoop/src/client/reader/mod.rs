@@ -1,25 +1,36 @@
 //! Reads one file: `docs/kadoop-internals.md`, "Reading".
 //!
-//! Ranges that were asked for, and some ahead of a sequential reader, are *slots*. Each is
-//! fetched from the nearest replica, from the next one if that fails, and from whoever the
-//! namenode names anew if all did.
+//! Ranges that were asked for, and some ahead of a sequential reader, are *slots*. The reader
+//! fetches each from the nearest replica, from the next one if that fails, and if all did from
+//! those that the namenode names anew. What it fetches is the range's bytes, or their digest.
 
+mod content;
 mod outcomes;
 mod slot;
 
-use super::{CallId, Issue};
+use super::{
+    CallId, Issue,
+    memory::{Budget, Taken, Unbounded},
+};
 use crate::{
     ChunkId, Config, Millis, NodeId, Stamp,
     error::Result,
     messages::{Located, LocatedChunk, Read},
 };
 use bytes::Bytes;
+pub use content::Content;
 use slot::{Slot, State};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// Bytes whose chunks are located at a time: 64 chunks, so that of a file of any size
 /// some kilobytes are held.
 pub const LOCATE_BYTES: u64 = 4 << 30;
+
+/// Less isn't read ahead: it would take as long as the answer to a call.
+const LEAST_AHEAD_BYTES: u32 = 64 << 10;
 
 /// A call that a reader wants made.
 #[allow(missing_docs)] // fields are named for what they hold
@@ -27,7 +38,7 @@ pub const LOCATE_BYTES: u64 = 4 << 30;
 pub enum ReadCall {
     /// To the namenode: [`Reader::on_located`].
     Locate { offset: u64, length: u64 },
-    /// To a datanode: [`Reader::on_read`].
+    /// To a datanode, for the bytes or for their digest: [`Reader::on_read`].
     Read { from: NodeId, read: Read },
     /// To the namenode: this replica seems to be damaged. Nobody waits for an answer.
     Suspect { node: NodeId, chunk: ChunkId, stamp: Stamp },
@@ -41,8 +52,9 @@ enum Pending {
 
 /// Reads one file.
 #[derive(Debug)]
-pub struct Reader {
+pub struct Reader<P = Bytes> {
     config: Config,
+    budget: Arc<dyn Budget>,
     /// What the namenode said last, for which range, and how often it was asked.
     located: Option<Located>,
     range: (u64, u64),
@@ -50,13 +62,17 @@ pub struct Reader {
     locating: bool,
     /// The namenode isn't asked again before.
     locate_at: Millis,
-    slots: BTreeMap<u64, Slot>,
+    slots: BTreeMap<u64, Slot<P>>,
     /// Of an open chunk, what some member told to be acknowledged: the others may not have
     /// heard of it yet, and what was there once must not vanish for this reader.
     seen: (ChunkId, u32),
     /// Where a sequential reader goes on, and how much it has read so.
     position: u64,
     run: u64,
+    /// How far it may read ahead: halved when memory was short, and more again as there is some.
+    depth: u64,
+    /// When it was last asked for something.
+    used: Millis,
     /// Bytes of a call: as many as are asked for at once, so that nobody has to join parts.
     piece: u32,
     /// Datanodes that didn't answer, and until when others are asked first.
@@ -66,12 +82,20 @@ pub struct Reader {
     issues: VecDeque<Issue<ReadCall>>,
 }
 
-impl Reader {
-    /// Of a file that whoever makes the calls knows the name of.
+impl<P: Content> Reader<P> {
+    /// Of a file whose name the caller knows, bounded by `config` alone.
     pub fn new(config: Config) -> Self {
+        Self::within(config, Arc::new(Unbounded))
+    }
+
+    /// The same, with the memory that `budget` has for what is read ahead.
+    pub fn within(config: Config, budget: Arc<dyn Budget>) -> Self {
         Self {
             piece: config.write_bytes,
+            depth: P::ahead_bytes(&config),
+            used: 0,
             config,
+            budget,
             located: None,
             range: (0, 0),
             version: 0,
@@ -101,12 +125,13 @@ impl Reader {
     /// # Errors
     /// NotFound: another file has the name now. Corrupt: every replica is damaged.
     /// Unavailable: no replica could be had for long. The namenode's, of locating.
-    pub fn read(&mut self, offset: u64, length: u32, now: Millis) -> Result<Option<Bytes>> {
+    pub fn read(&mut self, offset: u64, length: u32, now: Millis) -> Result<Option<P>> {
         if length == 0 {
-            return Ok(Some(Bytes::new()));
+            return Ok(Some(P::nothing()));
         }
-        self.piece = length.max(self.config.read_bytes).min(self.config.write_bytes);
-        let covers = |(start, slot): &(&u64, &Slot)| offset - **start < u64::from(slot.length);
+        self.used = now;
+        self.piece = P::call_bytes(length, &self.config);
+        let covers = |(start, slot): &(&u64, &Slot<P>)| offset - **start < u64::from(slot.length);
         if self.slots.range(..=offset).next_back().filter(covers).is_none() {
             self.demand(offset, length, now);
         }
@@ -117,24 +142,35 @@ impl Reader {
             State::Waiting(_) | State::Fetching => Ok(None),
             State::End => {
                 self.slots.remove(&start);
-                Ok(Some(Bytes::new()))
+                Ok(Some(P::nothing()))
             }
             State::Failed(error) => {
                 let error = *error;
                 self.slots.remove(&start);
                 Err(error)
             }
-            State::Ready(bytes) => {
-                let from = (offset - start) as usize;
-                let to = bytes.len().min(from + length as usize);
-                let part = bytes.slice(from..to);
+            State::Ready(content) => {
+                let from = (offset - start) as u32;
+                let to = content.length().min(from.saturating_add(length));
+                let part = content.part(from, to);
                 slot.wanted = false;
-                if to == bytes.len() {
+                if part.is_none() || to == content.length() {
                     self.slots.remove(&start);
                 }
-                self.go_on(offset, part.len() as u64, now);
-                Ok(Some(part))
+                match &part {
+                    Some(part) => self.go_on(offset, part.length().into(), now),
+                    None => self.demand(offset, length, now),
+                }
+                Ok(part)
             }
+        }
+    }
+
+    /// Drops what nobody has asked for, if nothing was asked for `idle_ms`. What is on its way
+    /// still comes.
+    pub fn give_up(&mut self, idle_ms: Millis, now: Millis) {
+        if now.saturating_sub(self.used) >= idle_ms {
+            self.slots.retain(|_, slot| slot.wanted || matches!(slot.state, State::Fetching));
         }
     }
 
@@ -170,14 +206,31 @@ impl Reader {
         if offset != self.position {
             (self.position, self.run) = (offset, 0);
         }
-        let length = length.max(self.ahead().min(u64::from(u32::MAX)) as u32);
-        self.add_slot(offset, length, now, true);
+        let more = length.max(self.ahead().min(u64::from(u32::MAX)) as u32);
+        let (asked, more) = (self.slot_length(offset, length), self.slot_length(offset, more));
+        let memory = self.take(u64::from(more - asked));
+        let length = if memory.is_some() { more } else { asked };
+        self.add_slot(offset, Slot::new(length, self.version, now, true, memory));
         self.advance(now);
     }
 
     /// How far beyond what was asked for is read.
     fn ahead(&self) -> u64 {
-        (self.run * 2).min(self.config.ahead_bytes.into())
+        (self.run * 2).min(self.depth)
+    }
+
+    /// Memory for what nobody has asked for yet. Where it is short, this reader wants less, so
+    /// that it does for all of them.
+    fn take(&mut self, bytes: u64) -> Option<Taken> {
+        let mut taken = Taken::nothing(Arc::clone(&self.budget));
+        let most = P::ahead_bytes(&self.config);
+        if taken.grow_to(bytes) {
+            self.depth = (self.depth + bytes).min(most);
+            Some(taken)
+        } else {
+            self.depth = (self.depth / 2).max(LEAST_AHEAD_BYTES.into()).min(most);
+            None
+        }
     }
 
     /// A sequential reader has got `bytes` at `offset`.
@@ -198,17 +251,37 @@ impl Reader {
             let covering = covering.map(|(start, slot)| start + u64::from(slot.length));
             at = match covering.filter(|end| *end > at) {
                 Some(end) => end,
-                None => {
-                    at + u64::from(self.add_slot(at, (end - at).min(u64::from(u32::MAX)) as u32, now, false))
-                }
+                None => match self.add_ahead(at, (end - at).min(u64::from(u32::MAX)) as u32, now) {
+                    Some(length) => at + u64::from(length),
+                    None => break,
+                },
             };
         }
         self.advance(now);
     }
 
-    /// A slot of at most one call, before the next slot, within one chunk; how long it is.
-    fn add_slot(&mut self, offset: u64, length: u32, now: Millis, wanted: bool) -> u32 {
+    /// A slot that nobody has asked for, as long as there is memory for; how long that is.
+    fn add_ahead(&mut self, offset: u64, length: u32, now: Millis) -> Option<u32> {
+        let mut length = self.slot_length(offset, length);
+        let memory = loop {
+            match self.take(length.into()) {
+                Some(memory) => break memory,
+                None if length <= LEAST_AHEAD_BYTES => return None,
+                None => length = (length / 2).max(LEAST_AHEAD_BYTES),
+            }
+        };
+        self.add_slot(offset, Slot::new(length, self.version, now, false, Some(memory)));
+        Some(length)
+    }
+
+    fn add_slot(&mut self, offset: u64, slot: Slot<P>) {
         self.make_room();
+        self.slots.insert(offset, slot);
+    }
+
+    /// What one slot at `offset` can have of `length`: at most one call, before the next slot,
+    /// within one chunk.
+    fn slot_length(&self, offset: u64, length: u32) -> u32 {
         let mut length = length.min(self.piece);
         if let Some((next, _)) = self.slots.range(offset..).next() {
             length = length.min(u32::try_from(next - offset).unwrap_or(u32::MAX));
@@ -219,18 +292,16 @@ impl Reader {
                 length = length.min(u32::try_from(rest - offset).unwrap_or(u32::MAX));
             }
         }
-        let length = length.max(1);
-        self.slots.insert(offset, Slot::new(length, self.version, now, wanted));
-        length
+        length.max(1)
     }
 
     /// What was read ahead for nobody goes when it takes too much.
     fn make_room(&mut self) {
         let held =
-            |slots: &BTreeMap<u64, Slot>| slots.values().map(|slot| u64::from(slot.length)).sum::<u64>();
+            |slots: &BTreeMap<u64, Slot<P>>| slots.values().map(|slot| u64::from(slot.length)).sum::<u64>();
         while held(&self.slots) >= u64::from(self.config.ahead_bytes) * 2 {
             let idle =
-                |slot: &Slot| !slot.wanted && !matches!(slot.state, State::Fetching | State::Waiting(_));
+                |slot: &Slot<P>| !slot.wanted && !matches!(slot.state, State::Fetching | State::Waiting(_));
             let idle = self.slots.iter().filter(|(_, slot)| idle(slot));
             let farthest =
                 idle.max_by_key(|(start, _)| start.abs_diff(self.position)).map(|(start, _)| *start);
@@ -304,7 +375,7 @@ impl Reader {
         self.set(offset, State::Fetching);
     }
 
-    fn set(&mut self, offset: u64, state: State) {
+    fn set(&mut self, offset: u64, state: State<P>) {
         if let Some(slot) = self.slots.get_mut(&offset) {
             slot.state = state;
         }

@@ -1,6 +1,6 @@
 //! What became of a reader's calls.
 
-use super::{Pending, ReadCall, Reader, State};
+use super::{Content, Pending, ReadCall, Reader, State};
 use crate::{
     Millis, NodeId,
     client::{CallId, Checked},
@@ -9,7 +9,7 @@ use crate::{
     messages::{Located, Read},
 };
 
-impl Reader {
+impl<P: Content> Reader<P> {
     /// What the namenode answered; Unavailable if it didn't.
     pub fn on_located(&mut self, id: CallId, answer: Result<Located>, now: Millis) {
         let Some(Pending::Locate { offset, length }) = self.calls.remove(&id) else { return };
@@ -38,9 +38,9 @@ impl Reader {
         self.advance(now);
     }
 
-    /// What a datanode answered, compared with its checksums ([`Checked::of`]); Unavailable if
-    /// it didn't.
-    pub fn on_read(&mut self, id: CallId, answer: Result<Checked>, now: Millis) {
+    /// What a datanode answered, bytes compared with their checksums ([`Checked::of`]);
+    /// Unavailable if it didn't.
+    pub fn on_read(&mut self, id: CallId, answer: Result<Checked<P>>, now: Millis) {
         let Some(Pending::Read { slot: at, from, read, growing, version }) = self.calls.remove(&id) else {
             return;
         };
@@ -52,9 +52,9 @@ impl Reader {
         }
         let Some(slot) = self.slots.get_mut(&at) else { return };
         match answer {
-            Ok(Checked { bytes, .. }) if !bytes.is_empty() => {
-                slot.length = bytes.len() as u32;
-                slot.state = State::Ready(bytes);
+            Ok(Checked { content, .. }) if content.length() > 0 => {
+                slot.length = content.length();
+                slot.state = State::Ready(content);
                 self.shunned.remove(&from);
             }
             // As much as was known when the slot was made, and nothing behind it.

@@ -16,7 +16,10 @@ mod open;
 mod outcomes;
 mod staging;
 
-use super::{CallId, Issue};
+use super::{
+    CallId, Issue,
+    memory::{Budget, Taken, Unbounded},
+};
 use crate::{
     ChunkId, Config, FileId, Member, Millis, NodeId, Stamp,
     error::{Error, Result},
@@ -27,7 +30,10 @@ use bytes::Bytes;
 use ended::Ended;
 use open::{Open, Phase, Telling};
 use staging::Staging;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// Ended chunks that no datanode has sealed yet: more would let a writer run ahead of
 /// the disks without end.
@@ -111,6 +117,12 @@ pub struct Writer {
     chunk_bytes: u32,
     length: u64,
     staged: Staging,
+    /// For the bytes that are held; those beyond it are the caller's, who waits for them.
+    memory: Taken,
+    /// When something was last appended.
+    appended: Millis,
+    /// What is staged is sent, however little it is.
+    pressed: bool,
     open: Option<Open>,
     ended: Vec<Ended>,
     /// Each chunk that ended has its minimum of replicas, as the namenode said.
@@ -137,8 +149,23 @@ impl Writer {
     /// Of a file that the namenode has opened for writing at `length`
     /// ([`crate::messages::Answer::Opened`]).
     pub fn new(config: Config, file: FileId, chunk_bytes: u32, length: u64, now: Millis) -> Self {
+        Self::within(config, Arc::new(Unbounded), file, chunk_bytes, length, now)
+    }
+
+    /// The same, with the memory that `budget` has for bytes that weren't acknowledged yet.
+    pub fn within(
+        config: Config,
+        budget: Arc<dyn Budget>,
+        file: FileId,
+        chunk_bytes: u32,
+        length: u64,
+        now: Millis,
+    ) -> Self {
         Self {
             staged: Staging::new(config.write_bytes),
+            memory: Taken::nothing(budget),
+            appended: now,
+            pressed: false,
             config,
             file,
             chunk_bytes,
@@ -171,10 +198,15 @@ impl Writer {
         self.failed
     }
 
-    /// How many bytes [`Writer::append`] accepts now.
-    pub fn room(&self) -> usize {
-        let held = self.staged.bytes() + self.open.as_ref().map_or(0, Open::under_way);
-        (self.config.stage_bytes as usize + self.config.hold_bytes as usize).saturating_sub(held)
+    /// Bytes that were accepted and not acknowledged.
+    fn held(&self) -> usize {
+        self.staged.bytes() + self.open.as_ref().map_or(0, Open::under_way)
+    }
+
+    /// Whether there is memory for all bytes that are held: otherwise the caller's own is lent, and
+    /// the caller waits until they are acknowledged.
+    pub fn is_covered(&self) -> bool {
+        self.held() as u64 <= self.memory.bytes()
     }
 
     /// Accepts as much of `bytes` as there is room for, and leaves the rest in it.
@@ -183,11 +215,28 @@ impl Writer {
     /// Why the writer gave up; Invalid while a goal is pursued, or after close.
     pub fn append(&mut self, bytes: &mut Bytes, now: Millis) -> Result<()> {
         self.demand_free()?;
-        let accepted = bytes.split_to(bytes.len().min(self.room()));
+        let accepted = bytes.split_to(self.accepts(bytes.len()));
+        if !accepted.is_empty() {
+            self.appended = now;
+        }
         self.length += accepted.len() as u64;
         self.staged.push(accepted);
         self.advance(now);
         Ok(())
+    }
+
+    /// How many of `wanted` bytes are accepted now: as many as there is memory for; without any,
+    /// one write at a time.
+    fn accepts(&mut self, wanted: usize) -> usize {
+        let held = self.held();
+        let limit = self.config.stage_bytes as usize + self.config.hold_bytes as usize;
+        let most = wanted.min(limit.saturating_sub(held));
+        let one = most.min(self.config.write_bytes as usize);
+        match [most, one].into_iter().find(|some| self.memory.grow_to((held + some) as u64)) {
+            Some(some) => some,
+            None if held == 0 => one,
+            None => 0,
+        }
     }
 
     /// Begins to pursue `goal` for all that was appended; [`Writer::outcome`] tells the end.
@@ -225,8 +274,11 @@ impl Writer {
         let again = self.ask.as_ref().and_then(|ask| ask.again_at);
         let seals = self.ended.iter().filter(|ended| ended.waits());
         let waiting = (self.busy() && self.ask.is_none() && self.ask_at > 0).then_some(self.ask_at);
+        let idle = (self.staged.has_part() && !self.pressed)
+            .then(|| self.appended.saturating_add(self.config.idle_ms));
         let give_up = self.busy().then_some(self.progress + self.config.give_up_ms);
         let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
+        let times = times.chain(idle);
         if self.failed.is_some() { None } else { times.min() }
     }
 
@@ -237,7 +289,7 @@ impl Writer {
 
     fn busy(&self) -> bool {
         let unsealed = self.ended.iter().any(|ended| !ended.is_durable());
-        let waiting = self.open.is_none() && self.staged.is_full();
+        let waiting = self.open.is_none() && (self.staged.is_full() || self.pressed);
         self.goal.is_some() || self.ask.is_some() || unsealed || waiting || !self.calls.is_empty()
     }
 
@@ -246,6 +298,7 @@ impl Writer {
         if self.failed.is_some() {
             return;
         }
+        self.press(now);
         if !self.busy() {
             self.progress = now;
         } else if now.saturating_sub(self.progress) >= self.config.give_up_ms {
@@ -255,6 +308,19 @@ impl Writer {
         self.seal_ended(now);
         self.advance_namenode(now);
         self.advance_goal();
+        self.memory.shrink_to(self.held() as u64);
+    }
+
+    /// What doesn't fill a write waits for more, but not for long: an open file that nobody writes
+    /// to holds no memory. Nor does it wait where there is none.
+    fn press(&mut self, now: Millis) {
+        let idle = now.saturating_sub(self.appended) >= self.config.idle_ms;
+        self.pressed = self.staged.has_part() && (self.pressed || idle || !self.is_covered());
+    }
+
+    /// Whether a write is sent that isn't full.
+    fn sends_all(&self) -> bool {
+        self.goal.is_some() || self.pressed
     }
 
     fn fail(&mut self, error: Error) {
@@ -265,6 +331,7 @@ impl Writer {
         (self.open, self.ask) = (None, None);
         self.ended.clear();
         self.staged.clear();
+        self.memory.shrink_to(0);
         self.issues.clear();
         self.calls.clear();
     }
@@ -292,10 +359,11 @@ impl Writer {
 
     /// Sends what there is, as far as the datanodes' window and the chunk reach.
     fn send(&mut self) {
+        let all = self.sends_all();
         loop {
             let Some(open) = &mut self.open else { return };
             let room = (self.chunk_bytes - open.sent_end) as usize;
-            let Some(next) = self.staged.next(self.goal.is_some()) else { return };
+            let Some(next) = self.staged.next(all) else { return };
             let length = next.min(room);
             if length == 0 || open.under_way() + length > self.config.hold_bytes as usize {
                 return;
@@ -442,7 +510,7 @@ impl Writer {
         if let Some(ended) = self.ended.iter().find(|ended| ended.handed_over) {
             return Some(Mutation::EndChunk { file, chunk: ended.new.chunk, length: ended.length });
         }
-        if self.open.is_none() && self.staged.next(self.goal.is_some()).is_some() {
+        if self.open.is_none() && self.staged.next(self.sends_all()).is_some() {
             let unsealed = self.ended.iter().filter(|ended| !ended.is_durable()).count();
             self.avoid.retain(|_, until| *until > now);
             let avoid = self.avoid.keys().copied().collect();

@@ -28,6 +28,11 @@ impl Staging {
         !self.pieces.is_empty()
     }
 
+    /// Whether there are bytes that wait to become a whole write.
+    pub fn has_part(&self) -> bool {
+        !self.tail.is_empty()
+    }
+
     pub fn push(&mut self, mut bytes: Bytes) {
         self.bytes += bytes.len();
         while !bytes.is_empty() {

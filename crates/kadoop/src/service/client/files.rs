@@ -1,6 +1,6 @@
 //! Files are opened.
 
-use super::{Client, reader::Reader, writer::Writer};
+use super::{Client, digester::Digester, reader::Reader, writer::Writer};
 use crate::{
     error::Error,
     messages::{Caller, Mutation},
@@ -55,6 +55,14 @@ impl Client {
     /// NotFound, IsADirectory, PermissionDenied.
     pub fn open(&self, caller: &Caller, path: &str) -> Result<Reader, Failure> {
         Reader::open(self, caller, path)
+    }
+
+    /// Begins to make the checksum of a whole file, which its datanodes do.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn digest(&self, caller: &Caller, path: &str) -> Result<Digester, Failure> {
+        Digester::open(self, caller, path)
     }
 
     fn writer(&self, caller: &Caller, path: &str, mutation: &Mutation) -> Result<Writer, Failure> {

@@ -25,6 +25,7 @@
 
 mod access;
 mod borrowing;
+mod digester;
 mod files;
 mod forked;
 mod link;
@@ -37,13 +38,17 @@ mod writer;
 
 pub use access::{Access, Login, Password};
 pub use borrowing::ShortCircuitReads;
+pub use digester::Digester;
 pub use files::CreateOptions;
 pub use names::{ClusterStatus, Location, NodeStatus, Standings};
 pub use reader::Reader;
 pub use writer::Writer;
 
 use super::{failure::Failure, stop::Stop};
-use crate::error::Error;
+use crate::{
+    client::{Budgets, Unbounded},
+    error::Error,
+};
 use borrowing::Borrowing;
 use forked::Process;
 use link::Link;
@@ -64,6 +69,8 @@ pub struct ClientOptions {
     /// Whether replicas of datanodes on this host are read past them, through their files, where
     /// they allow it.
     pub short_circuit: bool,
+    /// Memory for what its files read ahead, and for what is written and not yet acknowledged.
+    pub budgets: Arc<dyn Budgets>,
 }
 
 impl ClientOptions {
@@ -72,7 +79,8 @@ impl ClientOptions {
         // As long as a namenode takes to restart with a million files, and some.
         let timeout = Duration::from_secs(30);
         let (namenode, access) = (namenode.into(), access.into());
-        Self { namenode, access, timeout, join_timeout: timeout, short_circuit: true }
+        let budgets = Arc::new(Unbounded);
+        Self { namenode, access, timeout, join_timeout: timeout, short_circuit: true, budgets }
     }
 }
 

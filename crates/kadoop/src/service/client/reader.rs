@@ -9,12 +9,15 @@ use super::{
 };
 use crate::{
     ChunkId, Config, Millis, NodeId, Stamp,
-    client::{Checked, Issue, LOCATE_BYTES, ReadCall, Reader as Core},
+    client::{Budget, Checked, Content, Holder, Issue, LOCATE_BYTES, ReadCall, Reader as Core},
     error::{Error, Result as Judged},
-    messages::{Caller, Located, Read},
+    messages::{Caller, Digest, Located, Read},
     service::{
         clock::Clock,
-        convert::{caller_to_wire, host_from_wire, located_from_wire, piece_from_wire, read_to_wire},
+        convert::{
+            caller_to_wire, digest_from_wire, host_from_wire, located_from_wire, piece_from_wire,
+            read_to_wire,
+        },
         failure::Failure,
         proofs::Procedure,
         tokens::Token,
@@ -24,10 +27,10 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use strait_flexrpc as flexrpc;
+use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
 
 /// How long a thread sleeps at most before it looks again.
 const LOOK_MS: Millis = 1_000;
@@ -37,19 +40,20 @@ const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows 
 
 /// Reads one file, as it was found when it was opened or longer.
 pub struct Reader {
-    driver: Arc<Driver>,
+    driver: Arc<Driver<Bytes>>,
     position: u64,
 }
 
-struct Driver {
-    core: Mutex<Core>,
+/// What fetches a file's ranges for all threads that ask for them.
+pub(super) struct Driver<P> {
+    core: Mutex<Core<P>>,
     changed: Condvar,
     link: Arc<Link>,
     data: flexrpc::Client,
     pool: Pool,
     caller: Caller,
     path: String,
-    config: Config,
+    pub(super) config: Config,
     places: Mutex<Places>,
     made: u64,
     clock: Clock,
@@ -69,26 +73,11 @@ struct Places {
 
 impl Reader {
     pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
-        client.link.process.demand()?;
-        let link = Arc::clone(&client.link);
-        let config = link.joined().config();
-        let mut driver = Driver {
-            core: Mutex::new(Core::new(config.clone())),
-            changed: Condvar::new(),
-            data: link.data.clone(),
-            pool: link.pool.clone(),
-            caller: caller.clone(),
-            path: path.to_owned(),
-            config,
-            places: Mutex::default(),
-            made: 0,
-            clock: Clock::start(),
-            link,
-        };
-        let (made, located) = driver.locate(0, LOCATE_BYTES)?;
-        driver.made = made;
-        driver.core().begin(located);
-        Ok(Self { driver: Arc::new(driver), position: 0 })
+        let budget = client.link.options.budgets.of(&caller.user);
+        let driver = Arc::new(Driver::open(client, caller, path, Arc::clone(&budget))?);
+        let holder: Weak<dyn Holder> = Arc::<Driver<Bytes>>::downgrade(&driver);
+        budget.register(holder);
+        Ok(Self { driver, position: 0 })
     }
 
     /// Bytes from `offset` on: `length` of them, fewer only at the file's end. Any number
@@ -143,14 +132,70 @@ impl Reader {
     }
 }
 
+impl<P> std::fmt::Debug for Driver<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader").field("path", &self.driver.path).finish_non_exhaustive()
     }
 }
 
-impl Driver {
-    fn core(&self) -> MutexGuard<'_, Core> {
+impl Holder for Driver<Bytes> {
+    fn give_up(&self, idle: Duration) {
+        // Whoever has it is about to read.
+        if let Ok(mut core) = self.core.try_lock() {
+            core.give_up(idle.as_millis() as Millis, self.clock.now());
+        }
+    }
+}
+
+/// What a datanode is asked for.
+pub(super) trait Fetch: Content {
+    /// One attempt to have `read` answered.
+    fn attempt(driver: &Driver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<Self>>;
+}
+
+impl Fetch for Bytes {
+    fn attempt(driver: &Driver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+        driver.read_piece(from, read, within)
+    }
+}
+
+impl<P: Fetch> Driver<P> {
+    /// Finds where the file's bytes are.
+    pub(super) fn open(
+        client: &Client,
+        caller: &Caller,
+        path: &str,
+        budget: Arc<dyn Budget>,
+    ) -> Result<Self, Failure> {
+        client.link.process.demand()?;
+        let link = Arc::clone(&client.link);
+        let config = link.joined().config();
+        let mut driver = Self {
+            core: Mutex::new(Core::within(config.clone(), budget)),
+            changed: Condvar::new(),
+            data: link.data.clone(),
+            pool: link.pool.clone(),
+            caller: caller.clone(),
+            path: path.to_owned(),
+            config,
+            places: Mutex::default(),
+            made: 0,
+            clock: Clock::start(),
+            link,
+        };
+        let (made, located) = driver.locate(0, LOCATE_BYTES)?;
+        driver.made = made;
+        driver.core().begin(located);
+        Ok(driver)
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core<P>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,16 +203,17 @@ impl Driver {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<Bytes, Failure> {
+    /// Some of what there is from `offset` on; nothing at the file's end.
+    pub(super) fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<P, Failure> {
         self.link.process.demand()?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
         loop {
-            if let Some(bytes) =
+            if let Some(content) =
                 core.read(offset, length, self.clock.now()).map_err(|error| self.failure(error))?
             {
                 self.submit(&mut core);
-                return Ok(bytes);
+                return Ok(content);
             }
             let first = core.next_call();
             self.submit(&mut core);
@@ -193,7 +239,7 @@ impl Driver {
     }
 
     /// Sleeps until something has changed, or is due.
-    fn wait<'c>(&self, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
+    fn wait<'c>(&self, core: MutexGuard<'c, Core<P>>) -> MutexGuard<'c, Core<P>> {
         let now = self.clock.now();
         let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
         let (mut core, timeout) = self
@@ -206,7 +252,7 @@ impl Driver {
         core
     }
 
-    fn submit(self: &Arc<Self>, core: &mut Core) {
+    fn submit(self: &Arc<Self>, core: &mut Core<P>) {
         while let Some(issue) = core.next_call() {
             let this = Arc::clone(self);
             self.pool.run(move || {
@@ -288,24 +334,47 @@ impl Driver {
         }
     }
 
-    fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
-        match self.attempt(from, read, within) {
+    fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<P>> {
+        match P::attempt(self, from, read, within) {
             Err(Error::TokenExpired) => {
                 let (offset, length) = self.places().range;
                 self.locate(offset, length).map_err(|failure| failure.error)?;
-                self.attempt(from, read, within)
+                P::attempt(self, from, read, within)
             }
             answer => answer,
         }
     }
 
-    fn attempt(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
-        let (place, token) = {
-            let places = self.places();
-            let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
-            let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
-            (place, token)
-        };
+    /// A datanode's place, and what opens the chunk there.
+    fn way(&self, from: NodeId, read: &Read) -> Judged<(Place, Arc<Token>)> {
+        let places = self.places();
+        let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
+        let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
+        Ok((place, token))
+    }
+
+    /// One attempt to have a range's digest of a datanode; none from one that makes no digests.
+    pub(super) fn digest_piece(
+        &self,
+        from: NodeId,
+        read: &Read,
+        within: Duration,
+    ) -> Judged<Option<Checked<Digest>>> {
+        let (place, token) = self.way(from, read)?;
+        let to = callees(&self.data, vec![place.0], within);
+        let mut call = read_to_wire(read);
+        let asked = token.sign(&mut call, Procedure::Digest, place.1);
+        let answer = single(to.dn_digest(&call));
+        if let Err(StubError::Call(CallError::NotExecuted(Refusal::ProcedureUnavailable))) = answer {
+            return Ok(None);
+        }
+        let answer = asked.hear(place, answer).map_err(|lost| kind(&lost))?;
+        Checked::digest(read, &digest_from_wire(&answer)).map(Some)
+    }
+
+    /// One attempt to read a range of one call from a datanode.
+    pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+        let (place, token) = self.way(from, read)?;
         let borrowing = self.link.borrowing.as_ref();
         if let Some(answer) = borrowing.and_then(|of| of.read((from, place), read, &token, &self.config)) {
             return answer;

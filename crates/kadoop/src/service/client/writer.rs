@@ -98,7 +98,8 @@ impl Writer {
         let (link, clock) = (Arc::clone(&client.link), Clock::start());
         let joined = link.joined();
         let (file, now) = (FileId(opened.file), clock.now());
-        let core = Core::new(joined.config(), file, opened.chunk_bytes, opened.length, now);
+        let budget = link.options.budgets.of(&caller.user);
+        let core = Core::within(joined.config(), budget, file, opened.chunk_bytes, opened.length, now);
         let driver = Arc::new(Driver {
             core: Mutex::new(core),
             changed: Condvar::new(),
@@ -120,8 +121,8 @@ impl Writer {
         Self { driver, _client: client.clone() }
     }
 
-    /// Takes bytes to be written at the end. Returns as soon as they are held, in order;
-    /// waits while too many are on their way.
+    /// Takes bytes to be written at the end. Returns as soon as they are held, in order; waits
+    /// while too many are on their way, and without memory for them until they are acknowledged.
     ///
     /// # Errors
     /// LeaseLost: another writer or the namenode has taken the file. Unavailable: no
@@ -136,7 +137,7 @@ impl Writer {
         loop {
             core.append(&mut bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
             driver.submit(&mut core);
-            if bytes.is_empty() {
+            if bytes.is_empty() && core.is_covered() {
                 return Ok(());
             }
             core = driver.wait(core);

@@ -3,7 +3,7 @@
 use super::{member_from_wire, member_to_wire, source_from_wire, source_to_wire};
 use crate::{
     ChunkId, Stamp,
-    messages::{Continue, Piece, Read, Write},
+    messages::{Continue, Digest, Digested, Piece, Read, Write},
     service::proofs::unsigned,
     wire,
 };
@@ -74,4 +74,10 @@ pub fn read_from_wire(read: &wire::KdRead) -> Read {
 /// Bytes of a chunk.
 pub fn piece_from_wire(piece: wire::KdPiece<'static>) -> Piece {
     Piece { bytes: piece.bytes.into_bytes(), sums: piece.sums, visible: piece.visible }
+}
+
+/// The digest of a range of a chunk.
+pub fn digest_from_wire(answer: &wire::KdDigest) -> Digested {
+    let wire::KdDigest { crc, length, visible, .. } = *answer;
+    Digested { digest: Digest { crc, length }, visible }
 }

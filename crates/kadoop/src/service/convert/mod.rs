@@ -7,8 +7,8 @@ mod names;
 mod standings;
 
 pub use chunks::{
-    continue_from_wire, continue_to_wire, piece_from_wire, read_from_wire, read_to_wire, write_from_wire,
-    write_to_wire,
+    continue_from_wire, continue_to_wire, digest_from_wire, piece_from_wire, read_from_wire, read_to_wire,
+    write_from_wire, write_to_wire,
 };
 pub use heartbeats::{
     answer_from_wire as heartbeat_answer_from_wire, answer_to_wire as heartbeat_answer_to_wire,

@@ -97,6 +97,12 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         Ok(witness.piece(self.0.noted(piece)))
     }
 
+    fn dn_digest(&self, _: &Request, read: wire::KdRead) -> Answered<wire::KdDigest> {
+        let witness = self.0.witness(&read, Procedure::Digest, Right::Read)?;
+        let digested = witness.allowed.and_then(|()| self.0.read().digest(&read_from_wire(&read)));
+        Ok(witness.digest(self.0.noted(digested)))
+    }
+
     fn dn_probe(&self, _: &Request, probe: wire::KdProbe) -> Answered<wire::KdTold> {
         // That it is there is no secret: the token needn't be good still.
         let witness = self.0.witness(&probe, Procedure::Probe, Right::Write)?;

@@ -8,8 +8,8 @@ use strait_telemetry::{Calls, Kind, Page};
 use strait_xdr::{Decode as _, DecodeError, Decoder};
 
 /// By their numbers in `idl/kadoop.x`.
-pub(super) const OPERATIONS: [&str; 9] =
-    ["null", "write", "publish", "sync", "seal", "read", "probe", "continue", "lender"];
+pub(super) const OPERATIONS: [&str; 10] =
+    ["null", "write", "publish", "sync", "seal", "read", "probe", "continue", "lender", "digest"];
 
 /// The counters of one datanode, to be read at any time.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ fn told(request: &Request) -> Result<Option<String>, DecodeError> {
             let KdUpto { chunk, stamp, length, .. } = KdUpto::decode(from)?;
             format!("chunk {chunk} of stamp {stamp}: up to {length}")
         }
-        5 => {
+        5 | 9 => {
             let KdRead { chunk, stamp, offset, length, .. } = KdRead::decode(from)?;
             format!("chunk {chunk} of stamp {stamp}: {length} bytes from {offset} on")
         }

@@ -15,14 +15,16 @@ mod trouble;
 mod world;
 mod writing;
 
-use crate::namespace::someone;
+use crate::{namespace::someone, purse::Purse};
 use client::Task;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 use strait_kadoop::{faults::Fault, messages::ReplicaState};
 use world::{Event, HOSTS, NODES, World};
 
 /// How long things go wrong.
 const TROUBLE_MS: u64 = 25_000;
+/// Two reads ahead or writes, for all clients together.
+const SCARCE_BYTES: u64 = 64;
 /// Within which all is well again afterwards: leases end, datanodes are asked anew, copies
 /// are made, whatever a scrub has to find is found, and the slowest reader is done.
 const CALM_MS: u64 = 240_000;
@@ -30,7 +32,21 @@ const CALM_MS: u64 = 240_000;
 const RECOVERED_MS: u64 = 45_000;
 
 fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
-    let mut world = World::new(seed, fault);
+    live(World::new(seed, fault))
+}
+
+/// The same with little memory for what clients read ahead and write, which they share; and where
+/// writers soon send what they have.
+fn run_scarce(seed: u64) -> Result<(), String> {
+    let purse = Arc::new(Purse::of(SCARCE_BYTES));
+    let mut world = World::new(seed, None);
+    world.config.idle_ms = 500;
+    world.budget = Arc::clone(&purse) as _;
+    live(world)?;
+    if purse.taken() > 0 { Err(format!("{} bytes are held by nobody", purse.taken())) } else { Ok(()) }
+}
+
+fn live(mut world: World) -> Result<(), String> {
     (0..=NODES).for_each(|host| world.start(host));
     world.run_until(4_000)?;
     world.healed = false;
@@ -151,6 +167,8 @@ fn check(world: &World) -> Result<(), String> {
 /// Seeds in a run of the tests; `KADOOP_SIM_SEEDS` sets another number, `KADOOP_SIM_FIRST`
 /// the first, `KADOOP_SIM_SEED` a single one, and `KADOOP_SIM_TRACE` tells all that happens.
 const SEEDS: u64 = 400;
+/// The same, of those that are short of memory.
+const SCARCE_SEEDS: u64 = 100;
 /// Within which every fault is noticed.
 const ENOUGH_SEEDS: u64 = 100_000;
 
@@ -177,6 +195,15 @@ fn a_whole_cluster_keeps_every_promise() {
     });
     if let Some((seed, error)) = failed.into_iter().min() {
         panic!("KADOOP_SIM_SEED={seed}: {error}");
+    }
+}
+
+#[test]
+fn a_whole_cluster_keeps_every_promise_with_little_memory() {
+    for seed in 0..number("KADOOP_SIM_SEEDS").unwrap_or(SCARCE_SEEDS) {
+        if let Err(error) = run_scarce(seed) {
+            panic!("seed {seed}: {error}");
+        }
     }
 }
 

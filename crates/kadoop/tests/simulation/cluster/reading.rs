@@ -6,6 +6,7 @@ use super::{
     world::{Then, World},
 };
 use bytes::Bytes;
+use std::sync::Arc;
 use strait_kadoop::{
     Error, Millis,
     client::{Checked, ReadCall, Reader},
@@ -29,7 +30,7 @@ impl World {
         // A change under way may come to pass at any time.
         let unsure = self.is_unsure(&path) || !self.model.files.contains_key(&path);
         let at = if self.random.one_in(2) { 0 } else { self.random.below(promised + 1) };
-        let reader = Reader::new(self.config.clone());
+        let reader = Reader::within(self.config.clone(), Arc::clone(&self.budget));
         let reading =
             Reading { path, reader, at, asked: None, began, pieces: Vec::new(), touches, promised, unsure };
         self.client(host).begin(Task::Reading(Box::new(reading)));

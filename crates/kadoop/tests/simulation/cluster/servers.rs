@@ -2,10 +2,15 @@
 
 use super::{
     network::{Host, NAMENODE, Reply, Request},
-    world::{Event, NODES, Placing, Then, World},
+    world::{Event, NODES, Placing, Then, World, config},
 };
 use crate::namespace::someone;
-use strait_kadoop::{Error, messages::Heartbeat};
+use strait_kadoop::{
+    Config, Error,
+    client::Checked,
+    error::Result,
+    messages::{Digest, Digested, Heartbeat, Piece, Read},
+};
 
 impl World {
     pub fn on_request(&mut self, id: u64, hop: usize, host: Host, request: Request) {
@@ -85,7 +90,13 @@ impl World {
             Request::Publish { chunk, stamp, length } => Reply::Done(node.publish(chunk, stamp, length)),
             Request::Sync { chunk, stamp, length } => Reply::Done(node.sync(chunk, stamp, length)),
             Request::Seal { chunk, stamp, length } => Reply::Done(node.seal(chunk, stamp, length)),
-            Request::Read(read) => Reply::Piece(node.read(&read)),
+            Request::Read(read) => {
+                let (piece, digested) = (node.read(&read), node.digest(&clipped(&read, &self.config)));
+                if !agree(&read, &piece, &digested) {
+                    self.fail(format!("datanode {host}: {read:?}: {piece:?} isn't what {digested:?} says"));
+                }
+                Reply::Piece(piece)
+            }
             _ => return None,
         })
     }
@@ -186,5 +197,25 @@ impl World {
             },
         );
         self.settle(host);
+    }
+}
+
+/// A digest has no limit, a read has one.
+fn clipped(read: &Read, config: &Config) -> Read {
+    Read { length: read.length.min(config.write_bytes), ..*read }
+}
+
+/// Whether a range's digest is that of its bytes. The two may differ on what is damaged: the bytes
+/// are compared only where they are read, and a replica that is known to be damaged has no digest.
+fn agree(read: &Read, piece: &Result<Piece>, digested: &Result<Digested>) -> bool {
+    let damaged = |error: &Error| matches!(error, Error::Corrupt | Error::Disk);
+    match (piece, digested) {
+        (Ok(piece), Ok(Digested { digest, visible })) => {
+            let sound = Checked::of(read, piece.clone(), &config(None)).is_ok();
+            let of = Digest { crc: crc32c::crc32c(&piece.bytes), length: piece.bytes.len() as u32 };
+            !sound || (of, piece.visible) == (*digest, *visible)
+        }
+        (Ok(_), Err(error)) | (Err(error), Ok(_)) => damaged(error),
+        (Err(of), Err(other)) => of == other || damaged(of) || damaged(other),
     }
 }

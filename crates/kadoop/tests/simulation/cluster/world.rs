@@ -16,10 +16,11 @@ use crate::{
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    sync::Arc,
 };
 use strait_kadoop::{
     ChunkId, Config, Identity, Incarnation, Millis, NodeId,
-    client::CallId,
+    client::{Budget, CallId, Unbounded},
     datanode::{Datanode, Place, Placed},
     faults::{Fault, Faults},
     log::Journal,
@@ -106,6 +107,8 @@ pub struct Node {
 pub struct World {
     pub random: Random,
     pub config: Config,
+    /// The memory that all clients' files share.
+    pub budget: Arc<dyn Budget>,
     pub now: Millis,
     order: u64,
     events: BinaryHeap<Reverse<(Millis, u64)>>,
@@ -161,6 +164,8 @@ pub fn config(fault: Option<Fault>) -> Config {
         write_bytes: 32,
         hold_bytes: 96,
         stage_bytes: 96,
+        // Runs that are short of memory have idle writers, too: all others keep their schedules.
+        idle_ms: Millis::MAX,
         ahead_bytes: 128,
         reads_at_once: 2,
         continue_below_bytes: 64,
@@ -205,6 +210,7 @@ impl World {
         let lossy = random.one_in(2);
         let mut world = Self {
             config: config(fault),
+            budget: Arc::new(Unbounded),
             now: 0,
             order: 0,
             events: BinaryHeap::new(),

@@ -6,7 +6,7 @@ use super::{
     world::{Then, World},
 };
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use strait_kadoop::{
     Error, FileId, Member,
     client::{CallId, Goal, WriteCall, Writer},
@@ -29,7 +29,8 @@ pub struct Writing {
 impl World {
     pub fn begin_writing(&mut self, host: Host, path: String, file: FileId, chunk_bytes: u32, length: u64) {
         let now = self.clock(host);
-        let writer = Writer::new(self.config.clone(), file, chunk_bytes, length, now);
+        let writer =
+            Writer::within(self.config.clone(), Arc::clone(&self.budget), file, chunk_bytes, length, now);
         let left = self.random.below(14);
         let writing = Writing {
             path,
@@ -51,6 +52,10 @@ impl World {
         let Task::Writing(writing) = &mut self.client(host).task else { return };
         if writing.goal.is_some() {
             return;
+        }
+        // What it has accepted is still its caller's.
+        if !writing.writer.is_covered() && writing.writer.error().is_none() {
+            return self.soon(host, 60);
         }
         if writing.rest.is_empty() && writing.left > 0 && choice < 8 {
             writing.left -= 1;

@@ -142,7 +142,7 @@ impl Borrowing {
         match &answer {
             Ok(checked) => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
-                self.bytes.fetch_add(checked.bytes.len() as u64, Ordering::Relaxed);
+                self.bytes.fetch_add(checked.content.len() as u64, Ordering::Relaxed);
             }
             Err(_) => self.replicas().fail(replica, self.clock.now()),
         }

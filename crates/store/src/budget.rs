@@ -1,0 +1,241 @@
+//! Memory for bytes that nobody waits for: read ahead, or written and not yet acknowledged. All
+//! open files of the process share one bound, and those of each user half of it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Of all open files together: as much as a gateway's requests may take.
+const PROCESS_BYTES: u64 = 64 << 20;
+/// What one user's files leave to the others': with the half of it ten readers of HDFS are in full
+/// swing, or four of Kadoop; more of them make do with less each.
+const USERS: u64 = 2;
+/// A file that wasn't read for so long gives up what was read ahead, where others lack the memory;
+/// also the least time between two looks for such files.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Asks an open file to drop what was read ahead, if the last read was at least that long ago;
+/// whether the file is open still.
+type Holder = Box<dyn Fn(Option<Duration>) -> bool + Send>;
+
+/// What all files share.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    bytes: u64,
+    taken: AtomicU64,
+    holders: Mutex<Holders>,
+    users: Mutex<HashMap<Box<str>, Weak<Share>>>,
+}
+
+#[derive(Default)]
+struct Holders {
+    all: Vec<Holder>,
+    /// When to look for holders that are gone.
+    full_at: usize,
+    last_look: Option<Instant>,
+}
+
+impl std::fmt::Debug for Holders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} holders", self.all.len())
+    }
+}
+
+/// What one user's files share.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pool: Arc<Pool>,
+    user: Box<str>,
+    taken: AtomicU64,
+}
+
+/// Memory taken; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    share: Arc<Share>,
+    bytes: u64,
+}
+
+impl Pool {
+    /// The one that all stores of this process share.
+    pub fn of_process() -> Arc<Self> {
+        static SHARED: LazyLock<Arc<Pool>> = LazyLock::new(|| Pool::new(PROCESS_BYTES));
+        Arc::clone(&SHARED)
+    }
+
+    /// With room for `bytes`.
+    pub fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self { bytes, taken: AtomicU64::new(0), holders: Mutex::default(), users: Mutex::default() })
+    }
+
+    /// A user's part, the same for all of the user's files.
+    pub fn share(self: &Arc<Self>, user: &str) -> Arc<Share> {
+        let mut users = self.users();
+        if let Some(share) = users.get(user).and_then(Weak::upgrade) {
+            return share;
+        }
+        let share = Arc::new(Share { pool: Arc::clone(self), user: user.into(), taken: AtomicU64::new(0) });
+        users.insert(user.into(), Arc::downgrade(&share));
+        share
+    }
+
+    fn ask_the_idle(&self) {
+        // Somebody else is asking already.
+        let Ok(mut holders) = self.holders.try_lock() else { return };
+        if holders.last_look.is_some_and(|at| at.elapsed() < IDLE) {
+            return;
+        }
+        holders.last_look = Some(Instant::now());
+        holders.all.retain(|holder| holder(Some(IDLE)));
+    }
+
+    fn users(&self) -> MutexGuard<'_, HashMap<Box<str>, Weak<Share>>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Has an open file asked for what it doesn't use: by `give_up`, which drops what was read
+    /// ahead if the last read was at least that long ago, and never waits.
+    pub fn register<F: ?Sized + Send + Sync + 'static>(
+        &self,
+        file: Weak<F>,
+        give_up: impl Fn(&F, Duration) + Send + 'static,
+    ) {
+        let mut holders = self.pool.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if holders.all.len() >= holders.full_at {
+            holders.all.retain(|holder| holder(None));
+            holders.full_at = (2 * holders.all.len()).max(64);
+        }
+        holders.all.push(Box::new(move |idle| {
+            let file = file.upgrade();
+            file.iter().zip(idle).for_each(|(file, idle)| give_up(file, idle));
+            file.is_some()
+        }));
+    }
+
+    /// Takes room for `bytes`, if there is any or idle holders leave it. Never waits.
+    pub fn take(&self, bytes: u64) -> bool {
+        self.try_take(bytes) || {
+            self.pool.ask_the_idle();
+            self.try_take(bytes)
+        }
+    }
+
+    fn try_take(&self, bytes: u64) -> bool {
+        if !add(&self.taken, bytes, self.pool.bytes / USERS) {
+            return false;
+        }
+        let taken = add(&self.pool.taken, bytes, self.pool.bytes);
+        if !taken {
+            self.taken.fetch_sub(bytes, Ordering::AcqRel);
+        }
+        taken
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&self, bytes: u64) {
+        self.pool.taken.fetch_sub(bytes, Ordering::AcqRel);
+        self.taken.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// The same as [`Share::take`], until what it returns is dropped.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reserved> {
+        self.take(bytes).then(|| Reserved { share: Arc::clone(self), bytes })
+    }
+}
+
+/// Adds `more`, unless the sum is beyond `most`.
+fn add(to: &AtomicU64, more: u64, most: u64) -> bool {
+    let sum = |taken: u64| taken.checked_add(more).filter(|sum| *sum <= most);
+    to.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum).is_ok()
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut users = self.pool.users();
+        // Another may have come meanwhile.
+        if users.get(&self.user).is_some_and(|share| share.strong_count() == 0) {
+            users.remove(&self.user);
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.share.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds memory until it is asked to give it up.
+    struct Reader {
+        idle: bool,
+        held: Mutex<Vec<Reserved>>,
+    }
+
+    impl Reader {
+        fn give_up(&self, _: Duration) {
+            if self.idle {
+                self.held.lock().unwrap().clear();
+            }
+        }
+    }
+
+    fn reader(share: &Arc<Share>, idle: bool) -> Arc<Reader> {
+        let reader = Arc::new(Reader { idle, held: Mutex::default() });
+        share.register(Arc::downgrade(&reader), Reader::give_up);
+        reader
+    }
+
+    #[test]
+    fn no_more_is_given_than_there_is_and_what_comes_back_is_given_again() {
+        let pool = Pool::new(100);
+        let [ada, bob, eve] = ["ada", "bob", "eve"].map(|user| pool.share(user));
+        let first = ada.reserve(50).unwrap();
+        let second = bob.reserve(40).unwrap();
+        assert!(eve.reserve(11).is_none());
+        assert!(eve.reserve(10).is_some());
+        drop(first);
+        assert!(eve.reserve(50).is_some());
+        drop(second);
+        assert_eq!(pool.taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn no_user_gets_more_than_half_by_however_many_files() {
+        let pool = Pool::new(100);
+        let held: Vec<_> = std::iter::from_fn(|| pool.share("ada").reserve(1)).collect();
+        assert_eq!(held.len(), 50);
+        assert!(pool.share("bob").reserve(50).is_some());
+        drop(held);
+        assert!(pool.share("ada").reserve(50).is_some());
+        assert!(pool.users().is_empty(), "a user without files is forgotten");
+    }
+
+    #[test]
+    fn the_idle_give_up_for_those_who_read_and_the_busy_do_not() {
+        let pool = Pool::new(200);
+        let share = pool.share("ada");
+        let (idle, busy) = (reader(&share, true), reader(&share, false));
+        for reader in [&idle, &busy] {
+            reader.held.lock().unwrap().push(share.reserve(50).unwrap());
+        }
+        assert!(share.reserve(51).is_none());
+        assert!(idle.held.lock().unwrap().is_empty() && !busy.held.lock().unwrap().is_empty());
+        assert!(share.reserve(50).is_some());
+    }
+
+    #[test]
+    fn holders_that_are_gone_are_forgotten() {
+        let pool = Pool::new(100);
+        for _ in 0..10_000 {
+            reader(&pool.share("ada"), true);
+        }
+        assert!(pool.holders.lock().unwrap().all.len() <= 64);
+    }
+}
