@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use strait_testkit::{Process, free_port};
+use strait_testkit::{Process, free_port, wait_until};
 use tempfile::TempDir;
 
 /// One process with gateway, namenode and datanodes; ends with its owner.
@@ -64,13 +64,13 @@ impl Up {
 
     /// The embedded namenode's, as the start-up block tells it.
     pub fn kadoop(&self) -> String {
-        let log = self.process.log_tail();
-        let uri = log
-            .lines()
-            .rev()
-            .find_map(|line| line.split_once("default = "))
-            .unwrap_or_else(|| panic!("{log}"));
-        uri.1.trim_end_matches('/').to_owned()
+        let told = || {
+            let log = self.process.log_tail();
+            Some(log.lines().rev().find_map(|line| line.split_once("default = "))?.1.to_owned())
+        };
+        // It takes connections a moment before it says so.
+        assert!(wait_until(DEADLINE, || told().is_some()), "{}", self.process.log_tail());
+        told().unwrap().trim_end_matches('/').to_owned()
     }
 
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>, input: &[u8]) -> Run {

@@ -29,8 +29,9 @@ use std::{
 /// some kilobytes are held.
 pub const LOCATE_BYTES: u64 = 4 << 30;
 
-/// Less isn't read ahead: it would take as long as the answer to a call.
-const LEAST_AHEAD_BYTES: u32 = 64 << 10;
+/// Less isn't read ahead. A small piece that stays in memory keeps a much larger page of the
+/// allocator's with it: pieces of 64 KiB took a gateway with 900 open files 100 MiB more.
+const LEAST_AHEAD_BYTES: u32 = 512 << 10;
 
 /// A call that a reader wants made.
 #[allow(missing_docs)] // fields are named for what they hold

@@ -44,7 +44,8 @@ impl Staging {
             self.tail.extend_from_slice(&bytes[..take]);
             bytes.advance(take);
             if self.tail.len() == self.write_bytes {
-                self.pieces.push_back(self.tail.split().freeze());
+                let piece = self.take_tail();
+                self.pieces.push_back(piece);
             }
         }
     }
@@ -57,10 +58,17 @@ impl Staging {
         }
     }
 
+    /// What was gathered, with all of its buffer: a rest of that would keep the bytes in memory for as
+    /// long as the file is open.
+    fn take_tail(&mut self) -> Bytes {
+        std::mem::take(&mut self.tail).freeze()
+    }
+
     /// How long the next piece is; `all`: also one that isn't a whole write yet.
     pub fn next(&mut self, all: bool) -> Option<usize> {
         if self.pieces.is_empty() && all && !self.tail.is_empty() {
-            self.pieces.push_back(self.tail.split().freeze());
+            let piece = self.take_tail();
+            self.pieces.push_back(piece);
         }
         self.pieces.front().map(Bytes::len)
     }
@@ -101,6 +109,6 @@ mod tests {
         let rest: Vec<Bytes> =
             std::iter::from_fn(|| staging.next(true).and_then(|_| staging.take(9))).collect();
         assert_eq!(rest.concat(), b"ijklmn");
-        assert_eq!(staging.bytes(), 0);
+        assert_eq!((staging.bytes(), staging.tail.capacity()), (0, 0), "no buffer is kept");
     }
 }
