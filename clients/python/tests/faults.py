@@ -55,6 +55,8 @@ class FaultyProxy:
         with contextlib.suppress(OSError), source, target:
             while data := source.recv(1 << 16):
                 fault = self.fault if is_reply else "none"
+                if fault == "gone":
+                    return
                 if fault == "none":
                     target.sendall(data)
                 elif fault == "half":

@@ -76,6 +76,11 @@ final class FaultyProxy implements AutoCloseable {
                 Socket gateway = new Socket(InetAddress.getLoopbackAddress(), target);
                 synchronized (this) {
                     sockets.addAll(List.of(client, gateway));
+                    if (listener.isClosed()) {
+                        // It was taken while the listener closed.
+                        close();
+                        return;
+                    }
                 }
                 start(() -> copy(client, gateway, false));
                 start(() -> copy(gateway, client, true));
