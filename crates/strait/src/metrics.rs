@@ -16,12 +16,16 @@ use std::time::Duration;
 use strait_telemetry::Page;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Where the page is; everything else isn't there.
 const PATH: &str = "/metrics";
-/// Connections at a time. A further one takes the place of the oldest, which is slow: an
-/// answer takes milliseconds. So slow clients never keep a new one waiting.
+/// Connections at a time. A further one takes the place of the oldest.
 const CONNECTIONS: usize = 64;
+/// A connection keeps its place this long: an answer takes milliseconds. Clients that come
+/// back as soon as they lose their place get 256 places a second, so one that asks at
+/// once is answered, and waits for less than a second behind 200 of them.
+const SECURE: Duration = Duration::from_millis(250);
 /// A client sends its request within this time. Collectors send it at once.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 /// A client has its page this long after it connected. Prometheus gives up after 10 s, too
@@ -71,7 +75,10 @@ async fn accept(listener: TcpListener, write: Write) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.add(answer(stream, Arc::clone(&write))),
+            Ok((stream, _)) => {
+                connections.have_room().await;
+                connections.add(answer(stream, Arc::clone(&write)));
+            }
             Err(error) => {
                 tracing::warn!(%error, "the metrics port can't accept a connection");
                 tokio::time::sleep(PAUSE).await;
@@ -82,26 +89,39 @@ async fn accept(listener: TcpListener, write: Write) {
 
 /// The open connections, oldest first. They end when this is dropped.
 #[derive(Default)]
-struct Connections(VecDeque<JoinHandle<()>>);
+struct Connections(VecDeque<Connection>);
+
+struct Connection {
+    begun: Instant,
+    serving: JoinHandle<()>,
+}
 
 impl Connections {
-    fn add(&mut self, answer: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        self.0.retain(|connection| !connection.is_finished());
-        if self.0.len() >= CONNECTIONS
-            && let Some(oldest) = self.0.pop_front()
-        {
-            oldest.abort();
+    /// Ends the oldest connection where there are as many as may be, once it has had its time.
+    async fn have_room(&mut self) {
+        self.0.retain(|connection| !connection.serving.is_finished());
+        if self.0.len() < CONNECTIONS {
+            return;
         }
-        self.0.push_back(tokio::spawn(async move {
+        if let Some(Connection { begun, serving }) = self.0.front_mut() {
+            let _ = tokio::time::timeout_at(*begun + SECURE, &mut *serving).await;
+            serving.abort();
+            self.0.pop_front();
+        }
+    }
+
+    fn add(&mut self, answer: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let serving = tokio::spawn(async move {
             // Nobody needs to know of a client that gave up.
             let _ = tokio::time::timeout(PATIENCE, answer).await;
-        }));
+        });
+        self.0.push_back(Connection { begun: Instant::now(), serving });
     }
 }
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        self.0.iter().for_each(|connection| connection.serving.abort());
     }
 }
 
