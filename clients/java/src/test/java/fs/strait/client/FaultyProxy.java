@@ -6,6 +6,7 @@ import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -55,10 +56,11 @@ final class FaultyProxy implements AutoCloseable {
     public synchronized void close() throws IOException {
         listener.close();
         for (Socket socket : sockets) {
-            if (!socket.isClosed()) {
+            try (socket) {
                 // At once, though another thread reads from it.
                 socket.setSoLinger(true, 0);
-                socket.close();
+            } catch (SocketException closed) {
+                // Its copying thread has closed it.
             }
         }
     }
