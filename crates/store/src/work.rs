@@ -34,17 +34,22 @@ pub async fn lend<F: Future>(what: Lent, part: F) -> F::Output {
 }
 
 impl Work {
-    /// Runs `call` as a work of its own, which is stopped when `call` is dropped.
+    /// Runs `call` as a work of its own, which is stopped when `call` is dropped before its
+    /// end. What a call that ended has begun ahead (the next entries of a listing) goes on.
     pub async fn scope<F: Future>(call: F) -> F::Output {
-        struct Stop(Arc<Work>);
+        struct Stop(Option<Arc<Work>>);
         impl Drop for Stop {
             fn drop(&mut self) {
-                self.0.stopped.store(true, Ordering::Release);
+                if let Some(work) = &self.0 {
+                    work.stopped.store(true, Ordering::Release);
+                }
             }
         }
         let work = Arc::<Work>::default();
-        let _stop = Stop(work.clone());
-        CURRENT.scope(work, call).await
+        let mut stop = Stop(Some(work.clone()));
+        let outcome = CURRENT.scope(work, call).await;
+        stop.0 = None;
+        outcome
     }
 
     /// The work that this task or thread does, if it does one.
@@ -129,6 +134,23 @@ mod tests {
             assert!(begun.elapsed() < DEADLINE, "it keeps it");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_call_began_ahead_goes_on_after_its_end() {
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let ahead = Work::scope(async {
+            let mut ahead = Box::pin(blocking(move || {
+                may_go_on.recv().unwrap();
+                check()
+            }));
+            // Begun, and left for the next call.
+            assert!(futures::FutureExt::now_or_never(&mut ahead).is_none());
+            ahead
+        })
+        .await;
+        go_on.send(()).unwrap();
+        Work::scope(ahead).await.unwrap();
     }
 
     #[tokio::test]
