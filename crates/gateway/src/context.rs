@@ -61,7 +61,9 @@ impl Context {
         };
         let sessions = known.into_iter().flatten().filter(|session| !session.has_ended());
         let identities = sessions.map(|session| session.identity());
-        identities.chain([self.shared.sessions.stranger(&self.peer)]).find_map(|identity| self.key_of(&identity))
+        identities
+            .chain([self.shared.sessions.stranger(&self.peer)])
+            .find_map(|identity| self.key_of(&identity))
     }
 
     fn key_of(&self, identity: &Identity) -> Option<Key> {

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +25,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The peer of a connection that was accepted at `local`. A peer on loopback
-    /// is looked up in the kernel's socket table; call this before its client can
-    /// have closed it.
-    pub fn of(address: SocketAddr, local: SocketAddr) -> Self {
-        let is_local = address.ip().to_canonical().is_loopback();
-        let user = if is_local { user_of_socket(address, local) } else { None };
+    /// The peer of a connection that was just accepted from `address`. A peer on
+    /// loopback is looked up in the kernel's socket table.
+    pub fn of(connection: impl AsFd, address: SocketAddr) -> Self {
+        let user = user_of_peer(connection, address);
         Self { address, encrypted: false, user }
     }
 
@@ -65,13 +64,13 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What an address counts for where no local user is known.
+    /// What an address counts for where no local user is known. All loopback addresses
+    /// are one: a local program may pick any of 127.0.0.0/8.
     pub fn of_address(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
-            IpAddr::V6(v6) if !v6.is_loopback() => {
-                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
-            }
-            other => other,
+            loopback if loopback.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+            v4 => v4,
         })
     }
 }
@@ -94,11 +93,15 @@ fn overflow_user() -> u32 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT)
 }
 
-/// The user who owns the socket at `peer` that is connected to `local`, in this
-/// network namespace. None if the kernel has no such established socket, if no
-/// process holds it any more, or if its user has no number here.
-fn user_of_socket(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
-    let found = match established(peer, local) {
+/// The user who owns the other end of this connection, in this network namespace. None if
+/// that isn't on loopback, if the kernel has no such established socket, if no process
+/// holds it any more, or if its user has no number here.
+fn user_of_peer(connection: impl AsFd, address: SocketAddr) -> Option<u32> {
+    if !address.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    let local = SocketAddr::try_from(rustix::net::getsockname(&connection).ok()?).ok()?;
+    let found = match established(address, local) {
         Ok(found) => found?,
         Err(error) => {
             // Without sock_diag nobody on loopback has a name; logins work as ever.
@@ -106,6 +109,9 @@ fn user_of_socket(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
             return None;
         }
     };
+    // A connection that was reset before it was accepted still has its bytes, but its
+    // addresses are free: the socket that was found may be somebody else's.
+    rustix::net::getpeername(&connection).ok()?;
     (found.inode != 0 && found.user != overflow_user()).then_some(found.user)
 }
 
@@ -205,6 +211,7 @@ fn parse(answer: &[u8]) -> rustix::io::Result<Option<Socket>> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     fn own_user() -> u32 {
         rustix::process::geteuid().as_raw()
@@ -218,7 +225,7 @@ mod tests {
     }
 
     fn peer_of(server: &TcpStream) -> Peer {
-        Peer::of(server.peer_addr().unwrap(), server.local_addr().unwrap())
+        Peer::of(server, server.peer_addr().unwrap())
     }
 
     #[test]
@@ -247,6 +254,25 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_was_reset_is_not_its_successors() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let first = TcpStream::connect(to).unwrap();
+        let from = first.local_addr().unwrap();
+        rustix::net::sockopt::set_socket_linger(&first, Some(Duration::ZERO)).unwrap();
+        drop(first);
+        // Another socket at the same two addresses, which waits behind the first.
+        let second = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseaddr(&second, true).unwrap();
+        rustix::net::bind(&second, &from).unwrap();
+        rustix::net::connect(&second, &to).unwrap();
+        let (reset, _) = listener.accept().unwrap();
+        assert_eq!(Peer::of(&reset, from).user, None);
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(Peer::of(&server, from).user, Some(own_user()));
+    }
+
+    #[test]
     fn addresses_without_a_socket_have_no_user() {
         let (client, server) = connection("127.0.0.1:0");
         let (peer, local) = (client.local_addr().unwrap(), server.local_addr().unwrap());
@@ -264,6 +290,8 @@ mod tests {
         assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
         assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
         assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
+        assert_eq!(origin("127.0.0.1"), origin("127.3.2.1"));
+        assert_eq!(origin("127.0.0.1"), origin("::1"));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Gateway {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
-                        let peer = Peer::of(address, stream.local_addr().unwrap_or(local));
+                        let peer = Peer::of(&stream, address);
                         match room.take(peer.origin()) {
                             Some(place) => {
                                 let served = connection::serve(shared.clone(), stream, peer, stopped.clone());
