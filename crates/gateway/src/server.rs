@@ -119,7 +119,7 @@ impl Gateway {
     /// Serves until `shutdown` is done, then lets requests in flight end
     /// (within [`Limits::drain`]) and closes what is open.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        let Self { listener, local, shared, reload } = self;
+        let Self { listener, shared, reload, .. } = self;
         let (stop, stopped) = watch::channel(false);
         let room = Shares::new(shared.limits.connections);
         let mut connections = JoinSet::new();
