@@ -88,7 +88,7 @@ void raise_reported(int code, const std::string& kind_name, const std::string& m
 
 void raise_no_answer(const char* method, std::chrono::milliseconds timeout) {
     raise(ErrorKind::TimedOut,
-          std::string(method) + ": no whole answer within " + std::to_string(timeout.count()) +
+          std::string(method) + ": no complete answer within " + std::to_string(timeout.count()) +
               " ms; the gateway may be overloaded or gone: look at it, or allow a longer timeout");
 }
 

@@ -179,6 +179,6 @@ def from_wire(error: Any) -> StraitError:
 def no_answer(operation: str, timeout_s: float) -> TimedOut:
     """The error of a request that a gateway didn't answer, or not wholly, in time."""
     return TimedOut(
-        f"{operation}: no whole answer within {timeout_s:g} s; the gateway may be overloaded or "
+        f"{operation}: no complete answer within {timeout_s:g} s; the gateway may be overloaded or "
         "gone: look at it, or allow a longer timeout"
     )

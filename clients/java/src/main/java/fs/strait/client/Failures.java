@@ -45,7 +45,7 @@ final class Failures {
     /** Of a request that a gateway didn't answer, or not wholly, in time. */
     static IOException noAnswer(Duration timeout) {
         String message =
-                "no whole answer within %s s; the gateway may be overloaded or gone: look at it, or"
+                "no complete answer within %s s; the gateway may be overloaded or gone: look at it, or"
                         + " allow a longer timeout";
         return of(ErrorKind.TIMED_OUT, message.formatted(timeout.toMillis() / 1e3), null);
     }

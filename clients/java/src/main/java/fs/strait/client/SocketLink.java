@@ -132,7 +132,7 @@ final class SocketLink implements Link {
         for (; ; ) {
             long leftMs = deadline.leftMs();
             if (leftMs <= 0) {
-                throw new SocketTimeoutException("no whole answer in time");
+                throw new SocketTimeoutException("no complete answer in time");
             }
             int ready = selector.select(leftMs);
             selector.selectedKeys().clear();

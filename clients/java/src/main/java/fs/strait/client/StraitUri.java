@@ -134,7 +134,7 @@ public record StraitUri(String host, int port, String store, String path) {
     static String checked(String path) throws IOException {
         if (!StandardCharsets.UTF_8.newEncoder().canEncode(path)) {
             throw Failures.of(
-                    ErrorKind.INVALID_ARGUMENT, "half a surrogate pair is no character", path);
+                    ErrorKind.INVALID_ARGUMENT, "the path contains half a surrogate pair", path);
         }
         return path;
     }
