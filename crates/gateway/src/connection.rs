@@ -103,7 +103,7 @@ async fn accept(
     }
 }
 
-/// Serves until the client's certificate is good no longer. Then the connection is
+/// Serves until the client's certificate is no longer valid. Then the connection is
 /// cut at its socket, so that what it has open is seen to as ever.
 async fn while_trusted(
     tls: &Tls,
@@ -114,7 +114,7 @@ async fn while_trusted(
     let mut served = std::pin::pin!(served);
     tokio::select! {
         result = &mut served => return result,
-        () = tls.distrusted(chain) => tracing::info!("a client is cut off: its certificate is good no longer"),
+        () = tls.distrusted(chain) => tracing::info!("closed: the client's certificate is no longer valid"),
     }
     // Where it fails, the client has gone already.
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
@@ -261,7 +261,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 // What only asks is dropped, and so stopped; what changes something goes on.
                 () = &mut left, if has_left && !self.running.is_empty() => return Ok(()),
                 _ = &mut self.cut => {
-                    let message = "cut off: others wait for memory that this client uses too slowly";
+                    let message = "others wait for memory that this client uses too slowly";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
                 _ = ticks.tick() => watch.check(&self, may_receive)?,

@@ -80,8 +80,8 @@ where
 {
     let work = turns::beyond_call(work(context.clone()));
     tokio::spawn(RequestId::scope(RequestId::current(), work)).await.unwrap_or_else(|failure| {
-        tracing::error!(%failure, "a call didn't run to its end");
-        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation"))
+        tracing::error!(%failure, "a call ended by a panic or an abort");
+        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed during the operation"))
     })
 }
 

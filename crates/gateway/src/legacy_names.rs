@@ -46,7 +46,7 @@ pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
     static SELECTED: Seldom = Seldom::new();
     if let Some(left_out) = SELECTED.may_write() {
         let (peer, store) = (context.peer.address, &instead.name);
-        tracing::info!(%peer, uri = ?shown, store, left_out, "init named no store of this gateway and got this one");
+        tracing::info!(%peer, uri = ?shown, store, left_out, "init named no store of this gateway, which selected this one");
     }
     Ok(instead)
 }

@@ -81,8 +81,11 @@ impl Asked {
             }
         };
         tokio::spawn(InLogs::scope(InLogs::current(), beyond_call(run))).await.unwrap_or_else(|failure| {
-            tracing::error!(%failure, method, "a mutation didn't run to its end");
-            Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, "the gateway failed in mid-operation")))
+            tracing::error!(%failure, method, "a mutation ended by a panic or an abort");
+            Err(DfsError::of(&Error::new(
+                ErrorKind::OutcomeUnknown,
+                "the gateway failed during the operation",
+            )))
         })
     }
 }

@@ -232,7 +232,7 @@ impl PasswordFile {
             return Err("a user name has letters, digits and . _ - @ only, 64 at most".to_owned());
         }
         if [".", ".."].contains(&user) {
-            return Err(format!("{user} is no user name: it names a directory"));
+            return Err(format!("{user} can't be a user name: it stands for a directory"));
         }
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
             return Err("a password has 1 to 1,024 bytes".to_owned());

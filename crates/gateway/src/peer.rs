@@ -105,7 +105,7 @@ fn user_of_peer(connection: impl AsFd, address: SocketAddr) -> Option<u32> {
         Ok(found) => found?,
         Err(error) => {
             // Without sock_diag nobody on loopback has a name; logins work as ever.
-            tracing::debug!(%error, "the kernel doesn't tell the user of a socket");
+            tracing::debug!(%error, "can't ask the kernel for a socket's user");
             return None;
         }
     };

@@ -37,7 +37,7 @@ const LOCAL_ROOT: &str = "local-root";
 const MAX_REFUSALS: usize = 16;
 /// What they are told.
 const NO_PLACE: &str =
-    "the gateway, or this client's address or user there, has as many connections as it may; try again later";
+    "the gateway, or this client's address or user, has its maximum of connections; try again later";
 
 /// A gateway that listens and doesn't serve yet.
 pub struct Gateway {
@@ -195,7 +195,7 @@ fn tell_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
         let (peer, origin) = (peer.address, peer.origin());
-        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has as many as it may");
+        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has its maximum");
     }
 }
 
@@ -227,7 +227,7 @@ fn tell_read(what: &str, read: Result<bool, String>) {
         Ok(true) => tracing::info!("{what} read anew"),
         Ok(false) => {}
         Err(problem) => {
-            tracing::error!(problem, "{what}: the new state is no good; the old one stays in force")
+            tracing::error!(problem, "{what}: rejected the new state; the old one stays in force")
         }
     }
 }

@@ -59,7 +59,7 @@ impl fmt::Display for Uninvited {
         let whose = match self {
             Self::NoLogin => return f.write_str("this gateway lets nobody in without a login; log in first"),
             Self::OtherUser(user) => format!("belongs to user id {user}"),
-            Self::UnknownUser => "belongs to no user that this host's kernel names".to_owned(),
+            Self::UnknownUser => "has no user that this host's kernel knows".to_owned(),
         };
         let own = own_user();
         write!(
@@ -329,11 +329,11 @@ impl Sessions {
             return fail(ErrorKind::Unauthenticated, message);
         };
         if login.ends_ms <= now_ms() {
-            return fail(ErrorKind::Unauthenticated, "the login has reached its end; log in again");
+            return fail(ErrorKind::Unauthenticated, "the login has expired; log in again");
         }
         if file.epoch(&login.user) != Some(login.epoch) {
             let message =
-                "the login holds no more: its user was removed or the password changed; log in again";
+                "the login is no longer valid: its user was removed or the password changed; log in again";
             return fail(ErrorKind::Unauthenticated, message);
         }
         Ok(())
@@ -399,7 +399,7 @@ impl Sessions {
         if let Some(homes) = &self.access.homes
             && let Err(error) = homes.make(user).await
         {
-            tracing::warn!(user, %error, "a home can't be made; the next login tries again");
+            tracing::warn!(user, %error, "can't make the user's home; the next login tries again");
         }
         let lifetime = self.limits.token_lifetime.as_millis() as i64;
         Ok(Login { user: user.to_owned(), epoch, ends_ms: now_ms().saturating_add(lifetime) })
@@ -411,7 +411,7 @@ impl Sessions {
                 let seconds = wait.as_secs() + 1;
                 format!("too many wrong passwords of this user from here; try again in {seconds} s")
             }
-            Refusal::NoPlace => "too many log in at once; try again later".to_owned(),
+            Refusal::NoPlace => "too many logins at a time; try again later".to_owned(),
         };
         self.logins.note_refused(user, from, &message);
         Error::new(ErrorKind::Busy, message)
@@ -452,7 +452,7 @@ impl Sessions {
             return Ok(session.clone());
         }
         let Some(place) = self.places.take(from) else {
-            let message = "the gateway, or this origin, has as many sessions as it may; try again later";
+            let message = "the gateway, or this origin, has its maximum of sessions; try again later";
             return fail(ErrorKind::Busy, message);
         };
         let session = Arc::new(Session {

@@ -51,7 +51,7 @@ impl GatewayNumbers {
         page.number(
             "strait_gateway_slow_clients_total",
             Kind::Counter,
-            "Connections ended since they held memory too slowly while others waited.",
+            "Connections ended because they held memory too slowly while others waited.",
             &[],
             budget.cut(),
         );

@@ -112,7 +112,7 @@ impl StoreUri {
                 !rest.starts_with("//") && rest.starts_with(|first: char| first.is_ascii_digit());
             return refuse(match host_alone {
                 true => format!(
-                    "{text}: not a URI, which begins with the kind of store; give one such as {}",
+                    "{text}: not a URI: it doesn't begin with a scheme; give one such as {}",
                     examples()
                 ),
                 false => format!("{text}: unknown scheme {scheme}:; there is {}", examples()),
@@ -301,7 +301,7 @@ fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), St
         },
     };
     if host.is_empty() {
-        return Err("it names no host".to_owned());
+        return Err("the URI has no host".to_owned());
     }
     let port = port.filter(|port| !port.is_empty());
     let number = |port: &str| match port.bytes().all(|digit| digit.is_ascii_digit()) {

@@ -70,7 +70,7 @@ impl Work {
 pub fn check() -> Result<()> {
     match Work::current() {
         Some(work) if work.is_stopped() => {
-            Err(Error::new(ErrorKind::Unavailable, "the caller has left; nothing more is done for it"))
+            Err(Error::new(ErrorKind::Unavailable, "the caller has left; its work was stopped"))
         }
         _ => Ok(()),
     }
@@ -97,7 +97,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Err(error) if error.is_cancelled() => {
             Err(Error::new(ErrorKind::Unavailable, "cut off: the process is ending"))
         }
-        Err(error) => Err(Error::new(ErrorKind::Internal, "a defect in a store").caused_by(error)),
+        Err(error) => Err(Error::new(ErrorKind::Internal, "a store's thread panicked").caused_by(error)),
     }
 }
 

@@ -32,7 +32,8 @@ impl Users {
             }
         };
         let spawned = std::thread::Builder::new().name("passwords".to_owned()).spawn(look);
-        spawned.map_err(|error| Failure::other(format!("no thread to watch the password file: {error}")))?;
+        spawned
+            .map_err(|error| Failure::other(format!("can't start the password file's thread: {error}")))?;
         Ok(users)
     }
 
@@ -41,7 +42,7 @@ impl Users {
             Ok(true) => tracing::info!("password file read anew"),
             Ok(false) => {}
             Err(problem) => {
-                tracing::error!(problem, "the new password file is no good; the old one stays in force");
+                tracing::error!(problem, "rejected the new password file; the old one stays in force");
             }
         }
     }

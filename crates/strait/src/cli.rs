@@ -147,13 +147,13 @@ fn boolean(text: &str) -> Result<bool, String> {
 fn misplaced(flag: &str, command: &str) -> String {
     let flag = flag.replace('_', "-");
     let instead = match (command, flag.as_str()) {
-        ("up" | "serve", "user" | "password-file") => "; who may come in here is said by --passwords FILE",
+        ("up" | "serve", "user" | "password-file") => "; --passwords FILE sets the users who may log in",
         ("up" | "serve", "tls" | "client-cert" | "client-key") => {
             "; TLS is served with --tls-cert FILE --tls-key FILE"
         }
-        ("up" | "serve", "tls-ca") => "; whose clients to trust is said by --tls-client-ca FILE",
+        ("up" | "serve", "tls-ca") => "; --tls-client-ca FILE sets the authority of clients' certificates",
         ("passwd", "user" | "password-file") => "; the user is an operand, and the file is --file FILE",
-        ("namenode", "user" | "password-file") => "; who may log in here is said by --passwords FILE",
+        ("namenode", "user" | "password-file") => "; --passwords FILE sets the users who may log in",
         ("namenode", "tls" | "client-cert" | "client-key") => {
             "; TLS is served with --tls-cert FILE --tls-key FILE"
         }

@@ -32,7 +32,7 @@ pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a
             "" | "." => {}
             ".." if names.pop().is_none() => {
                 return refuse(format!(
-                    "{text}: leads out of {base}, where STRAIT_STORE has relative paths begin"
+                    "{text}: leads out of {base}, where relative paths begin (STRAIT_STORE)"
                 ));
             }
             ".." => {}

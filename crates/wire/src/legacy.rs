@@ -192,6 +192,6 @@ fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) 
 fn set_once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), DecodeError> {
     match std::mem::replace(field, value) {
         None => Ok(()),
-        Some(_) => Err(DecodeError::Malformed("the fields are those of two generations of DfsService")),
+        Some(_) => Err(DecodeError::Malformed("the message mixes fields of two generations of DfsService")),
     }
 }

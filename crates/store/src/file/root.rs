@@ -106,7 +106,7 @@ pub(super) fn name_of(path: &StorePath) -> Result<Cow<'_, [u8]>> {
     encoding::decode(path.name()).ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidArgument,
-            "the name has characters that stand for bytes, and no name does",
+            "the name has characters that stand for bytes (U+10FE80 to U+10FEFF), but encodes no name",
         )
     })
 }

@@ -218,7 +218,7 @@ impl Login {
         let tls = ClientTls::load(&Trust::Authorities(ca.clone()), identity.as_ref());
         let host = namenode.rsplit_once(':').map_or(namenode, |(host, _)| host).trim_matches(['[', ']']);
         let tls = tls.map_err(|error| invalid(error.to_string()))?.expecting(host);
-        let tls = tls.ok_or_else(|| invalid(format!("{host:?} is no name that a certificate can have")))?;
+        let tls = tls.ok_or_else(|| invalid(format!("{host:?} can't be a certificate's host name")))?;
         let ask = Arc::clone(&self.password);
         let password = move || {
             ask().map_err(|error| Failure::new(strait_kadoop::Error::Unauthenticated, error.to_string()))

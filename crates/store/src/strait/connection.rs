@@ -74,7 +74,7 @@ impl Broken {
     /// The gateway has answered nothing for so long.
     fn silence(patience: Duration) -> Self {
         let seconds = patience.as_secs_f64();
-        let why = format!("the gateway hasn't answered within {seconds} s; --timeout allows it more");
+        let why = format!("the gateway hasn't answered within {seconds} s; --timeout allows more");
         Self { why, cause: Cause::Silence }
     }
 

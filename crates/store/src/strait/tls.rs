@@ -35,7 +35,7 @@ impl Tls {
     pub(super) fn new(options: &TlsOptions, address: &str) -> Result<Self> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
         let server = ServerName::try_from(host.to_owned())
-            .map_err(|_| invalid(format!("{host:?} is no name that a certificate can have")))?;
+            .map_err(|_| invalid(format!("{host:?} can't be a certificate's host name")))?;
         let roots = match &options.ca {
             Some(path) => roots_of(path)?,
             None => system_roots()?,
@@ -94,7 +94,7 @@ pub(super) fn refused(error: std::io::Error) -> Error {
         ),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
             ErrorKind::Unavailable,
-            "the connection was closed at once; does the gateway serve TLS (--tls-cert), and has it room?"
+            "the connection was closed at once; does the gateway serve TLS (--tls-cert)? Has it free connections?"
                 .to_owned(),
         ),
         _ => (ErrorKind::Unavailable, error.to_string()),

@@ -22,7 +22,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Serves until a signal comes.
 pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
-    tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP: no file of this server is read anew")));
+    tokio::spawn(
+        Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: a datanode rereads no files")),
+    );
     // It has one for each replica.
     raise_descriptor_limit();
     let key = keys::load(&flags.key)?;

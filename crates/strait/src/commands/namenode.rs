@@ -27,9 +27,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     tokio::spawn(
-        Hangups::catch()?.each(|| {
-            tracing::info!("SIGHUP: changed passwords and certificates are read anew by themselves")
-        }),
+        Hangups::catch()?
+            .each(|| tracing::info!("SIGHUP has no effect: a namenode rereads changed files by itself")),
     );
     let key = keys::load_or_make(&flags.key)?;
     if let Some(file) = &flags.key_for_clients {
@@ -98,7 +97,7 @@ async fn renewing(server: &NamenodeServer, flags: &Namenode) -> std::convert::In
         match renewed.and_then(|tls| server.set_tls(tls).map_err(|error| error.to_string())) {
             Ok(()) => tracing::info!("certificate read anew"),
             Err(problem) => {
-                tracing::error!(problem, "the new TLS files are no good; the old ones stay in force")
+                tracing::error!(problem, "rejected the new TLS files; the old ones stay in force")
             }
         }
     }
@@ -176,7 +175,7 @@ fn told(server: &NamenodeServer, flags: &Namenode, metrics: Option<&Metrics>) ->
     writeln!(out, "  data       {}", flags.data.display())?;
     writeln!(out, "  key        {}", flags.key.display())?;
     if let Some(passwords) = &flags.passwords {
-        writeln!(out, "  logins     by TLS, of the users in {}", passwords.display())?;
+        writeln!(out, "  logins     by TLS, for the users in {}", passwords.display())?;
     }
     if let Some(metrics) = metrics {
         writeln!(out, "  metrics    {}", metrics.url())?;

@@ -291,8 +291,7 @@ fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Optio
         Some(ca) => writeln!(told, "           every client needs a certificate of {}", ca.display()),
         None => writeln!(told, "           clear text is served to this host alone"),
     };
-    let warning =
-        format!("the TLS certificate {end}; put another in its place, it is taken up while serving");
+    let warning = format!("the TLS certificate {end}; put another in its place, and the gateway rereads it");
     (told, is_urgent.then_some(warning))
 }
 

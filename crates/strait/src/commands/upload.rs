@@ -195,7 +195,8 @@ impl Upload {
                 entries.push((path, target.entry(&stored_name(&entry.file_name()))?));
                 continue;
             }
-            let what = if kind.is_symlink() { "a link to no file" } else { "neither a file nor a directory" };
+            let what =
+                if kind.is_symlink() { "a link without a file" } else { "neither a file nor a directory" };
             let why = format!("left out: {what}");
             tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "put", path.display(), why)))?;
         }

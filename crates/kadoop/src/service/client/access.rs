@@ -161,8 +161,7 @@ impl State {
         let keyless = rpc(None, None, Some(login.tls.clone()));
         let handle = keyless.handle(namenode, Transport::Tcp).map_err(|error| match error {
             CallError::NotExecuted(Refusal::TlsUnavailable) => {
-                let why =
-                    "the namenode has no logins: come by the clients' key, or have it started with them";
+                let why = "the namenode has no logins: use the clients' key, or start it with --passwords";
                 Lost::Refused(Failure::new(Error::Unauthenticated, why))
             }
             error => error.into(),

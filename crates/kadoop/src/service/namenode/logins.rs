@@ -129,7 +129,7 @@ impl Desk {
     /// The user's epoch, if the password is right.
     fn check(&self, user: &str, password: &str, from: IpAddr) -> Result<Epoch> {
         self.attempts().begin(user, from, Instant::now()).map_err(|later| match later {
-            Later::Crowded => Error::Limit("too many log in at once; try again"),
+            Later::Crowded => Error::Limit("too many logins at a time; try again"),
             Later::Failed => {
                 Error::Limit("a login of this user from this address has failed; try again later")
             }
@@ -232,10 +232,10 @@ impl Shared {
         rejoin: bool,
     ) -> Result<wire::KdCredential<'static>> {
         let (Some(holder), Some(desk)) = (holder(call), &self.desk) else {
-            return Err(Error::Invalid("a credential is renewed by a credential"));
+            return Err(Error::Invalid("only the holder of a credential can renew it"));
         };
         if !call.encrypted {
-            return Err(Error::Invalid("a credential crosses the wire by TLS alone"));
+            return Err(Error::Invalid("a credential can be renewed by TLS only"));
         }
         let Granted { ref user, client, renewable_until_ms, .. } = holder.granted;
         let client = if rejoin { self.join_client()? } else { client };
