@@ -13,7 +13,7 @@ pub struct Config {
     /// The stores that clients may pick from; the first is the default. Never
     /// empty.
     pub stores: Vec<ConfiguredStore>,
-    /// Who may come in.
+    /// The clients that the gateway serves.
     pub access: Access,
     /// Where `copyToLocalFile` and `copyFromLocalFile` may touch this host's
     /// own files; without it they are refused.
@@ -22,7 +22,7 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// Signs session tokens. Gateways that share it take each other's.
     pub token_key: [u8; 32],
-    /// What programs of 2009 get where they leave it open.
+    /// Behaviour for programs of 2009.
     pub service_2009: Service2009,
     /// The limits in force.
     pub limits: Limits,
@@ -50,8 +50,8 @@ pub struct LocalRoot {
     pub fs: Arc<dyn FileSystem>,
 }
 
-/// What the 2009 service does where its programs name no store of this gateway,
-/// or rely on a server that ignored an argument.
+/// Behaviour of the 2009 service if programs name no store of this gateway, or rely on a
+/// server that ignored an argument.
 #[derive(Debug, Clone, Default)]
 pub struct Service2009 {
     /// Name or URI of the store for programs that name none of the configured
@@ -62,17 +62,18 @@ pub struct Service2009 {
     pub ignore_write_offsets: bool,
 }
 
-/// Who may come in.
+/// The clients that the gateway serves.
 #[derive(Default)]
 pub struct Access {
     /// Users and their passwords.
     pub passwords: Option<PasswordFile>,
-    /// As whom every client acts that hasn't logged in; none: not every client may.
+    /// The user for every client that hasn't logged in. None: such clients are refused, except
+    /// those of `starter`.
     pub anonymous: Option<Principal>,
-    /// As whom a client acts that hasn't logged in, but connects over loopback from
-    /// a socket that the kernel ascribes to this process's own user.
+    /// The user for clients that haven't logged in, but connect over loopback from a
+    /// socket that the kernel ascribes to this process's own user.
     pub starter: Option<Principal>,
-    /// Where each user who logs in gets a home.
+    /// Where the gateway makes a home for each user who logs in.
     pub homes: Option<Homes>,
 }
 
@@ -89,9 +90,9 @@ pub struct Limits {
     /// Open files and listings in all. No session gets more than it leaves to
     /// others, so one alone has half of them at most.
     pub handles: usize,
-    /// Changes at work in one store at once. One runs to its end though its
-    /// client is gone, so while a store is stuck they would become ever more.
-    /// Twice the connections: each has one, and as many may be left by others.
+    /// Changes that run in one store at once. A change runs to its end after its
+    /// client has gone, so without a limit they would pile up in a store that is stuck.
+    /// Twice the connections: each has one, and closed connections may have left as many.
     pub changes_per_store: usize,
     /// Closed sessions remembered until their tokens expire, of users and as many
     /// again of strangers, 40 MB in all: six closed a second for as long as a
@@ -117,8 +118,8 @@ pub struct Limits {
     /// Bytes of one request on a connection that isn't attributed to a user: before a login
     /// nothing larger is needed.
     pub stranger_message_bytes: usize,
-    /// A client that holds a part of [`Limits::buffered_bytes`] and moves its request or its
-    /// answers more slowly is ended as soon as another request waits for memory. 2 Mbit/s:
+    /// While a request waits for memory, the gateway ends clients that hold a part of
+    /// [`Limits::buffered_bytes`] and move their bytes more slowly than this. 2 Mbit/s:
     /// slower links lose a connection only while memory is short.
     pub min_rate_bytes_per_s: u64,
     /// A client has this long to begin, and its rate is measured over as long at least: a
@@ -158,8 +159,8 @@ pub struct Limits {
     pub remembered_bytes: usize,
     /// A token that isn't renewed by opening its session again expires after so long.
     pub token_renewal: Duration,
-    /// A login by password and all its tokens end after so long, however often they
-    /// are renewed: whoever has taken a copy has it no longer.
+    /// A login by password and all its tokens end after this time, however often they
+    /// are renewed. So a stolen token ends, too.
     pub token_lifetime: Duration,
 }
 

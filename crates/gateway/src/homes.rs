@@ -1,14 +1,14 @@
-//! A directory of one's own for each user who logs in, in a store whose root is the
-//! operator's: without it nobody else could create anything.
+//! A home directory for each user who logs in. The operator owns the store's root, so
+//! without a home other users couldn't create anything.
 
 use std::sync::Arc;
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, SetAttributes, StorePath};
 
 /// Where homes are, as in HDFS.
 const HOMES: &str = "/user";
-/// Nobody else looks into a home unless its owner says so.
+/// Only its owner can list a home, unless the owner changes this.
 const HOME_PERMISSION: u32 = 0o700;
-/// Others see whose homes there are, and make none.
+/// Users can list the homes' names, but make none.
 const HOMES_PERMISSION: u32 = 0o755;
 
 /// Makes `/user/NAME` when NAME logs in and has none.
@@ -16,13 +16,13 @@ const HOMES_PERMISSION: u32 = 0o755;
 pub struct Homes {
     /// The store.
     pub fs: Arc<dyn FileSystem>,
-    /// Who may give directories away there.
+    /// The user who may change a directory's owner there.
     pub superuser: Principal,
 }
 
 impl Homes {
-    /// Makes a user's home, unless there is one. It gets its name when it is the
-    /// user's: a crash in between leaves nothing that would keep the user out.
+    /// Makes a user's home, unless there is one. The home gets its name after its owner
+    /// is set, so a crash leaves no home that would keep the user out.
     ///
     /// # Errors
     /// The store's.

@@ -1,10 +1,10 @@
-//! Who may have a password checked now.
+//! Limits on checks of passwords.
 //!
-//! Wrong passwords cost their sender time: a user and an origin (an address, or on
-//! loopback a local user) make a pair, and after [`FREE_FAILURES`] failures a pair
-//! waits twice as long for each further try. Other origins of the same user don't
-//! wait. Checks that run or wait are shared by origin, and a pair that has logged in
-//! before finds some places kept. All of this is bounded in memory.
+//! Wrong passwords cost their sender time. A user and an origin (an address, or on
+//! loopback a local user) make a pair. After [`FREE_FAILURES`] failures, a pair waits
+//! twice as long for each further try. Other origins of the same user don't wait.
+//! Origins share the places for checks that run or wait. Some places are reserved for
+//! pairs that have logged in before. All of this is bounded in memory.
 
 use crate::peer::Origin;
 use crate::shares::{Share, Shares};

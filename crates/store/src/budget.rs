@@ -1,18 +1,18 @@
-//! Memory for bytes that nobody waits for: read ahead, or written and not yet acknowledged. All
-//! open files of the process share one bound, and those of each user half of it.
+//! Memory for bytes read ahead, and for written bytes that aren't acknowledged yet. All open files
+//! of the process share one bound. The files of one user get at most half of it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Of all open files together: as much as a gateway's requests may take.
+/// Of all open files together: two thirds of the memory for a gateway's requests and answers.
 const PROCESS_BYTES: u64 = 64 << 20;
-/// What one user's files leave to the others': with the half of it ten readers of HDFS are in full
-/// swing, or four of Kadoop; more of them make do with less each.
+/// One user's files get the bound divided by this. Half of it serves ten readers of HDFS at full
+/// depth, or four of Kadoop; more readers get less each.
 const USERS: u64 = 2;
-/// A file that wasn't read for so long gives up what was read ahead, where others lack the memory;
-/// also the least time between two looks for such files.
+/// If others lack memory, a file that was idle this long drops the bytes read ahead. Also the
+/// least time between two searches for such files.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Asks an open file to drop what was read ahead, if the last read was at least that long ago;

@@ -1,10 +1,10 @@
 //! Names that aren't UTF-8, as text.
 //!
-//! Paths are text here and on every wire. On Linux a name is bytes. A byte that is no
-//! UTF-8 is written as a character of a private plane: byte `b` (0x80 to 0xff) as
-//! U+10FE00 + `b`. A name that holds such a character itself has each of its four bytes
-//! written so. So every name has one text, other names keep theirs, and the text
-//! gives the name's bytes back.
+//! Paths are text here and on every wire. On Linux a name is bytes. A character of a
+//! private plane represents each byte that isn't UTF-8: U+10FE00 + `b` stands for byte
+//! `b` (0x80 to 0xff). If a name really contains such a character, its four bytes are
+//! represented in this way, too. So every name has one text, UTF-8 names keep theirs,
+//! and the text gives the name's bytes back.
 
 use std::borrow::Cow;
 

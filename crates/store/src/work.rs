@@ -1,10 +1,10 @@
-//! What a store does for a call that its caller may leave.
+//! A store's work for a call, which stops if its caller leaves.
 //!
-//! A caller (a gateway) has each call run in a [`Work`] of its own. When the call is dropped,
-//! its work is stopped: what blocks a thread looks at that between its steps ([`check`]) and
-//! ends there, and what hasn't begun doesn't. What the caller lends to the work (a turn in a
-//! queue) comes back when no thread is busy with it any more. Mutations run in a task of their
-//! own, with a work that nobody stops.
+//! A caller (a gateway) runs each call in a [`Work`] of its own. Dropping the call stops its
+//! work: blocking steps that haven't begun don't begin, and a long step ends at its next
+//! [`check`]. The caller may lend something to the work (a turn in a queue). It comes back when
+//! no thread works on the call any more. Mutations run in a task of their own, with a work that
+//! nobody stops.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -27,8 +27,8 @@ tokio::task_local! {
     static LENT: Lent;
 }
 
-/// Runs a part of a call, which has `what` until it has ended: where it is dropped, until no
-/// thread is busy with it any more.
+/// Runs a part of a call, and lends it `what` until it ends. If the part is dropped, it keeps
+/// `what` until no thread works on it any more.
 pub async fn lend<F: Future>(what: Lent, part: F) -> F::Output {
     LENT.scope(what, part).await
 }
@@ -63,7 +63,7 @@ impl Work {
     }
 }
 
-/// To be called between the steps of what takes long.
+/// Call this between the steps of long work.
 ///
 /// # Errors
 /// If the caller has left. Nobody sees the error.

@@ -1,12 +1,12 @@
-//! SIGINT and SIGTERM, which end a command; SIGHUP, by which servers read their files anew.
+//! SIGINT and SIGTERM, which end a command; SIGHUP, on which servers reread their files.
 
 use crate::failure::Failure;
 use rustix::process::Signal;
 use std::future::Future;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// SIGHUP, caught from its making on: until then it ends the process, as it does every
-/// command that serves nothing.
+/// Catches SIGHUP from its creation on. Before, and in commands that aren't servers, SIGHUP
+/// ends the process.
 pub struct Hangups(unix::Signal);
 
 impl Hangups {
@@ -16,7 +16,7 @@ impl Hangups {
         caught.map(Self).map_err(|error| Failure::other(format!("catching signals: {error}")))
     }
 
-    /// Does `reload` at each.
+    /// Calls `reload` on each SIGHUP.
     pub async fn each(mut self, mut reload: impl FnMut()) {
         while self.0.recv().await.is_some() {
             reload();

@@ -16,9 +16,9 @@ struct STRAIT_EXPORT Uri {
     std::string store; ///< Empty: the gateway's default store.
     std::string path;  ///< Absolute in the store.
 
-    /// Throws InvalidArgument for what is no such URI. A first component `@NAME` names a
-    /// store. One that begins with `@@` is a directory of the default store, whose name has
-    /// one `@` less.
+    /// Parses a URI; throws InvalidArgument if `text` isn't one. A first component `@NAME`
+    /// names a store. One that begins with `@@` names a directory of the default store,
+    /// whose name has one `@` less.
     static Uri parse(std::string_view text);
     /// The address of the gateway and store, for Client.
     std::string gateway() const;

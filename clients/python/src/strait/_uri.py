@@ -30,7 +30,7 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> "Uri":
-        """The parts of `text`; what is no such URI is an `InvalidArgument`.
+        """The parts of `text`; `InvalidArgument` if it is no such URI.
 
         A first component ``@NAME`` names a store. One that begins with ``@@``
         is a directory of the default store, whose name has one ``@`` less.

@@ -54,8 +54,8 @@ pub struct ClientOptions {
     pub credentials: Credentials,
     /// The cluster's key, or this caller's own.
     pub key: Option<ClusterKey>,
-    /// Names the caller's own key for servers that look it up ([`crate::KeyLookup`]); `None` if
-    /// it is the cluster's.
+    /// Names `key` for servers that look it up ([`crate::KeyLookup`]); `None` if `key` is the
+    /// cluster's.
     pub key_id: Option<KeyId>,
     /// How long to spin for an answer before sleeping; zero for never.
     pub spin: Duration,

@@ -6,12 +6,11 @@
 //!   Call, tag by key and session ────→ session's Bond ─┘──→ Request::holder
 //! ```
 //!
-//! A session belongs to the key that it was opened under: a frame of it that another key
-//! tagged is a stranger's, the cluster's own key included. So holders can neither call nor
-//! revoke in each other's sessions. Only the handshake names the key; calls are as long as
-//! without.
+//! A session belongs to the key that opened it. The server treats a frame with any other
+//! key's tag as a stranger's, even with the cluster's. So holders can neither call nor
+//! revoke in each other's sessions. Only the handshake names the key; calls don't get longer.
 //!
-//! Threat model: as of the cluster's key ([`super::auth`]), for each key by itself. Holders
+//! The threat model of the cluster's key ([`super::auth`]) applies to each key by itself. Holders
 //! don't trust each other. A server without the lookup refuses the handshake, and a client
 //! never falls back to another key, so nobody can downgrade a caller.
 
@@ -20,16 +19,16 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest id of a key, in bytes: what a server needs to find or derive a key, such as a name,
-/// a date and a number.
+/// Longest id of a key, in bytes. A server finds or derives the key from it: a name, a date and
+/// a number fit.
 pub const KEY_ID_BYTES: usize = 255;
 
-/// Names a key: anything but a secret, since it crosses the wire in the clear.
+/// Names a key. It crosses the wire in clear text, so it mustn't be secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyId(Arc<[u8]>);
 
 impl KeyId {
-    /// Of at most [`KEY_ID_BYTES`]; `None` if there are more, or none.
+    /// `None` if `bytes` is empty or longer than [`KEY_ID_BYTES`].
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (1..=KEY_ID_BYTES).contains(&bytes.len()).then(|| Self(bytes.into()))
     }
@@ -42,15 +41,15 @@ impl KeyId {
 
 /// Finds callers' own keys.
 pub trait KeyLookup: Send + Sync + 'static {
-    /// The key with this id; `None` if there is none, or none any more. Strangers can ask for
-    /// any id, once each handshake: it must be cheap, and the answer bounded.
+    /// The key with this id; `None` if it doesn't exist or has ended. Strangers can ask for
+    /// any id, once in each handshake, so the lookup must be cheap and the answer bounded.
     fn find(&self, id: &KeyId) -> Option<OwnKey>;
 }
 
-/// Whoever has a key of its own. Services get it with each call, and know its type.
+/// The owner of a key. Services get it with each call, and know its type.
 pub trait Holder: Any + Send + Sync {
-    /// Whether the key still holds. Asked before each call: once it doesn't, calls are
-    /// refused, in sessions that were opened before as well.
+    /// Whether the key is still valid. The server asks before each call. If it isn't, the
+    /// server refuses calls, also in open sessions.
     fn is_valid(&self) -> bool;
 }
 
@@ -59,7 +58,7 @@ pub trait Holder: Any + Send + Sync {
 pub struct OwnKey {
     /// It tags the caller's frames.
     pub key: ClusterKey,
-    /// Whose it is.
+    /// The key's owner.
     pub holder: Arc<dyn Holder>,
 }
 
@@ -73,7 +72,7 @@ impl fmt::Debug for OwnKeys {
     }
 }
 
-/// What a session was opened under, if not the cluster's key.
+/// A session's key, if it isn't the cluster's.
 pub enum Bond {
     /// A key of the caller's own.
     Own {

@@ -78,10 +78,10 @@ pub struct ServerOptions {
     pub udp: bool,
     /// The cluster's key: callers without it are refused.
     pub key: Option<ClusterKey>,
-    /// Callers' own keys beside it: their holders are served too, and their chains go no
-    /// further than here.
+    /// Callers' own keys, which the server accepts beside `key`. It forwards no chains of
+    /// their holders.
     pub own_keys: Option<OwnKeys>,
-    /// Programs that callers without any key may call, by TLS alone; where a key is set.
+    /// If a key is set: programs that callers without any key may call, by TLS only.
     pub keyless_programs: Vec<u32>,
     /// Serve callers without a key off loopback.
     pub allow_anonymous: bool,

@@ -24,8 +24,8 @@ pub struct Request {
     /// Whether the caller holds the cluster key, or has shown a certificate that
     /// the server trusts.
     pub authenticated: bool,
-    /// Who calls by a key of its own ([`crate::KeyLookup`]): one caller and no member of the
-    /// cluster, so `authenticated` is false. `None` of all others.
+    /// The owner of the caller's own key ([`crate::KeyLookup`]). It is no member of the
+    /// cluster, so `authenticated` is false. `None` for all other callers.
     pub holder: Option<Arc<dyn Holder>>,
     /// Whether the call came by TLS.
     pub encrypted: bool,

@@ -1,6 +1,6 @@
-//! Memory for bytes that nobody waits for: read ahead, or written and not yet acknowledged. The
-//! program says how much of it there is, and for whom; without it a reader reads what is asked for,
-//! and a writer waits until what it was given is acknowledged.
+//! Memory for bytes read ahead, and for written bytes that aren't acknowledged yet. The program
+//! sets how much of it each user has. Without memory a reader fetches only the requested bytes, and
+//! a writer waits until the datanodes have acknowledged its bytes.
 
 use std::{
     fmt::Debug,
@@ -13,26 +13,26 @@ pub trait Budget: Debug + Send + Sync {
     /// Takes `bytes`, if they are free. Never waits.
     fn take(&self, bytes: u64) -> bool;
 
-    /// Gives back what was taken.
+    /// Frees `bytes` that were taken.
     fn give_back(&self, bytes: u64);
 
-    /// Has a file asked for what it doesn't use, once somebody lacks it.
+    /// Registers a file. If others lack memory, the budget calls [`Holder::give_up`].
     fn register(&self, holder: Weak<dyn Holder>);
 }
 
 /// An open file that may hold such memory.
 pub trait Holder: Send + Sync {
-    /// Drops what was read ahead, if nothing was read for so long. Never waits.
+    /// Drops the bytes read ahead if the last read is at least `idle` ago. Never waits.
     fn give_up(&self, idle: Duration);
 }
 
-/// The budgets of those for whom a client acts.
+/// The budgets of the users for whom a client acts.
 pub trait Budgets: Debug + Send + Sync {
-    /// That of a user's files.
+    /// The budget of a user's files.
     fn of(&self, user: &str) -> Arc<dyn Budget>;
 }
 
-/// No more than each file's own limits: for programs that open few.
+/// No limit but each file's own: for programs that open few files.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbounded;
 

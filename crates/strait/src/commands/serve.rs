@@ -48,7 +48,8 @@ fn store_of_2009(stores: &[Opened], named: Option<String>) -> Result<Option<Stri
     }
 }
 
-/// Serves until a signal comes; `store_2009` is the store that `--store-2009` names; `more` goes into the start-up block, `counted` on the page of metrics.
+/// Serves until a signal comes. `store_2009` is the store of `--store-2009`, `more` goes into the
+/// start-up block, and `counted` into the metrics page.
 pub async fn run(
     listening: Listening,
     door: Door,

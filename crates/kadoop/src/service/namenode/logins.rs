@@ -1,4 +1,4 @@
-//! Users that log in, and what their credentials let them do.
+//! Logins of users, and the rights of their credentials.
 
 use super::{
     Shared,
@@ -27,25 +27,26 @@ use strait_flexrpc::{Holder, KeyId, KeyLookup, OwnKey, Request, ServerTls, stub:
 use strait_telemetry::Record;
 use strait_xdr::Text;
 
-/// How long a credential is good for: who has stolen one has it for so long, at most.
+/// A credential's lifetime: a stolen one ends after this time, at most.
 const CREDENTIAL_MS: Millis = 15 * 60 * 1000;
-/// How long after a login it is renewed without the password: a working day, and some.
+/// After a login the client can renew its credential this long without the password: a working
+/// day and more.
 const RENEWABLE_MS: Millis = 24 * 60 * 60 * 1000;
-/// How long a chunk's token is good for that a credential's holder gets. A user whose credentials
-/// end keeps its tokens, which datanodes check by themselves: this bounds it.
+/// Lifetime of a chunk's token for the holder of a credential. Datanodes check tokens without the
+/// namenode, so tokens outlive a revoked credential by up to this time.
 const TOKEN_MS: Millis = 60 * 1000;
 
-/// Who may log in.
+/// The users that may log in.
 pub trait Accounts: Send + Sync + 'static {
-    /// The user's epoch, if the password is the user's. May take tens of milliseconds of a core;
-    /// as long for a user that isn't there.
+    /// The user's epoch, if the password is right. May take tens of milliseconds of a core, and
+    /// must take as long for an unknown user.
     fn log_in(&self, user: &str, password: &str) -> Option<Epoch>;
 
-    /// The user's epoch now: drawn anew when the user is added or removed, or its password
-    /// changes. None: there is no such user. Asked with every call.
+    /// The user's current epoch, which changes when the user is added or removed, or its password
+    /// changes. None: there is no such user. The namenode asks with every call.
     fn epoch(&self, user: &str) -> Option<Epoch>;
 
-    /// The groups that the user is in, at most 1,024. Asked with every call.
+    /// The user's groups, at most 1,024. The namenode asks with every call.
     fn groups(&self, user: &str) -> Vec<String>;
 }
 
@@ -56,12 +57,12 @@ pub struct Logins {
     pub accounts: Arc<dyn Accounts>,
     /// Passwords and credentials cross the wire by TLS alone.
     pub tls: ServerTls,
-    /// How long a credential is good for.
+    /// A credential's lifetime.
     pub credential_ms: Millis,
-    /// How long after a login a credential is renewed without the password.
+    /// How long after a login a client can renew its credential without the password.
     pub renewable_ms: Millis,
-    /// How long the chunks' tokens of a credential's holder are good for: so long it still reads
-    /// from datanodes, and writes to them, after its credentials ended.
+    /// Lifetime of the chunks' tokens of a credential's holder. For this long the holder can read
+    /// and write at datanodes after its credentials ended.
     pub token_ms: Millis,
 }
 
@@ -87,7 +88,7 @@ pub(super) struct Desk {
     attempts: Mutex<Attempts>,
 }
 
-/// Who calls by a credential.
+/// A caller with a credential.
 struct Credentialed {
     granted: Granted,
     epoch: Epoch,
@@ -111,7 +112,7 @@ impl KeyLookup for Desk {
     }
 }
 
-/// Who calls by a credential; none: by the clients' key.
+/// The caller, if it has a credential; None if it has the clients' key.
 fn holder(call: &Request) -> Option<&Credentialed> {
     let holder: &dyn Any = call.holder.as_deref()?;
     holder.downcast_ref()
@@ -225,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// The next credential for who calls by one.
+    /// The next credential for a caller that has one.
     pub(super) fn renew_credential(
         &self,
         call: &Request,
@@ -260,7 +261,7 @@ impl Shared {
         holder(call).map(|holder| holder.granted.client)
     }
 
-    /// Refuses who calls in another client's name: that would be to answer for its files.
+    /// Refuses a caller that names another client, whose files it could change.
     pub(super) fn demand_client(call: &Request, client: ClientId) -> Result<()> {
         match Self::own_client(call) {
             Some(own) if own != client => Err(Error::UnknownClient),

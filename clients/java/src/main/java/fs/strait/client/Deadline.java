@@ -2,13 +2,13 @@ package fs.strait.client;
 
 import java.time.Duration;
 
-/** When a request is given up, with all that belongs to it. */
+/** The time when a request times out, with its connecting, login and retries. */
 record Deadline(long nanos) {
     static Deadline after(Duration patience) {
         return new Deadline(System.nanoTime() + patience.toNanos());
     }
 
-    /** What is left, rounded up; 0 or less: it is over. */
+    /** The time left, rounded up; 0 or less if it is over. */
     long leftMs() {
         return Math.floorDiv(nanos - System.nanoTime() + 999_999, 1_000_000L);
     }

@@ -28,12 +28,12 @@ public record StraitUri(String host, int port, String store, String path) {
                     "(\\[(?<v6>[^\\]]+)\\]|(?<host>[^\\s:?#\\[\\]]+))(:(?<port>[0-9]{0,5}))?");
 
     /**
-     * Takes a URI apart. A first component {@code @NAME} names a store. One that begins with {@code
-     * @@} is a directory of the default store, whose name has one {@code @} less.
+     * Parses a URI. A first component {@code @NAME} names a store. One that begins with {@code
+     * @@} names a directory of the default store, whose name has one {@code @} less.
      *
      * @param text the URI
      * @return its parts
-     * @throws IOException of {@link ErrorKind#INVALID_ARGUMENT} for what is no such URI
+     * @throws IOException of {@link ErrorKind#INVALID_ARGUMENT} if the text is no such URI
      */
     public static StraitUri parse(String text) throws IOException {
         if (!text.startsWith(SCHEME)) {
