@@ -1,11 +1,11 @@
-//! What clients share: bytes, places, turns. No client keeps it from the others.
+//! Resources that clients share: bytes, places, turns. No client can use up a resource.
 //!
 //! A pool has a number of units. A holder (a user, or an address) takes no more units than
 //! it leaves free ("dynamic thresholds", Choudhury and Hahne, 1998), and never more than half
-//! of all. So of N holders that want everything each gets an N+1st part, and a newcomer finds
-//! room. Holders whose requests wait are served in turn, each in the order of its requests.
+//! of all. So if N holders want everything, each gets 1/(N+1), and a newcomer finds room.
+//! The pool serves waiting holders in turn, each in the order of its requests.
 //!
-//! Where nobody waits, taking and giving back are two atomic operations each.
+//! If nobody waits, taking and giving back are two atomic operations each.
 
 use crate::peer::Origin;
 use std::collections::{HashMap, VecDeque};
@@ -16,12 +16,12 @@ use tokio::sync::oneshot;
 /// Fewer holders aren't looked through for those that have gone.
 const FIRST_LOOK: usize = 64;
 
-/// For whom units are held.
+/// The user or origin that units count for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// A user who logged in, wherever they are.
+    /// A user who logged in, from any address.
     User(Arc<str>),
-    /// Clients without a login, by where they come from.
+    /// Clients without a login, by origin.
     Origin(Origin),
 }
 
@@ -57,7 +57,7 @@ struct Ticket {
     granted: oneshot::Sender<Grant>,
 }
 
-/// A user or an address, and what it holds of a pool.
+/// A user or an address, with its units of a pool.
 pub struct Holder {
     pool: Arc<Pool>,
     held: AtomicUsize,
@@ -133,7 +133,7 @@ impl Pool {
         table.turns.iter().filter_map(need).collect()
     }
 
-    /// What a holder may have at most.
+    /// The maximum of one holder.
     fn half(&self) -> usize {
         self.total.div_ceil(2)
     }
@@ -143,7 +143,7 @@ impl Pool {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants what can be granted by now to those who wait.
+    /// Serves waiting requests, as far as units are free.
     fn serve(&self) {
         let mut granted = Vec::new();
         let mut table = self.lock();

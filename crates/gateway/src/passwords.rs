@@ -29,8 +29,8 @@ const MAX_PASSWORD_BYTES: usize = 1_024;
 /// in the middle of writing it, and users that it hasn't written would be out.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Tells one state of a user's row from those before it: a login of another epoch
-/// holds no more.
+/// Distinguishes one state of a user's row from earlier ones: logins of another epoch
+/// are no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epoch(pub [u8; Epoch::BYTES]);
 
@@ -203,8 +203,8 @@ impl PasswordFile {
         self.reload().map(|()| true).inspect_err(|_| self.lock().version = version)
     }
 
-    /// Reads the file anew, changed or not. Where it is no good, what was read before
-    /// stays in force.
+    /// Rereads the file, changed or not. If it has an error, the former contents stay in
+    /// force.
     ///
     /// # Errors
     /// As [`PasswordFile::load`].

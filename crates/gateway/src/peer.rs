@@ -1,9 +1,9 @@
 //! The other end of a connection: its address, and on loopback its user.
 //!
-//! Every account of a host can connect to 127.0.0.1, so that address names
-//! nobody. The kernel knows the user of each socket, and tells it to everybody
-//! through sock_diag(7): the gateway looks the peer's socket up by its two
-//! addresses, once for each loopback connection, in some 10 µs.
+//! Every account of a host can connect to 127.0.0.1, so that address doesn't
+//! identify a user. The kernel knows the user of each socket, and any process can
+//! ask for it through sock_diag(7). The gateway looks the peer's socket up by its
+//! two addresses, once for each loopback connection, in some 10 µs.
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
@@ -43,7 +43,7 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// Whom it counts for where clients share something.
+    /// The origin that it counts for.
     pub fn origin(&self) -> Origin {
         match self.user {
             Some(user) => Origin::LocalUser(user),
@@ -52,8 +52,8 @@ impl Peer {
     }
 }
 
-/// Whom a connection counts for where clients share places, memory or turns, as
-/// long as nobody has logged in on it.
+/// Until a user has logged in on a connection, its places, memory and turns count
+/// for this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A user of this host, by number.
@@ -115,7 +115,7 @@ fn user_of_peer(connection: impl AsFd, address: SocketAddr) -> Option<u32> {
     (found.inode != 0 && found.user != overflow_user()).then_some(found.user)
 }
 
-/// What the kernel tells of an established socket.
+/// The kernel's answer about an established socket.
 #[derive(Debug, PartialEq, Eq)]
 struct Socket {
     user: u32,

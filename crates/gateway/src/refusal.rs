@@ -1,5 +1,5 @@
-//! Connections that the gateway has no place for. A client that is only disconnected,
-//! or not accepted at all, can't know why; so its first request is answered.
+//! Refuses connections beyond the gateway's limits. A client that is only disconnected,
+//! or never accepted, can't know why. So the gateway answers its first request.
 
 use crate::config::Limits;
 use crate::errors::Exception;
@@ -66,8 +66,8 @@ fn busy(request: &Request, why: &'static str) -> Encoded {
     }
 }
 
-/// A descriptor to accept connections by when there is no other left, so that they can
-/// be refused.
+/// A spare descriptor. The gateway accepts and refuses connections with it when it has no
+/// other descriptor left.
 pub struct Reserve(Option<File>);
 
 impl Reserve {

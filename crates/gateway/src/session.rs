@@ -343,7 +343,7 @@ impl Sessions {
         matches!(session.identity(), Identity::User(login) if self.check_login(&login).is_err())
     }
 
-    /// Who a client is that hasn't logged in.
+    /// The identity of a client that hasn't logged in.
     pub fn stranger(&self, peer: &Peer) -> Identity {
         let Access { anonymous, starter, .. } = &self.access;
         match (anonymous, starter, peer.user) {
@@ -491,8 +491,8 @@ impl Sessions {
     ///
     /// # Errors
     /// Unauthenticated for a token that is wrong or has expired, whose session was
-    /// closed, or whose login holds no more. One without a login is good only where
-    /// its bearer needs none.
+    /// closed, or whose login is no longer valid. A token without a login is valid only
+    /// for a client that needs no login.
     pub fn by_token(&self, token: &str, peer: &Peer) -> Result<Arc<Session>> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
@@ -547,7 +547,7 @@ impl Sessions {
         }
     }
 
-    /// Ends and abandons what has idled out, or whose login holds no more.
+    /// Ends sessions that have idled out, or whose login is no longer valid.
     pub fn sweep(&self) {
         let now = uptime_ms();
         let mut ended = Vec::new();

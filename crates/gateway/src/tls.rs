@@ -28,7 +28,7 @@ pub struct TlsFiles {
     /// Certificate authorities whose clients are let in; none: no client
     /// certificate is asked for.
     pub client_ca: Option<PathBuf>,
-    /// Client certificates that are good no longer, one list for each of those
+    /// Client certificates that are revoked, one list for each of those
     /// authorities.
     pub client_crl: Option<PathBuf>,
 }
@@ -48,12 +48,12 @@ struct Current {
     modified: Vec<Option<SystemTime>>,
 }
 
-/// What an operator should know of the gateway's certificate.
+/// Facts about the gateway's certificate, for its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
     /// The names and addresses that clients may call it by.
     pub names: Vec<String>,
-    /// Until when it is good.
+    /// When it expires.
     pub expires: SystemTime,
 }
 
@@ -87,7 +87,7 @@ impl Tls {
     /// Reads the files anew, changed or not.
     ///
     /// # Errors
-    /// As [`Tls::load`]; what was read before stays in force.
+    /// As [`Tls::load`]; the former files stay in force.
     pub fn reload(&self) -> Result<(), Problem> {
         *self.lock() = read(&self.files)?;
         self.changed.send_replace(());
@@ -104,7 +104,7 @@ impl Tls {
         self.lock().certificate.clone()
     }
 
-    /// Returns once a client's certificate is good no longer: it is revoked, or its
+    /// Returns once a client's certificate is no longer valid: it is revoked, or its
     /// authority isn't trusted any more.
     pub async fn distrusted(&self, chain: &[CertificateDer<'_>]) {
         let mut changes = self.changed.subscribe();

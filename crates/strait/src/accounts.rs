@@ -1,4 +1,4 @@
-//! Who may log in at a namenode: the users of a password file, with this host's groups.
+//! The users that may log in at a namenode: those of a password file, with this host's groups.
 
 use crate::failure::Failure;
 use std::path::Path;
@@ -8,8 +8,8 @@ use strait_gateway::PasswordFile;
 use strait_kadoop::service::{Accounts, Epoch};
 use strait_store::kadoop::Callers;
 
-/// How often the file is looked at: a password that was changed or taken out of it ends its
-/// user's credentials within some seconds.
+/// Time between two looks at the file, so a changed or removed password ends its user's
+/// credentials within seconds.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The users of a password file, as it is now.
@@ -19,7 +19,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Reads the file, and looks from now on whether it changes, while somebody has the users.
+    /// Reads the file, and rereads it when it changes, until the users are dropped.
     pub fn watch(path: &Path) -> Result<Arc<Self>, Failure> {
         let file = PasswordFile::load(path).map_err(Failure::other)?;
         let users = Arc::new(Self { file, groups: Callers::default() });

@@ -280,7 +280,7 @@ pub struct Listening {
     /// loopback from programs of the user that runs this, and only if there is no --passwords.
     #[arg(long)]
     pub allow_anonymous: bool,
-    /// As whom clients without a login act [default: on loopback the user that runs this, else nobody].
+    /// The user for clients without a login [default: on loopback the user that runs this, else nobody].
     #[arg(long, value_name = "NAME")]
     pub anonymous_user: Option<String>,
     /// Users and their passwords, as `strait passwd` writes them.
@@ -340,11 +340,11 @@ pub struct Up {
     /// The cluster's key; made if missing [default: kadoop.key in DIR].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// A user of --passwords who may do anything, as the user that runs this may; repeatable.
+    /// A user of --passwords with all rights of the user that runs this; repeatable.
     #[arg(long = "admin", value_name = "NAME", requires = "passwords")]
     pub admins: Vec<String>,
-    /// Write down who asked for what, and whether it was allowed, in this file, as HDFS's audit
-    /// log has it. It may be given another name, as logrotate does: it goes on under its own.
+    /// Write a record of each operation on a name, allowed or not, into this file, in the format of
+    /// HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
 }
@@ -357,7 +357,7 @@ pub struct Namenode {
     /// Where to listen for clients.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9091", value_parser = resolve)]
     pub listen: SocketAddr,
-    /// Where to listen for datanodes, who learn it at --listen [default: the same host, port 9092].
+    /// Where to listen for datanodes, which learn it at --listen [default: the same host, port 9092].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub listen_datanodes: Option<SocketAddr>,
     /// The cluster's key, which namenode and datanodes share; made if missing.
@@ -366,8 +366,8 @@ pub struct Namenode {
     /// Write what clients need of the key into this file, if it isn't there.
     #[arg(long, value_name = "FILE")]
     pub key_for_clients: Option<PathBuf>,
-    /// Users that may log in without the clients' key, as `strait passwd` writes them; they need
-    /// TLS. Changes are taken up within 5 s.
+    /// Users that may log in by TLS without the clients' key, as `strait passwd` writes them. The
+    /// namenode rereads changes within 5 s.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub passwords: Option<PathBuf>,
     /// The certificate for logins (PEM, with its chain); they share the clients' port.
@@ -376,14 +376,14 @@ pub struct Namenode {
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Who may do anything [default: the user that runs this].
+    /// The user who may do anything [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,
     /// Files of smaller blocks aren't made.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
-    /// Write down who asked for what, and whether it was allowed, in this file, as HDFS's audit
-    /// log has it. It may be given another name, as logrotate does: it goes on under its own.
+    /// Write a record of each operation on a name, allowed or not, into this file, in the format of
+    /// HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
     #[command(flatten)]
@@ -413,11 +413,11 @@ pub struct Datanode {
     /// What this host is called in block locations [default: its host name].
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Where programs on this host ask to read replicas' files themselves, by a Unix socket;
+    /// The directory of a Unix socket where programs on this host ask for replicas' files;
     /// made if missing [default: the first of --data].
     #[arg(long, value_name = "DIR", conflicts_with = "no_local_reads")]
     pub local_socket: Option<PathBuf>,
-    /// Users who may [default: who runs this, and root]; others couldn't get into --data.
+    /// Users whose programs may do that [default: the user that runs this, and root].
     #[arg(long, value_name = "UID[,UID...]", value_delimiter = ',', requires = "local_socket")]
     pub local_users: Vec<u32>,
     /// Lend no files: programs on this host read over TCP, as others do.

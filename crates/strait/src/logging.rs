@@ -6,7 +6,7 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::debug_fn;
 
-/// Logs what is of this level or above from now on.
+/// From now on, logs events of this level or above.
 pub fn to_stderr(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)

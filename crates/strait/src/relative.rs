@@ -1,6 +1,6 @@
 //! Relative paths: below the default store (`STRAIT_STORE`), and only there.
-//! Whatever names a scheme stays as it is, so that a URI means the same in
-//! every environment.
+//! A text with a scheme stays as it is, so a URI means the same in every
+//! environment.
 
 use std::borrow::Cow;
 use strait_store::{Error, ErrorKind, Result, StoreUri};
@@ -9,8 +9,8 @@ use strait_store::{Error, ErrorKind, Result, StoreUri};
 ///
 /// # Errors
 /// InvalidArgument for a relative path without a default store, one that leads
-/// out of it, and a default store that is no URI. What else is wrong with a URI
-/// is said when it is parsed.
+/// out of it, and a default store that is no URI. The parser reports any other
+/// mistake in a URI.
 pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a, str>> {
     let first = text.split('/').next().unwrap_or_default();
     if first.is_empty() || first.contains(':') {

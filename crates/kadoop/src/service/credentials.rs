@@ -1,9 +1,10 @@
-//! Credentials: what lets a user without the clients' key call the namenode, for some minutes.
+//! Credentials, by which users without the clients' key call the namenode for some minutes.
 //!
-//! A credential is an id, which each handshake shows, and a secret, which tags every frame and is
-//! told once, by TLS. The secret is an HMAC over the id and the user's *epoch* by a key that the
-//! namenode alone uses. So the namenode keeps nothing of a credential, it holds through a
-//! restart, and all of a user's end with the epoch, which a new password redraws.
+//! A credential has an id, which each handshake shows, and a secret, which tags every frame. The
+//! namenode sends the secret once, by TLS. The secret is an HMAC over the id and the user's
+//! *epoch*, by a key that only the namenode uses. So the namenode stores nothing of a credential,
+//! and credentials survive its restart. A new password draws a new epoch, which ends all
+//! credentials of the user.
 
 use super::tokens::hmac;
 use crate::{ClientId, Millis};
@@ -20,10 +21,10 @@ const FIXED_BYTES: usize = 1 + 3 * 8;
 /// Bytes of a credential's secret: HMAC-SHA256's own size.
 const SECRET_BYTES: usize = 32;
 
-/// What tells one password of a user from the next, and one user from another of its name.
+/// Distinguishes successive passwords of a user, and successive users of one name.
 pub type Epoch = [u8; 16];
 
-/// What a credential's id says.
+/// The contents of a credential's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Granted {
     pub user: CompactString,

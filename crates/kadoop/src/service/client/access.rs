@@ -1,4 +1,4 @@
-//! How a client comes to the namenode: by the clients' key, or by a credential for a login.
+//! A client's access to the namenode: by the clients' key, or by a login's credential.
 
 use crate::{
     ClientId,
@@ -27,14 +27,14 @@ pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
 const RENEWED_AFTER: u32 = 2;
 /// After a renewal that failed, the next waits for so long, while the credential holds.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(5);
-/// After a login that was refused, the same error is given for so long without asking again: the
-/// namenode makes everybody wait who logs in from here.
+/// After a refused login, further ones fail with the same error for this time, without a call: the
+/// namenode would make this user's next login from this address wait longer.
 const REFUSED: Duration = Duration::from_secs(5);
 
-/// By what a client comes in.
+/// A client's means of access.
 #[derive(Clone)]
 pub enum Access {
-    /// The clients' key: the namenode believes for whom it acts.
+    /// The clients' key: the client may act for any user.
     Key(ClientKey),
     /// A login: it acts as one user. Boxed, since most have a key.
     Login(Box<Login>),
@@ -45,9 +45,9 @@ pub enum Access {
 pub struct Login {
     /// The user.
     pub user: String,
-    /// Asked for at the first login, and where a credential can't be renewed any more.
+    /// Returns the password, at the first login and after the last renewal.
     pub password: Password,
-    /// Whom to take for the namenode.
+    /// Certificates that the client accepts from the namenode.
     pub tls: ClientTls,
 }
 
@@ -128,8 +128,8 @@ impl Entry {
         Ok(Pass { rpc: held.rpc.clone(), held: Some(held), fresh })
     }
 
-    /// The namenode doesn't take it any more: the next call logs in anew. Whether there is a point
-    /// in that.
+    /// Call this if the namenode rejects the credential: the next call logs in anew. Returns
+    /// whether a new login can help.
     pub(super) fn end(&self, pass: &Pass) -> bool {
         let (Self::Login { state, .. }, Some(held)) = (self, &pass.held) else { return false };
         let mut state = lock(state);

@@ -1,4 +1,4 @@
-//! How many logins are looked at, and how soon after one that failed.
+//! Limits on logins: how many at a time, and how soon after a failed one.
 
 use std::{
     collections::HashMap,
@@ -8,16 +8,16 @@ use std::{
 
 /// Passwords that are checked at a time: each takes some 20 ms of a core and 19 MiB (argon2id).
 const AT_ONCE: usize = 4;
-/// Of one address: nobody gets more than half.
+/// Of one address, which gets at most half.
 const AT_ONCE_OF_ONE: usize = AT_ONCE / 2;
 /// How long the second attempt waits for, doubled with each that fails.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// As long as somebody waits who has mistyped often.
+/// The longest wait, after many failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Pairs of user and address whose failures are remembered; some 100 bytes each.
 const PAIRS: usize = 65_536;
 
-/// What is known of logins: those under way, and those that failed.
+/// The logins under way, and the recent failures.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     under_way: HashMap<IpAddr, usize>,
@@ -32,7 +32,7 @@ struct Failed {
     again_at: Instant,
 }
 
-/// Why a login isn't looked at now.
+/// Why the namenode doesn't check a login's password now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Later {
     /// Too many are.
