@@ -210,7 +210,7 @@ const DESCRIPTORS_A_CONNECTION: usize = 4;
 impl Limits {
     /// These limits, lowered to what a process with so many descriptors
     /// (RLIMIT_NOFILE) can serve: being out of them is a failure of everything,
-    /// being at a limit one of whoever wants more.
+    /// being at a limit fails only the client that wants more.
     pub fn within_descriptors(mut self, descriptors: usize) -> Self {
         self.handles = self.handles.min(descriptors / DESCRIPTORS_A_HANDLE);
         self.connections = self.connections.min(descriptors / DESCRIPTORS_A_CONNECTION);

@@ -35,7 +35,7 @@ const LOCAL_ROOT: &str = "local-root";
 /// Connections at a time that are told that there is no place for them: they cost a
 /// descriptor each for a moment.
 const MAX_REFUSALS: usize = 16;
-/// What they are told.
+/// The message for refused connections.
 const NO_PLACE: &str =
     "the gateway, or this client's address or user, has its maximum of connections; try again later";
 

@@ -25,7 +25,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key; nobody else may read it.
     pub key: PathBuf,
-    /// Certificate authorities whose clients are let in; none: no client
+    /// Certificate authorities whose clients are admitted; none: no client
     /// certificate is asked for.
     pub client_ca: Option<PathBuf>,
     /// Client certificates that are revoked, one list for each of those
