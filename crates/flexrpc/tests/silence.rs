@@ -33,7 +33,7 @@ fn long() -> CallOptions {
 #[test]
 fn a_callee_whose_link_is_cut_is_given_up_on_though_the_call_has_time_left() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: network namespaces need root");
+        return strait_testkit::skip("a callee whose link is cut", "root");
     }
     let network = Network::start(2, None).unwrap();
     let (here, there) = (network.host(0), network.host(1));
@@ -59,7 +59,7 @@ fn a_callee_whose_link_is_cut_is_given_up_on_though_the_call_has_time_left() {
 #[test]
 fn the_same_of_a_callee_further_back_by_the_one_before_it() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: network namespaces need root");
+        return strait_testkit::skip("a callee whose link is cut", "root");
     }
     let network = Network::start(3, None).unwrap();
     let services = [1, 2].map(|_| Arc::new(Service::default()));

@@ -122,7 +122,7 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
 #[test]
 fn another_local_users_connections_leave_room() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: to be another local user needs root");
+        return strait_testkit::skip("another local user's connections", "root");
     }
     let scene = Scene::new();
     let _crowd = Crowd::start(scene.address(), OTHER_USER, 4_096).unwrap();

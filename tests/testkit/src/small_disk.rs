@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn what_is_written_to_a_full_disk_is_refused_until_there_is_room_again() {
         if !rustix::process::geteuid().is_root() {
-            return eprintln!("skipped: mounting needs root");
+            return crate::skip("a full disk", "root");
         }
         let disk = SmallDisk::new(4 << 20).unwrap();
         let file = disk.path().join("file");

@@ -13,7 +13,7 @@ fn network(hosts: usize, rate: Option<LinkRate>) -> Option<Network> {
     match rustix::process::geteuid().is_root() {
         true => Some(Network::start(hosts, rate).unwrap()),
         false => {
-            eprintln!("skipped: network namespaces need root");
+            strait_testkit::skip("hosts in network namespaces", "root");
             None
         }
     }
@@ -154,7 +154,7 @@ fn disturbed(disturbance: Disturbance) -> Option<Network> {
     let network = network(2, None)?;
     let iptables = network.host(0).command("iptables").arg("--version").output();
     if iptables.is_err() {
-        eprintln!("skipped: no iptables");
+        strait_testkit::skip("a disturbed network", "iptables");
         return None;
     }
     network.disturb(0, disturbance).unwrap();

@@ -6,7 +6,7 @@ use crate::{
     processes::{DatanodeProcess, NamenodeProcess, Site},
     support::{DEADLINE, client_at, superuser},
 };
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 use strait_kadoop::Client;
 use strait_testkit::{Host, LinkRate, Network, SmallDisk, eventually, wait_until};
 use tempfile::TempDir;
@@ -199,8 +199,7 @@ impl Rack {
 
 /// Says aloud that a claim wasn't put to the test: the harness shows and counts it.
 pub fn skip(what: &str) {
-    let line = format!("kadoop faults, {what}: 0 passed, 1 skipped (network namespaces need root)\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    strait_testkit::skip(&format!("kadoop faults, {what}"), "root, for network namespaces");
 }
 
 /// On a host, or else here.
