@@ -10,7 +10,6 @@ use crate::{
 use bytes::Bytes;
 use std::{
     fs,
-    io::Write as _,
     net::SocketAddr,
     os::unix::fs::{FileExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
