@@ -1,22 +1,27 @@
 //! Sessions that were closed while their tokens had time to run: such a token
 //! opens nothing any more.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The numbers of closed sessions, until their tokens have expired.
+/// Who closed a session: a user, or (None) anybody without a login.
+type Owner = Option<Arc<str>>;
+
+/// The numbers of closed sessions, until their tokens have expired. No user has the numbers of
+/// others forgotten: one who closes many keeps no more of them than it leaves room for.
 pub struct Closed {
     known: HashSet<u128>,
     /// Oldest first; all are kept for the same time.
-    order: VecDeque<(Instant, u128)>,
+    by_owner: HashMap<Owner, VecDeque<(Instant, u128)>>,
     keep: Duration,
     limit: usize,
 }
 
 impl Closed {
-    /// Remembers each for `keep`, and the latest `limit`.
+    /// Remembers each for `keep`, and no more than `limit`.
     pub fn new(keep: Duration, limit: usize) -> Self {
-        Self { known: HashSet::new(), order: VecDeque::new(), keep, limit }
+        Self { known: HashSet::new(), by_owner: HashMap::new(), keep, limit }
     }
 
     /// Whether this one was closed.
@@ -25,19 +30,31 @@ impl Closed {
     }
 
     /// Remembers one.
-    pub fn add(&mut self, id: u128, now: Instant) {
-        if self.known.insert(id) {
-            self.order.push_back((now, id));
+    pub fn add(&mut self, owner: Option<&str>, id: u128, now: Instant) {
+        if self.known.contains(&id) {
+            return;
         }
-        while self.order.len() > self.limit || self.oldest_expired(now) {
-            if let Some((_, oldest)) = self.order.pop_front() {
-                self.known.remove(&oldest);
-            }
+        if self.known.len() >= self.limit {
+            self.forget_expired(now);
+        }
+        let room = self.limit.saturating_sub(self.known.len());
+        let own = self.by_owner.entry(owner.map(Into::into)).or_default();
+        own.push_back((now, id));
+        self.known.insert(id);
+        while own.len() > room.max(1) {
+            let Some((_, oldest)) = own.pop_front() else { break };
+            self.known.remove(&oldest);
         }
     }
 
-    fn oldest_expired(&self, now: Instant) -> bool {
-        self.order.front().is_some_and(|(since, _)| now.duration_since(*since) > self.keep)
+    fn forget_expired(&mut self, now: Instant) {
+        self.by_owner.retain(|_, own| {
+            let expired = own.iter().take_while(|(since, _)| now.duration_since(*since) > self.keep).count();
+            for (_, id) in own.drain(..expired) {
+                self.known.remove(&id);
+            }
+            !own.is_empty()
+        });
     }
 }
 
@@ -45,16 +62,37 @@ impl Closed {
 mod tests {
     use super::*;
 
+    const KEEP: Duration = Duration::from_secs(10);
+
     #[test]
-    fn one_is_remembered_as_long_as_its_token_runs_and_no_more_than_the_limit() {
-        let mut closed = Closed::new(Duration::from_secs(10), 2);
-        let start = Instant::now();
-        closed.add(1, start);
-        closed.add(2, start + Duration::from_secs(9));
-        assert!(closed.contains(1) && closed.contains(2));
-        closed.add(3, start + Duration::from_secs(11));
-        assert!(!closed.contains(1) && closed.contains(2) && closed.contains(3));
-        closed.add(4, start + Duration::from_secs(12));
-        assert!(!closed.contains(2), "the oldest makes room");
+    fn one_is_remembered_until_its_token_has_expired_and_others_need_its_place() {
+        let (mut closed, start) = (Closed::new(KEEP, 4), Instant::now());
+        for (second, id) in [(0, 1), (9, 2), (9, 3)] {
+            closed.add(Some("ada"), id, start + Duration::from_secs(second));
+        }
+        assert!(!closed.contains(1) && closed.contains(2) && closed.contains(3), "half of the places");
+        closed.add(Some("bob"), 4, start + Duration::from_secs(9));
+        closed.add(Some("eve"), 5, start + Duration::from_secs(9));
+        closed.add(Some("eve"), 6, start + Duration::from_secs(20));
+        assert!(!closed.contains(2) && closed.contains(6));
+    }
+
+    #[test]
+    fn who_closes_many_has_only_its_own_forgotten() {
+        let (mut closed, now) = (Closed::new(KEEP, 100), Instant::now());
+        closed.add(Some("ada"), 0, now);
+        for id in 1..10_000 {
+            closed.add(None, id, now);
+        }
+        for id in 10_000..20_000 {
+            closed.add(Some("eve"), id, now);
+        }
+        assert!(closed.contains(0) && closed.known.len() <= 100);
+        closed.add(Some("bob"), 20_000, now);
+        assert!(closed.contains(20_000), "a newcomer finds room");
+        for id in 20_001..20_200 {
+            closed.add(Some(&id.to_string()), id, now);
+        }
+        assert!(closed.contains(0) && closed.known.len() <= 300, "each has one");
     }
 }

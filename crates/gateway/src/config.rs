@@ -94,9 +94,9 @@ pub struct Limits {
     /// client has gone, so without a limit they would pile up in a store that is stuck.
     /// Twice the connections: each has one, and closed connections may have left as many.
     pub changes_per_store: usize,
-    /// Closed sessions remembered until their tokens expire, of users and as many
-    /// again of strangers, 40 MB in all: six closed a second for as long as a
-    /// token runs.
+    /// Closed sessions remembered until their tokens expire, 20 MB in all: six closed a
+    /// second for as long as a token runs. Of a user, and of all strangers together, no more
+    /// than it leaves to others.
     pub closed_sessions: usize,
     /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
     /// quarter of the 512 threads that all stores of the process may block.
@@ -134,9 +134,9 @@ pub struct Limits {
     pub list_files: usize,
     /// A session without requests for so long ends, and its files with it.
     pub session_idle: Duration,
-    /// A connection that has sent nothing yet is ended after so long, so that
-    /// places aren't held by nobody. A client asks as soon as it connects; one
-    /// that connects ahead of need gets a minute.
+    /// An idle connection that has sent nothing yet, or that lacks a login it needs, is ended
+    /// after so long, so that places aren't held by nobody. A client asks as soon as it
+    /// connects; one that connects ahead of need gets a minute.
     pub greeting: Duration,
     /// After its last connection is lost a session waits so long for the
     /// client to come back.

@@ -337,7 +337,8 @@ impl Watch {
         let idle = !moved && connection.running.is_empty();
         self.idle_ticks = if idle { self.idle_ticks + 1 } else { 0 };
         let limits = &shared.limits;
-        let allowed = if input.received == 0 { limits.greeting } else { limits.session_idle };
+        let is_known = input.received > 0 && connection.context.attributed().is_some();
+        let allowed = if is_known { limits.session_idle } else { limits.greeting };
         if limits.stall * self.idle_ticks > allowed {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "idle for too long"));
         }

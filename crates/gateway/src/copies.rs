@@ -2,30 +2,34 @@
 //! of the gateway's host that its operator named.
 //!
 //! A copy gets its name when it is whole: one that fails, or whose client goes
-//! away, leaves what was there before as it was.
+//! away, leaves what was there before as it was. For its chunks a copy takes a part of the
+//! memory that clients share.
 
 use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
 use crate::errors::required;
 use crate::legacy::{caller, path};
 use crate::random::random;
+use crate::turns;
 use std::path::Path;
 use std::sync::Arc;
-use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath,
-};
+use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, Principal, Result, StorePath};
 use strait_wire::{CopyArgs, Text};
+
+/// A copy holds one chunk of this size. Larger ones gain little, since a copy waits for each
+/// of its two stores in turn.
+const CHUNK_BYTES: usize = 1 << 20;
 
 pub async fn copy_to_local(context: &Context, args: CopyArgs) -> Result<bool> {
     let caller = caller(context, &None)?;
     let local = local_end(context, &caller, args.dest)?;
-    copy(&store_end(&caller, args.src)?, &local).await
+    copy(context, &caller, &store_end(&caller, args.src)?, &local).await
 }
 
 pub async fn copy_from_local(context: &Context, args: CopyArgs) -> Result<bool> {
     let caller = caller(context, &None)?;
     let local = local_end(context, &caller, args.src)?;
-    copy(&local, &store_end(&caller, args.dest)?).await
+    copy(context, &caller, &local, &store_end(&caller, args.dest)?).await
 }
 
 /// One end of a copy.
@@ -75,7 +79,10 @@ fn local_end(context: &Context, caller: &Caller, text: Option<Text>) -> Result<E
 
 /// Copies one file; what there was gives way, as with Hadoop's
 /// `copyFromLocalFile`, but for a directory.
-async fn copy(source: &End, target: &End) -> Result<bool> {
+async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) -> Result<bool> {
+    let _change = caller.session.begin_change()?;
+    let budget = &context.shared.budget;
+    let _memory = budget.wait(&budget.holder(&context.key()), CHUNK_BYTES).await;
     let name = format!(".strait-copy-{:016x}", u64::from_be_bytes(random()));
     let unreadable = |error| source.failed("copy from", error, &name);
     let unwritable = |error| target.failed("copy to", error, &name);
@@ -87,13 +94,13 @@ async fn copy(source: &End, target: &End) -> Result<bool> {
         return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
     };
     let file = End { path: directory.join(&name)?, ..target.clone() };
-    let mut temporary = Temporary { file, named: false };
+    let temporary = Temporary { file, stays: false };
     let file = &temporary.file;
     let created = file.fs.create(&file.who, &file.path, &CreateOptions::default()).await;
     let mut writer = created.map_err(unwritable)?;
     let mut offset = 0;
     loop {
-        let bytes = reader.read_at(offset, MAX_CHUNK_BYTES).await.map_err(unreadable)?;
+        let bytes = reader.read_at(offset, CHUNK_BYTES).await.map_err(unreadable)?;
         if bytes.is_empty() {
             break;
         }
@@ -101,34 +108,38 @@ async fn copy(source: &End, target: &End) -> Result<bool> {
         writer.append(bytes).await.map_err(unwritable)?;
     }
     writer.close().await.map_err(unwritable)?;
-    rename(&temporary.file, target).await.map_err(unwritable)?;
-    temporary.named = true;
+    let (renamed, to) = (rename(temporary, target.clone()), unwritable);
+    turns::to_its_end(renamed).await.map_err(to)?;
     Ok(true)
 }
 
-async fn rename(from: &End, to: &End) -> Result<()> {
+/// Gives the copy its name. Drop this only before it begins or when it has ended.
+async fn rename(mut copy: Temporary, to: End) -> Result<()> {
     let replaces = to.fs.capabilities().rename_replace;
     if !replaces {
         // The store can't do it in one step.
         match to.fs.remove(&to.who, &to.path, false).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+            // From here on the copy is all there is of the file.
+            _ => copy.stays = true,
         }
     }
-    to.fs.rename(&to.who, &from.path, &to.path, replaces).await
+    to.fs.rename(&to.who, &copy.file.path, &to.path, replaces).await?;
+    copy.stays = true;
+    Ok(())
 }
 
 /// A file that is removed when this is dropped, by a task of its own: also
 /// when the copy is given up because its client has gone.
 struct Temporary {
     file: End,
-    /// It has its real name.
-    named: bool,
+    /// It has its real name, or is all there is of the file.
+    stays: bool,
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if self.named {
+        if self.stays {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

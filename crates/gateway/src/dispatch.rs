@@ -13,7 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use strait_store::{Error, ErrorKind, Result};
+use strait_store::Result;
 use strait_telemetry::RequestId;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
 
@@ -48,8 +48,13 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     let (began, about) = (Instant::now(), request::path_of(&call));
     let mut memory = match (&call, granted) {
         (_, Some(granted)) => Some(granted),
-        (Call::ListFiles(_), None) => Some(wait_for(&context, context.shared.limits.message_bytes).await),
-        (Call::GetBlockLocations(_), None) => Some(wait_for(&context, PAGE_BYTES).await),
+        // A call that would be refused for its session doesn't wait, and keeps nobody waiting.
+        (Call::ListFiles(args), None) if legacy::caller_for_path(&context, &args.ch).is_ok() => {
+            Some(wait_for(&context, context.shared.limits.message_bytes).await)
+        }
+        (Call::GetBlockLocations(request), None) if context.caller(&request.session).is_ok() => {
+            Some(wait_for(&context, PAGE_BYTES).await)
+        }
         _ => None,
     };
     let allowed = memory.as_ref().map_or(0, Permit::bytes);
@@ -78,11 +83,7 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let work = turns::beyond_call(work(context.clone()));
-    tokio::spawn(RequestId::scope(RequestId::current(), work)).await.unwrap_or_else(|failure| {
-        tracing::error!(%failure, "a call ended by a panic or an abort");
-        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed during the operation"))
-    })
+    turns::to_its_end(work(context.clone())).await
 }
 
 /// How to answer one request.

@@ -283,13 +283,19 @@ impl Drop for Place {
     fn drop(&mut self) {
         let pool = &self.holder.pool;
         let mut table = pool.lock();
+        let own = table.turns.iter().position(|turn| Arc::ptr_eq(&turn.holder, &self.holder));
+        let turn = own.and_then(|own| Some((own, table.turns.get_mut(own)?)));
         let mut found = false;
-        for turn in &mut table.turns {
-            let before = turn.tickets.len();
-            turn.tickets.retain(|ticket| ticket.number != self.number);
-            found |= turn.tickets.len() < before;
+        if let Some((own, turn)) = turn {
+            // Numbers rise from the front.
+            if let Ok(at) = turn.tickets.binary_search_by_key(&self.number, |ticket| ticket.number) {
+                turn.tickets.remove(at);
+                found = true;
+            }
+            if turn.tickets.is_empty() {
+                table.turns.remove(own);
+            }
         }
-        table.turns.retain(|turn| !turn.tickets.is_empty());
         drop(table);
         if found {
             pool.waiting.fetch_sub(1, Ordering::SeqCst);

@@ -125,7 +125,7 @@ pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller
 
 /// At work in the session that a client handle names, or for an unknown one in
 /// the connection's own: Hadoop's server ignored the handle of a call on a path.
-fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
+pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
     let session = client(context, handle).or_else(|unknown| context.legacy().ok_or(unknown))?;
     Caller::of(&context.shared.sessions, session)
 }
@@ -195,12 +195,14 @@ fn symbolic(bits: u32) -> String {
 
 pub async fn mkdir(context: &Context, args: PathArgs) -> Result<bool> {
     let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
+    let _change = caller.session.begin_change()?;
     caller.fs().mkdirs(&caller.who, &path(&caller, args.path)?, None).await.map(|()| true)
 }
 
 /// Onto an existing directory: into it, as HDFS renames.
 pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
     let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
+    let _change = caller.session.begin_change()?;
     let (from, mut to) = (path(&caller, args.old_path)?, path(&caller, args.new_path)?);
     let (fs, who) = (caller.fs(), &caller.who);
     if !from.is_root() && fs.stat(who, &to).await.is_ok_and(|status| status.is_directory()) {
@@ -212,6 +214,7 @@ pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
 /// False where there was nothing, as Hadoop's `delete` of that time.
 pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
     let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
+    let _change = caller.session.begin_change()?;
     let path = path(&caller, args.path)?;
     match caller.fs().remove(&caller.who, &path, args.recursive.unwrap_or(false)).await {
         Ok(()) => Ok(true),

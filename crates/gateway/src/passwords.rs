@@ -231,8 +231,8 @@ impl PasswordFile {
         if user.is_empty() || user.len() > MAX_USER_BYTES || !user.chars().all(plain) {
             return Err("a user name has letters, digits and . _ - @ only, 64 at most".to_owned());
         }
-        if [".", ".."].contains(&user) {
-            return Err(format!("{user} can't be a user name: it stands for a directory"));
+        if user.starts_with('.') {
+            return Err(format!("{user} can't be a user name: it begins with a dot"));
         }
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
             return Err("a password has 1 to 1,024 bytes".to_owned());

@@ -218,19 +218,7 @@ impl Session {
 /// The sessions there are, and those that their tokens mustn't make again.
 struct Table {
     by_id: HashMap<u128, Arc<Session>>,
-    /// Of users, and of strangers: those cost a client nothing to open and close,
-    /// and would have the gateway forget the others.
-    closed_users: Closed,
-    closed_strangers: Closed,
-}
-
-impl Table {
-    fn closed(&mut self, identity: &Identity) -> &mut Closed {
-        match identity {
-            Identity::User(_) => &mut self.closed_users,
-            Identity::Anonymous(_) | Identity::Nobody(_) => &mut self.closed_strangers,
-        }
-    }
+    closed: Closed,
 }
 
 /// All sessions, and the door.
@@ -251,13 +239,11 @@ pub struct Sessions {
 impl Sessions {
     /// None yet.
     pub fn new(config: Config) -> Self {
-        let closed = || Closed::new(config.limits.token_renewal, config.limits.closed_sessions);
         let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
         Self {
             table: Mutex::new(Table {
                 by_id: HashMap::new(),
-                closed_users: closed(),
-                closed_strangers: closed(),
+                closed: Closed::new(config.limits.token_renewal, config.limits.closed_sessions),
             }),
             changes: config.stores.iter().map(|store| (store.name.clone(), places())).collect(),
             stores: config.stores,
@@ -444,7 +430,7 @@ impl Sessions {
         from: Origin,
     ) -> Result<Arc<Session>> {
         let mut table = self.lock();
-        if table.closed(&identity).contains(id) {
+        if table.closed.contains(id) {
             return fail(ErrorKind::Unauthenticated, "the session was closed; log in again");
         }
         let by_id = &mut table.by_id;
@@ -531,7 +517,11 @@ impl Sessions {
     /// Ends a session as its client asked: its tokens are good for nothing now.
     /// Its files are the caller's to close.
     pub fn close(&self, session: &Session) {
-        self.lock().closed(&session.identity()).add(session.id, Instant::now());
+        let owner = match session.identity() {
+            Identity::User(login) => Some(login.user),
+            Identity::Anonymous(_) | Identity::Nobody(_) => None,
+        };
+        self.lock().closed.add(owner.as_deref(), session.id, Instant::now());
         self.end(session.id);
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A connection notes when it has begun to receive a large request, or to send an answer, and
 //! how many bytes have moved since. While another request waits for memory, those below the
-//! least rate are ended, the slowest first, until enough comes free. Nobody is ended while
-//! nobody waits.
+//! least rate are ended, the slowest first, until enough comes free. A request costs its own
+//! holder a connection, or holders that have more than its own. Nobody is ended while nobody
+//! waits.
 
 use crate::fair::{Holder, Need};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,7 +141,8 @@ impl Flows {
         for need in needs() {
             let mut lacking = need.units;
             slow.retain(|candidate| {
-                let helps = !need.own || Arc::ptr_eq(&candidate.holder, &need.holder);
+                let own = Arc::ptr_eq(&candidate.holder, &need.holder);
+                let helps = own || !need.own && candidate.holder.held() > need.holder.held();
                 if lacking == 0 || !helps {
                     return true;
                 }
@@ -182,7 +184,7 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair::{Key, Pool};
+    use crate::fair::{Grant, Key, Pool};
     use tokio::time::advance;
 
     const GRACE: Duration = Duration::from_secs(1);
@@ -197,6 +199,7 @@ mod tests {
         flow: Arc<Flow>,
         holder: Arc<Holder>,
         cut: Cut,
+        _held: Grant,
     }
 
     impl Client {
@@ -207,14 +210,15 @@ mod tests {
 
     impl Scene {
         fn new() -> Self {
-            Self { pool: Pool::new(16), flows: Flows::new(1_000, GRACE) }
+            Self { pool: Pool::new(64), flows: Flows::new(1_000, GRACE) }
         }
 
         fn client(&self, user: &str) -> Client {
             let (flow, cut) = self.flows.add();
             let holder = self.pool.holder(&Key::User(user.into()));
-            flow.holds(Way::In, &holder, 4);
-            Client { flow, holder, cut }
+            let held = holder.try_take(4).unwrap();
+            flow.holds(Way::In, &holder, held.units());
+            Client { flow, holder, cut, _held: held }
         }
 
         /// Somebody needs units.
@@ -246,6 +250,16 @@ mod tests {
         advance(GRACE).await;
         scene.look("ada", 16, true);
         assert!(own.is_cut() && !other.is_cut());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_holds_more_than_others_costs_them_no_connection() {
+        let scene = Scene::new();
+        let [mut first, mut second] = [(); 2].map(|()| scene.client("ada"));
+        let mut other = scene.client("bob");
+        advance(GRACE).await;
+        scene.look("ada", 100, false);
+        assert!(first.is_cut() && second.is_cut() && !other.is_cut());
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,10 +17,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use strait_store::work::{self, Work};
 use strait_store::{
-    BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
-    Principal, Result, SetAttributes, StorePath, StoreStatus,
+    BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
+    FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
-use strait_telemetry::{Kind, Page};
+use strait_telemetry::{Kind, Page, RequestId};
 
 /// Entries that a listing takes in one turn, if they are there.
 const ENTRIES_A_TURN: usize = 256;
@@ -45,6 +45,20 @@ pub fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
             Err(_) => rest.await,
         }
     }
+}
+
+/// Does the current call's `work` to its end, even if the call is dropped meanwhile.
+///
+/// # Errors
+/// Those of `work`, and OutcomeUnknown if it panics.
+pub async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let work = RequestId::scope(RequestId::current(), beyond_call(work));
+    tokio::spawn(work).await.unwrap_or_else(|failure| {
+        tracing::error!(%failure, "a call ended by a panic or an abort");
+        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed during the operation"))
+    })
 }
 
 /// From now on the current call counts for this user.

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use strait_gateway::PasswordFile;
+use strait_gateway::{Config, PasswordFile};
 use strait_store::{Principal, StorePath};
 use strait_wire::*;
 
@@ -61,6 +61,10 @@ fn slow_senders_of_large_requests_keep_nobody_from_listing_and_writing_for_long(
 
 /// Two users, and nobody else.
 fn two_users() -> (tempfile::TempDir, Served) {
+    two_users_with(|_| {})
+}
+
+fn two_users_with(configure: impl FnOnce(&mut Config)) -> (tempfile::TempDir, Served) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("passwd");
     for user in ["ada", "bob"] {
@@ -69,6 +73,7 @@ fn two_users() -> (tempfile::TempDir, Served) {
     let served = serve_with(|config| {
         config.access.passwords = Some(PasswordFile::load(&file).unwrap());
         config.access.anonymous = None;
+        configure(config);
     });
     let (root, path) = (Principal::new("tester"), StorePath::parse("/tmp").unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -139,6 +144,24 @@ fn strangers_that_announce_large_requests_hold_nothing_and_are_refused() {
         let Reply::Application(error) = stranger.receive::<methods::OpenFile>() else { panic!("no refusal") };
         assert!(error.message.contains("log in first"), "{}", error.message);
         assert!(stranger.is_closed());
+    }
+}
+
+#[test]
+fn a_stranger_who_lists_is_refused_without_waiting_for_memory() {
+    let (_dir, served) = two_users_with(|config| {
+        config.limits.buffered_bytes = 16 << 20;
+        config.limits.min_rate_bytes_per_s = 0;
+    });
+    let _slow = Dribble::start(logged_in(&served, "ada"), 16 << 20);
+    let mut waits = logged_in(&served, "bob");
+    waits.stream.write_all(&(8u32 << 20).to_be_bytes()).unwrap();
+    served.await_waiting_for_memory(1);
+    for wire in [FRAMED, UNFRAMED] {
+        let mut stranger = served.client_on(wire);
+        assert!(stranger.old::<methods::ListFiles>(PathArgs { ch: None, path: Some("/".into()) }).is_err());
+        let request = GetBlockLocationsRequest { path: Some("/".into()), ..Default::default() };
+        assert_eq!(kind(stranger.v2::<methods::GetBlockLocations>(request)), "Unauthenticated");
     }
 }
 
@@ -214,6 +237,19 @@ fn a_connection_that_never_asks_gives_its_place_back() {
     assert!(silent.is_closed());
     std::thread::sleep(Duration::from_millis(500)); // longer than a silent one may
     quiet.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+}
+
+#[test]
+fn a_connection_that_asks_once_and_never_logs_in_gives_its_place_back() {
+    let (_dir, served) = two_users_with(|config| {
+        config.limits.stall = Duration::from_millis(100);
+        config.limits.greeting = Duration::from_millis(300);
+    });
+    let mut stranger = served.client();
+    stranger.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    let mut user = logged_in(&served, "ada");
+    assert!(stranger.is_closed());
+    user.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
 }
 
 #[test]

@@ -271,6 +271,58 @@ fn a_copy_whose_client_goes_away_leaves_what_was_there() {
 }
 
 #[test]
+fn changes_of_2009_take_places_among_the_changes_of_their_store() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.changes_per_store = 1);
+    let mut owner = served.session();
+    let handle = create(&mut owner, "/f");
+    gate.shut();
+    owner.send::<methods::AppendData>(&append_request(handle, 0, b"data").into());
+    gate.await_waiting(1);
+    let mut client = served.client();
+    let _ = client.call::<methods::Init>(InitArgs::default());
+    let path = || Some("/d".into());
+    let moved = MoveArgs { old_path: path(), new_path: Some("/e".into()), ch: None };
+    for refused in [
+        client.old::<methods::Mkdir>(PathArgs { ch: None, path: path() }),
+        client.old::<methods::Move>(moved),
+        client.old::<methods::Remove>(RemoveArgs { ch: None, path: path(), recursive: None }),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(error.contains("as many changes at work as it may"), "{error}");
+    }
+    gate.open();
+}
+
+#[test]
+fn copies_wait_for_a_part_of_the_memory_that_clients_share() {
+    let (store, gate) = Gated::new();
+    let local = Arc::new(MemoryStore::new("tester"));
+    let served = serve_store(store, |config| {
+        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local });
+        config.limits.buffered_bytes = 2 << 20;
+    });
+    let copy = |src: &str, dest: &str| CopyArgs { src: Some(src.into()), dest: Some(dest.into()) };
+    put(&mut served.session(), "/f", b"content");
+    let mut copying: Vec<Client> = (0..2).map(|_| served.client()).collect();
+    for client in &mut copying {
+        let _ = client.call::<methods::Init>(InitArgs::default());
+        client.old::<methods::CopyToLocalFile>(copy("/f", "/here/f")).unwrap();
+    }
+    gate.shut();
+    for client in &mut copying {
+        client.send::<methods::CopyFromLocalFile>(&copy("/here/f", "/g"));
+    }
+    served.await_waiting_for_memory(1);
+    gate.await_waiting(1);
+    assert_eq!(gate.waiting(), 1, "the other copy's turn comes later");
+    gate.open();
+    for client in &mut copying {
+        assert!(matches!(client.receive::<methods::CopyFromLocalFile>(), Reply::Success(true)));
+    }
+}
+
+#[test]
 fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
     let mut served = serve();
     let mut client = served.session();

@@ -57,7 +57,7 @@ impl Scheme {
 
 impl Scheme {
     /// Whether a server of this kind has several stores, which URIs name.
-    fn has_stores(self) -> bool {
+    pub fn has_stores(self) -> bool {
         match self {
             #[cfg(feature = "strait")]
             Self::Strait => true,

@@ -23,9 +23,10 @@ pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a
              relative paths begin"
         ));
     };
-    if let Err(error) = StoreUri::parse(base) {
-        return refuse(format!("STRAIT_STORE: {}", error.message()));
-    }
+    let store = match StoreUri::parse(base) {
+        Ok(store) => store,
+        Err(error) => return refuse(format!("STRAIT_STORE: {}", error.message())),
+    };
     let mut names: Vec<&str> = Vec::new();
     for name in text.split('/') {
         match name {
@@ -40,11 +41,11 @@ pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a
         }
     }
     let slash = if text.ends_with('/') && !names.is_empty() { "/" } else { "" };
-    Ok(match names.is_empty() {
-        true => base.to_owned(),
-        false => format!("{}/{}{slash}", base.trim_end_matches('/'), names.join("/")),
-    }
-    .into())
+    let Some(first) = names.first() else { return Ok(base.to_owned().into()) };
+    // Below the root of a gateway's default store, a URI would name another store by an @.
+    let in_root = store.scheme().has_stores() && store.gateway_store().is_none() && store.path().is_root();
+    let escape = if in_root && first.starts_with('@') { "@" } else { "" };
+    Ok(format!("{}/{escape}{}{slash}", base.trim_end_matches('/'), names.join("/")).into())
 }
 
 #[cfg(test)]
@@ -70,6 +71,14 @@ mod tests {
             assert_eq!(absolute(Some(root), "x").unwrap(), "strait://gw:9090/x");
         }
         assert_eq!(absolute(Some("file:///"), "x").unwrap(), "file:/x");
+        for (store, meant) in [
+            ("strait://gw:9090", "strait://gw:9090/@@lab/x"),
+            ("strait://gw:9090/@lab", "strait://gw:9090/@lab/@lab/x"),
+            ("strait://gw:9090/user", "strait://gw:9090/user/@lab/x"),
+            ("file:///tmp", "file:///tmp/@lab/x"),
+        ] {
+            assert_eq!(absolute(Some(store), "@lab/x").unwrap(), meant, "a name never picks a store");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::{Access, Config, ConfiguredStore, Gateway, GatewayNumbers, Limits, Reload};
 use strait_store::{FileSystem, MemoryStore, Principal};
+use strait_telemetry::Page;
+use strait_testkit::eventually;
 pub use strait_testkit::thrift::Client;
 use strait_wire::*;
 use tokio::sync::oneshot;
@@ -79,6 +81,16 @@ impl Served {
         let mut client = self.client();
         client.open_session();
         client
+    }
+
+    /// Until so many requests wait for memory.
+    pub fn await_waiting_for_memory(&self, count: usize) {
+        let line = format!("strait_gateway_waiting_for_memory {count}");
+        eventually(&line, Duration::from_secs(10), || {
+            let mut page = Page::default();
+            self.numbers.write(&mut page);
+            page.to_string().lines().any(|said| said == line)
+        });
     }
 
     /// Shuts down and waits for it.

@@ -288,6 +288,11 @@ impl Clients {
         self.clients.len()
     }
 
+    /// Whether it is one of them.
+    pub fn has(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&ClientId, &Answered)> {
         self.clients.iter()

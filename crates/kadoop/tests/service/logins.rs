@@ -8,7 +8,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -96,6 +96,17 @@ impl Rig {
 
     fn at(&self) -> SocketAddr {
         self.cluster.namenode.address()
+    }
+
+    fn restart_namenode(&mut self) {
+        let directory = self.cluster.directory.path().join("namenode");
+        let options = NamenodeOptions {
+            listen: self.at(),
+            listen_datanodes: self.cluster.namenode.datanodes_address(),
+            logins: Some(self.logins.clone()),
+            ..namenode_options(&directory)
+        };
+        self.cluster.restart_namenode(options);
     }
 
     fn login(&self, user: &str, password: &str) -> Login {
@@ -429,14 +440,7 @@ fn a_credential_holds_through_a_restart_of_the_namenode() {
     let mut writer = client.create(&alice, "/half", &options).unwrap();
     writer.write("before, ").unwrap();
     writer.sync().unwrap();
-    let directory = rig.cluster.directory.path().join("namenode");
-    let options = NamenodeOptions {
-        listen: rig.at(),
-        listen_datanodes: rig.cluster.namenode.datanodes_address(),
-        logins: Some(rig.logins.clone()),
-        ..namenode_options(&directory)
-    };
-    rig.cluster.restart_namenode(options);
+    rig.restart_namenode();
     client.mkdirs(&alice, "/after", 0o755).unwrap();
     writer.write("after").unwrap();
     writer.close().unwrap();
@@ -502,20 +506,37 @@ fn only_holders_of_credentials_get_short_tokens() {
 
 /// Passes bytes on, and keeps them.
 fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (at, seen) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+    let seen = Arc::<Mutex<Vec<u8>>>::default();
     let kept = seen.clone();
+    let keep = move |_, bytes: &[u8]| {
+        kept.lock().unwrap().extend_from_slice(bytes);
+        true
+    };
+    (relay(to, keep), seen)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Call,
+    Answer,
+}
+
+/// Passes bytes on while `passes` allows it, and then ends the connection.
+fn relay(to: SocketAddr, passes: impl Fn(Way, &[u8]) -> bool + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (at, passes) = (listener.local_addr().unwrap(), Arc::new(passes));
     // Ends with the test's process.
     std::thread::spawn(move || {
         for from in listener.incoming() {
             let (Ok(from), Ok(to)) = (from, TcpStream::connect(to)) else { return };
-            for (mut from, mut to) in [(from.try_clone().unwrap(), to.try_clone().unwrap()), (to, from)] {
-                let kept = kept.clone();
+            let ways =
+                [(Way::Call, from.try_clone().unwrap(), to.try_clone().unwrap()), (Way::Answer, to, from)];
+            for (way, mut from, mut to) in ways {
+                let passes = passes.clone();
                 std::thread::spawn(move || {
                     let mut buffer = [0; 65_536];
                     while let Ok(len @ 1..) = from.read(&mut buffer) {
-                        kept.lock().unwrap().extend_from_slice(&buffer[..len]);
-                        if to.write_all(&buffer[..len]).is_err() {
+                        if !passes(way, &buffer[..len]) || to.write_all(&buffer[..len]).is_err() {
                             break;
                         }
                     }
@@ -524,7 +545,42 @@ fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
             }
         }
     });
-    (at, seen)
+    at
+}
+
+#[test]
+fn a_change_is_of_unknown_outcome_if_its_answer_is_lost_and_then_the_login_ends() {
+    let mut rig = Rig::start(1, |logins| logins);
+    let cut = Arc::new(AtomicUsize::new(0));
+    let (count, cuts) = (cut.clone(), Arc::new(AtomicBool::new(false)));
+    let loses_answers = cuts.clone();
+    let at = relay(rig.at(), move |way, _| {
+        let passes = way == Way::Call || !loses_answers.load(Ordering::SeqCst);
+        count.fetch_add(usize::from(!passes), Ordering::SeqCst);
+        passes
+    });
+    let options = ClientOptions { namenode: at.to_string(), ..rig.options("alice", PASSWORD) };
+    let (client, alice) = (Arc::new(Client::connect(options).unwrap()), user("alice"));
+    client.stat(&alice, "/").unwrap(); // the connection is there
+    cuts.store(true, Ordering::SeqCst);
+    let (asks, asked_by) = (client.clone(), alice.clone());
+    let asked = std::thread::spawn(move || asks.mkdirs(&asked_by, "/made", 0o755));
+    assert!(wait_until(Duration::from_secs(30), || cut.load(Ordering::SeqCst) > 0));
+    rig.users.set("alice", "another");
+    // It forgets the connection's calls, and so can't repeat the answer.
+    rig.restart_namenode();
+    cuts.store(false, Ordering::SeqCst);
+    assert_eq!(error(asked.join().unwrap()), Error::OutcomeUnknown);
+    rig.cluster.client().stat(&superuser(), "/made").unwrap();
+    assert_eq!(error(client.mkdirs(&alice, "/never", 0o755)), Error::Unauthenticated);
+}
+
+#[test]
+fn a_holder_that_the_namenode_knows_gets_no_new_number() {
+    let rig = Rig::start(0, |logins| logins);
+    let credential = rig.credential("alice");
+    let mut held = by(&credential, rig.at(), Some(rig.tls.clone()));
+    assert_eq!(held.nn_credential(true).unwrap().client, credential.client);
 }
 
 fn holds(seen: &Mutex<Vec<u8>>, what: &[u8]) -> bool {

@@ -507,6 +507,10 @@ impl Session {
                             logged_in_again = true;
                             continue;
                         }
+                        // It may have been executed before the session ended.
+                        Err(error) if error.kind() == ErrorKind::Unauthenticated => {
+                            return Err((error, unanswered));
+                        }
                         result => return result.map_err(|error| (error, false)),
                     },
                     Err(broken) if broken.is_silence() => return Err((self.lost(&broken, subject), true)),

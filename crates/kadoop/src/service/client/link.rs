@@ -94,11 +94,17 @@ impl Link {
         let until = self.until();
         loop {
             let begun = self.joined().requests.begin(until)?;
-            let mut doubtful = false;
+            // Whether an attempt may have been executed, and whether the namenode has judged the
+            // mutation since.
+            let (mut doubtful, mut judged) = (false, false);
             let answer = call(&self.options, &self.entry, &self.address, until, |to| {
                 let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
-                if let Err(error) = &answer {
-                    doubtful |= matches!(Lost::from(error.clone()), Lost::Unknown(_));
+                match answer.as_ref().map_err(|error| Lost::from(error.clone())) {
+                    Ok(_) => judged = true,
+                    Err(Lost::Unknown(_)) => doubtful = true,
+                    // It hasn't looked at what a caller asks whom it doesn't let in.
+                    Err(Lost::Refused(failure)) => judged = failure.error != Error::Unauthenticated,
+                    Err(Lost::NotExecuted(_)) => {}
                 }
                 answer
             });
@@ -112,8 +118,8 @@ impl Link {
                         return Err(Failure::new(Error::Unavailable, why));
                     }
                 }
-                Err(Failure { error: Error::Unavailable, why }) if doubtful => {
-                    return Err(Failure::new(Error::OutcomeUnknown, why));
+                Err(failure) if doubtful && !judged => {
+                    return Err(Failure::new(Error::OutcomeUnknown, failure.to_string()));
                 }
                 answer => return answer,
             }

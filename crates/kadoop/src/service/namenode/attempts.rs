@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::{Duration, Instant},
 };
 
@@ -20,11 +20,26 @@ const PAIRS: usize = 65_536;
 /// The logins under way, and the recent failures.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    under_way: HashMap<IpAddr, usize>,
+    under_way: HashMap<Origin, usize>,
     failed: HashMap<Pair, Failed>,
 }
 
-type Pair = (String, IpAddr);
+type Pair = (String, Origin);
+
+/// An address that attempts count for. In IPv6 a host owns its whole /64 (RFC 4291, section
+/// 2.5.4), so the lower half is zero. All loopback addresses are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Origin(IpAddr);
+
+impl From<IpAddr> for Origin {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            loopback if loopback.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+            v4 => v4,
+        })
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Failed {
@@ -37,13 +52,13 @@ struct Failed {
 pub(super) enum Later {
     /// Too many are.
     Crowded,
-    /// The last of this user from this address has just failed.
+    /// The last of this user from this origin has just failed.
     Failed,
 }
 
 impl Attempts {
     /// Whether a password may be checked now; [`Attempts::end`] it then.
-    pub(super) fn begin(&mut self, user: &str, from: IpAddr, now: Instant) -> Result<(), Later> {
+    pub(super) fn begin(&mut self, user: &str, from: Origin, now: Instant) -> Result<(), Later> {
         if self.failed.get(&(user.to_owned(), from)).is_some_and(|failed| now < failed.again_at) {
             return Err(Later::Failed);
         }
@@ -56,7 +71,7 @@ impl Attempts {
         Ok(())
     }
 
-    pub(super) fn end(&mut self, user: &str, from: IpAddr, failed: bool, now: Instant) {
+    pub(super) fn end(&mut self, user: &str, from: Origin, failed: bool, now: Instant) {
         if let Some(of_one) = self.under_way.get_mut(&from) {
             *of_one -= 1;
         }
@@ -83,8 +98,17 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const HERE: Origin = Origin(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    const THERE: Origin = Origin(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+
+    #[test]
+    fn a_host_is_one_origin_whichever_of_its_addresses_it_uses() {
+        let origin = |address: &str| Origin::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(origin("2001:db8::1"), origin("2001:db8::2"));
+        assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
+        assert_eq!(origin("::ffff:192.0.2.1"), HERE);
+        assert_eq!(origin("127.3.2.1"), origin("::1"));
+    }
 
     #[test]
     fn each_failure_of_a_pair_doubles_its_pause_and_nobody_elses() {

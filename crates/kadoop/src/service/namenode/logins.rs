@@ -24,7 +24,7 @@ use std::{
     time::Instant,
 };
 use strait_flexrpc::{Holder, KeyId, KeyLookup, OwnKey, Request, ServerTls, stub::ServiceError};
-use strait_telemetry::Record;
+use strait_telemetry::{Record, Seldom};
 use strait_xdr::Text;
 
 /// A credential's lifetime: a stolen one ends after this time, at most.
@@ -127,16 +127,20 @@ impl Desk {
         self.logins.tls.clone()
     }
 
-    /// The user's epoch, if the password is right.
-    fn check(&self, user: &str, password: &str, from: IpAddr) -> Result<Epoch> {
-        self.attempts().begin(user, from, Instant::now()).map_err(|later| match later {
+    /// Takes a place among the password checks.
+    fn begin(&self, user: &str, from: IpAddr) -> Result<()> {
+        self.attempts().begin(user, from.into(), Instant::now()).map_err(|later| match later {
             Later::Crowded => Error::Limit("too many logins at a time; try again"),
             Later::Failed => {
                 Error::Limit("a login of this user from this address has failed; try again later")
             }
-        })?;
+        })
+    }
+
+    /// The user's epoch, if the password is right. Call this after [`Desk::begin`].
+    fn check(&self, user: &str, password: &str, from: IpAddr) -> Result<Epoch> {
         let epoch = self.logins.accounts.log_in(user, password);
-        self.attempts().end(user, from, epoch.is_none(), Instant::now());
+        self.attempts().end(user, from.into(), epoch.is_none(), Instant::now());
         epoch.ok_or(Error::Unauthenticated)
     }
 
@@ -193,6 +197,9 @@ impl Shared {
         }
         let (user, password) = (text(user)?, text(password)?);
         let from = call.peer.ip().to_canonical();
+        // Not noted: it says nothing of the password, and anybody can be refused any number of
+        // times.
+        desk.begin(user, from)?;
         let checked = desk.check(user, password, from);
         self.note_login(user, from, checked.as_ref().err());
         let epoch = checked?;
@@ -208,7 +215,10 @@ impl Shared {
 
     fn note_login(&self, user: &str, from: IpAddr, error: Option<&Error>) {
         if let Some(error) = error {
-            tracing::warn!(?user, %from, %error, "a login failed");
+            static FAILED: Seldom = Seldom::new();
+            if let Some(left_out) = FAILED.may_write() {
+                tracing::warn!(?user, %from, %error, left_out, "a login failed");
+            }
         }
         if let Some(log) = &self.audit {
             let why = error.map(Error::to_string);
@@ -239,7 +249,9 @@ impl Shared {
             return Err(Error::Invalid("a credential can be renewed by TLS only"));
         }
         let Granted { ref user, client, renewable_until_ms, .. } = holder.granted;
-        let client = if rejoin { self.join_client()? } else { client };
+        // Each new number takes memory, so a holder that is known keeps its own.
+        let is_known = || self.ask(|namenode| Ok(namenode.state().clients.has(client)));
+        let client = if rejoin && !is_known()? { self.join_client()? } else { client };
         let until_ms = desk.until(renewable_until_ms);
         desk.credential(&Granted { user: user.clone(), client, until_ms, renewable_until_ms }, &holder.epoch)
     }
