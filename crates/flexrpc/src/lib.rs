@@ -2,8 +2,8 @@
 //! "FlexRPC: A Flexible Remote Procedure Call Facility for Modern Cluster File
 //! Systems" (Kim, Lee, Kim; KAIST).
 //!
-//! A call is executed at most once, over TCP and UDP, to one callee or to many;
-//! and what is said of its outcome is certain.
+//! Each callee executes a call at most once. Calls go over TCP or UDP, to one callee or to many.
+//! The outcome that a caller gets is certain.
 //!
 //! ```text
 //!  client                                              server
@@ -17,52 +17,52 @@
 //!   and sleeping.
 //! - `client`, `server`: the shells that drive `proto` by sockets and threads.
 //!
-//! It must never execute a call twice, claim that a call wasn't executed when it
-//! may have been, take memory for what is only claimed, or panic over bytes from
-//! outside. It knows nothing of files.
+//! FlexRPC must never execute a call twice, or report a call as not executed if it may have been.
+//! It must never allocate for bytes that a peer only claims, or panic over bytes from outside. It
+//! knows nothing of files.
 //!
 //! # Outcomes
 //!
-//! A call at a callee ends as one of four ([`Outcome`]): a value, an error, not
-//! executed (and it never will be), or unknown. A caller's duties are few:
+//! A call at a callee ends in one of four ways ([`Outcome`]): a value, an error, not executed (and
+//! it never will be), or unknown. The caller has few duties:
 //!
 //! 1. Ask again, as a new call, only where the outcome is "not executed", or the
 //!    procedure may be repeated.
 //! 2. Treat every callee of a multicast by its own outcome.
-//! 3. Give calls a timeout; it travels with the call, and callees don't begin what
-//!    nobody waits for.
+//! 3. Give calls a timeout. It travels with the call, and callees don't begin a call whose caller
+//!    has stopped waiting.
 //!
 //! # Requests
 //!
-//! A call tells its callee for which request its caller works
-//! ([`strait_telemetry::RequestId::current`]), if for any, and a service works for that
-//! request while it executes the call: one number goes through every hop, along chains as
-//! well, into all their logs. It is a hint that changes nothing else.
+//! A call carries the id of the request for which its caller works, if any
+//! ([`strait_telemetry::RequestId::current`]). The service works for the same request while it
+//! executes the call. So one id appears in the logs of every hop, along chains too. It is a hint
+//! and changes nothing else.
 //!
 //! # Security
 //!
-//! Servers listen on loopback unless told. Off loopback they want a cluster key
-//! ([`proto::auth`] says against whom it helps), certificates of their callers, or
-//! leave to serve anybody. Beside the cluster's key, callers may have keys of their own, by
-//! which services know them ([`KeyLookup`]). Where a chain may lead is for [`Forwarding`] to say: for
-//! callers that nobody knows, on loopback alone.
+//! By default servers listen on loopback. On any other address a server needs a cluster key
+//! ([`proto::auth`] says against which attackers it helps), certificates of its callers, or
+//! explicit leave to serve anybody. Callers may also have keys of their own, by which services know
+//! them ([`KeyLookup`]). [`Forwarding`] decides where a chain may lead: for unknown callers, to
+//! loopback only.
 //!
-//! TLS is over TCP, on the same port ([`ServerTls`], [`ClientTls`]). Each hop of a
-//! chain is a connection under TLS of its own, so each callee reads what it passes
-//! on; what came encrypted doesn't leave in the clear.
+//! TLS runs over TCP, on the same port ([`ServerTls`], [`ClientTls`]). Each hop of a chain is a TLS
+//! connection of its own, so each callee reads the arguments that it passes on. A call that arrived
+//! encrypted never leaves in the clear.
 //!
 //! # Plain ONC RPC
 //!
-//! Unmodified SunRPC clients call the same services on the same port
-//! ([`OncOptions`]): over TCP, and over UDP, where retransmissions are told as far
-//! as their protocol allows ([`proto::onc::duplicates`]). They hold no cluster key,
-//! so where one is set they may call only programs that the operator names.
+//! Unmodified SunRPC clients call the same services on the same port ([`OncOptions`]), over TCP and
+//! UDP. Over UDP the server recognises retransmissions as far as their protocol allows
+//! ([`proto::onc::duplicates`]). These clients hold no cluster key. If one is set, they may call
+//! only the programs that the operator names.
 //!
 //! # Example
 //!
-//! With bytes as they are. Interfaces in rpcgen's language become typed clients and services
-//! (`crates/frpcgen`); `tests/idl/tests/first_steps.rs` shows a small one, with a cluster key,
-//! multicasts and a chain.
+//! This example calls with raw bytes. Interfaces in rpcgen's language become typed clients and
+//! services (`crates/frpcgen`). `tests/idl/tests/first_steps.rs` shows a small one, with a cluster
+//! key, multicasts and a chain.
 //!
 //! ```
 //! use strait_flexrpc::{Client, Procedure, Reply, Request, Server, ServerOptions, Transport};

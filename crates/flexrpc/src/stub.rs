@@ -1,7 +1,6 @@
-//! What code that `frpcgen` writes stands on: typed calls around the untyped
-//! ones. Large opaques aren't copied on their way in or out of a call; of a
-//! multicast's arguments, shared ones aren't. Results are copied once, into the
-//! answer's buffer.
+//! Support for the code that `frpcgen` generates: typed calls around the untyped ones. Calls don't
+//! copy large opaques on their way in or out. A multicast doesn't copy shared ones among its
+//! arguments. Results are copied once, into the answer's buffer.
 
 use crate::{CallError, Client, Fault, MulticastOptions, Outcome, Transport};
 use std::net::SocketAddr;
@@ -10,16 +9,16 @@ use strait_xdr::{DecodeError, Decoder, EncodeError, Encoder};
 pub use crate::{CallOptions, Handle, Procedure, Reply, Request, Service, ServiceError};
 pub use strait_xdr as xdr;
 
-/// Why a typed call has no value.
+/// Reasons why a typed call has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StubError {
     /// The arguments break a rule of the interface; nothing was sent.
     #[error("the arguments can't be sent: {0}")]
     Arguments(#[from] EncodeError),
-    /// As of the untyped call.
+    /// The untyped call's error.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Executed, but the result isn't what the interface says.
+    /// The callee executed the call, but its result doesn't follow the interface.
     #[error("executed, but the result is {0}")]
     Result(#[from] DecodeError),
 }
@@ -36,10 +35,10 @@ impl StubError {
     }
 }
 
-/// One call to one callee.
+/// Makes one call to one callee.
 ///
 /// # Errors
-/// As [`Handle::call`], or arguments or result don't follow the interface.
+/// The errors of [`Handle::call`]; also, arguments or result don't follow the interface.
 pub fn call<'v, T>(
     handle: &mut Handle,
     options: &CallOptions,
@@ -69,15 +68,15 @@ pub enum Pattern {
 pub struct Callees {
     /// Makes the calls.
     pub client: Client,
-    /// Whom to call; in this order, if serially.
+    /// Callees' addresses; the order of the chain if the call is serial.
     pub addresses: Vec<SocketAddr>,
-    /// In parallel or serially.
+    /// Parallel or serial.
     pub pattern: Pattern,
-    /// Timeout, credentials, how many values are required.
+    /// Timeout, credentials, number of values that are required.
     pub options: MulticastOptions,
 }
 
-/// One call to several callees: each one's result, in their order.
+/// Makes one call to several callees. Returns each one's result, in their order.
 ///
 /// # Errors
 /// The arguments don't follow the interface; nothing was sent.
@@ -101,10 +100,10 @@ pub fn multicast<'v, T>(
     Ok(outcomes.into_iter().map(typed).collect())
 }
 
-/// One call at its callee.
+/// Executes one call at its callee.
 ///
 /// # Errors
-/// Arguments that don't follow the interface, and results; or what `execute` says.
+/// Arguments or results don't follow the interface; or the error of `execute`.
 pub fn serve<A, R>(
     request: &Request,
     reply: &mut Reply,

@@ -1,4 +1,4 @@
-//! TLS: who one is, and whom one trusts. From PEM files, read once.
+//! TLS: a process's own identity, and the peers that it trusts. Read once, from PEM files.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -14,46 +14,44 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is wrong with a file, or what it says.
+/// An error in a TLS file or its content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("TLS file {}: {problem}", path.display())]
 pub struct TlsError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub problem: String,
 }
 
-/// A certificate, with those between it and its root, and its private key.
+/// A certificate, the certificates between it and its root, and its private key.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The file of certificates, one's own first.
+    /// The file of certificates; the process's own comes first.
     pub certificate: PathBuf,
     /// The file of the key.
     pub key: PathBuf,
 }
 
-/// Which callees a client trusts.
+/// The callees that a client trusts.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// Those whose certificate comes from an authority in this file, and is for
-    /// the address that is called, or for the [name](ClientTls::expecting) that
-    /// is expected.
+    /// Callees with a certificate from an authority in this file. The certificate must be for the
+    /// called address, or for the expected [name](ClientTls::expecting).
     Authorities(PathBuf),
-    /// Those who show a certificate in this file: their names and dates don't
-    /// matter then.
+    /// Callees that show a certificate in this file. Its names and dates don't matter then.
     Pinned(PathBuf),
 }
 
-/// How a server speaks TLS.
+/// A server's TLS configuration.
 #[derive(Clone)]
 pub struct ServerTls {
     pub(crate) config: Arc<ServerConfig>,
-    /// Whether callers show certificates that were checked.
+    /// Whether the server demands and checks callers' certificates.
     pub(crate) certified: bool,
 }
 
-/// How a client speaks TLS; also a server that passes chains on.
+/// A client's TLS configuration; also that of a server that passes chains on.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) config: Arc<ClientConfig>,
@@ -61,8 +59,8 @@ pub struct ClientTls {
 }
 
 impl ServerTls {
-    /// With this certificate. `callers` is a file of authorities: only callers
-    /// with a certificate from one of them are served, and count as authenticated.
+    /// Serves with the certificate of `identity`. `callers` is a file of authorities: the server
+    /// accepts only callers with a certificate from one of them, and they count as authenticated.
     ///
     /// # Errors
     /// A file is missing, isn't PEM, or doesn't fit the others.
@@ -82,18 +80,18 @@ impl ServerTls {
         let (chain, key) = identity.read()?;
         let mut config =
             builder.with_single_cert(chain, key).map_err(|problem| error(&identity.certificate, &problem))?;
-        // Handles are pooled: who connects again resumes once.
+        // Clients pool their handles, so a client that reconnects resumes once.
         config.send_tls13_tickets = 1;
         Ok(Self { config: Arc::new(config), certified: callers.is_some() })
     }
 }
 
 impl ClientTls {
-    /// Towards callees that are trusted so; by an identity, for those who want
-    /// their callers to have one.
+    /// Calls the callees that `trust` covers. `identity` is for callees that require certificates
+    /// of their callers.
     ///
     /// # Errors
-    /// As [`ServerTls::load`].
+    /// The errors of [`ServerTls::load`].
     pub fn load(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let algorithms = provider.signature_verification_algorithms;
@@ -119,9 +117,8 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), name: None })
     }
 
-    /// Expects callees' certificates to be for `name`, whatever their address: one
-    /// name for a cluster spares certificates that list addresses. `None` if it is
-    /// no DNS name or address.
+    /// Expects callees' certificates to be for `name`, whatever their address: with one name for a
+    /// cluster, certificates needn't list addresses. `None` if `name` is no DNS name or address.
     pub fn expecting(self, name: &str) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).ok()?;
         Some(Self { name: Some(name), ..self })
@@ -158,8 +155,8 @@ fn error(path: &Path, problem: &dyn fmt::Display) -> TlsError {
     TlsError { path: path.to_owned(), problem: problem.to_string() }
 }
 
-/// Trusts certificates, not authorities; that the callee holds the key is still
-/// proved by its signature.
+/// Trusts certificates, not authorities. The handshake's signature still proves that the callee
+/// holds the key.
 #[derive(Debug)]
 struct Pinned {
     certificates: Vec<CertificateDer<'static>>,
@@ -204,7 +201,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// Nothing of a key shows.
+/// Shows nothing of a key.
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerTls").field("certified", &self.certified).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Where the outcomes of a multicast come together.
+//! Collects the outcomes of a multicast.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -23,7 +23,7 @@ impl Gather {
     /// For `degree` callees, of which `required` must return a value.
     pub(crate) fn new(degree: usize, required: Option<usize>) -> Self {
         let state = State { outcomes: vec![None; degree], completed: 0, values: 0 };
-        // Without a number every outcome is waited for, which this never reaches.
+        // With `None` the caller waits for every outcome: no number of values reaches the maximum.
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -31,7 +31,7 @@ impl Gather {
         }
     }
 
-    /// A subcall's outcome; the last one that is waited for wakes the caller.
+    /// Stores a subcall's outcome. The last awaited outcome wakes the caller.
     pub(crate) fn put(&self, index: usize, outcome: Outcome) {
         let mut state = self.state();
         if let Some(place @ None) = state.outcomes.get_mut(index) {
@@ -45,17 +45,17 @@ impl Gather {
         }
     }
 
-    /// Whether all, or enough, have answered.
+    /// Whether all callees, or enough of them, have answered.
     pub(crate) fn is_done(&self) -> bool {
         self.is_over(&self.state())
     }
 
-    /// Whether no number of values ends it early.
+    /// Whether no number of values ends the multicast early.
     pub(crate) fn waits_for_all(&self) -> bool {
         self.required == usize::MAX
     }
 
-    /// Waits until all, or enough, have answered, at most until then.
+    /// Waits until all callees, or enough of them, have answered, but at most until `until`.
     pub(crate) fn wait(&self, until: Option<Micros>) {
         let mut state = self.state();
         while !self.is_over(&state) {
@@ -72,7 +72,7 @@ impl Gather {
         }
     }
 
-    /// The outcomes so far; those that nobody waits for are in doubt.
+    /// The outcomes so far; missing ones are in doubt, since the caller stopped waiting for them.
     pub(crate) fn take(&self) -> Vec<Outcome> {
         let mut state = self.state();
         let outcomes = state.outcomes.iter_mut();

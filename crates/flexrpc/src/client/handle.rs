@@ -1,8 +1,8 @@
-//! A handle: one socket to one callee, checked out by one caller at a time, so
-//! that a call is one write and one read.
+//! A handle: one socket to one callee. One caller at a time checks it out, so a call is one write
+//! and one read.
 //!
-//! Here and below, what each call passes through is marked `#[inline]`, and what few do
-//! `#[cold]`: with a fifth of the taken branches gone, a small call takes a fiftieth less.
+//! In this crate, code on every call's path is `#[inline]` and rare code is `#[cold]`. That removes
+//! a fifth of the taken branches, and a fiftieth of a small call's time.
 
 use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_telemetry::RequestId;
 
-/// A pooled connection unused for longer is looked at before it carries a call:
-/// looking costs a system call, and servers close idle ones.
+/// The handle checks a pooled connection that was unused for longer before it carries a call:
+/// servers close idle connections. The check costs a system call.
 const LOOK_AFTER: Micros = 10_000;
 
-/// Sessions tried for one call: a server that forgets a session at once would
-/// never let it begin.
+/// Sessions tried for one call. A server that forgot each session at once would otherwise never let
+/// the call begin.
 const SESSIONS_TRIED: usize = 3;
 
 /// A connection or socket to a callee, with the caller's place in a session.
@@ -43,14 +43,14 @@ pub struct Handle {
     lease: Option<Lease>,
     /// When the handle was last ready for the call under way.
     begun: Micros,
-    /// When something last arrived on the line, or it was looked at.
+    /// When the line last received something, or was last found quiet.
     used: Micros,
-    /// The connection terminated abnormally (section IV.B): when the handle
-    /// comes back, all of its callee's are closed.
+    /// The connection terminated abnormally (section IV.B). When the handle is returned, the pool
+    /// closes all handles to its callee.
     invalid: bool,
-    /// Of the last answer that was a value.
+    /// The kind of the last answer that was a value.
     pub(crate) answered: Kind,
-    /// The process that checked it out, if it was for longer than a call.
+    /// The process that checked it out, unless it serves only one call.
     holder: Option<u32>,
 }
 
@@ -73,38 +73,38 @@ impl Handle {
         }
     }
 
-    /// The same, for a caller who keeps it.
+    /// The same handle, checked out by a caller that keeps it.
     pub(crate) fn held_by(mut self, process: u32) -> Self {
         self.holder = Some(process);
         self
     }
 
-    /// Whom it calls.
+    /// The callee's address.
     pub fn callee(&self) -> SocketAddr {
         self.callee.0
     }
 
-    /// By which transport.
+    /// The transport of its calls.
     pub fn transport(&self) -> Transport {
         self.callee.1
     }
 
-    /// Calls `procedure` with the argument bytes in `args`, one after another, by
-    /// the client's options. Executed at most once. A result above 4 KiB comes in the buffer
-    /// that it was received in, of 132 KiB at least: copy what is kept for long.
+    /// Calls `procedure` with the client's options. The arguments are the slices of `args`, one
+    /// after another. The callee executes the call at most once. A result above 4 KiB comes in its
+    /// receive buffer, of 132 KiB at least: copy results that are kept for long.
     ///
     /// # Errors
-    /// The procedure's own error, or why it wasn't executed, or that this isn't
-    /// known.
+    /// The procedure's own error; or the reason why it wasn't executed; or the reason why this
+    /// isn't known.
     #[inline]
     pub fn call(&mut self, procedure: Procedure, args: &[&[u8]]) -> Result<Bytes, CallError> {
         self.call_with(procedure, args, &CallOptions::default())
     }
 
-    /// [`Handle::call`] with options of its own.
+    /// [`Handle::call`] with the call's own options.
     ///
     /// # Errors
-    /// As [`Handle::call`].
+    /// The errors of [`Handle::call`].
     #[inline]
     pub fn call_with(
         &mut self,
@@ -121,7 +121,7 @@ impl Handle {
         self.of_one_callee(outcome).into_result()
     }
 
-    /// What a call has ended with that wasn't a chain's: many callees' outcomes are no value.
+    /// Outcome of a call to a single callee. An answer with a chain's outcomes is no value for it.
     #[inline]
     pub(crate) fn of_one_callee(&self, outcome: Outcome) -> Outcome {
         match outcome {
@@ -130,13 +130,13 @@ impl Handle {
         }
     }
 
-    /// Connects and gets a session, where that isn't done.
+    /// Connects and gets a session, unless the handle has both.
     pub(crate) fn make_ready(&mut self, deadline: Option<Micros>) -> Result<(), Refusal> {
         self.make_ready_from(clock::now(), deadline)
     }
 
-    /// The same, where the clock has just been looked at: once for all of a call,
-    /// since each look is a hundredth of a small one.
+    /// The same at a known time. A call reads the clock once, since each reading takes a hundredth
+    /// of a small call's time.
     #[inline]
     fn make_ready_from(&mut self, now: Micros, deadline: Option<Micros>) -> Result<(), Refusal> {
         self.begun = now;
@@ -150,7 +150,7 @@ impl Handle {
         self.become_ready(usable, deadline)
     }
 
-    /// Gives a connection up that the callee has closed.
+    /// Drops the connection if the callee has closed it.
     #[cold]
     fn look_at_line(&mut self, now: Micros) {
         let Some(line) = &self.line else { return };
@@ -159,8 +159,8 @@ impl Handle {
         } else {
             self.line = None;
             self.invalid = true;
-            // Most likely the server restarted: better a handshake too many than
-            // a call refused for its session.
+            // Most likely the server restarted. A needless handshake costs less than a call that is
+            // refused for its session.
             self.lose_session();
         }
     }
@@ -181,7 +181,7 @@ impl Handle {
             let options = &self.shared.options;
             let session =
                 shake_hands(line, (options.key.as_ref(), options.key_id.as_ref()), options.retry, patience);
-            // What is left in the line after a failure is nobody's.
+            // After a failure the line may hold bytes that belong to no call.
             session.inspect_err(|_| self.line = None)
         })?;
         self.lease = Some(session.lease());
@@ -195,8 +195,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Makes one call, in a new session if the callee has lost the old one before
-    /// the call could have begun.
+    /// Makes one call. If the callee lost the session before the call could begin, the handle
+    /// repeats the call in a new one.
     pub(crate) fn exchange(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Outcome {
         self.exchange_from(clock::now(), message, deadline)
     }
@@ -225,8 +225,8 @@ impl Handle {
         }
     }
 
-    /// [`Handle::drive`] of a call that hasn't been sent: mostly sent once and answered at
-    /// once, which is a straight line here.
+    /// [`Handle::drive`] of a call that hasn't been sent. Most calls are sent once and answered at
+    /// once: a straight line here.
     #[inline]
     fn drive_from_start(
         &mut self,
@@ -245,13 +245,12 @@ impl Handle {
         self.drive(call, step, message, deadline)
     }
 
-    /// The identifier of a call that others will bring to the callee.
+    /// The identifier of a call that a chain will bring to the callee.
     pub(crate) fn next_call(&mut self) -> Option<CallId> {
         self.lease.as_mut().map(|lease| lease.next_call(clock::now()))
     }
 
-    /// Asks what became of such a call, and sees to it that it won't begin if it
-    /// hasn't.
+    /// Asks the callee for the outcome of such a call. A call that hasn't begun never will.
     pub(crate) fn revoke(&mut self, id: CallId, deadline: Option<Micros>) -> Outcome {
         let sum = Sum::of(&[]);
         let procedure = Procedure::default();
@@ -263,7 +262,7 @@ impl Handle {
         self.begun = clock::now();
         let call = Call::new(id, self.callee.1, self.shared.options.retry, deadline);
         match self.drive(call, Step::Send, &message, deadline) {
-            // That the question wasn't sent says nothing of the call.
+            // A question that wasn't sent tells nothing of the call.
             Outcome::NotExecuted(refusal) if refusal != Refusal::Revoked => {
                 Outcome::Unknown(Doubt::ConnectionLost)
             }
@@ -271,7 +270,7 @@ impl Handle {
         }
     }
 
-    /// A new call on this handle, which must be ready.
+    /// Begins a call on this handle, which must be ready.
     #[inline]
     pub(crate) fn begin(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Result<Call, Refusal> {
         let (Some(lease), Some(line)) = (&mut self.lease, &self.line) else {
@@ -287,7 +286,7 @@ impl Handle {
         Ok(Call::new(id, self.callee.1, self.shared.options.retry, deadline))
     }
 
-    /// Takes a call from `step` to its end, sleeping where it has to.
+    /// Takes a call from `step` to its end, and sleeps as needed.
     #[inline(never)]
     pub(crate) fn drive(
         &mut self,
@@ -312,7 +311,7 @@ impl Handle {
         }
     }
 
-    /// What a frame, its absence, or a broken connection means for the call.
+    /// Takes a call one step further after a frame, a timeout or a broken connection.
     #[inline]
     pub(crate) fn on_received(&mut self, received: Received, call: &mut Call) -> Next {
         Next::Step(match received {
@@ -323,7 +322,8 @@ impl Handle {
                         Step::Answered => return Next::Over(self.outcome(frame)),
                         step => self.spare(frame, step),
                     },
-                    // Not just waiting on: whoever sends many would keep the call for ever.
+                    // The timer must be checked: a stream of foreign frames would otherwise keep
+                    // the call for ever.
                     Read::Foreign => {
                         let step = call.on_time(frame.arrived);
                         self.spare(frame, step)
@@ -334,14 +334,14 @@ impl Handle {
             Received::TimedOut => call.on_time(clock::now()),
             Received::Broken => self.on_broken(call),
             Received::PortRefused => call.on_port_refused(clock::now()),
-            // It would be as large a second time.
+            // A second answer would be as large.
             Received::TooLarge(id) if id == call.id() => Step::Unknown(Doubt::AnswerTooLarge),
             Received::TooLarge(_) => self.on_broken(call),
         })
     }
 
-    /// A server that has restarted doesn't know the session, and so not by which of its callers'
-    /// own keys to tag an answer: the next call shakes hands anew.
+    /// A restarted server doesn't know the session, so it can't find the caller's own key to tag
+    /// its answer. The next call makes a new handshake.
     #[cold]
     fn on_forged(&mut self, call: &mut Call) -> Step {
         if let Some(lease) = self.lease.as_ref().filter(|_| self.shared.options.key_id.is_some()) {
@@ -350,12 +350,13 @@ impl Handle {
         self.on_broken(call)
     }
 
-    /// The outcome of a call that got no answer of value.
+    /// The outcome of a call that got no value.
     #[cold]
     pub(crate) fn end(&mut self, step: Step, call: &Call) -> Outcome {
         let lost = [
             Step::NotExecuted(Refusal::UnknownSession),
-            // Without a key, or by one that doesn't hold any more: this session stays refused.
+            // The session has no key, or a key that is no longer valid: the server keeps refusing
+            // it.
             Step::NotExecuted(Refusal::Unauthenticated),
             Step::Unknown(Doubt::SessionLost),
         ];
@@ -364,21 +365,21 @@ impl Handle {
         }
         match step {
             Step::NotExecuted(refusal) => {
-                // Refused, the connection is clean; not sent whole, it isn't.
+                // After a refusal the connection is clean; after half a frame it isn't.
                 if !call.may_have_executed() {
                     self.line = None;
                 }
                 Outcome::NotExecuted(refusal)
             }
             other => {
-                // An answer may still come: nobody else's.
+                // An answer may still come, and no other call may take it.
                 self.line = None;
                 Outcome::Unknown(if let Step::Unknown(doubt) = other { doubt } else { Doubt::BadAnswer })
             }
         }
     }
 
-    /// The callee doesn't know the session any more: the next call is made in another.
+    /// The callee doesn't know the session any more: the next call uses another.
     #[cold]
     pub(crate) fn lose_session(&mut self) {
         if let Some(lease) = self.lease.take() {
@@ -397,7 +398,7 @@ impl Handle {
     #[inline]
     fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
         let Some(turn) = message.turn else {
-            // Of a first transmission that waits for nobody this is now.
+            // A first transmission without a turn leaves at the time that the handle has read.
             let prompt = (!call.may_have_executed()).then_some(self.begun);
             return self.transmit_now(call, message, deadline, prompt);
         };
@@ -412,7 +413,7 @@ impl Handle {
         self.transmit_now(call, message, deadline, None)
     }
 
-    /// Transmits at the time `now`, if that is known.
+    /// Transmits at `now`, or reads the clock if that is `None`.
     #[inline]
     fn transmit_now(
         &mut self,
@@ -432,7 +433,7 @@ impl Handle {
         }
     }
 
-    /// The time is over, and half of the call has left.
+    /// The call timed out after a part of it was sent.
     #[cold]
     fn on_time_over(&mut self, call: &mut Call) -> Step {
         self.line = None;
@@ -455,7 +456,7 @@ impl Handle {
         self.line.as_mut()
     }
 
-    /// Whether a call could be sent at once.
+    /// Whether a call could be sent at once. An unused connection is checked first.
     pub(crate) fn is_ready(&mut self) -> bool {
         self.begun = clock::now();
         let fresh = self.begun.saturating_sub(self.used) <= LOOK_AFTER;
@@ -473,7 +474,8 @@ impl Handle {
         if let Some(key) = self.lease.as_ref().and_then(|lease| lease.session.key.as_ref())
             && !frame.is_authentic(key)
         {
-            // Over UDP anybody can send anything; on a connection it is over.
+            // Over UDP any host can forge frames, so this one doesn't count. A connection ends with
+            // a forged frame.
             return if self.callee.1 == Transport::Udp { Read::Foreign } else { Read::Forged };
         }
         if frame.head.kind == Kind::SendAgain && !self.may_be_asked_again() {
@@ -482,8 +484,8 @@ impl Handle {
         answer::read(&frame.head, frame.payload(), frame.intact, id).map_or(Read::Foreign, Read::Answer)
     }
 
-    /// With a key, nobody is asked again over UDP: what came damaged may have been a
-    /// stranger's, who would be given that request with a tag, to be handed on for ever.
+    /// With a key, the handle ignores requests to send again over UDP. The damaged datagram may be
+    /// a stranger's, who would get the tagged request and could replay it for ever.
     #[cold]
     fn may_be_asked_again(&self) -> bool {
         let keyed = self.lease.as_ref().is_some_and(|lease| lease.session.key.is_some());
@@ -537,7 +539,7 @@ impl Handle {
     }
 }
 
-/// A handle's inside: what is pooled.
+/// The pooled part of a handle.
 pub(crate) struct Idle {
     line: Line,
     lease: Lease,
@@ -551,7 +553,7 @@ impl Idle {
     }
 }
 
-/// Where a call is after something was received.
+/// A call's next step after an event on its line.
 pub(crate) enum Next {
     Step(Step),
     Over(Outcome),
@@ -566,7 +568,7 @@ enum Read {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.holder.is_some_and(|holder| holder != std::process::id()) {
-            // A forked child's copy: its parent goes on with it.
+            // A forked child's copy: the parent keeps using it.
             return self.lease.take().into_iter().for_each(Lease::leave_to_parent);
         }
         let idle = self.line.take().zip(self.lease.take()).map(|(mut line, lease)| {
@@ -578,7 +580,7 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    /// Of a call that begins now.
+    /// The deadline of a call that begins now.
     #[inline]
     pub(crate) fn deadline(&self, options: &CallOptions, now: Micros) -> Option<Micros> {
         let timeout = options.timeout.or(self.options.timeout)?;
@@ -598,7 +600,7 @@ impl Shared {
         Extension::from(self.caller(options)).encode()
     }
 
-    /// Who calls, and for which request this thread does.
+    /// The caller's credentials, and the request that this thread works for.
     #[inline(never)]
     pub(crate) fn caller(&self, options: &CallOptions) -> Caller {
         Caller { credentials: self.credentials(options).clone(), request: RequestId::current() }

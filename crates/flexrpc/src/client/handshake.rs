@@ -1,4 +1,4 @@
-//! Getting a session.
+//! The handshake that gets a session.
 
 use crate::client::line::{Line, Received};
 use crate::client::session::Session;
@@ -15,8 +15,8 @@ use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits;
 use crate::proto::status::Refusal;
 
-/// Asks the callee for a session. Nothing is executed by it, so that every
-/// failure is a refusal.
+/// Asks the callee for a session. The callee executes nothing for it, so every failure is a
+/// refusal.
 pub(crate) fn shake_hands(
     line: &mut Line,
     (key, key_id): (Option<&ClusterKey>, Option<&KeyId>),
@@ -71,13 +71,13 @@ fn hello(id: CallId, nonce: Nonce, key: Option<&ClusterKey>, key_id: Option<&Key
     hello
 }
 
-/// The session that a frame welcomes to; `None` if the frame is damaged.
+/// The session that a frame grants; `None` if the frame is damaged.
 fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<Option<Session>, Refusal> {
     let head = &frame.head;
     if !frame.intact {
         return Ok(None);
     }
-    // No tag, or another key's: the callee and we don't share one.
+    // The tag is missing or another key's: the callee and the caller share no key.
     if key.is_some_and(|key| !frame.is_authentic(&key.of_session(SessionId::NONE))) {
         return Err(Refusal::Unauthenticated);
     }
@@ -94,8 +94,8 @@ fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<O
     }
 }
 
-/// Waits for a handshake no longer than this, whatever the deadline: a callee
-/// that is there answers at once.
+/// Limits the wait for a handshake to `connect`, even if the call has more time: a live callee
+/// answers at once.
 pub(crate) fn deadline(call: Option<Micros>, connect: std::time::Duration) -> Option<Micros> {
     let connect = clock::after(clock::now(), connect);
     Some(call.map_or(connect, |call| call.min(connect)))

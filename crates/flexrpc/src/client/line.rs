@@ -1,4 +1,4 @@
-//! A socket to a callee: sends a frame, waits for answers.
+//! A socket to a callee: sends frames and waits for answers.
 
 use crate::client::ClientOptions;
 use crate::client::message::Framing;
@@ -17,17 +17,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Up to here slices are copied together: a copy costs less than a gather.
+/// Largest frame that is copied into one slice: up to here a copy costs less than a gather.
 const JOINED_BYTES: usize = 8 << 10;
 
-/// A receive timeout is left as it is while it is off by less than this part:
-/// setting it is a system call.
+/// A receive timeout that is off by less than this part stays: setting it is a system call.
 const TIMEOUT_PRECISION: u32 = 8;
 
-/// Longest receive timeout: deadlines further off are looked at again.
+/// Longest receive timeout. The line checks later deadlines again after it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// Datagrams that are no frames, looked at in a row before others have their turn.
+/// Datagrams in a row that aren't frames, before other callees get their turn.
 const STRANGE_DATAGRAMS: u32 = 64;
 
 pub(crate) struct Line {
@@ -39,14 +38,14 @@ pub(crate) struct Line {
     joined: Vec<u8>,
 }
 
-/// What waiting brought.
+/// The outcome of waiting.
 pub(crate) enum Received {
     Frame(Frame),
     TimedOut,
     Broken,
-    /// The host says that nobody takes datagrams there (ICMP).
+    /// The host reports that no socket receives at the port (ICMP).
     PortRefused,
-    /// A frame that is larger than what is taken, with its call: what follows is lost.
+    /// A frame above the size limit, with its call. The stream after it is lost.
     TooLarge(CallId),
 }
 
@@ -72,7 +71,7 @@ impl Line {
             (Transport::Tcp, None) => socket::connect_tcp(callee, deadline),
             (Transport::Tcp, Some(silence)) => socket::connect_tcp(callee, deadline)
                 .and_then(|fd| socket::notice_silence(&fd, silence).map(|()| fd)),
-            // Not in the clear what was to be encrypted.
+            // A call that must be encrypted doesn't leave in the clear.
             (Transport::Udp, _) if tls.is_some() => return Err(Refusal::TlsRequired),
             (Transport::Udp, _) => socket::connect_udp(callee),
         };
@@ -86,13 +85,13 @@ impl Line {
             transport,
             reader: Reader::new(options.payload_bytes),
             spinner: Spinner::new(options.spin),
-            // As the socket has it: for ever.
+            // A new socket waits for ever.
             timeout: Duration::MAX,
             joined: Vec::new(),
         })
     }
 
-    /// Sends a call's frame; a datagram is always whole.
+    /// Sends a call's frame. A datagram always leaves whole.
     #[inline]
     pub(crate) fn send_call(
         &mut self,
@@ -107,36 +106,36 @@ impl Line {
         }
     }
 
-    /// The same of any frame.
+    /// Sends any frame.
     #[inline]
     pub(crate) fn send(&self, slices: &[&[u8]], deadline: Option<Micros>) -> Sent {
         match (self.fd.send_all(slices, deadline), self.transport) {
-            // The error is an earlier datagram's (ICMP), or the host's; either
-            // way this one may be taken for lost, and the timer sends it again.
+            // The error belongs to an earlier datagram (ICMP), or to the host. Either way this
+            // datagram counts as lost, and the timer sends it again.
             (Sent::Broken, Transport::Udp) => Sent::Whole,
             (sent, _) => sent,
         }
     }
 
-    /// Sends what fits of a frame at once; `None` if the connection broke.
+    /// Sends as much of a frame as fits at once; `None` if the connection broke.
     pub(crate) fn try_send(&mut self, slices: &[&[u8]]) -> Option<usize> {
         match (self.fd.try_send(slices), self.transport) {
             (Ok(Some(sent)), _) => Some(sent),
             (Ok(None), Transport::Tcp) => Some(0),
             (Err(_), Transport::Tcp) => None,
-            // As good as lost.
+            // The datagram counts as lost.
             (Ok(None) | Err(_), Transport::Udp) => Some(slices.iter().map(|slice| slice.len()).sum()),
         }
     }
 
-    /// A frame, if one is there.
+    /// Receives a frame if one has arrived.
     pub(crate) fn try_receive(&mut self) -> Received {
         let Self { fd, reader, transport, .. } = self;
         if *transport == Transport::Udp {
             let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
             let mut strange = 0;
             let nothing = loop {
-                // However many of these come.
+                // A flood of such datagrams mustn't hold up the other callees.
                 if strange == STRANGE_DATAGRAMS {
                     break Received::TimedOut;
                 }
@@ -200,12 +199,12 @@ impl Line {
             let Self { fd, spinner, timeout, .. } = self;
             match receive_once(fd, buffer.as_mut(), spinner, timeout, until) {
                 Ok(Some(piece)) => {
-                    // Damaged and foreign datagrams are as good as lost.
+                    // Damaged and foreign datagrams count as lost.
                     match Frame::of_datagram(buffer, &piece) {
                         Ok(frame) => return Received::Frame(frame),
                         Err(spared) => buffer = spared,
                     }
-                    // However many of these come.
+                    // A flood of such datagrams mustn't extend the wait.
                     if until.is_some_and(|until| piece.at >= until) {
                         self.reader.give_back(Some(buffer));
                         return Received::TimedOut;
@@ -231,8 +230,8 @@ impl Line {
         self.reader.give_back(buffer);
     }
 
-    /// Whether the connection is of use still: nothing is lying in it, and the
-    /// callee hasn't closed it.
+    /// Whether the connection is still usable: it holds no unread bytes, and the callee hasn't
+    /// closed it.
     pub(crate) fn is_quiet(&self) -> bool {
         match self.transport {
             Transport::Udp => true,
@@ -240,7 +239,7 @@ impl Line {
         }
     }
 
-    /// An idle line keeps no memory.
+    /// Frees the line's buffers: an idle line keeps no memory.
     pub(crate) fn rest(&mut self) {
         self.reader.release();
         self.joined = Vec::new();

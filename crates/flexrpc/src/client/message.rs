@@ -1,5 +1,5 @@
-//! A call's frame, in slices: the payload stays where the caller has it, and its
-//! checksum is computed once for all callees and transmissions.
+//! A call's frame, in slices. The payload stays in the caller's memory, and its checksum is
+//! computed once for all callees and transmissions.
 
 use crate::client::turn::Turn;
 use crate::proto::auth::SessionKey;
@@ -7,7 +7,7 @@ use crate::proto::checksum;
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, TAG_BYTES, flags};
 use crate::proto::ids::{CallId, Procedure};
 
-/// What is the same for every callee and transmission of a call.
+/// The parts that all callees and transmissions of a call share.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: Kind,
@@ -16,7 +16,7 @@ pub(crate) struct Message<'a> {
     pub(crate) extension: &'a [u8],
     pub(crate) flags: u16,
     pub(crate) sum: Sum,
-    /// Taken while it is sent.
+    /// The turn that the sender holds while it sends.
     pub(crate) turn: Option<&'a Turn>,
 }
 
@@ -36,7 +36,7 @@ impl Sum {
 }
 
 impl<'a> Message<'a> {
-    /// Head and extension, and the tag if there is a key.
+    /// Builds the head; also the tag, if there is a key.
     #[inline]
     pub(crate) fn frame(&self, id: CallId, time_left_us: u32, key: Option<&SessionKey>) -> Framing<'a> {
         let head = Head {
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What stands before and behind a payload.
+/// The parts of a frame before and behind its payload.
 pub(crate) struct Framing<'a> {
     head: [u8; HEAD_BYTES],
     extension: &'a [u8],
@@ -66,7 +66,7 @@ pub(crate) struct Framing<'a> {
 }
 
 impl Framing<'_> {
-    /// The whole frame, if it is short: a copy costs less than a gather.
+    /// Copies the whole frame into one slice if it is short: a copy costs less than a gather.
     #[inline]
     pub(crate) fn join_short(&self, args: &[&[u8]], most: usize, into: &mut Vec<u8>) -> bool {
         let short = self.len() <= most;

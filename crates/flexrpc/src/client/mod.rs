@@ -33,24 +33,22 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How a client behaves.
+/// A client's options.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// How long a call may take, retransmissions and reconnects included. `None`
-    /// waits for ever.
+    /// Timeout of a call, retransmissions and reconnects included. `None` waits for ever.
     pub timeout: Option<Duration>,
-    /// How long connecting and the handshake may take.
+    /// Timeout of connecting and of the handshake.
     pub connect_timeout: Duration,
-    /// A callee whose host acknowledges nothing for so long is lost, whatever time a call has
-    /// left: its link is cut, or it is gone without a word. So is one that takes nothing in for
-    /// so long while bytes are waiting for it, though its host is well: the kernel doesn't tell
-    /// these apart (`TCP_USER_TIMEOUT`). In whole seconds, two at least; over TCP alone. `None`
-    /// leaves it to the kernel, which takes many minutes. Costs a packet now and then on each
-    /// idle connection.
+    /// A callee whose host acknowledges nothing for so long is lost, even if a call has time left:
+    /// its link is cut, or the host went down silently. A callee on a healthy host is also lost if
+    /// it takes no bytes for so long while some wait for it: the kernel doesn't tell the two apart
+    /// (`TCP_USER_TIMEOUT`). In whole seconds, two at least; over TCP only. `None` leaves it to the
+    /// kernel, which takes many minutes. It costs a packet now and then on each idle connection.
     pub peer_silence: Option<Duration>,
-    /// When calls are sent again.
+    /// When to send calls again.
     pub retry: RetryPolicy,
-    /// Who calls, unless a call says otherwise.
+    /// The caller's credentials, unless a call has its own.
     pub credentials: Credentials,
     /// The cluster's key, or this caller's own.
     pub key: Option<ClusterKey>,
@@ -59,17 +57,17 @@ pub struct ClientOptions {
     pub key_id: Option<KeyId>,
     /// How long to spin for an answer before sleeping; zero for never.
     pub spin: Duration,
-    /// Idle handles that are kept, over all callees (section IV.B).
+    /// Most idle handles that are kept, over all callees (section IV.B).
     pub pooled_handles: usize,
     /// Longest delivery chain; servers have a limit of their own.
     pub chain_callees: usize,
     /// Most calling workers, which multicasts of large arguments use.
     pub calling_workers: usize,
-    /// A calling worker ends after having had nothing to do for so long.
+    /// A calling worker without work for so long ends.
     pub calling_dormant: Duration,
-    /// Largest result that is taken, in bytes.
+    /// Largest accepted result, in bytes.
     pub payload_bytes: usize,
-    /// Calls by TLS, over TCP alone.
+    /// TLS configuration of calls; TLS is over TCP only.
     pub tls: Option<ClientTls>,
 }
 
@@ -84,7 +82,7 @@ impl Default for ClientOptions {
             key: None,
             key_id: None,
             spin: SPIN,
-            // A descriptor each; processes have 1,024 by default on many systems.
+            // Each takes a descriptor; on many systems a process has 1,024 by default.
             pooled_handles: 512,
             chain_callees: limits::CHAIN_CALLEES,
             // Each is a thread that waits for one callee: 16 multicasts to 16.
@@ -96,51 +94,52 @@ impl Default for ClientOptions {
     }
 }
 
-/// What one call has different from its client's options.
+/// Options of one call that differ from its client's.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// How long the call may take; `None` for the client's.
+    /// The call's timeout; `None` for the client's.
     pub timeout: Option<Duration>,
-    /// Who calls; `None` for the client's.
+    /// The caller's credentials; `None` for the client's.
     pub credentials: Option<Credentials>,
 }
 
-/// What a multicast has different from its client's options.
+/// Options of a multicast that differ from its client's.
 #[derive(Clone, Debug, Default)]
 pub struct MulticastOptions {
     /// Timeout and credentials.
     pub call: CallOptions,
-    /// Parallel multicasting: how many callees must return a value for the multicast to be
-    /// over, one at least; `None`, or more than there are, waits for every callee's outcome. Callees that nobody waited for are
-    /// [`crate::Doubt::Abandoned`], or not executed if the call hadn't been sent whole.
+    /// Parallel multicasting: the number of callees, at least one, that must return a value before
+    /// the multicast ends. With `None`, or more than there are callees, it waits for every outcome.
+    /// The other callees are [`crate::Doubt::Abandoned`], or not executed if the call hadn't been
+    /// sent whole.
     pub required: Option<usize>,
-    /// Serial multicasting: each callee passes the call on only when it has
-    /// arrived whole, instead of as it arrives. Slower; for comparison.
+    /// Serial multicasting: each callee passes the call on only after the whole call has arrived,
+    /// instead of as it arrives. Slower; for comparison.
     pub store_and_forward: bool,
     /// Serial multicasting: calls with the same turn leave this host one after the other.
     pub turn: Option<Turn>,
 }
 
-/// Makes calls, from any number of threads. Clones share pool and sessions. In a
-/// forked child it begins with neither, and with no threads; handles checked out before are the
-/// parent's, and can only be dropped.
+/// Makes calls, from any number of threads. Clones share pool and sessions. In a forked child a
+/// client starts with an empty pool, no sessions and no threads. Handles from before the fork
+/// belong to the parent; the child can only drop them.
 #[derive(Clone)]
 pub struct Client {
-    /// Of the process that made it.
+    /// State in the process that made the client.
     shared: Arc<Shared>,
 }
 
-/// A client in one process. A forked child uses nothing of its parent's: calls by the same
-/// sessions and connections would have the same identifiers, the threads aren't there, and
-/// any lock may have been one of theirs at the fork, for ever.
+/// A client in one process. A forked child uses nothing of its parent's. Calls in the same sessions
+/// would repeat identifiers, the threads don't exist in the child, and a lock that one of them held
+/// at the fork stays locked for ever.
 pub(crate) struct Shared {
     pub(crate) options: ClientOptions,
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles<Idle>,
     workers: CallingWorkers<Subcall>,
-    /// Whose all this is.
+    /// The process that owns all of it.
     process: u32,
-    /// The client in a child, once it is used there.
+    /// The client's state in a forked child, from its first use there.
     forked: OnceLock<Arc<Shared>>,
 }
 
@@ -152,8 +151,8 @@ impl Shared {
         Arc::new(Self { options, sessions, handles, workers, process, forked })
     }
 
-    /// Closes a child's copies of its parent's idle connections: else their callees wouldn't
-    /// learn when the parent closes them.
+    /// Closes a child's copies of its parent's idle connections. With them open, callees wouldn't
+    /// notice when the parent closes its own.
     fn close_copies(&self) {
         self.handles.try_drain().into_iter().for_each(Idle::leave_to_parent);
     }
@@ -181,7 +180,7 @@ impl Client {
 
     fn in_process(&self, process: u32) -> &Arc<Shared> {
         let mut shared = &self.shared;
-        // Each call looks: a cache line that none writes to.
+        // Each call reads this; no thread writes to its cache line.
         while shared.process != process {
             let parents = shared;
             shared = parents.forked.get_or_init(|| {
@@ -192,8 +191,8 @@ impl Client {
         shared
     }
 
-    /// Checks out a handle to `callee`: a pooled one, or a new connection. It
-    /// goes back to the pool when dropped.
+    /// Checks out a handle to `callee`: a pooled one, or a new connection. Dropping it returns it
+    /// to the pool.
     ///
     /// # Errors
     /// [`CallError::NotExecuted`]: the callee can't be reached or refuses a
@@ -205,10 +204,10 @@ impl Client {
         Ok(handle)
     }
 
-    /// One call by a pooled handle: [`Client::handle`], [`Handle::call`].
+    /// Makes one call with a pooled handle: [`Client::handle`], [`Handle::call`].
     ///
     /// # Errors
-    /// As [`Handle::call`].
+    /// The errors of [`Handle::call`].
     pub fn call(
         &self,
         callee: SocketAddr,
@@ -219,9 +218,9 @@ impl Client {
         self.idle_handle(callee, transport).call(procedure, args)
     }
 
-    /// Calls `procedure` of all callees at once with the same arguments (parallel
-    /// multicasting, section III.B). Returns each callee's outcome in the order of
-    /// `callees`, when all have answered or `required` have returned a value.
+    /// Calls `procedure` of all callees at once with the same arguments (parallel multicasting,
+    /// section III.B). Returns when all have answered, or `required` of them have returned a value.
+    /// The outcomes are in the order of `callees`.
     pub fn call_parallel(
         &self,
         callees: &[SocketAddr],
@@ -242,11 +241,11 @@ impl Client {
     /// callee passes them on as they arrive. Over TCP only. Returns each callee's
     /// outcome in the order of `callees`, all at once; `required` has no effect.
     ///
-    /// The chain begins when every callee has been reached: while one can't be, nobody executes
-    /// the call, and the others' outcomes are [`crate::Refusal::NotForwarded`].
+    /// The client first reaches every callee. If it can't reach one, no callee executes the call,
+    /// and the others' outcomes are [`crate::Refusal::NotForwarded`].
     ///
-    /// Where a callee's outcome is lost with one before it, the callee is asked
-    /// directly while there is time: a call that it hasn't begun is revoked.
+    /// If a callee's outcome is lost with a callee before it, the client asks it directly while
+    /// there is time. This revokes a call that hasn't begun.
     pub fn call_chain(
         &self,
         callees: &[SocketAddr],
@@ -281,12 +280,12 @@ impl Client {
         }
     }
 
-    /// Calling workers at present.
+    /// The number of calling workers.
     pub fn calling_workers(&self) -> usize {
         self.here().workers.count()
     }
 
-    /// Idle handles at present.
+    /// The number of idle handles.
     pub fn pooled_handles(&self) -> usize {
         self.here().handles.len()
     }

@@ -1,9 +1,9 @@
 //! Parallel multicasting (sections III.B and IV.A).
 //!
-//! Small arguments: this thread sends to all callees, then reads from all, which
-//! is faster than handing subcalls to other threads (34–41 µs against 47 for
-//! three callees). Large ones: a calling worker each. Either way, whatever must
-//! sleep for one callee alone goes to a worker.
+//! With small arguments, this thread sends to all callees and then reads from all. That is faster
+//! than handing subcalls to other threads (34–41 µs against 47 for three callees). With large ones,
+//! each subcall has a calling worker. Either way, a worker takes over a subcall that must sleep for
+//! one callee alone.
 
 use crate::client::handle::{Handle, Next};
 use crate::client::line::Received;
@@ -19,14 +19,14 @@ use rustix::event::{PollFd, PollFlags};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Up to here one thread serves all callees: measured; from 256 KiB on workers
-/// are faster, between it is even.
+/// Largest arguments for which one thread serves all callees. Measured: from 256 KiB workers are
+/// faster; between the two sizes both are equal.
 pub(crate) const ONE_THREAD_BYTES: usize = 128 << 10;
 
-/// Frames that one callee's call is given in a row.
+/// Most frames in a row for one callee's call.
 const LOOKS: u32 = 64;
 
-/// While calls are with workers too, their outcomes are looked for this often.
+/// How often to check for outcomes while workers hold calls too.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Makes the calls; the outcomes are in `multicast.gather` afterwards.
@@ -60,8 +60,8 @@ pub(crate) fn call(
     wait(multicast, workers);
 }
 
-/// Until all, or enough, are over. What is still in the queue when nobody waits any
-/// longer isn't begun: the workers may be held by calls that take their time.
+/// Waits until all calls, or enough of them, are over. Then it withdraws queued subcalls: busy
+/// workers might take long to reach them.
 fn wait(multicast: &Arc<Multicast>, workers: &CallingWorkers<Subcall>) {
     if multicast.gather.is_done() && multicast.gather.waits_for_all() {
         return;
@@ -69,12 +69,12 @@ fn wait(multicast: &Arc<Multicast>, workers: &CallingWorkers<Subcall>) {
     multicast.gather.wait(multicast.deadline);
     let ours = |subcall: &Subcall| Arc::ptr_eq(&subcall.multicast, multicast);
     workers.withdraw(ours).into_iter().for_each(Subcall::refuse);
-    // Those under way have the same deadline.
+    // Subcalls under way have the same deadline.
     multicast.gather.wait(None);
 }
 
-/// One subcall by this thread, the others by workers, as in the paper; if not all
-/// are waited for, this thread mustn't be held by any.
+/// As in the paper, this thread makes one subcall and workers make the others. If the caller
+/// doesn't wait for all of them, this thread makes none: a slow callee would hold it.
 fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &CallingWorkers<Subcall>) {
     let mut subcalls: Vec<Subcall> = handles
         .into_iter()
@@ -93,7 +93,7 @@ fn subcall(multicast: &Arc<Multicast>, index: usize, handle: Handle, begun: Opti
     Subcall { multicast: Arc::clone(multicast), index, handle, begun }
 }
 
-/// Drives all flights until they, or enough of all calls, are over.
+/// Drives all flights until they are over, or enough of all calls are.
 fn fly<'a>(
     multicast: &Arc<Multicast>,
     message: &Message<'a>,
@@ -135,7 +135,7 @@ fn fly<'a>(
     }
 }
 
-/// Until one of the sockets is ready, or a timer is due.
+/// Sleeps until a socket is ready or a timer is due.
 fn sleep(flights: &mut [Flight<'_>], spinner: &mut Spinner, workers_busy: bool) {
     let look = workers_busy.then(|| clock::after(clock::now(), LOOK));
     let until = flights.iter().filter_map(|flight| flight.until).chain(look).min();
@@ -148,28 +148,28 @@ fn sleep(flights: &mut [Flight<'_>], spinner: &mut Spinner, workers_busy: bool) 
         .collect();
     let spun = spinner.spin(|| socket::poll(&mut fds, Some(0)).ok().filter(|ready| *ready));
     if spun.is_none() {
-        // An error of poll is one of its arguments; the flights' own calls tell.
+        // Errors of poll concern its arguments; the flights' own system calls report the others.
         let _ = socket::poll(&mut fds, until);
     }
 }
 
-/// A call on its way, which never sleeps.
+/// A call under way that never sleeps.
 struct Flight<'a> {
     index: usize,
     handle: Handle,
     call: Call,
     step: Step,
-    /// The transmission under way, and how much of it has left.
+    /// The transmission under way, and the number of its bytes that were sent.
     framing: Option<(Framing<'a>, usize)>,
     until: Option<Micros>,
 }
 
 enum Advance {
-    /// For its socket or its timer.
+    /// The flight waits for its socket or its timer.
     Waits,
-    /// It has to sleep before this.
+    /// The flight must sleep before this step.
     Sleeps(Step),
-    /// In a new session, which takes a handshake.
+    /// The flight needs a new session, and so a handshake.
     Anew,
     Over(Outcome),
 }
@@ -184,7 +184,7 @@ impl<'a> Flight<'a> {
         loop {
             looks += 1;
             self.step = match self.step {
-                // However many frames of others' come: the other callees have their turn.
+                // A flood of foreign frames mustn't hold up the other callees.
                 Step::Wait(until) if looks > LOOKS => {
                     self.until = until;
                     return Advance::Waits;
@@ -217,7 +217,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Sends what fits; `None` if that isn't all.
+    /// Sends as much as fits; `None` if a part is left.
     fn send(&mut self, message: &Message<'a>) -> Option<Step> {
         let (framing, sent) = match self.framing.take() {
             Some(begun) => begun,
@@ -249,7 +249,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Enough others have answered.
+    /// Abandons the call, since enough others have answered.
     fn abandon(mut self, multicast: &Multicast) {
         let outcome = self.handle.end(self.call.abandon(), &self.call);
         multicast.gather.put(self.index, outcome);

@@ -12,7 +12,7 @@ use crate::proto::limits;
 use crate::proto::status::{Doubt, Outcome, Refusal};
 use std::net::SocketAddr;
 
-/// Makes the call; `handles` are to the callees in the chain's order.
+/// Makes the call; `handles` lead to the callees in the chain's order.
 pub(crate) fn call(
     multicast: &Multicast,
     mut handles: Vec<Handle>,
@@ -20,8 +20,8 @@ pub(crate) fn call(
     store_and_forward: bool,
 ) -> Vec<Outcome> {
     let deadline = multicast.deadline;
-    // The caller's own session with each, so that the call has its identifier
-    // everywhere, and each can be asked afterwards.
+    // The caller has a session of its own with each callee. So the call has its identifier
+    // everywhere, and the caller can ask each callee afterwards.
     for index in 0..handles.len() {
         if let Err(refusal) = handles[index].make_ready(deadline) {
             return none_but(handles.len(), index, refusal);
@@ -47,7 +47,7 @@ pub(crate) fn call(
     for (index, hop) in hops.iter().enumerate() {
         resolve(&mut outcomes[index + 1..], &mut others[index], hop, deadline);
     }
-    // The first has seen to its own.
+    // The first handle has updated its own session.
     for (handle, outcome) in others.iter_mut().zip(&outcomes[1..]) {
         match outcome {
             Outcome::Value(_) | Outcome::Error(_) => handle.note_executed(),
@@ -60,12 +60,12 @@ pub(crate) fn call(
     outcomes
 }
 
-/// What the first callee's answer says of all.
+/// Outcomes of all callees, from the first callee's answer.
 fn outcomes_of_all(first: Outcome, kind: Kind, degree: usize) -> Vec<Outcome> {
     match first {
         Outcome::Value(payload) if kind == Kind::Outcomes => chain::decode_outcomes(&payload, degree)
             .unwrap_or_else(|_| vec![Outcome::Unknown(Doubt::BadAnswer); degree]),
-        // A refusal, too, stands for all: the chain never began.
+        // A refusal also holds for all callees: the chain never began.
         Outcome::NotExecuted(refusal) => none_but(degree, 0, refusal),
         first if degree == 1 => vec![first],
         Outcome::Unknown(doubt) => vec![Outcome::Unknown(doubt); degree],
@@ -73,7 +73,7 @@ fn outcomes_of_all(first: Outcome, kind: Kind, degree: usize) -> Vec<Outcome> {
     }
 }
 
-/// Nobody executed, for this callee's reason.
+/// The callee at `index` refused, so no callee executed the call.
 pub(crate) fn none_but(degree: usize, index: usize, refusal: Refusal) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::NotExecuted(Refusal::NotForwarded); degree];
     if let Some(outcome) = outcomes.get_mut(index) {
@@ -82,8 +82,8 @@ pub(crate) fn none_but(degree: usize, index: usize, refusal: Refusal) -> Vec<Out
     outcomes
 }
 
-/// Asks a callee directly, where the chain left its outcome in doubt. It also
-/// knows of those behind it.
+/// Asks a callee directly if the chain left its outcome in doubt. The callee also knows the
+/// outcomes of those behind it.
 fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: Option<Micros>) {
     if !matches!(outcomes.first(), Some(Outcome::Unknown(_))) {
         return;
@@ -97,7 +97,7 @@ fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: O
             }
         }
         Outcome::NotExecuted(refusal) => {
-            // It won't pass on either, what it won't execute.
+            // A callee that won't execute the call won't pass it on either.
             none_but(outcomes.len(), 0, refusal)
         }
         single => vec![single],
@@ -109,10 +109,10 @@ fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: O
     }
 }
 
-/// Whether the callees make a chain: not too many, none twice.
+/// Whether the callees make a chain: not too many, and none twice.
 pub(crate) fn check(callees: &[SocketAddr], longest: usize) -> Result<(), Refusal> {
     let repeats = callees.iter().enumerate().any(|(index, callee)| callees[..index].contains(callee));
-    // No frame holds more.
+    // A frame holds no more hops.
     let longest = longest.min(limits::CHAIN_CALLEES_MAX + 1);
     if callees.len() > longest || repeats { Err(Refusal::BadChain) } else { Ok(()) }
 }

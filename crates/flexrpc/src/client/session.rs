@@ -1,4 +1,4 @@
-//! The caller's side of sessions: one per callee, shared by all handles to it.
+//! The caller's side of sessions. All handles to a callee share one.
 
 use crate::net::clock;
 use crate::net::pool::Callee;
@@ -16,18 +16,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Longest sleep without a look at the clock; nothing depends on it.
+/// Longest sleep without a look at the clock; correctness doesn't depend on it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Transaction ids that a handle takes at a time: the counter is every caller's.
+/// Transaction ids that a handle takes at a time, since all callers share the counter.
 const TRANSACTIONS: u64 = 64;
 
-/// A session's use is noted this often: the note is every caller's, too.
+/// How often a session's use is recorded, since all callers share the record.
 const NOTE: Micros = 1_000;
 
-/// A session in which the server has executed nothing yet is trusted for so long: half of
-/// the time after which the server forgets it. Over UDP a call that is refused for its
-/// session is in doubt.
+/// How long to trust a session in which the server has executed nothing yet: half of the time after
+/// which the server forgets it. Over UDP, a call that is refused for its session is in doubt.
 const UNUSED_TRUSTED: Micros = limits::SESSION_UNUSED_MS * 1000 / 2;
 
 /// A session with one incarnation of a server.
@@ -39,14 +38,14 @@ pub(crate) struct Session {
     handles: Mutex<HandleIds>,
     made_at: Micros,
     used_at: AtomicU64,
-    /// The server has executed a call of it.
+    /// The server has executed a call in this session.
     executed: AtomicBool,
     lost: AtomicBool,
 }
 
 #[derive(Default)]
 struct HandleIds {
-    /// Ids below this have been given out.
+    /// Ids below this are in use or free.
     next: u32,
     free: BinaryHeap<Reverse<u32>>,
 }
@@ -67,9 +66,9 @@ impl Session {
         }
     }
 
-    /// A handle id that no other handle has now. Ids are used again: a new handle's
-    /// transaction ids are higher than any before them in the session, so the
-    /// server can't take its call for an old one's.
+    /// Takes a handle id that no other handle has now. Ids are reused: a new handle's transaction
+    /// ids are higher than all before them in the session. So the server can't take its call for an
+    /// old one.
     pub(crate) fn lease(self: &Arc<Self>) -> Lease {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let id = match handles.free.pop() {
@@ -82,12 +81,13 @@ impl Session {
         Lease { session: Arc::clone(self), handle: id, transactions: 0..0 }
     }
 
-    /// The server doesn't know the session any more.
+    /// Records that the server doesn't know the session any more.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// The server has executed a call of it. Every answer says so: written once.
+    /// Records that the server has executed a call. Every answer reports it, so this writes only
+    /// once.
     #[inline]
     pub(crate) fn executed(&self) {
         if !self.executed.load(Ordering::Relaxed) {
@@ -95,15 +95,15 @@ impl Session {
         }
     }
 
-    /// Whether calls may still be made: not lost, and not unused for so long
-    /// that the server may soon forget it.
+    /// Whether the session can carry calls: it isn't lost, and it was used recently enough that the
+    /// server won't soon forget it.
     #[inline]
     pub(crate) fn is_usable(&self, now: Micros) -> bool {
         let trusted = Micros::from(self.terms.session_idle_ms) * 1000 / 2;
         let (since, trusted) = if self.executed.load(Ordering::Relaxed) {
             (self.used_at.load(Ordering::Relaxed), trusted)
         } else {
-            // A call that was made may not have come to the server.
+            // Calls that were made may not have reached the server.
             (self.made_at, trusted.min(UNUSED_TRUSTED))
         };
         !self.lost.load(Ordering::Acquire) && now.saturating_sub(since) < trusted
@@ -114,7 +114,7 @@ impl Session {
 pub(crate) struct Lease {
     pub(crate) session: Arc<Session>,
     handle: u32,
-    /// Ids that no other handle has, higher than any of this one's before.
+    /// Ids that no other handle has, higher than all earlier ones of this handle.
     transactions: Range<u64>,
 }
 
@@ -134,8 +134,8 @@ impl Lease {
         CallId { session: *id, handle: self.handle, transaction }
     }
 
-    /// Forgets it in a forked child. Giving it back takes a lock, which may have been somebody's
-    /// at the fork.
+    /// Forgets the lease in a forked child. Returning it takes a lock, which a thread of the parent
+    /// may have held at the fork.
     pub(crate) fn leave_to_parent(self) {
         std::mem::forget(self);
     }
@@ -148,12 +148,12 @@ impl Drop for Lease {
     }
 }
 
-/// How many callees' sessions are remembered; 200 bytes each. Beyond it those that
-/// nobody uses go: who calls there again shakes hands again.
+/// Callees whose sessions the client remembers, 200 bytes each. Beyond this, unused ones are
+/// evicted, and the next caller makes a new handshake.
 const PLACES: usize = 4096;
 
-/// A callee's session, absent before the handshake. Callers who come together make
-/// one: the first shakes hands, the others wait for it, each for its own time.
+/// A callee's session, absent before the handshake. Concurrent callers share one handshake: the
+/// first makes it, and each of the others waits for it until its own deadline.
 #[derive(Default)]
 pub(crate) struct Place {
     state: Mutex<State>,
@@ -167,7 +167,7 @@ struct State {
 }
 
 impl Place {
-    /// The callee's session, by `make` if there is none and nobody makes one already.
+    /// The callee's session. Makes one by `make` if there is none and no other caller makes one.
     pub(crate) fn session(
         &self,
         until: Option<Micros>,
@@ -196,7 +196,7 @@ impl Place {
         state.making = false;
         state.session = made.as_ref().ok().map(Arc::clone);
         drop(state);
-        // If it failed, the next of them tries.
+        // If the handshake failed, the next caller tries.
         self.changed.notify_all();
         made
     }
@@ -227,7 +227,7 @@ impl Sessions {
             let in_use = |place: &Arc<Place>| Arc::strong_count(place) > 1;
             places.retain(|_, place| in_use(place) || place.is_usable());
             if places.len() >= PLACES {
-                // All are in order: half stay, and those that are being asked for.
+                // All are usable: keep half of them, and those in use.
                 let mut stay = PLACES / 2;
                 places.retain(|_, place| {
                     let stays = in_use(place) || stay > 0;
@@ -285,7 +285,7 @@ mod tests {
         let session = Arc::new(Session::new(SessionId([1; 16]), None, terms));
         let after = |seconds: u64| session.made_at + seconds * 1_000_000;
         assert!(session.is_usable(after(29)) && !session.is_usable(after(30)));
-        // On its way to the callee it may get lost.
+        // The call may be lost on its way to the callee.
         session.lease().next_call(after(29));
         assert!(!session.is_usable(after(30)));
         session.executed();

@@ -1,4 +1,4 @@
-//! Calls that wait for each other before they leave.
+//! Order among calls that leave the host one after the other.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Calls that are made side by side, and leave one after the other, in the order in which
-/// they come: each has the link for itself, so they arrive in about that order, and while
-/// the last bytes of one are on their way through a chain, those of the next follow.
-/// Sharing the link, they would arrive all at once, and the link would stand still until
-/// then. One that isn't taken keeps the turn until its deadline; those that wait for it
-/// give up, not executed, at theirs.
+/// Calls made side by side leave one after the other, in their order of arrival. Each has the link
+/// for itself, so they reach the callee in about that order. While the last bytes of one call
+/// travel along a chain, the bytes of the next follow. If calls shared the link, all would arrive
+/// at the same moment, and the link would idle until then. A call that its callee doesn't receive
+/// keeps the turn until its deadline. Calls that wait for the turn time out at their own, not
+/// executed.
 #[derive(Clone, Default)]
 pub struct Turn(Arc<Queue>);
 
@@ -27,12 +27,12 @@ struct Queue {
 struct State {
     taken: bool,
     next_ticket: u64,
-    /// The tickets of those who wait; the first is the next.
+    /// The tickets of waiting callers; the first is next.
     waiting: VecDeque<u64>,
 }
 
 impl Turn {
-    /// Waits for it; until the result is dropped it is the caller's. `None` if it doesn't
+    /// Waits for the turn. The caller has it until it drops the result. `None` if the turn doesn't
     /// come by `deadline`.
     pub(crate) fn take(&self, deadline: Option<Micros>) -> Option<Taken<'_>> {
         let Queue { changed, .. } = &*self.0;
@@ -44,7 +44,8 @@ impl Turn {
             let left = deadline.map(|deadline| deadline.saturating_sub(clock::now()));
             state = match left {
                 Some(0) => {
-                    // If it was the next, somebody has the turn, and will say when not.
+                    // If this ticket was next, another caller has the turn and will wake the others
+                    // at its end.
                     state.waiting.retain(|waiting| *waiting != ticket);
                     return None;
                 }
@@ -73,13 +74,13 @@ impl Queue {
     }
 }
 
-/// The turn, while it is somebody's.
+/// The turn, held by a caller.
 pub(crate) struct Taken<'a>(&'a Queue);
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.0.state().taken = false;
-        // Who is next isn't known to the condition: all look.
+        // The condition doesn't know the next caller, so wake all.
         self.0.changed.notify_all();
     }
 }

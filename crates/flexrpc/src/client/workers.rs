@@ -1,5 +1,5 @@
-//! Calling workers (section IV.A): threads that issue the subcalls of parallel
-//! multicasts. There are as many as are needed at a time; dormant ones end.
+//! Calling workers (section IV.A): threads that issue the subcalls of parallel multicasts. Their
+//! number follows the demand, and dormant ones end.
 
 use crate::client::gather::Gather;
 use crate::client::handle::Handle;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// What the subcalls of a multicast share.
+/// The parts that all subcalls of a multicast share.
 pub(crate) struct Multicast {
     pub(crate) procedure: Procedure,
     pub(crate) args: Vec<Bytes>,
@@ -29,7 +29,7 @@ pub(crate) struct Multicast {
 }
 
 impl Multicast {
-    /// Uses the message, which borrows from here.
+    /// Lends the message, which borrows from here.
     pub(crate) fn with_message<T>(&self, body: impl FnOnce(&Message<'_>) -> T) -> T {
         let args: Vec<&[u8]> = self.args.iter().map(|slice| &slice[..]).collect();
         let (procedure, extension, sum) = (self.procedure, &self.extension[..], self.sum);
@@ -41,10 +41,10 @@ impl Multicast {
 /// One callee's part of a multicast.
 pub(crate) struct Subcall {
     pub(crate) multicast: Arc<Multicast>,
-    /// Which callee it is.
+    /// The callee's index in the multicast.
     pub(crate) index: usize,
     pub(crate) handle: Handle,
-    /// Where a call that has begun goes on.
+    /// A call that has begun, and its next step.
     pub(crate) begun: Option<(Call, Step)>,
 }
 
@@ -58,7 +58,7 @@ impl Work for Subcall {
             Some((call, step)) => handle.drive(call, step, message, deadline),
         });
         let outcome = handle.of_one_callee(outcome);
-        // Back in the pool before the caller can ask for it again.
+        // The handle returns to the pool before the caller can ask for it again.
         drop(handle);
         multicast.gather.put(index, outcome);
     }
@@ -74,12 +74,12 @@ impl Work for Subcall {
     }
 }
 
-/// What a worker does.
+/// A unit of work.
 pub(crate) trait Work: Send + 'static {
-    /// Does it.
+    /// Executes it.
     fn run(self);
 
-    /// There is nobody to do it.
+    /// Refuses it, since no worker will execute it.
     fn refuse(self);
 }
 
@@ -104,12 +104,12 @@ struct Queue<W> {
     requests: VecDeque<Request<W>>,
     workers: usize,
     dormant: usize,
-    /// The client is gone: what is queued is done, then the threads end.
+    /// The client is gone: the threads empty the queue, then end.
     closed: bool,
 }
 
 impl<W: Work> CallingWorkers<W> {
-    /// At most `most` threads, each ending after being dormant for so long.
+    /// At most `most` threads. Each ends after it was dormant for `dormant_for`.
     pub(crate) fn new(most: usize, dormant_for: Duration) -> Self {
         let queue = Queue { requests: VecDeque::new(), workers: 0, dormant: 0, closed: false };
         let inner =
@@ -117,8 +117,7 @@ impl<W: Work> CallingWorkers<W> {
         Self(Arc::new(inner))
     }
 
-    /// Queues the subcalls of one request, and sees to it that there are dormant
-    /// workers for them.
+    /// Queues the subcalls of one request, and starts workers if too few are dormant.
     pub(crate) fn submit(&self, subcalls: Vec<W>) {
         let degree = subcalls.len();
         if degree == 0 {
@@ -126,7 +125,7 @@ impl<W: Work> CallingWorkers<W> {
         }
         let mut queue = self.queue();
         queue.requests.push_back(Request { degree, issued: 0, subcalls });
-        // Dormant workers may have been woken for requests before this one.
+        // Dormant workers may already be woken for earlier requests.
         let waiting: usize = queue.requests.iter().map(|request| request.degree - request.issued).sum();
         let lacking = waiting.saturating_sub(queue.dormant);
         for _ in 0..lacking.min(self.0.most - queue.workers.min(self.0.most)) {
@@ -139,11 +138,11 @@ impl<W: Work> CallingWorkers<W> {
         let orphaned = if queue.workers == 0 { queue.requests.pop_back() } else { None };
         drop(queue);
         self.0.filled.notify_all();
-        // No thread to be had at all: nothing was sent.
+        // No thread could be started, so nothing was sent.
         orphaned.into_iter().flat_map(|request| request.subcalls).for_each(W::refuse);
     }
 
-    /// Takes out of the queue what `which` says and nobody has begun.
+    /// Withdraws the queued work that `which` selects and no worker has begun.
     pub(crate) fn withdraw(&self, which: impl Fn(&W) -> bool) -> Vec<W> {
         let mut queue = self.queue();
         let mut withdrawn = Vec::new();
@@ -155,12 +154,12 @@ impl<W: Work> CallingWorkers<W> {
         withdrawn
     }
 
-    /// Calling workers at present.
+    /// The number of calling workers.
     pub(crate) fn count(&self) -> usize {
         self.queue().workers
     }
 
-    /// Lets the threads end once the queue is empty.
+    /// Lets the threads end after the queue is empty.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
         self.0.filled.notify_all();
@@ -178,7 +177,7 @@ impl<W: Work> Inner<W> {
         }
     }
 
-    /// The next subcall; `None` if the worker is to end.
+    /// Waits for the next subcall; `None` if the worker must end.
     fn next(&self) -> Option<W> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let dormant_since = clock::now();
@@ -199,8 +198,8 @@ impl<W: Work> Inner<W> {
 }
 
 impl<W> Queue<W> {
-    /// Takes a subcall of the oldest request; the one that issues the last
-    /// dequeues the entry.
+    /// Takes a subcall of the oldest request. The worker that takes the last one dequeues the
+    /// request.
     fn issue(&mut self) -> Option<W> {
         let request = self.requests.front_mut()?;
         request.issued += 1;
