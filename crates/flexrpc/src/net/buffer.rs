@@ -1,53 +1,51 @@
 //! Receive buffers, pooled and bounded.
 //!
-//! A buffer is zeroed once and then reused, so that receiving needs no `unsafe`
-//! and a message of a megabyte doesn't fault its pages in each time.
+//! A buffer is zeroed once and then reused. So receiving needs no `unsafe`, and a message of a
+//! megabyte doesn't fault its pages in each time.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// The smallest buffer: 128 KiB is read at first (a smaller first read costs
-/// another system call at 64 KiB), plus room for a head with its extension.
+/// The smallest buffer: room for a first read of 128 KiB and for a head with its extension. A
+/// smaller first read costs another system call at 64 KiB.
 pub(crate) const FIRST_READ_BYTES: usize = (128 << 10) + SLACK;
 
-/// Beyond powers of two: head, extension and tag of a payload that is one.
+/// Room beyond a power of two, for the head, extension and tag of a payload of that size.
 pub(crate) const SLACK: usize = 4 << 10;
 
-/// Idle buffers that are kept, in bytes: some hundred concurrent small calls, or
-/// the largest message.
+/// Most bytes of idle buffers: some hundred concurrent small calls, or the largest message.
 const POOLED_BYTES: usize = 64 << 20;
 
 /// Sizes: 128 KiB << 0 ..= 128 KiB << 10, each plus [`SLACK`].
 const CLASSES: usize = 11;
 
-/// The largest buffer that a thread keeps for itself: as many as there are threads by
-/// default are as much as the pool.
+/// The largest buffer that a thread keeps for itself. As many as there are threads by default take
+/// as much as the pool.
 const KEPT_BYTES: usize = (1 << 20) + SLACK;
 
 thread_local! {
-    /// Of a thread that serves calls, the buffer that it let go last.
+    /// On a thread that serves calls, the buffer that it last released.
     static KEPT: Cell<Kept> = const { Cell::new(Kept::Nothing) };
 }
 
 #[derive(Default)]
 enum Kept {
-    /// Nor will it keep any.
+    /// The thread keeps no buffer, now or later.
     #[default]
     Nothing,
     Room,
     One(Vec<u8>),
 }
 
-/// From now on this thread keeps the buffer that it let go last, which its next call
-/// takes: that one is in its CPU's cache. Out of the pool it would get another thread's
-/// as well, whose every line has to come from another CPU.
+/// From now on this thread keeps the buffer that it last released, and its next call takes it. That
+/// buffer is in the CPU's cache. The pool might hand out another thread's buffer, and every line of
+/// it would come from another CPU.
 pub(crate) fn keep_one() {
     KEPT.set(Kept::Room);
 }
 
-/// Gives the buffer that this thread keeps to the pool, for others: to be done before
-/// it sleeps for long.
+/// Gives this thread's kept buffer to the pool, for other threads. Call this before a long sleep.
 pub(crate) fn give_up_kept() {
     match KEPT.take() {
         Kept::Nothing => {}
@@ -59,7 +57,7 @@ pub(crate) fn give_up_kept() {
     }
 }
 
-/// The kept buffer, if it has that size.
+/// Takes the kept buffer if it has that size.
 fn take_kept(size: usize) -> Option<Vec<u8>> {
     match KEPT.take() {
         Kept::One(bytes) if bytes.len() == size => {
@@ -73,7 +71,7 @@ fn take_kept(size: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// Keeps a buffer; it comes back where there is no room, or the thread ends.
+/// Keeps a buffer. Returns it if there is no room or the thread is ending.
 fn keep(bytes: Vec<u8>) -> Option<Vec<u8>> {
     if bytes.len() > KEPT_BYTES {
         return Some(bytes);
@@ -94,12 +92,12 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { idle: [const { Vec::new() }; CLASSES], bytes: 0 });
 
-/// How often somebody who finds the pool's lock taken lets others run before it does without:
-/// nobody needs it for long.
+/// How often a thread that finds the pool's lock taken yields, before it continues without the
+/// pool. Threads hold the lock for a short time only.
 const POOL_TRIES: usize = 100;
 
-/// The pool; `None` if its lock is kept. In a forked child it may be for ever, by a thread of
-/// the parent's.
+/// The pool; `None` if its lock stays taken. In a forked child it may stay taken for ever, by a
+/// thread of the parent.
 fn pool() -> Option<MutexGuard<'static, Pool>> {
     (0..POOL_TRIES).find_map(|_| match POOL.try_lock() {
         Ok(pool) => Some(pool),
@@ -119,14 +117,14 @@ impl Budget {
         Arc::new(Self(AtomicUsize::new(bytes)))
     }
 
-    /// A share of `bytes`, given back when dropped; `None` if there isn't as much.
+    /// Takes a share of `bytes`, which returns when dropped; `None` if less is left.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(bytes)).ok()?;
         Some(Share { budget: Arc::clone(self), bytes })
     }
 }
 
-/// Given back when dropped.
+/// Part of a budget, which returns when dropped.
 pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: usize,
@@ -138,14 +136,14 @@ impl Drop for Share {
     }
 }
 
-/// A buffer that goes back to the pool when dropped.
+/// A buffer that returns to the pool when dropped.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     share: Option<Share>,
 }
 
 impl Buffer {
-    /// At least `len` bytes, of any content.
+    /// Takes at least `len` bytes, of any content.
     pub(crate) fn take(len: usize) -> Self {
         let size = (len.max(FIRST_READ_BYTES) - SLACK).next_power_of_two() + SLACK;
         let Some(class) = class_of(size) else { return Self { bytes: vec![0; len], share: None } };
@@ -160,7 +158,7 @@ impl Buffer {
         Self { bytes: pooled.unwrap_or_else(|| vec![0; size]), share: None }
     }
 
-    /// The same out of a budget; `None` if it is used up.
+    /// The same, from a budget; `None` if the budget is used up.
     pub(crate) fn take_from(budget: &Arc<Budget>, len: usize) -> Option<Self> {
         let share = budget.take(len)?;
         let mut buffer = Self::take(len);
@@ -168,8 +166,8 @@ impl Buffer {
         Some(buffer)
     }
 
-    /// One with what has come of the next message; `None` if it is more than what is read
-    /// at first, and the budget doesn't have it.
+    /// Takes a buffer with the part of the next message that has arrived. `None` if the part is
+    /// larger than a first read and the budget can't cover it.
     pub(crate) fn of_surplus(surplus: &[u8], budget: Option<&Arc<Budget>>) -> Option<Self> {
         let mut buffer = match budget {
             Some(budget) if surplus.len() > FIRST_READ_BYTES => Self::take_from(budget, surplus.len())?,
@@ -179,8 +177,8 @@ impl Buffer {
         Some(buffer)
     }
 
-    /// Becomes one of `len` bytes, of which the first `used` stay. Only what it has more
-    /// than before is taken from the budget; `false` if there isn't as much.
+    /// Enlarges the buffer to `len` bytes and keeps the first `used`. The budget pays only for the
+    /// growth; `false` if it can't.
     pub(crate) fn enlarge(&mut self, budget: &Arc<Budget>, len: usize, used: usize) -> bool {
         let held = self.share.as_ref().map_or(0, |share| share.bytes);
         let Some(mut share) = budget.take(len.saturating_sub(held)) else { return false };

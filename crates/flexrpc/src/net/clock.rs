@@ -1,16 +1,16 @@
-//! The clock, as the state machines want it. A look at it is some hundredth of a small
-//! call: what was seen is handed on where it still holds.
+//! The clock in the state machines' unit. Reading it takes about a hundredth of a small call's
+//! time, so callers pass a time on while it is still good.
 
 use crate::proto::Micros;
 use crate::sync;
 use std::time::Duration;
 
-/// Microseconds of the system's monotonic clock; never backwards.
+/// Microseconds of the system's monotonic clock, which never goes backwards.
 pub(crate) fn now() -> Micros {
     sync::now()
 }
 
-/// How long ago that was.
+/// The time elapsed since `start`.
 pub(crate) fn since(start: Micros) -> Duration {
     Duration::from_micros(now().saturating_sub(start))
 }
@@ -19,12 +19,12 @@ pub(crate) fn after(now: Micros, wait: Duration) -> Micros {
     now.saturating_add(micros(wait))
 }
 
-/// Whole ones; what is too long for them is as good as for ever.
+/// Whole microseconds. A duration too long for them counts as infinite.
 pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// The same point in time by the standard library's clock.
+/// The same time in the standard library's clock.
 pub(crate) fn instant(at: Micros) -> Option<std::time::Instant> {
     sync::instant(at)
 }

@@ -1,6 +1,6 @@
-//! The handle manager (section IV.B): idle handles, pooled by callee address,
-//! port and transport; the least recently used one is closed at the limit, and
-//! all of a callee's when one of them breaks.
+//! The handle manager (section IV.B): idle handles, pooled by callee address, port and transport.
+//! At the limit the pool closes the least recently used handle. If a handle breaks, the pool closes
+//! all handles to its callee.
 
 use crate::proto::call::Transport;
 use crate::sync::{Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::PoisonError;
 
-/// Who is called, and by what.
+/// A callee's address and transport.
 pub(crate) type Callee = (SocketAddr, Transport);
 
 /// The handles of all of a client's threads.
@@ -20,23 +20,23 @@ impl<T> Handles<T> {
         Self(Mutex::new(Pool::new(most)))
     }
 
-    /// One that is nobody else's until it is given back.
+    /// Takes a handle for one caller, until that caller returns it.
     pub(crate) fn check_out(&self, callee: Callee) -> Option<T> {
         self.pool().check_out(callee)
     }
 
-    /// Takes one back, if it is of use still. Where a connection terminated abnormally,
-    /// all of its callee's that are in the pool are closed (section IV.B).
+    /// Takes a handle back if it is still usable. If its connection terminated abnormally, the pool
+    /// closes all handles to its callee (section IV.B).
     pub(crate) fn give_back(&self, callee: Callee, handle: Option<T>, broke: bool) {
         let mut pool = self.pool();
         let mut closed = if broke { pool.invalidate(callee) } else { Vec::new() };
         closed.extend(handle.and_then(|handle| pool.check_in(callee, handle)));
         drop(pool);
-        // Closing is a system call each: not under the pool's lock.
+        // Each close is a system call, so it happens outside the pool's lock.
         drop(closed);
     }
 
-    /// Takes all out, unless somebody has the lock.
+    /// Removes all handles, unless another thread holds the lock.
     pub(crate) fn try_drain(&self) -> Vec<T> {
         self.0.try_lock().map_or_else(|_| Vec::new(), |mut pool| pool.drain())
     }
@@ -51,7 +51,7 @@ impl<T> Handles<T> {
     }
 }
 
-/// Idle handles: a caller's, or those by which a callee passes chains on.
+/// Idle handles of a client, or of a callee that passes chains on.
 pub(crate) struct Pool<T> {
     most: usize,
     count: usize,
@@ -65,8 +65,8 @@ impl<T> Pool<T> {
         Self { most, count: 0, clock: 0, idle: HashMap::new() }
     }
 
-    /// The callee's most recently used handle: its state is warm, and the others
-    /// grow old enough to be closed.
+    /// Takes the callee's most recently used handle: its state is warm. The others grow old enough
+    /// to be closed.
     pub(crate) fn check_out(&mut self, callee: Callee) -> Option<T> {
         let handles = self.idle.get_mut(&callee)?;
         let (_, handle) = handles.pop_back()?;
@@ -77,7 +77,7 @@ impl<T> Pool<T> {
         Some(handle)
     }
 
-    /// Takes a handle back; returns the one that must go for it.
+    /// Takes a handle back. Returns the handle that this evicts.
     pub(crate) fn check_in(&mut self, callee: Callee, handle: T) -> Option<T> {
         if self.most == 0 {
             return Some(handle);
@@ -89,7 +89,7 @@ impl<T> Pool<T> {
         evicted
     }
 
-    /// Removes all of a callee's.
+    /// Removes all handles to a callee.
     pub(crate) fn invalidate(&mut self, callee: Callee) -> Vec<T> {
         let removed: Vec<T> =
             self.idle.remove(&callee).into_iter().flatten().map(|(_, handle)| handle).collect();
@@ -97,7 +97,7 @@ impl<T> Pool<T> {
         removed
     }
 
-    /// Removes all.
+    /// Removes all handles.
     pub(crate) fn drain(&mut self) -> Vec<T> {
         self.count = 0;
         std::mem::take(&mut self.idle).into_values().flatten().map(|(_, handle)| handle).collect()

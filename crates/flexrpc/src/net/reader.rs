@@ -1,6 +1,5 @@
-//! Frames as they arrive on a connection: into one buffer, of which the handler
-//! or caller gets the payload as it is. The checksum is computed while the rest
-//! is under way.
+//! Assembles the frames of a connection in one buffer. The handler or caller gets the payload in
+//! place. The reader computes the checksum while the rest of the frame is under way.
 
 use crate::net::buffer::{self, Budget, Buffer, FIRST_READ_BYTES, SLACK, Share};
 use crate::net::clock;
@@ -13,52 +12,51 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
-/// How much is checked at once: in cache, and rarely enough to cost nothing.
+/// Bytes that are checked at once: few enough for the cache, and enough that calls are rare.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// Up to here a payload is copied out, and its buffer stays: cheaper than a trip
-/// to the pool.
+/// Largest payload that is copied out, so that the reader keeps its buffer: cheaper than a trip to
+/// the pool.
 const COPIED_BYTES: usize = 4 << 10;
 
-/// Up to here the beginning of a message that pauses isn't taken from the budget: a
-/// head comes in two segments now and then, and for all connections that are allowed
-/// by default it is 64 MiB.
+/// Largest beginning of a pausing message that costs no budget: a head comes in two segments now
+/// and then. For all connections that are allowed by default, it is 64 MiB.
 pub(crate) const STASHED_FREE: usize = 4 << 10;
 
-/// Up to here memory of a frame's claimed size is taken at once, which spares
-/// copies; beyond it as it arrives, twice as much each time. As much as must arrive in
-/// the time in which a small message must be whole.
+/// Up to this size the reader allocates a frame's claimed size at once, which saves copies. Beyond
+/// it, the buffer doubles as bytes arrive. The size equals the bytes that must arrive in the time
+/// that a small message has to become whole.
 const CLAIMED_BYTES: usize = STALL_BYTES + SLACK;
 
-/// A frame that has arrived whole.
+/// A whole frame.
 pub(crate) struct Frame {
     pub(crate) head: Head,
     buffer: Buffer,
     /// Whether the payload's checksum holds.
     pub(crate) intact: bool,
-    /// When the head was there: deadlines count from then.
+    /// The time at which the head was complete; deadlines count from it.
     pub(crate) arrived: Micros,
 }
 
-/// What receiving once has brought.
+/// The bytes of one receive.
 pub(crate) struct Piece {
     pub(crate) len: usize,
-    /// When it was there: just before or after it was received.
+    /// The time just before or after the receive.
     pub(crate) at: Micros,
 }
 
 impl Piece {
-    /// Of `len` bytes, now.
+    /// `len` bytes received now.
     pub(crate) fn now(len: usize) -> Self {
         Self { len, at: clock::now() }
     }
 }
 
 impl Frame {
-    /// A datagram.
+    /// Parses a datagram.
     ///
     /// # Errors
-    /// It isn't exactly one frame; the buffer comes back.
+    /// The datagram isn't exactly one frame; this returns the buffer.
     #[inline]
     pub(crate) fn of_datagram(buffer: Buffer, piece: &Piece) -> Result<Self, Buffer> {
         let Piece { len, at } = *piece;
@@ -84,21 +82,21 @@ impl Frame {
         &self.buffer.as_ref()[self.head.head_len()..][..self.head.payload_len as usize]
     }
 
-    /// All that the tag covers, and the tag.
+    /// The bytes that the tag covers, and the tag.
     fn tagged(&self) -> (&[u8], &[u8]) {
         let end = self.head.frame_len();
         let (covered, tag) = self.buffer.as_ref()[..end].split_at(end - self.head.tag_len());
         (covered, tag)
     }
 
-    /// Whether it carries the tag that the key demands.
+    /// Whether the frame carries the tag that the key demands.
     #[inline(never)]
     pub(crate) fn is_authentic(&self, key: &SessionKey) -> bool {
         let (covered, tag) = self.tagged();
         self.head.has(flags::AUTHENTIC) && key.verify(&[covered], tag)
     }
 
-    /// The payload in memory of its own, and the buffer, if it was spared.
+    /// The payload in memory of its own; also the buffer, if the payload was copied out.
     #[inline]
     pub(crate) fn into_payload(self) -> (Bytes, Option<Buffer>) {
         if self.head.payload_len == 0 {
@@ -117,13 +115,13 @@ impl Frame {
         (Bytes::from_owner(self.buffer).slice(start..start + len), None)
     }
 
-    /// The buffer, for the next frame.
+    /// Releases the buffer, for the next frame.
     pub(crate) fn into_buffer(self) -> Buffer {
         self.buffer
     }
 }
 
-/// Assembles frames; holds no buffer between them unless given back.
+/// Assembles frames. It holds no buffer between frames unless it gets one back.
 pub(crate) struct Reader {
     buffer: Option<Buffer>,
     /// Bytes that have arrived.
@@ -131,39 +129,39 @@ pub(crate) struct Reader {
     head: Option<Head>,
     /// Whether a head has ever arrived.
     spoke: bool,
-    /// When the head was there, or the last piece of it so far.
+    /// The time at which the head was complete, or at which its last piece so far arrived.
     arrived: Micros,
     running: Running,
     /// Payload bytes that the running checksum covers.
     checked: usize,
-    /// Largest payload that is taken.
+    /// Largest accepted payload.
     limit: usize,
-    /// What frames beyond the first read take their memory from.
+    /// The budget for frames beyond a first read.
     budget: Option<Arc<Budget>>,
-    /// The beginning of a frame whose rest is slow to come.
+    /// The beginning of a frame whose rest is slow.
     stash: Vec<u8>,
-    /// Its part of the budget.
+    /// The stash's share of the budget.
     stashed: Option<Share>,
-    /// Size of the last frame's buffer: the next is likely to be as large, and a
-    /// buffer that fits at once spares a copy.
+    /// Size of the last frame's buffer. The next frame probably has the same size, and a buffer
+    /// that fits at once saves a copy.
     expected: usize,
 }
 
-/// Why no frame can be read.
+/// Reasons why no frame can be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The other end closed, or the connection broke.
+    /// The peer closed the connection, or it broke.
     Closed,
-    /// What came isn't a frame: nothing behind it can be found.
+    /// The bytes aren't a frame, so the next frame's beginning is unknown.
     Frame,
     /// A payload above the limit, with its head.
     TooLarge(Box<Head>),
-    /// There is no memory for the frame now.
+    /// No memory is free for the frame.
     NoRoom(Box<Head>),
 }
 
 impl ReadError {
-    /// However it broke, it is of no use.
+    /// Any error makes the connection unusable.
     #[cold]
     fn of_connection(_: io::Error) -> Self {
         Self::Closed
@@ -203,22 +201,22 @@ impl Reader {
         self.end > 0
     }
 
-    /// The same, with memory for large frames out of a budget.
+    /// The same; memory for large frames comes from a budget.
     pub(crate) fn with_budget(limit: usize, budget: Arc<Budget>) -> Self {
         Self { budget: Some(budget), ..Self::new(limit) }
     }
 
-    /// The head of the frame that is arriving.
+    /// The head of the arriving frame.
     pub(crate) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// When the head of the frame that is arriving was there.
+    /// The time at which the arriving frame's head was complete.
     pub(crate) fn arrived(&self) -> Micros {
         self.arrived
     }
 
-    /// Extension of the frame that is arriving, once its head is there.
+    /// The arriving frame's extension, if its head is complete.
     pub(crate) fn extension(&self) -> &[u8] {
         match (&self.head, &self.buffer) {
             (Some(head), Some(buffer)) => &buffer.as_ref()[crate::proto::frame::HEAD_BYTES..head.head_len()],
@@ -226,7 +224,7 @@ impl Reader {
         }
     }
 
-    /// What has arrived of the payload.
+    /// The arrived part of the payload.
     pub(crate) fn payload_so_far(&self) -> &[u8] {
         match (&self.head, &self.buffer) {
             (Some(head), Some(buffer)) => {
@@ -237,7 +235,7 @@ impl Reader {
         }
     }
 
-    /// Takes a buffer back, to be used for the next frame.
+    /// Takes a buffer back, for the next frame.
     #[inline]
     pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
         if self.buffer.is_none() {
@@ -245,25 +243,24 @@ impl Reader {
         }
     }
 
-    /// A buffer for something else than a frame in pieces.
+    /// A buffer for a use other than assembling frames.
     pub(crate) fn take_buffer(&mut self, len: usize) -> Buffer {
         self.buffer.take().unwrap_or_else(|| Buffer::take(len))
     }
 
-    /// What has arrived, where the first of it isn't a frame: the buffer and the
-    /// number of bytes. For whoever else may understand it; the reader begins anew.
+    /// Takes the arrived bytes if they don't begin with a frame: the buffer and the number of
+    /// bytes. Another protocol may understand them. The reader starts again.
     pub(crate) fn take_foreign(&mut self) -> Option<(Buffer, usize)> {
         let buffer = self.buffer.take_if(|_| !self.spoke)?;
         let end = std::mem::take(&mut self.end);
         (!buffer.as_ref()[..end].starts_with(&MAGIC)).then_some((buffer, end))
     }
 
-    /// Lets the buffer go back to the pool: a connection that waits takes no more
-    /// memory than it has sent. `false` if there isn't that much left for those who
-    /// begin messages and pause.
+    /// Returns the buffer to the pool: a waiting connection holds no more memory than it has sent.
+    /// `false` if the budget for paused messages is used up.
     pub(crate) fn release(&mut self) -> bool {
         let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
-        // A large frame that has begun keeps its buffer: its memory is accounted.
+        // A large frame that has begun keeps its buffer: the budget already covers it.
         if let Some(buffer) = self.buffer.take_if(|buffer| !begun || buffer.as_ref().len() <= first) {
             if self.end > STASHED_FREE
                 && let Some(budget) = &self.budget
@@ -278,7 +275,7 @@ impl Reader {
         true
     }
 
-    /// A buffer to receive into, with what has arrived already.
+    /// Takes a buffer to receive into, and copies the stash into it.
     #[inline(never)]
     fn resume(&mut self) {
         let large = match &self.budget {
@@ -293,8 +290,8 @@ impl Reader {
         self.buffer = Some(buffer);
     }
 
-    /// Receives once by `recv`; `None` if there is nothing now. Returns a frame if it is
-    /// whole.
+    /// Receives once by `recv`. Returns a frame if one is whole, and `Nothing` if nothing has
+    /// arrived.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -310,7 +307,7 @@ impl Reader {
         }
         let Some(buffer) = &mut self.buffer else { return Ok(Read::Nothing) };
         let room = &mut buffer.as_mut()[self.end..];
-        // A payload of a slice's size shouldn't take a receive for its head's length.
+        // A payload of a slice's size shouldn't need a second receive because of its head's length.
         let most = if room.len() <= SLICE_BYTES + buffer::SLACK { room.len() } else { SLICE_BYTES };
         match recv(&mut room[..most]) {
             Ok(None) => return Ok(Read::Nothing),
@@ -326,11 +323,11 @@ impl Reader {
         Ok(self.parse()?.map_or(Read::More, Read::Frame))
     }
 
-    /// The same of what was there before.
+    /// The same, for bytes that arrived earlier.
     #[inline(never)]
     fn parse_ahead(&mut self) -> Result<Option<Frame>, ReadError> {
         if self.head.is_none() {
-            // What was sent ahead arrives when its turn has come.
+            // A frame sent ahead counts as arriving when its turn comes.
             self.arrived = clock::now();
         }
         self.parse()
@@ -371,12 +368,12 @@ impl Reader {
             return Err(ReadError::no_room(head));
         }
         self.head = None;
-        // After what nobody has vouched for nothing is taken ahead.
+        // Don't presize after a frame whose checksum failed.
         self.expected = if intact { frame_len } else { FIRST_READ_BYTES };
         Ok(Some(Frame { head, buffer: whole, intact, arrived: self.arrived }))
     }
 
-    /// Of a frame that isn't whole yet: checks what there is, and sees to room for more.
+    /// Continues a frame that isn't whole: checks the arrived bytes and makes room for more.
     #[inline(never)]
     fn go_on(&mut self, head: Head, frame_len: usize) -> Result<(), ReadError> {
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
@@ -402,7 +399,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The whole payload's, of which this is what hasn't been checked.
+    /// The payload's checksum, given the part that hasn't been checked.
     #[inline(never)]
     fn checksum_with(&self, last: &[u8]) -> u32 {
         let mut running = self.running;
@@ -410,8 +407,7 @@ impl Reader {
         running.value()
     }
 
-    /// Checks what has arrived of the payload, so that less is left to check when
-    /// all of it is there.
+    /// Checks the arrived part of the payload, so that less is left to check at the end.
     pub(crate) fn check(&mut self) {
         if let (Some(head), Some(buffer)) = (&self.head, &self.buffer) {
             let payload = &buffer.as_ref()[head.head_len()..self.end.max(head.head_len())];
@@ -424,8 +420,8 @@ impl Reader {
         }
     }
 
-    /// A peer may send its next frame before the answer to this one. `false` if there is
-    /// no memory for what has come of it.
+    /// Keeps the bytes of a next frame that the peer sent before the answer to this one. `false` if
+    /// there is no memory for them.
     #[inline(never)]
     fn keep_surplus(&mut self, surplus: &[u8]) -> bool {
         self.buffer = Buffer::of_surplus(surplus, self.budget.as_ref());
@@ -433,13 +429,13 @@ impl Reader {
     }
 }
 
-/// What reading once brought.
+/// The outcome of reading once.
 pub(crate) enum Read {
     /// A whole frame.
     Frame(Frame),
-    /// Some bytes; there may be more.
+    /// Some bytes; more may be waiting.
     More,
-    /// Nothing is there now.
+    /// No bytes are waiting.
     Nothing,
 }
 
@@ -458,7 +454,7 @@ mod tests {
         [head.encode(b"ext"), payload.to_vec()].concat()
     }
 
-    /// Feeds `bytes` in pieces of at most `piece`.
+    /// Feeds `bytes` in pieces of at most `piece` bytes.
     fn frames(bytes: &[u8], piece: usize) -> Result<Vec<(Vec<u8>, bool)>, ReadError> {
         let (mut reader, mut at, mut frames) = (Reader::new(1 << 21), 0, Vec::new());
         loop {
@@ -554,7 +550,7 @@ mod tests {
             };
             assert!(matches!(feed(&frame(&[7; 500_000])), Ok(Read::Frame(_))));
             let held = budget.take(100_000 - 68 - 3).unwrap();
-            // Into a buffer that the last one's size has made large.
+            // The size of the previous frame has made this buffer large.
             let read = feed(&[&frame(b"small")[..], &ahead[..180_000]].concat());
             assert_eq!(matches!(read, Ok(Read::Frame(_))), room, "{left} left");
             drop(held);

@@ -1,5 +1,5 @@
-//! System calls on sockets. All transfers are non-blocking by flag, so that one
-//! descriptor serves spinning, blocking and epoll alike.
+//! System calls on sockets. All transfers are non-blocking by flag, so one descriptor serves
+//! spinning, blocking and epoll alike.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -15,27 +15,26 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// UDP socket buffers, asked for; the kernel may grant less. At its default of
-/// 212,992 bytes four callers of 60 KB collapse.
+/// Requested size of UDP socket buffers; the kernel may grant less. At its default of 212,992
+/// bytes, the throughput of four callers of 60 KB collapses.
 pub(crate) const UDP_BUFFER_BYTES: usize = 4 << 20;
 
-/// Connections that wait to be accepted: a burst of a cluster's size.
+/// Connections that may wait to be accepted: a burst of a cluster's size.
 const BACKLOG: i32 = 4096;
 
-/// How much a connection within a host may have under way. There nothing is lost that
-/// slowing down would save. BBR, the default of many systems, paces all the same, by
-/// timers, at a rate that it has once measured: a call of 1 MiB took up to 1.8 times as
-/// long, for a connection's whole life. Reno is in every kernel, and anybody may use it.
+/// Congestion control of a connection within a host. Such a connection loses no packets that
+/// slowing down would save. BBR, the default of many systems, paces it nevertheless, by timers and
+/// at a rate that it measured once. A call of 1 MiB took up to 1.8 times as long, for a
+/// connection's whole life. Reno is in every kernel, and any process may use it.
 const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
-/// Slices that are gathered without memory of their own: a frame's, of an argument in
-/// a few pieces.
+/// Slices that are gathered without allocating: a frame's, with an argument in a few pieces.
 const FEW_SLICES: usize = 8;
 
 /// Slices that the kernel gathers at once (`IOV_MAX`, Linux' uio(7)).
 const MOST_SLICES: usize = 1024;
 
-/// Receives what is there; `None` if nothing is. Zero bytes is the end.
+/// Receives available bytes; `None` if there are none. Zero bytes mean the end.
 #[inline]
 pub(crate) fn try_recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(|| rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT)) {
@@ -54,13 +53,13 @@ fn nothing_or(error: Errno) -> io::Result<Option<usize>> {
 pub(crate) fn recv(fd: impl AsFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     match sync::recv(fd, into, RecvFlags::empty()) {
         Ok((len, _)) => Ok(Some(len)),
-        // A signal counts as a timeout: callers look at the clock and come again.
+        // A signal counts as a timeout: callers check the clock and retry.
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Sends what fits; `None` if nothing does.
+/// Sends as much as fits; `None` if nothing does.
 #[inline]
 pub(crate) fn try_send(fd: impl AsFd, slices: &[&[u8]]) -> io::Result<Option<usize>> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -87,7 +86,7 @@ fn gather(fd: BorrowedFd<'_>, slices: &[&[u8]], flags: SendFlags) -> rustix::io:
         if filled.len() > MOST_SLICES
             && filled.iter().map(|slice| slice.len()).sum::<usize>() <= UDP_DATAGRAM_BYTES
         {
-            // It may be a datagram, which leaves as a whole or not at all.
+            // It may be a datagram, which must leave in one piece.
             return rustix::io::retry_on_intr(|| rustix::net::send(fd, &filled.concat(), flags));
         }
         many = filled.iter().take(MOST_SLICES).map(|slice| IoSlice::new(slice)).collect();
@@ -97,14 +96,14 @@ fn gather(fd: BorrowedFd<'_>, slices: &[&[u8]], flags: SendFlags) -> rustix::io:
     rustix::io::retry_on_intr(|| rustix::net::sendmsg(fd, slices, &mut nothing_beside, flags))
 }
 
-/// How a transmission ended.
+/// The end of a transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The last byte is in the kernel's hands.
+    /// The kernel has the last byte.
     Whole,
-    /// It is not, and the time is over.
+    /// The transmission timed out before the last byte.
     TimedOut,
-    /// It is not, and the connection broke.
+    /// The connection broke before the last byte.
     Broken,
 }
 
@@ -122,7 +121,7 @@ pub(crate) fn send_all(
     }
 }
 
-/// The same, of which a first attempt was made.
+/// Continues after a first attempt.
 #[inline(never)]
 fn send_rest(
     fd: impl AsFd,
@@ -151,7 +150,7 @@ fn send_rest(
     }
 }
 
-/// What is left of slices whose first `sent` bytes have left; none of it is empty.
+/// The slices behind the first `sent` bytes, without empty ones.
 pub(crate) fn without_first<'a>(slices: &[&'a [u8]], mut sent: usize) -> Vec<&'a [u8]> {
     let left = slices.iter().filter_map(|slice| {
         let skip = sent.min(slice.len());
@@ -161,13 +160,13 @@ pub(crate) fn without_first<'a>(slices: &[&'a [u8]], mut sent: usize) -> Vec<&'a
     left.collect()
 }
 
-/// Sleeps until the socket is ready or the time is over; `false` then.
+/// Sleeps until the socket is ready; `false` after a timeout.
 pub(crate) fn wait(fd: impl AsFd, flags: PollFlags, deadline: Option<Micros>) -> io::Result<bool> {
     let mut fds = [PollFd::new(&fd, flags)];
     poll(&mut fds, deadline)
 }
 
-/// Sleeps until one is ready or the time is over; `false` then.
+/// Sleeps until one socket is ready; `false` after a timeout.
 pub(crate) fn poll(fds: &mut [PollFd<'_>], deadline: Option<Micros>) -> io::Result<bool> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_sub(clock::now()));
@@ -201,7 +200,7 @@ pub(crate) fn connect_tcp(callee: SocketAddr, deadline: Option<Micros>) -> io::R
     Ok(fd)
 }
 
-/// Begins to connect; the socket becomes writable when that has ended.
+/// Begins to connect. The socket becomes writable at the end of the attempt.
 pub(crate) fn begin_connect_tcp(callee: SocketAddr) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family(callee), SocketType::STREAM, flags, None)?;
@@ -211,31 +210,31 @@ pub(crate) fn begin_connect_tcp(callee: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether it has ended well; prepares the socket.
+/// Prepares the socket if connecting succeeded, else returns its error.
 pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(&fd)??;
     prepare_tcp(fd)
 }
 
-/// Has the kernel ask the peer's now and then whether it is there, and end the connection
-/// once nothing was acknowledged for so long, in whole seconds, two at least; or once bytes
-/// have waited for so long because the peer has no room for them.
+/// Lets the kernel probe the peer's host, and end the connection after `silence` without an
+/// acknowledgement: in whole seconds, two at least. The kernel also ends it if bytes have waited
+/// that long for room at the peer.
 pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()> {
     let half = Duration::from_secs((silence.as_secs() / 2).max(1));
     sockopt::set_socket_keepalive(&fd, true)?;
     sockopt::set_tcp_keepidle(&fd, half)?;
     sockopt::set_tcp_keepintvl(&fd, half)?;
-    // It decides for questions, too: how many stay unanswered doesn't count then.
+    // This timeout applies to probes too: their number doesn't count then.
     let silence = (2 * half).max(silence).as_millis();
     Ok(sockopt::set_tcp_user_timeout(&fd, u32::try_from(silence).unwrap_or(u32::MAX))?)
 }
 
-/// Small messages leave at once; receiving may block.
+/// Lets small messages leave at once, and receives block.
 pub(crate) fn prepare_tcp(fd: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&fd, false)?;
     sockopt::set_tcp_nodelay(&fd, true)?;
     if is_within_a_host(&fd) {
-        // Without, it is slower, and works.
+        // On failure the connection is slower, but works.
         let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_A_HOST);
     }
     Ok(())
@@ -248,7 +247,7 @@ fn is_within_a_host(fd: impl AsFd) -> bool {
     own.zip(peer).is_some_and(|(own, peer)| own.ip() == peer.ip())
 }
 
-/// A UDP socket that talks to `callee` alone.
+/// A UDP socket that exchanges datagrams only with `callee`.
 pub(crate) fn connect_udp(callee: SocketAddr) -> io::Result<OwnedFd> {
     let fd = rustix::net::socket_with(family(callee), SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     widen(&fd);
@@ -266,7 +265,7 @@ pub(crate) fn listen_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Takes datagrams.
+/// Opens a socket that receives datagrams.
 pub(crate) fn bind_udp(address: SocketAddr) -> io::Result<OwnedFd> {
     let fd = rustix::net::socket_with(family(address), SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     widen(&fd);
@@ -274,7 +273,7 @@ pub(crate) fn bind_udp(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// As far as the system allows without privilege, and beyond it with.
+/// Enlarges the buffers: up to the system's limit, or beyond it with privilege.
 fn widen(fd: &OwnedFd) {
     if sockopt::set_socket_recv_buffer_size_force(fd, UDP_BUFFER_BYTES).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(fd, UDP_BUFFER_BYTES);
@@ -289,7 +288,7 @@ pub(crate) fn local_address(fd: &OwnedFd) -> io::Result<SocketAddr> {
     Ok(rustix::net::getsockname(fd)?.try_into()?)
 }
 
-/// How long [`recv`] sleeps; zero would be for ever, so it is a microsecond.
+/// Sets the sleep of [`recv`]. Zero would mean for ever, so the least is a microsecond.
 pub(crate) fn set_recv_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
     let timeout = timeout.max(Duration::from_micros(1));
     Ok(sockopt::set_socket_timeout(fd, sockopt::Timeout::Recv, Some(timeout))?)

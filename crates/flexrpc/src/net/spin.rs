@@ -1,34 +1,34 @@
-//! Short spinning before sleeping: on an answer that comes within microseconds,
-//! half of a call's time is falling asleep and being woken (0.45 of a bare
-//! ping-pong on two CPUs). Never without yielding: on one CPU the peer must run
-//! (2.3–2.5 without). Spinning that doesn't pay stops by itself.
+//! Short spinning before sleeping. If an answer comes within microseconds, falling asleep and
+//! waking up take half of a call's time (0.45 of a bare ping-pong on two CPUs). Spinning always
+//! yields: on one CPU the peer must run (2.3–2.5 without yielding). Spinning that doesn't pay stops
+//! by itself.
 
 use crate::net::clock;
 use crate::proto::Micros;
 use std::time::Duration;
 
-/// How long to spin by default: measured optimum; beyond it little is won.
+/// Default length of a spin: the measured optimum. Longer spins gain little.
 pub const SPIN: Duration = Duration::from_micros(20);
 
-/// A wait below this many spins' length would have been worth spinning for.
+/// Spinning would have paid for a wait shorter than this many spins.
 const WORTH: Micros = 2;
 
-/// Failures in a row after which spinning stops until waits get short again.
+/// Failures in a row after which spinning stops, until waits get short again.
 const PATIENCE: u8 = 4;
 
-/// A yield that takes this many spins' length went to somebody who computes: the
-/// machine is busy, and who sleeps is woken sooner than who yields gets its turn.
-/// With a quarter of a spin, passing work of others stopped spinning on two CPUs:
-/// 0.73 in place of 0.40 of a bare ping-pong of 16 KB over UDP.
+/// After a yield that takes this many spins' length, another thread was computing: the machine is
+/// busy. A sleeper then wakes up sooner than a yielding thread gets its turn. With a quarter of a
+/// spin, other threads' brief work stopped spinning on two CPUs: 0.73 instead of 0.40 of a bare
+/// ping-pong of 16 KB over UDP.
 const ROBBED: Micros = 3;
 
-/// If what was waited for is there after the yield, the peer itself may have
-/// computed: robbed is then only who waited for a time slice (a millisecond).
+/// If the yield brought the answer, the peer itself may have computed. Then a wait counts as robbed
+/// only from a time slice (a millisecond) on.
 const ROBBED_YET_SERVED: Micros = 50;
 
-/// After being robbed so many waits are slept; twice as many after each further
-/// time, up to the second number, and half as many after so many spins that paid:
-/// never forgiven, one busy moment cost calls of 16 KB half their speed for good.
+/// Number of waits that sleep after a robbed wait. It doubles with each further one, up to the
+/// second number, and halves after as many spins that paid. Without the halving, one busy moment
+/// cost calls of 16 KB half their speed for good.
 const PENANCE: (u32, u32) = (16, 4096);
 
 /// Spins while it pays.
@@ -36,10 +36,10 @@ const PENANCE: (u32, u32) = (16, 4096);
 pub(crate) struct Spinner {
     longest: Micros,
     credit: u8,
-    /// Waits that are slept yet, and how many the next robbery costs.
+    /// Waits that will still sleep, and the number that the next robbed wait adds.
     penance: u32,
     next_penance: u32,
-    /// Spins that paid since one of the two last changed.
+    /// Spins that paid since `next_penance` last changed.
     paid: u32,
     looked: Micros,
 }
@@ -51,13 +51,13 @@ impl Spinner {
         Self { longest, credit: PATIENCE, penance: 0, next_penance: PENANCE.0, paid: 0, looked: 0 }
     }
 
-    /// Tries until there is something or the time is over; `None` then.
+    /// Repeats `attempt` until it returns a value; `None` if none comes in time.
     #[inline]
     pub(crate) fn spin<T>(&mut self, attempt: impl FnMut() -> Option<T>) -> Option<T> {
         if self.pays() { self.spin_from(clock::now(), attempt) } else { None }
     }
 
-    /// The same, where the clock has just been looked at.
+    /// The same, from a time that the caller has just read.
     #[inline]
     pub(crate) fn spin_from<T>(
         &mut self,
@@ -69,7 +69,7 @@ impl Spinner {
         }
         self.looked = start;
         loop {
-            // First: what is spun for can't be there before the peer has run.
+            // Yield first: the answer can't arrive before the peer has run.
             rustix::thread::sched_yield();
             let before = std::mem::replace(&mut self.looked, clock::now());
             let done = attempt();
@@ -97,7 +97,7 @@ impl Spinner {
         self.paid = 0;
     }
 
-    /// When it last looked at the clock: just before the last attempt.
+    /// The time of its last look at the clock, just before the last attempt.
     pub(crate) fn looked(&self) -> Micros {
         self.looked
     }
@@ -116,8 +116,8 @@ impl Spinner {
         self.paid = 0;
     }
 
-    /// Notes a sleep that began then, and returns when it ended: now. Short ones make
-    /// spinning worth it again.
+    /// Records a sleep that began at `start`, and returns its end: now. Short sleeps make spinning
+    /// worthwhile again.
     #[inline]
     pub(crate) fn slept_since(&mut self, start: Micros) -> Micros {
         let end = clock::now();

@@ -1,8 +1,8 @@
-//! TLS on a socket that is read and written without waiting, or with.
+//! TLS on a socket, for blocking and non-blocking transfers.
 //!
-//! What [`Stream::try_send`] reports as sent is with the kernel whole: not just
-//! taken and encrypted. A call's last byte is so withheld, or sent, as certainly
-//! as without TLS: it can't be decrypted before the last of its record has come.
+//! [`Stream::try_send`] reports bytes as sent only after the kernel has all of their ciphertext;
+//! encrypting them isn't enough. So a call's last byte is withheld, or sent, as certainly as
+//! without TLS: the peer can't decrypt it before the end of its record.
 
 use crate::net::buffer::{Buffer, FIRST_READ_BYTES};
 use crate::net::socket;
@@ -14,21 +14,21 @@ use rustls::{AlertDescription, ClientConnection, Connection, ServerConnection};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::Range;
 
-/// Encrypted at once: a write each, in cache.
+/// Bytes that are encrypted at once: they fit the cache, and go out in one write.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// TLS's content type of a handshake, which is a connection's first byte. As the
-/// first of a record mark of ONC RPC it would announce 369 MB.
+/// TLS's content type of a handshake, the first byte of a connection. As the first byte of an ONC
+/// RPC record mark it would announce 369 MB.
 pub(crate) const FIRST_BYTE: u8 = 0x16;
 
 /// One end of a connection.
 pub(crate) struct Stream {
     connection: Connection,
-    /// Ciphertext that has arrived and isn't taken in, and where it is: the library
+    /// Ciphertext that has arrived but isn't decrypted, and its place in the buffer. The library
     /// itself would receive 4 KiB at a time.
     arrived: Option<(Buffer, Range<usize>)>,
-    /// Bytes that were taken and encrypted, but not yet reported: some of their
-    /// ciphertext waits for room.
+    /// Bytes that were encrypted but not yet reported as sent: a part of their ciphertext waits for
+    /// room.
     owed: usize,
     failure: Option<Refusal>,
 }
@@ -40,7 +40,7 @@ impl Stream {
         Some(Self::new(connection.into()))
     }
 
-    /// The callee's end, of which `len` bytes have arrived already.
+    /// The callee's end. The first `len` bytes have already arrived in `begun`.
     pub(crate) fn server(tls: &ServerTls, begun: Buffer, len: usize) -> Option<Self> {
         let connection = ServerConnection::new(tls.config.clone()).ok()?;
         Some(Self { arrived: (len > 0).then_some((begun, 0..len)), ..Self::new(connection.into()) })
@@ -51,7 +51,7 @@ impl Stream {
         Self { connection, arrived: None, owed: 0, failure: None }
     }
 
-    /// Receives what is there; `None` if nothing is. Zero bytes is the end.
+    /// Receives available bytes; `None` if there are none. Zero bytes mean the end.
     pub(crate) fn try_recv(&mut self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
         self.receive(fd, into, |into| socket::try_recv(fd, into))
     }
@@ -71,7 +71,7 @@ impl Stream {
             match self.connection.reader().read(into) {
                 Ok(len) => return Ok(Some(len)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Without its farewell: what counts is whether a frame is whole.
+                // The peer closed without an alert. A truncated frame is noticed anyway.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Some(0)),
                 Err(error) => return Err(error),
             }
@@ -81,8 +81,8 @@ impl Stream {
         }
     }
 
-    /// Sends what fits; `None` if nothing does. After `None` the same bytes must
-    /// be offered again: some of them may be on their way.
+    /// Sends as much as fits; `None` if nothing does. After `None` the caller must offer the same
+    /// bytes again: a part of them may be under way.
     pub(crate) fn try_send(&mut self, fd: BorrowedFd<'_>, slices: &[&[u8]]) -> io::Result<Option<usize>> {
         if self.connection.is_handshaking() {
             while self.connection.is_handshaking() && self.fill(fd, &mut |into| socket::try_recv(fd, into))? {
@@ -109,8 +109,8 @@ impl Stream {
         self.connection.is_handshaking()
     }
 
-    /// Goes on with the handshake as far as it goes without waiting; whether it
-    /// then waits for room, not for the peer.
+    /// Continues the handshake as far as it gets without waiting. Returns whether it then waits for
+    /// room and not for the peer.
     pub(crate) fn shake_hands(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         if self.flush(fd)? {
             while self.is_handshaking() && self.fill(fd, &mut |into| socket::try_recv(fd, into))? {}
@@ -118,13 +118,13 @@ impl Stream {
         Ok(self.connection.wants_write())
     }
 
-    /// Whether there is something to do that the socket doesn't tell of: to take
-    /// what has arrived or was decrypted, or to send what was encrypted.
+    /// Whether there is work that the socket doesn't announce: bytes to take that have arrived or
+    /// were decrypted, or ciphertext to send.
     pub(crate) fn has_more(&mut self) -> bool {
         self.arrived.is_some() || self.connection.wants_write() || matches!(self.plaintext(), Ok(1..))
     }
 
-    /// Whether the peer has neither closed nor sent something unasked.
+    /// Whether the peer has neither closed the connection nor sent unexpected bytes.
     pub(crate) fn is_quiet(&mut self, fd: BorrowedFd<'_>) -> bool {
         loop {
             match self.fill(fd, &mut |into| socket::try_recv(fd, into)) {
@@ -135,7 +135,7 @@ impl Stream {
         }
     }
 
-    /// What has gone wrong, as a client's call has it.
+    /// The failure, as the refusal of a client's call.
     pub(crate) fn failure(&self) -> Option<Refusal> {
         self.failure
     }
@@ -144,13 +144,13 @@ impl Stream {
         Ok(self.connection.process_new_packets()?.plaintext_bytes_to_read())
     }
 
-    /// Takes more ciphertext in; `false` if none is there.
+    /// Takes in more ciphertext; `false` if none has arrived.
     fn fill(
         &mut self,
         fd: BorrowedFd<'_>,
         source: &mut impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
     ) -> io::Result<bool> {
-        // First what the peer may be waiting for.
+        // The peer may be waiting for these bytes, so they go first.
         self.flush(fd)?;
         let (buffer, mut left) = match self.arrived.take() {
             Some(arrived) => arrived,
@@ -170,7 +170,7 @@ impl Stream {
         self.arrived = Some((buffer, left)).filter(|(_, left)| !left.is_empty());
         if let Err(error) = self.connection.process_new_packets() {
             self.failure = Some(refusal_of(&error));
-            // The alert that says why.
+            // The alert tells the peer the reason.
             let _ = self.connection.write_tls(&mut Sink(fd));
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -178,7 +178,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Sends what waits; `false` if not all of it fits.
+    /// Sends waiting ciphertext; `false` if a part doesn't fit.
     fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Sink(fd)) {
@@ -198,7 +198,7 @@ impl Stream {
     }
 }
 
-/// Why a client's handshake came to nothing.
+/// The refusal for a failed handshake of a client.
 fn refusal_of(error: &rustls::Error) -> Refusal {
     use AlertDescription as Alert;
     match error {
@@ -218,7 +218,7 @@ fn refusal_of(error: &rustls::Error) -> Refusal {
     }
 }
 
-/// Where ciphertext goes.
+/// Destination of ciphertext.
 struct Sink<'a>(BorrowedFd<'a>);
 
 impl Write for Sink<'_> {
@@ -245,7 +245,7 @@ mod tests {
     use std::time::Duration;
     use strait_testkit::Authority;
 
-    /// How long something may take to arrive before it never will.
+    /// Longest wait for bytes that must arrive.
     const PATIENCE: Duration = Duration::from_secs(5);
 
     /// Both ends of a connection whose socket buffers are small, after the handshake.
@@ -273,7 +273,7 @@ mod tests {
         ((client, near), (server, far))
     }
 
-    /// Takes what arrives until it is `least` bytes, and then what is there.
+    /// Receives at least `least` bytes, then all that have arrived.
     fn drain(end: &mut (Stream, TcpStream), into: &mut Vec<u8>, least: usize) {
         let mut room = vec![0; 1 << 20];
         loop {
@@ -295,7 +295,7 @@ mod tests {
                 Some(more) => sent += more,
                 None => {
                     refused += 1;
-                    // Without another move of the sender's.
+                    // The sender does nothing meanwhile.
                     drain(&mut far, &mut arrived, sent);
                     assert!(arrived.len() >= sent, "{sent} reported, {} arrived", arrived.len());
                     assert!(arrived.len() < data.len(), "the last byte isn't reported yet");

@@ -1,5 +1,5 @@
-//! What frames travel over: a socket, plain or under TLS. One thread at a time
-//! transfers; others only look.
+//! The transport of frames: a socket, plain or under TLS. One thread at a time transfers bytes;
+//! others only inspect the state.
 
 use crate::net::socket::{self, Sent};
 use crate::net::tls::Stream;
@@ -12,14 +12,14 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How well a connection is protected.
+/// Protection of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
-    /// Not at all.
+    /// None.
     Plain,
     /// By TLS.
     Encrypted,
-    /// By TLS, and the peer has shown a certificate that is trusted.
+    /// TLS, and the peer has shown a trusted certificate.
     Certified,
 }
 
@@ -33,7 +33,7 @@ struct Tls {
     stream: Mutex<Stream>,
 }
 
-/// Out of line, for the sake of those who do without.
+/// Out of line, so that plain connections don't pay for it.
 impl Tls {
     #[inline(never)]
     fn try_recv(&self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
@@ -56,26 +56,26 @@ impl Tls {
 }
 
 impl Wire {
-    /// Plain, for now.
+    /// A plain wire, which TLS can follow.
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self { fd, tls: OnceLock::new() }
     }
 
-    /// From here on under TLS.
+    /// Switches to TLS.
     pub(crate) fn begin_tls(&self, stream: Stream, security: Security) {
         let tls = Box::new(Tls { security, stream: Mutex::new(stream) });
         let begun = self.tls.set(tls);
         debug_assert!(begun.is_ok(), "TLS begins once");
     }
 
-    /// From here on under TLS, towards a callee.
+    /// Switches to TLS, as the caller of `callee`.
     pub(crate) fn call_by_tls(&self, tls: &ClientTls, callee: IpAddr) -> Result<(), Refusal> {
         let stream = Stream::client(tls, tls.name_of(callee)).ok_or(Refusal::TlsUnavailable)?;
         self.begin_tls(stream, Security::Encrypted);
         Ok(())
     }
 
-    /// Waits until the handshake is over.
+    /// Completes the handshake, and waits as needed.
     pub(crate) fn shake_hands(&self, deadline: Option<Micros>) -> Result<(), Refusal> {
         let Some(tls) = self.tls.get() else { return Ok(()) };
         loop {
@@ -92,7 +92,7 @@ impl Wire {
         }
     }
 
-    /// How well it is protected.
+    /// The connection's protection.
     #[inline]
     pub(crate) fn security(&self) -> Security {
         self.tls.get().map_or(Security::Plain, |tls| tls.security)
@@ -116,7 +116,7 @@ impl Wire {
         }
     }
 
-    /// As [`socket::try_send`]; after `None` the same bytes must be offered again.
+    /// As [`socket::try_send`]. After `None` the caller must offer the same bytes again.
     #[inline]
     pub(crate) fn try_send(&self, slices: &[&[u8]]) -> io::Result<Option<usize>> {
         match self.tls.get() {
@@ -131,7 +131,7 @@ impl Wire {
         socket::send_all(&self.fd, |slices| self.try_send(slices), slices, deadline)
     }
 
-    /// Whether nothing is lying in it, and the peer hasn't closed it.
+    /// Whether no byte waits to be read, and the peer hasn't closed the connection.
     pub(crate) fn is_quiet(&self) -> bool {
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match self.tls.get() {
@@ -140,7 +140,7 @@ impl Wire {
         }
     }
 
-    /// Whether there is something to do that the socket's readiness doesn't tell.
+    /// Whether there is work that the socket's readiness doesn't show.
     pub(crate) fn has_more(&self) -> bool {
         self.tls.get().is_some_and(|tls| tls.stream().has_more())
     }
@@ -150,7 +150,7 @@ impl Wire {
         self.tls.get().is_some_and(|tls| tls.stream().is_handshaking())
     }
 
-    /// What has gone wrong with TLS.
+    /// The failure of TLS, if any.
     pub(crate) fn failure(&self) -> Option<Refusal> {
         self.tls.get().and_then(|tls| tls.stream().failure())
     }

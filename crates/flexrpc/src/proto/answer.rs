@@ -1,4 +1,4 @@
-//! What a frame that came back means for a call.
+//! Reads the frames that come back for a call.
 
 use crate::proto::call::Answer;
 use crate::proto::frame::{Head, Kind};
@@ -6,15 +6,15 @@ use crate::proto::ids::CallId;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 
-/// Reads an answer to call `id`; `None` if the frame is none: an earlier call's,
-/// or not an answer. `intact` tells whether the payload's checksum holds.
+/// Reads an answer to call `id`. `None` if the frame isn't an answer, or is an earlier call's.
+/// `intact` tells whether the payload's checksum holds.
 #[inline]
 pub fn read(head: &Head, payload: &[u8], intact: bool, id: CallId) -> Option<Answer> {
     if head.id != id && !planted(Planted::AnyAnswerIsMine) {
         return None;
     }
     if !intact {
-        // Asking again brings the kept answer.
+        // A repeated call gets the kept answer.
         return (!head.kind.is_request()).then_some(Answer::SendAgain);
     }
     match head.kind {

@@ -1,15 +1,13 @@
-//! Who calls: credentials, and the shared cluster key.
+//! A caller's credentials, and the shared cluster key.
 //!
-//! The key's threat model: an attacker may read, inject, alter, drop and replay
-//! packets, but doesn't hold the key. Then nobody but key holders has a call
-//! executed or forges an answer: every frame, payload included, carries an
-//! HMAC-SHA256 under a key derived from the cluster key and the session, and a
-//! replayed call meets the response cache. What doesn't verify is answered without a
-//! tag, if at all: who has no key can't have one made. Key holders trust each other. What is
-//! sent can be read by all: that takes TLS or a private network.
-//!
-//! Without a key the session id, 128 random bits, keeps out who can't see the
-//! packets, and nobody else; servers then listen on loopback unless told.
+//! Threat model of the key: an attacker may read, inject, alter, drop and replay packets, but
+//! doesn't hold the key. Then only key holders can have a call executed or forge an answer. Every
+//! frame, payload included, carries an HMAC-SHA256 under a key derived from the cluster key and the
+//! session. A replayed call meets the response cache. The server answers unverified frames without
+//! a tag, if at all, so an attacker can't obtain tags. Key holders trust each other. Anybody on the
+//! path can read the frames: secrecy takes TLS or a private network.
+//! Without a key, only the session id (128 random bits) protects. It stops attackers that can't see
+//! the packets, and no others. Servers without a key listen on loopback by default.
 
 use crate::proto::frame::{FrameError, TAG_BYTES};
 use crate::proto::ids::SessionId;
@@ -20,7 +18,7 @@ use std::fmt;
 /// Shortest cluster key: what HMAC-SHA256 can use in full (RFC 2104 §3).
 pub const KEY_BYTES_MIN: usize = 32;
 
-/// What was to be a key has so many bytes only.
+/// A secret of this many bytes is too short for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a cluster key has at least {KEY_BYTES_MIN} secret random bytes, not {0}")]
 pub struct KeyTooShort(pub usize);
@@ -30,10 +28,11 @@ pub struct KeyTooShort(pub usize);
 pub struct ClusterKey(Hmac<Sha256>);
 
 impl ClusterKey {
-    /// Of at least [`KEY_BYTES_MIN`] secret random bytes.
+    /// A key of at least [`KEY_BYTES_MIN`] secret random bytes.
     ///
     /// # Errors
-    /// There are fewer. Not an absent key: that would stand for none being wanted.
+    /// The secret has fewer bytes. An empty secret is an error too: it mustn't mean that no key is
+    /// required.
     pub fn new(secret: &[u8]) -> Result<Self, KeyTooShort> {
         if secret.len() < KEY_BYTES_MIN {
             return Err(KeyTooShort(secret.len()));
@@ -56,7 +55,7 @@ impl fmt::Debug for ClusterKey {
     }
 }
 
-/// Tags and checks the frames of one session.
+/// Tags and verifies the frames of one session.
 #[derive(Clone)]
 pub struct SessionKey(Hmac<Sha256>);
 
@@ -68,8 +67,7 @@ impl SessionKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether `tag` is the slices' tag; in time that doesn't depend on where
-    /// they differ.
+    /// Whether `tag` is the slices' tag. Takes the same time wherever they differ.
     pub fn verify(&self, slices: &[&[u8]], tag: &[u8]) -> bool {
         let mut mac = self.0.clone();
         slices.iter().for_each(|slice| mac.update(slice));
@@ -84,18 +82,18 @@ impl fmt::Debug for SessionKey {
 }
 
 fn hmac(key: &[u8]) -> Hmac<Sha256> {
-    // HMAC takes keys of any length; the error type is the trait's.
+    // HMAC accepts keys of any length; only the trait has an error type.
     match Hmac::<Sha256>::new_from_slice(key) {
         Ok(mac) => mac,
         Err(_) => unreachable!("HMAC takes keys of any length"),
     }
 }
 
-/// Who a caller says it is. Believed as far as the network is: with a cluster
-/// key by all key holders, without one by nobody who should care.
+/// The identity that a caller claims. With a cluster key, all key holders vouch for it. Without
+/// one, it proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Credentials {
-    /// AUTH_NONE: nobody.
+    /// AUTH_NONE: no identity.
     #[default]
     None,
     /// AUTH_SYS: a user of a host.
@@ -123,7 +121,7 @@ impl AuthSys {
     /// RFC 5531: `unsigned int gids<16>`.
     pub const GROUPS: usize = 16;
 
-    /// The XDR body; what exceeds RFC 5531's bounds is left out.
+    /// The XDR body, cut to RFC 5531's bounds.
     pub fn encode(&self) -> Vec<u8> {
         let machine = &self.machine.as_bytes()[..self.machine.len().min(Self::MACHINE_BYTES)];
         let gids = &self.gids[..self.gids.len().min(Self::GROUPS)];
@@ -140,7 +138,7 @@ impl AuthSys {
         out
     }
 
-    /// Of an XDR body.
+    /// Reads an XDR body.
     ///
     /// # Errors
     /// [`FrameError::Malformed`] unless the body is exactly one AUTH_SYS.

@@ -62,7 +62,7 @@ pub struct OwnKey {
     pub holder: Arc<dyn Holder>,
 }
 
-/// How a server finds callers' own keys.
+/// A server's lookup of callers' own keys.
 #[derive(Clone)]
 pub struct OwnKeys(pub Arc<dyn KeyLookup>);
 
@@ -78,9 +78,9 @@ pub enum Bond {
     Own {
         /// Tags the session's frames.
         key: SessionKey,
-        /// Whose it is.
+        /// The key's owner.
         holder: Arc<dyn Holder>,
     },
-    /// None: its calls come by TLS, to programs that are open to anybody.
+    /// No key: the calls come by TLS, to programs that are open to anybody.
     Keyless,
 }

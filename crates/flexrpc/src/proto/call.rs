@@ -1,12 +1,12 @@
-//! One call to one callee, from the caller's side: when to send, send again,
-//! reconnect or give up, and what may then be claimed.
+//! One call to one callee, from the caller's side: when to send, send again, reconnect or give up,
+//! and which outcome is then certain.
 
 use crate::proto::Micros;
 use crate::proto::ids::CallId;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 
-/// Which transport carries the call.
+/// The transport of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
     /// Any size; connections are pooled.
@@ -15,58 +15,57 @@ pub enum Transport {
     Udp,
 }
 
-/// When a call is sent again.
+/// When to send a call again.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// UDP: first wait for an answer before the call is sent again. It doubles
-    /// each time.
+    /// UDP: first wait for an answer before sending again. It doubles each time.
     pub first_us: Micros,
     /// Longest wait between transmissions.
     pub longest_us: Micros,
-    /// How often a call is tried again where TCP's connection broke, or the host said that
-    /// nobody takes its datagrams (ICMP).
+    /// Number of retries after TCP's connection broke, or after the host reported that no socket
+    /// receives at the port (ICMP).
     pub reconnects: u32,
-    /// How often a damaged payload is sent again.
+    /// Number of retransmissions of a damaged payload.
     pub damaged: u32,
 }
 
 impl Default for RetryPolicy {
-    /// 50 ms is far above a loaded server's answer in a rack, and below what a
+    /// 50 ms is far more than a loaded server in the same rack takes to answer, and less than a
     /// person notices.
     fn default() -> Self {
         Self { first_us: 50_000, longest_us: 2_000_000, reconnects: 3, damaged: 8 }
     }
 }
 
-/// What an answer's head says.
+/// The meaning of an answer's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Executed; the payload is a value, an error, or a chain's outcomes.
     Executed,
     /// Not executed.
     Refused(Refusal),
-    /// Not known, or executed with the answer gone.
+    /// The callee doesn't know, or executed the call and no longer has the answer.
     Doubtful(Doubt),
-    /// The payload came damaged.
+    /// The payload arrived damaged.
     SendAgain,
-    /// Still executing; nothing will come unless asked again.
+    /// Still executing. The callee answers only if it is asked again.
     Pending,
 }
 
-/// What to do next.
+/// The next step of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Wait for an answer, at most until then.
+    /// Wait for an answer, at most until this time.
     Wait(Option<Micros>),
-    /// Send the call, and say so by [`Call::sent`].
+    /// Send the call, then report it by [`Call::sent`].
     Send,
-    /// Not before then, connect anew, then send.
+    /// Reconnect, not before this time, then send.
     Reconnect(Micros),
-    /// Over: the answer that was just given is the call's.
+    /// Over: the last answer is the call's.
     Answered,
     /// Over: certainly not executed.
     NotExecuted(Refusal),
-    /// Over: not known.
+    /// Over, with an unknown outcome.
     Unknown(Doubt),
 }
 
@@ -77,15 +76,15 @@ pub struct Call {
     transport: Transport,
     policy: RetryPolicy,
     deadline: Option<Micros>,
-    /// Transmissions whose last byte left: each may have been executed.
+    /// Transmissions whose last byte left. The callee may have executed each of them.
     whole: u32,
     wait_us: Micros,
     send_at: Option<Micros>,
     reconnects: u32,
     damaged: u32,
-    /// Transmissions in a row of which the host said that nobody takes them.
+    /// Transmissions in a row for which the host reported a closed port.
     refused: u32,
-    /// How many had left when it last said so: it counts once for each.
+    /// `whole` at the host's last report, which counts once for each transmission.
     refused_at: u32,
 }
 
@@ -108,7 +107,7 @@ impl Call {
         }
     }
 
-    /// Its identifier, the same for every transmission.
+    /// The call's identifier, the same for every transmission.
     pub fn id(&self) -> CallId {
         if planted(Planted::NewTransactionOnRetry) {
             return CallId { transaction: self.id.transaction + u64::from(self.whole), ..self.id };
@@ -116,7 +115,7 @@ impl Call {
         self.id
     }
 
-    /// The last byte of a transmission left, or may have.
+    /// Records that the last byte of a transmission left, or may have.
     #[inline]
     pub fn sent(&mut self, now: impl FnOnce() -> Micros) -> Step {
         self.whole = self.whole.saturating_add(1);
@@ -127,7 +126,7 @@ impl Call {
         self.wait()
     }
 
-    /// The time is `now`, and nothing came.
+    /// Checks the timers; the call has received nothing up to `now`.
     pub fn on_time(&mut self, now: Micros) -> Step {
         if self.is_late(now) {
             return self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut);
@@ -141,8 +140,7 @@ impl Call {
         }
     }
 
-    /// An answer came whose call identifier is this call's, and whose checksum
-    /// and tag hold.
+    /// Takes an answer with this call's identifier, whose checksum and tag hold.
     #[inline]
     pub fn on_answer(&mut self, answer: Answer, now: Micros) -> Step {
         match answer {
@@ -165,7 +163,7 @@ impl Call {
 
     #[cold]
     fn on_pending(&mut self, now: Micros) -> Step {
-        // However many of these come, and however fast.
+        // A flood of such answers mustn't extend the call.
         if self.is_late(now) {
             return self.give_up(Refusal::DeadlinePassed, Doubt::TimedOut);
         }
@@ -180,7 +178,7 @@ impl Call {
         if certain { Step::NotExecuted(refusal) } else { Step::Unknown(Doubt::SessionLost) }
     }
 
-    /// The connection broke, or couldn't be made anew.
+    /// Records that the connection broke, or couldn't be made again.
     #[cold]
     pub fn on_broken(&mut self, now: Micros) -> Step {
         if planted(Planted::LostConnectionIsNotExecuted) {
@@ -193,8 +191,8 @@ impl Call {
             return self.give_up(Refusal::NotSent, Doubt::ConnectionLost);
         }
         self.reconnects += 1;
-        // The first attempt at once: most often the callee closed an idle
-        // connection and is well.
+        // The first retry is immediate: most often the callee is healthy and closed an idle
+        // connection.
         let wait = if self.reconnects == 1 { 0 } else { self.back_off() };
         if self.is_late(now.saturating_add(wait)) {
             return self.give_up(Refusal::NotSent, Doubt::ConnectionLost);
@@ -202,10 +200,10 @@ impl Call {
         Step::Reconnect(now.saturating_add(wait))
     }
 
-    /// The callee's host says that nobody takes datagrams there. It is sent again as if lost,
-    /// since the callee may come back, but not until the deadline. Anybody can forge such a
-    /// message, and an earlier transmission may have been taken: it never proves that the call
-    /// wasn't executed.
+    /// Records the host's report that no socket receives at the callee's port. The call is sent
+    /// again as if lost, since the callee may come back, but not until the deadline. The report
+    /// never proves that the call wasn't executed: anybody can forge it, and the callee may have
+    /// received an earlier transmission.
     #[cold]
     pub fn on_port_refused(&mut self, now: Micros) -> Step {
         if self.refused_at != self.whole {
@@ -218,18 +216,18 @@ impl Call {
         self.on_time(now)
     }
 
-    /// The caller doesn't wait any longer.
+    /// Ends the call early, because its caller stops waiting.
     pub fn abandon(&self) -> Step {
         self.give_up(Refusal::NotSent, Doubt::Abandoned)
     }
 
-    /// Whether a transmission has left in full.
+    /// Whether a whole transmission has left.
     pub fn may_have_executed(&self) -> bool {
         self.whole > 0
     }
 
-    /// Microseconds left for the head; 0 for no deadline. A deadline so far off
-    /// that the field can't hold it is none.
+    /// Microseconds left, for the head; 0 without a deadline. A deadline too far off for the field
+    /// counts as none.
     #[inline]
     pub fn time_left_us(&self, now: impl FnOnce() -> Micros) -> u32 {
         match self.deadline {
@@ -263,18 +261,18 @@ impl Call {
     }
 }
 
-/// Whether a refusal says that none of so many transmissions was executed. Most do: the
-/// callee either keeps them as the call's answer, or would give them to every copy. These
-/// don't.
+/// Whether a refusal proves that the callee executed none of so many transmissions. Most do: the
+/// callee either keeps the refusal as the call's answer, or would give it to every copy. The
+/// exceptions follow.
 pub(crate) fn is_certain(refusal: Refusal, transmissions: u32, transport: Transport) -> bool {
     match refusal {
-        // The copy that was executed may have gone to an earlier incarnation,
-        // or to a session since forgotten; over UDP the network makes copies.
+        // An earlier incarnation, or a session since forgotten, may have executed another copy.
+        // Over UDP the network makes copies.
         Refusal::UnknownSession => {
             (transmissions <= 1 && transport == Transport::Tcp) || planted(Planted::LostSessionIsNotExecuted)
         }
-        // Said by who takes no such call now, without asking what became of it: the copy that
-        // was executed may have gone to an incarnation with another key or limits.
+        // The callee sends these without checking whether it executed the call. An incarnation with
+        // another key or other limits may have executed another copy.
         Refusal::Overloaded | Refusal::TooLarge | Refusal::Unauthenticated | Refusal::TlsRequired => {
             transmissions <= 1 || planted(Planted::UnaskedRefusalIsNotExecuted)
         }
@@ -354,7 +352,7 @@ mod tests {
         let mut call = udp();
         for now in [0, 10] {
             call.sent(|| now);
-            // However often it is said of one transmission.
+            // Reports count once for each transmission.
             for _ in 0..5 {
                 assert!(matches!(call.on_port_refused(now), Step::Wait(Some(_))));
             }

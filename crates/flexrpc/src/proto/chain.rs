@@ -1,5 +1,5 @@
-//! Delivery chains of serial multicasting (sections III.B and IV.C): who comes
-//! next, and what may be claimed of each.
+//! Delivery chains of serial multicasting (sections III.B and IV.C): the callees in order, and the
+//! certain outcomes of each.
 
 use crate::proto::frame::FrameError;
 use crate::proto::ids::{CallId, SessionId};
@@ -8,18 +8,18 @@ use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 
-/// One callee of a chain, and the call's identifier there. The caller has a
-/// session with each, so the identifier is the caller's own all along the chain:
-/// any callee can be asked directly what became of the call.
+/// One callee of a chain, and the call's identifier there. The caller has a session with each
+/// callee, so the identifier is the caller's own along the whole chain. The caller can ask any
+/// callee directly for the call's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Where it listens.
+    /// The address at which it listens.
     pub callee: SocketAddr,
     /// The call's identifier at this callee.
     pub id: CallId,
 }
 
-/// The callees that a payload is still to be passed on to, the next one first.
+/// The callees that must still get the payload.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Chain {
     /// The next one first.
@@ -30,7 +30,7 @@ const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 
 impl Chain {
-    /// As bytes.
+    /// Encodes the chain.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![self.hops.len() as u8];
         for Hop { callee, id } in &self.hops {
@@ -52,7 +52,7 @@ impl Chain {
         out
     }
 
-    /// Of bytes.
+    /// Decodes a chain.
     ///
     /// # Errors
     /// [`FrameError::Malformed`] unless the bytes are exactly one chain.
@@ -65,9 +65,9 @@ impl Chain {
         }
     }
 
-    /// Whether the chain may be followed: not longer than `longest` with the
-    /// callee that holds it, and no callee twice. `is_own` tells the holder's own
-    /// sessions, which reveal a loop through any of its addresses.
+    /// Checks that the chain may be followed: together with its holder it has at most `longest`
+    /// callees, and none twice. `is_own` recognises the holder's own sessions, which reveal a loop
+    /// through any of its addresses.
     ///
     /// # Errors
     /// [`Refusal::BadChain`].
@@ -82,7 +82,7 @@ impl Chain {
         if bad { Err(Refusal::BadChain) } else { Ok(()) }
     }
 
-    /// The next callee, and what it is to pass on.
+    /// Splits off the next callee. Returns it with the chain that it must pass on.
     pub fn split(self) -> Option<(Hop, Self)> {
         let mut hops = self.hops.into_iter();
         let next = hops.next()?;
@@ -109,7 +109,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// Outcomes as bytes: of each a code, a length, and the value or error.
+/// Encodes outcomes. Each is a code, a length, and the value or error.
 pub fn encode_outcomes(outcomes: &[Outcome]) -> Vec<u8> {
     let mut out = Vec::new();
     for outcome in outcomes {
@@ -138,7 +138,7 @@ pub fn encode_outcomes(outcomes: &[Outcome]) -> Vec<u8> {
 const VALUE: u16 = 200;
 const FAULT: u16 = 201;
 
-/// Exactly `count` outcomes of bytes; values are slices of them.
+/// Decodes exactly `count` outcomes; values are slices of `bytes`.
 ///
 /// # Errors
 /// [`FrameError::Malformed`].

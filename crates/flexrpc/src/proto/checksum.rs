@@ -1,5 +1,5 @@
-//! CRC-32C, where the paper says CRC32 (section IV.C): it finds more errors and
-//! costs half (a 64 KiB pass 1.6 µs against 3.2).
+//! CRC-32C, in place of the paper's CRC32 (section IV.C): it detects more errors and costs half (a
+//! 64 KiB pass 1.6 µs against 3.2).
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -35,17 +35,17 @@ fn crc32c_of_many(slices: &[&[u8]]) -> u32 {
 pub struct Running(Digest);
 
 impl Running {
-    /// Of nothing yet.
+    /// The checksum of no bytes.
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Takes the next bytes in.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Of all taken in so far.
+    /// The checksum of all bytes so far.
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }

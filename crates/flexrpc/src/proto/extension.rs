@@ -1,7 +1,7 @@
-//! What a head carries beside its fixed fields: type, length and bytes of each.
+//! The variable part of a head: fields of type, length and bytes.
 //!
-//! Types below 128 change what a frame means, so unknown ones are refused; from
-//! 128 on they may be left unread, so that later versions can add hints.
+//! Types below 128 change the meaning of a frame, so unknown ones are refused. From 128 on a
+//! receiver may ignore them, so later versions can add hints.
 
 use crate::proto::auth::{AuthSys, Credentials};
 use crate::proto::bond::KeyId;
@@ -17,41 +17,41 @@ const FIRST_HINT: u8 = 128;
 const TERMS: u8 = 128;
 const REQUEST: u8 = 129;
 
-/// What a handshake proves to be fresh.
+/// A random value that proves a handshake to be fresh.
 pub type Nonce = [u8; 16];
 
-/// What a server tells in its Welcome.
+/// The server's terms, sent in its Welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Largest payload that it takes over TCP, in bytes.
+    /// Largest payload that the server accepts over TCP, in bytes.
     pub payload_bytes: u32,
-    /// How long it keeps an unused session, in milliseconds.
+    /// Time after which the server forgets an unused session, in milliseconds.
     pub session_idle_ms: u32,
 }
 
 /// A head's extension, parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Extension {
-    /// Who calls.
+    /// The caller's credentials.
     pub credentials: Credentials,
     /// The callees after this one.
     pub chain: Option<Chain>,
-    /// Of the handshake.
+    /// Handshake: the nonce.
     pub nonce: Option<Nonce>,
-    /// Of the handshake: by which key it is tagged, if not the cluster's.
+    /// Handshake: the key of the tag, if it isn't the cluster's.
     pub key_id: Option<KeyId>,
-    /// Of the handshake.
+    /// Handshake: the server's terms.
     pub terms: Option<Terms>,
-    /// What the caller works for, for logs.
+    /// The request that the caller works for; for logs.
     pub request: Option<RequestId>,
 }
 
-/// Who calls, and what for.
+/// The caller, and the request that it works for.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Caller {
-    /// Who it says it is.
+    /// The identity that it claims.
     pub credentials: Credentials,
-    /// What it works for, for logs.
+    /// The request that it works for; for logs.
     pub request: Option<RequestId>,
 }
 
@@ -62,12 +62,12 @@ impl From<Caller> for Extension {
 }
 
 impl Extension {
-    /// Who calls, and what for.
+    /// The caller, and the request that it works for.
     pub fn into_caller(self) -> Caller {
         Caller { credentials: self.credentials, request: self.request }
     }
 
-    /// As bytes.
+    /// Encodes the extension.
     #[inline(never)]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -94,11 +94,10 @@ impl Extension {
         out
     }
 
-    /// Of bytes.
+    /// Decodes an extension.
     ///
     /// # Errors
-    /// [`FrameError::Malformed`]: cut off, repeated, or of an unknown type that
-    /// matters.
+    /// [`FrameError::Malformed`]: a field is cut off, repeated, or of an unknown type below 128.
     pub fn decode(mut bytes: &[u8]) -> Result<Self, FrameError> {
         let mut parsed = Self::default();
         while !bytes.is_empty() {

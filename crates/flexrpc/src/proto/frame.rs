@@ -1,4 +1,4 @@
-//! The frame: a head, the payload, and a tag where a cluster key is set.
+//! The frame: a head, the payload, and a tag if there is a cluster key.
 //!
 //! ```text
 //!  0 magic  4 version  5 kind  6 flags  8 head checksum  12 extension bytes  14 status
@@ -7,9 +7,8 @@
 //! 68 extension (credentials, chain …)  then payload  then tag of 32 bytes if AUTHENTIC
 //! ```
 //!
-//! Numbers are big-endian. The head's checksum covers head and extension, the
-//! payload's covers the arguments or the result alone: it is computed once for
-//! all callees of a multicast, and a chain passes it on unchanged.
+//! Numbers are big-endian. One checksum covers head and extension. The other covers the arguments
+//! or the result alone, so all callees of a multicast share it, and a chain passes it on unchanged.
 
 use crate::proto::checksum;
 use crate::proto::ids::{CallId, Procedure, SessionId};
@@ -21,44 +20,44 @@ pub const HEAD_BYTES: usize = 68;
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 32;
 
-/// `FlxR`: as a record mark of ONC RPC it would announce a fragment of 1.2 GB,
-/// so the two can share a port.
+/// `FlxR`. As a record mark of ONC RPC it would announce a fragment of 1.2 GB, so the two protocols
+/// can share a port.
 pub const MAGIC: [u8; 4] = *b"FlxR";
 
 /// Version of this frame; a server refuses others.
 pub const VERSION: u8 = 1;
 
-/// What a frame says.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Client: a session, please. Its extension carries a nonce.
+    /// Client: requests a session. The extension carries a nonce.
     Hello = 1,
-    /// Server: the session is in the head; the nonce comes back.
+    /// Server: grants the session in the head, and returns the nonce.
     Welcome = 2,
-    /// Client: execute this.
+    /// Client: requests execution.
     Call = 3,
     /// Server: executed, and the payload is the result.
     Value = 4,
     /// Server: executed, and the payload is the error.
     Fault = 5,
-    /// Server: not executed; the status says why.
+    /// Server: not executed; the status gives the reason.
     Refused = 6,
-    /// Server: executed or not, the status says why that can't be told.
+    /// Server: executed or not; the status tells why the server doesn't know.
     Doubtful = 7,
-    /// Server: the payload came damaged; send the call again (section IV.C).
+    /// Server: the payload arrived damaged; send the call again (section IV.C).
     SendAgain = 8,
-    /// Server: still executing; ask again later. Over TCP only, where the
-    /// connection that the call came on may be gone.
+    /// Server: still executing; ask again later. Over TCP only, because the call's first connection
+    /// may be gone.
     Pending = 9,
-    /// Server: the outcomes of a chain's callees from here on.
+    /// Server: the outcomes of this callee and those behind it in the chain.
     Outcomes = 10,
-    /// Client: if the call hasn't begun, never begin it; say what is known.
+    /// Client: if the call hasn't begun, never begin it. Answer with its outcome.
     Revoke = 11,
 }
 
 impl Kind {
-    /// By their codes, from 1.
+    /// All kinds, in the order of their codes, from 1.
     const ALL: [Self; 11] = [
         Self::Hello,
         Self::Welcome,
@@ -90,16 +89,16 @@ pub mod flags {
     pub const AUTHENTIC: u16 = 1;
     /// The extension holds a delivery chain.
     pub const CHAIN: u16 = 2;
-    /// Chain: pass the payload on only when it has arrived whole.
+    /// Chain: pass the payload on only after all of it has arrived.
     pub const STORE_AND_FORWARD: u16 = 4;
-    /// All that are known; others are refused, since they may change the meaning.
+    /// All known bits. Receivers refuse others, since they may change the meaning.
     pub const KNOWN: u16 = AUTHENTIC | CHAIN | STORE_AND_FORWARD;
 }
 
 /// A frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the frame says.
+    /// The frame's kind.
     pub kind: Kind,
     /// [`flags`].
     pub flags: u16,
@@ -111,22 +110,22 @@ pub struct Head {
     pub payload_len: u32,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
-    /// Which call.
+    /// The call's identifier.
     pub id: CallId,
-    /// What is called.
+    /// The called procedure.
     pub procedure: Procedure,
-    /// Microseconds until the caller's deadline; 0 for none. Remaining time, not
-    /// a point in time: hosts' clocks differ.
+    /// Microseconds until the caller's deadline; 0 without one. A remaining time and not a point in
+    /// time, since hosts' clocks differ.
     pub time_left_us: u32,
 }
 
-/// Why bytes are not a frame.
+/// Reasons why bytes aren't a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Another protocol.
+    /// The bytes belong to another protocol.
     #[error("not a FlexRPC frame")]
     Magic,
-    /// A version that isn't spoken here.
+    /// A version that this end doesn't speak.
     #[error("frame version {0}, only {VERSION} is understood")]
     Version(u8),
     /// The head was damaged on the way.
@@ -177,7 +176,7 @@ impl Head {
         self.flags & flag != 0
     }
 
-    /// The fixed part, for an extension that follows it.
+    /// The fixed part of the head, in front of `extension`.
     #[inline]
     pub fn fixed(&self, extension: &[u8]) -> [u8; HEAD_BYTES] {
         let mut out = [0; HEAD_BYTES];
@@ -206,17 +205,16 @@ impl Head {
         out
     }
 
-    /// Head and extension as bytes.
+    /// Encodes head and extension.
     pub fn encode(&self, extension: &[u8]) -> Vec<u8> {
         [&self.fixed(extension), extension].concat()
     }
 
-    /// Reads a head from the beginning of `bytes`; `None` if more bytes are
-    /// needed. Looks at nothing behind a part that is already wrong, so that
-    /// foreign bytes are refused at once.
+    /// Reads a head from the beginning of `bytes`; `None` if it needs more bytes. Stops at the
+    /// first wrong part, so that foreign bytes are refused at once.
     ///
     /// # Errors
-    /// The bytes are not a head.
+    /// The bytes aren't a head.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
         let prefix = bytes.len().min(MAGIC.len());
@@ -261,7 +259,7 @@ impl Head {
     }
 }
 
-/// Of head and extension; in the checksum's own place are zeroes.
+/// Checksum of head and extension, with zeroes in the checksum's own place.
 #[inline]
 fn head_checksum(fixed: &[u8; HEAD_BYTES], extension: &[u8]) -> u32 {
     match extension {

@@ -1,25 +1,24 @@
-//! What names a session, a call, and a procedure.
+//! Identifiers of sessions, calls and procedures.
 
 use std::fmt;
 
-/// A session between one client and one incarnation of a server: 128 random
-/// bits that the server drew. The paper names a caller by address and process id
-/// (section IV.D); both are used again, and a restarted server would take a
-/// retried call for a new one.
+/// A session between one client and one incarnation of a server: 128 random bits that the server
+/// drew. The paper identifies a caller by address and process id (section IV.D). Both are reused,
+/// and a restarted server would take a retried call for a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionId(pub [u8; 16]);
 
 impl SessionId {
-    /// Not a session: what a client sends before it has one.
+    /// No session: the id in a client's messages before it has one.
     pub const NONE: Self = Self([0; 16]);
 
-    /// Marks an id that is being drawn: whether the server looks up what the session was opened
-    /// under. So calls under the cluster's key cost no look-up.
+    /// Marks an id that is being drawn: whether the server must look up the session's bond. So
+    /// calls under the cluster's key cost no lookup.
     pub(crate) fn mark(&mut self, bound: bool) {
         self.0[15] = self.0[15] & !1 | u8::from(bound);
     }
 
-    /// Whether it was marked. Tells something only where the server marks its sessions' ids.
+    /// Whether it was marked. Meaningful only where the server marks its sessions' ids.
     pub(crate) fn is_marked(self) -> bool {
         self.0[15] & 1 == 1
     }
@@ -31,7 +30,8 @@ impl SessionId {
     }
 }
 
-/// Enough to tell sessions apart: without a key, who knows all of it could call in its name.
+/// Shows enough to tell sessions apart. Without a key, a reader of the whole id could make calls in
+/// the session.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
@@ -43,16 +43,16 @@ impl fmt::Debug for SessionId {
 /// retransmission, reconnects and chains.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct CallId {
-    /// Which client, at which incarnation of the server.
+    /// The client, at one incarnation of the server.
     pub session: SessionId,
     /// Handle id: one caller at a time, so one call at a time.
     pub handle: u32,
-    /// Transaction id: ever higher within a session. A higher one on the same
-    /// handle tells that the one before is over.
+    /// Transaction id: increases within a session. A higher one on the same handle tells that the
+    /// previous call is over.
     pub transaction: u64,
 }
 
-/// What is called: program, version and procedure, as in ONC RPC (RFC 5531 §8).
+/// A called procedure: program, version and number, as in ONC RPC (RFC 5531 §8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Procedure {
     /// Program number.

@@ -1,8 +1,8 @@
 //! The protocol as pure state machines: no sockets, threads or clocks.
 //!
-//! Inputs are frames, broken connections and the time; outputs are what to send,
-//! execute or report. `net`, `client` and `server` drive these with sockets, the
-//! simulator in `sim` drives the same ones with a virtual network.
+//! Inputs are frames, broken connections and the time. Outputs are the frames to send, the calls to
+//! execute and the outcomes to report. `net`, `client` and `server` drive the machines with
+//! sockets; the simulator in `sim` drives the same ones with a virtual network.
 
 pub mod admission;
 pub mod answer;

@@ -1,50 +1,49 @@
-//! Faults that the simulator plants to prove that it would notice them. In a
-//! program that isn't a test there are none, and [`planted`] is the constant
-//! `false`.
+//! Faults that the simulator plants to prove that it notices them. Only tests have them: otherwise
+//! [`planted`] is the constant `false`.
 
 /// A fault of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
-    /// A call of an earlier incarnation's session is executed.
+    /// The server executes a call of an earlier incarnation's session.
     NoIncarnationCheck,
     /// Clients share the cache's entries.
     CacheWithoutSession,
-    /// The cache isn't asked.
+    /// The server doesn't ask the cache.
     NoDuplicateCheck,
-    /// A late duplicate of an earlier call of the handle is executed.
+    /// The server executes a late duplicate of an earlier call of the handle.
     OlderTransactionExecutes,
-    /// A call whose answer was evicted is executed again.
+    /// The server executes a call again whose answer was evicted.
     EvictedExecutesAgain,
     /// The sweep forgets the transaction with the result.
     SweepForgetsHandles,
-    /// A revoked call isn't remembered.
+    /// The server doesn't remember a revoked call.
     RevokeForgets,
-    /// A new transaction id for each retransmission.
+    /// The client uses a new transaction id for each retransmission.
     NewTransactionOnRetry,
     /// A client takes any answer for its call's.
     AnyAnswerIsMine,
-    /// A timeout is reported as not executed.
+    /// The client reports a timeout as not executed.
     TimeoutIsNotExecuted,
-    /// A lost connection is reported as not executed.
+    /// The client reports a lost connection as not executed.
     LostConnectionIsNotExecuted,
-    /// A refused session is reported as not executed, though a copy was sent before.
+    /// The client reports a refused session as not executed, after sending an earlier copy.
     LostSessionIsNotExecuted,
-    /// A refusal by who didn't ask what became of the call is taken for the call's, though a
-    /// copy was sent before.
+    /// The client takes a refusal for the call's, after sending an earlier copy, though the callee
+    /// didn't check whether it executed the call.
     UnaskedRefusalIsNotExecuted,
-    /// A payload is executed without looking at its checksum.
+    /// The server executes a payload without checking its checksum.
     NoChecksum,
-    /// A forged copy is refused under the session's tag.
+    /// The server refuses a forged copy under the session's tag.
     SignsForStrangers,
-    /// A call is refused before the cache is asked whether it was executed.
+    /// The server refuses a call before it asks the cache whether it was executed.
     RefusesUnasked,
     /// A chain's callee passes on the last byte before the payload is verified.
     ForwardsUnverified,
-    /// A chain's callee takes forwarded for executed.
+    /// A chain's callee reports a forwarded call as executed.
     ForwardedIsExecuted,
-    /// A chain's callee claims that the next one didn't execute, when it lost it.
+    /// A chain's callee loses the next one and reports that it didn't execute.
     LostForwardIsNotExecuted,
-    /// The same, where it couldn't send to it again what it asked for once more.
+    /// The same, after it failed to send a call to it again.
     LostResendIsNotExecuted,
 }
 

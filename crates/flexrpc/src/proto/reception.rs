@@ -1,9 +1,9 @@
-//! What a request gets that has arrived whole: the one order of questions that servers and
-//! the simulator ask.
+//! Decides the reception of a request that has arrived whole. Servers and the simulator use the
+//! same order of checks.
 //!
-//! Whatever carries a tag is believed, so a sender who doesn't prove to have the key is
-//! told nothing that could be handed to the call's true caller. And no copy of a call is
-//! refused while another one's execution may be under way or over.
+//! Callers believe every tagged frame. So a sender that doesn't prove to hold the key never gets an
+//! answer that it could hand to the call's true caller. And the server refuses no copy of a call
+//! while another copy may be executing or executed.
 
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
@@ -12,38 +12,38 @@ use crate::proto::ids::CallId;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 
-/// What is known of a call that has arrived.
+/// Facts about a call that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Which call.
+    /// The call's identifier.
     pub id: CallId,
-    /// By which way.
+    /// Its transport.
     pub transport: Transport,
-    /// Whether the tag is there that the key demands; without a key, whether there is none.
+    /// Whether it carries the tag that the key demands; without a key, whether it carries none.
     pub authentic: bool,
     /// Whether the payload's checksum holds.
     pub intact: bool,
-    /// Why this copy can't be executed here: of which other copies may know nothing.
+    /// Reason why this copy can't be executed here. Other copies may not share it.
     pub objection: Option<Refusal>,
 }
 
-/// What it gets.
+/// The server's reaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reception {
     /// Execution, then [`Admission::complete`].
     Execute,
-    /// An answer without.
+    /// An answer without execution.
     Answer(Verdict),
-    /// The request to send it again.
+    /// A request to send the call again.
     SendAgain,
-    /// A last word without a tag: the connection is of no use.
+    /// A last frame without a tag: the connection is unusable.
     TurnAway,
-    /// Nothing.
+    /// No reaction.
     Silence,
 }
 
-/// What a request gets whose sender doesn't prove to have the key. Damage is most likely
-/// the network's doing, and to ask for the request again says nothing of the call.
+/// The reaction to a sender that doesn't prove to hold the key. The network most likely caused a
+/// damaged payload, and a request to send again tells nothing about the call.
 pub fn of_stranger(transport: Transport, intact: bool) -> Reception {
     match (transport, intact) {
         (Transport::Udp, _) => Reception::Silence,
@@ -53,7 +53,7 @@ pub fn of_stranger(transport: Transport, intact: bool) -> Reception {
 }
 
 impl Admission {
-    /// Decides what becomes of a call.
+    /// Decides the reaction to a call.
     pub fn receive(&self, arrival: Arrival, now: Micros) -> Reception {
         let Arrival { id, transport, authentic, intact, objection } = arrival;
         if !authentic {
@@ -72,15 +72,15 @@ impl Admission {
         }
     }
 
-    /// Refuses a call for good: none of its copies begins any more. If one has, the answer
-    /// is what became of that.
+    /// Refuses a call for good: none of its copies will begin. If one has begun, the answer is that
+    /// copy's outcome.
     fn refuse(&self, id: CallId, refusal: Refusal, now: Micros) -> Verdict {
         if planted(Planted::RefusesUnasked) {
             return Verdict::Refused(refusal);
         }
         match self.revoke(id, now) {
             Verdict::Refused(Refusal::Revoked) => Verdict::Refused(refusal),
-            // As it would be without the objection: its caller knows what this means.
+            // The same answer as without the objection: the caller knows its meaning.
             Verdict::Doubtful(Doubt::SessionLost) => Verdict::Refused(Refusal::UnknownSession),
             verdict => verdict,
         }

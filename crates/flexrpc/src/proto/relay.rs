@@ -1,24 +1,24 @@
-//! A callee in the middle of a delivery chain: what of the payload it may pass on
-//! and when, and what it may claim of the callees behind it.
+//! A callee in the middle of a delivery chain: which bytes of the payload it may pass on and when,
+//! and which outcomes of the callees behind it are certain.
 //!
-//! Pipelining passes bytes on as they arrive (section IV.C), but the last one
-//! only when the whole payload is there, verified, and admitted for execution
-//! here. So a callee behind that never got the last byte can't have executed.
+//! Pipelining passes bytes on as they arrive (section IV.C). The last byte leaves only after the
+//! whole payload has arrived, is verified, and is admitted for execution here. So a callee behind
+//! that never got the last byte can't have executed the call.
 
 use crate::proto::call::{self, Transport};
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Outcome, Refusal};
 
-/// How often a damaged payload is sent to the next callee again.
+/// How often a callee sends a damaged payload to the next one again.
 const RESENDS: u32 = 8;
 
-/// What is known of the payload.
+/// State of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
     Arriving,
     /// Whole, verified, and admitted.
     Released,
-    /// Damaged, or not admitted: the rest never leaves.
+    /// Damaged or not admitted; its rest never leaves.
     Withheld,
 }
 
@@ -29,7 +29,7 @@ pub struct Relay {
     received: usize,
     payload: Payload,
     store_and_forward: bool,
-    /// Whether the last byte of the frame has left.
+    /// Whether the frame's last byte has left.
     sent_whole: bool,
     resends: u32,
     /// Callees behind this one.
@@ -59,19 +59,19 @@ impl Relay {
         self.behind
     }
 
-    /// So many bytes of the payload have arrived in all.
+    /// Records that `bytes` of the payload have arrived in all.
     pub fn received(&mut self, bytes: usize) {
         self.received = bytes.min(self.payload_len);
     }
 
-    /// The payload is whole, its checksum holds, and the call may begin here.
+    /// Records that the payload is whole, its checksum holds, and the call may begin here.
     pub fn release(&mut self) {
         self.received = self.payload_len;
         self.payload = Payload::Released;
     }
 
-    /// The call won't begin here by this transmission, so no callee behind may
-    /// take it for whole.
+    /// Records that this transmission doesn't begin the call here, so no callee behind may get all
+    /// of it.
     pub fn withhold(&mut self) {
         self.payload = Payload::Withheld;
         if !self.sent_whole {
@@ -79,8 +79,7 @@ impl Relay {
         }
     }
 
-    /// Whether the frame's head may leave. Of an empty payload the head is the
-    /// last byte.
+    /// Whether the frame's head may leave. With an empty payload, the head holds the last byte.
     pub fn head_may_leave(&self) -> bool {
         match self.payload {
             Payload::Released => true,
@@ -101,12 +100,12 @@ impl Relay {
         }
     }
 
-    /// Whether what follows the payload may leave.
+    /// Whether the bytes after the payload may leave.
     pub fn tag_may_leave(&self) -> bool {
         self.payload == Payload::Released
     }
 
-    /// The last byte of the frame has left.
+    /// Records that the frame's last byte has left.
     pub fn sent_whole(&mut self) {
         self.sent_whole = true;
     }
@@ -116,8 +115,8 @@ impl Relay {
         self.sent_whole
     }
 
-    /// The next callee asks for the payload again, which came damaged: whether it may have
-    /// it. Else nothing is known.
+    /// Whether the next callee, which got the payload damaged, may get it again. If not, the
+    /// outcomes are unknown.
     pub fn may_send_again(&mut self) -> bool {
         self.resends += 1;
         let may = self.sent_whole && self.rest.is_none() && self.resends <= RESENDS;
@@ -127,10 +126,10 @@ impl Relay {
         may
     }
 
-    /// The next callee couldn't be reached, or the connection to it broke. `unsent` says
-    /// why if none of this transmission has left: of an earlier one, whose answer came
-    /// damaged, all has. `true` if another connection is to be tried: a pooled one may be
-    /// an old one, and without the last byte nothing was executed.
+    /// Records that the next callee couldn't be reached, or that its connection broke. `unsent`
+    /// gives the reason if no byte of this transmission left. An earlier transmission, whose answer
+    /// came damaged, has left whole. `true` if another connection should be tried: a pooled one may
+    /// be stale, and without the last byte no callee executed.
     pub fn lost(&mut self, pooled: bool, unsent: Option<Refusal>) -> bool {
         let forgets_it = planted(Planted::LostForwardIsNotExecuted)
             || (planted(Planted::LostResendIsNotExecuted) && unsent.is_some());
@@ -142,7 +141,7 @@ impl Relay {
         false
     }
 
-    /// The time is over.
+    /// Records that the call timed out.
     pub fn timed_out(&mut self) {
         if self.sent_whole {
             self.settle(vec![Outcome::Unknown(Doubt::TimedOut); self.behind]);
@@ -152,8 +151,7 @@ impl Relay {
         self.own.get_or_insert(Outcome::Unknown(Doubt::TimedOut));
     }
 
-    /// The next callee refused the call, which it does only before it passes
-    /// anything on for good.
+    /// Records the next callee's refusal. It refuses only before it passes the last byte on.
     pub fn refused(&mut self, refusal: Refusal) {
         if call::is_certain(refusal, self.resends + 1, Transport::Tcp) {
             self.lose(refusal);
@@ -162,12 +160,12 @@ impl Relay {
         }
     }
 
-    /// The next callee doesn't know.
+    /// Records that the next callee doesn't know the outcome.
     pub fn doubtful(&mut self, doubt: Doubt) {
         self.settle(vec![Outcome::Unknown(doubt); self.behind]);
     }
 
-    /// The next callee answered for itself and those behind it.
+    /// Takes the next callee's answer, for itself and those behind it.
     pub fn answered(&mut self, outcomes: Vec<Outcome>) {
         if outcomes.len() == self.behind {
             self.settle(outcomes);
@@ -176,24 +174,23 @@ impl Relay {
         }
     }
 
-    /// What became of the call here.
+    /// Records the call's outcome here.
     pub fn executed(&mut self, outcome: Outcome) {
         self.own = Some(outcome);
     }
 
-    /// Whether the call was admitted here, and isn't over yet.
+    /// Whether the call was admitted here and isn't over yet.
     pub fn waits_for_execution(&self) -> bool {
         self.payload == Payload::Released && self.own.is_none()
     }
 
-    /// Whether the callees behind are settled.
+    /// Whether the outcomes of the callees behind are final.
     pub fn rest_is_settled(&self) -> bool {
         self.rest.is_some()
     }
 
-    /// All outcomes, this callee's first, once all are known. Only the
-    /// transmission that was admitted may speak of the others: an earlier one may
-    /// have been passed on.
+    /// All outcomes, this callee's first, if all are known. Only the admitted transmission may
+    /// report the others: an earlier one may have been passed on.
     pub fn outcomes(&self) -> Option<Vec<Outcome>> {
         if self.payload != Payload::Released {
             return None;
@@ -214,7 +211,7 @@ impl Relay {
         self.settle(rest);
     }
 
-    /// What is settled stays: a connection may well break after the answer.
+    /// Keeps the first result: a connection may break after the answer.
     fn settle(&mut self, rest: Vec<Outcome>) {
         self.rest.get_or_insert(rest);
     }

@@ -1,16 +1,15 @@
-//! What becomes of a call at one callee: a value, an error, not executed, or not
-//! known. The paper leaves partial success of a chain ambiguous (section III.B);
-//! here every callee's outcome is one of these four, and each claims no more
-//! than is certain.
+//! Outcomes of a call at one callee: a value, an error, not executed, or not known. The paper
+//! leaves partial success of a chain ambiguous (section III.B). Here every callee has one of these
+//! four outcomes, and each claims no more than is certain.
 
 use crate::proto::limits::FAULT_MESSAGE_BYTES;
 use bytes::Bytes;
 use std::fmt;
 
-/// What became of a call at one callee.
+/// The outcome of a call at one callee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Executed once; this is the result.
+    /// Executed once, with this result.
     Value(Bytes),
     /// Executed once; the procedure ended with this error.
     Error(Fault),
@@ -26,7 +25,7 @@ impl Outcome {
         matches!(self, Self::Value(_))
     }
 
-    /// The value, or why there is none.
+    /// The value, or the reason for its absence.
     ///
     /// # Errors
     /// Any outcome other than a value.
@@ -40,13 +39,13 @@ impl Outcome {
     }
 }
 
-/// Why a call has no value.
+/// Reasons why a call has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Executed; the procedure ended with an error.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// Not executed, and never will be: safe to ask again.
+    /// Not executed, and never will be. The caller can safely ask again.
     #[error("not executed: {0}")]
     NotExecuted(#[from] Refusal),
     /// Executed once or not at all.
@@ -55,8 +54,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the same call may be made anew without the risk of executing a
-    /// procedure twice.
+    /// Whether the caller may repeat the call without the risk of executing a procedure twice.
     pub fn is_retry_safe(&self) -> bool {
         matches!(self, Self::NotExecuted(_))
     }
@@ -72,7 +70,7 @@ impl From<CallError> for Outcome {
     }
 }
 
-/// Which kind of error a procedure ended with.
+/// The kind of error that a procedure ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The arguments couldn't be decoded (RFC 5531: GARBAGE_ARGS).
@@ -86,7 +84,7 @@ pub enum FaultKind {
 /// An error that a procedure ended with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which kind.
+    /// The kind of error.
     pub kind: FaultKind,
     /// A line for people; at most [`FAULT_MESSAGE_BYTES`] of it are sent.
     pub message: String,
@@ -123,7 +121,7 @@ impl Fault {
         out.extend_from_slice(&self.message.as_bytes()[..self.message.len().min(FAULT_MESSAGE_BYTES)]);
     }
 
-    /// Any bytes make a fault: a garbled one is still a fault.
+    /// Decodes any bytes: a garbled fault is still a fault.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         let word = |at: usize| {
             bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes)
@@ -151,7 +149,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Why a call was certainly not executed.
+/// Reasons why a call was certainly not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -161,9 +159,9 @@ pub enum Refusal {
     /// The server has other versions of the program.
     #[error("the callee has versions {lowest} to {highest} of the program")]
     VersionMismatch {
-        /// Lowest version that it has.
+        /// Lowest version that the server has.
         lowest: u32,
-        /// Highest.
+        /// Highest version that it has.
         highest: u32,
     },
     /// The program has no such procedure.
@@ -179,13 +177,13 @@ pub enum Refusal {
     /// No key, another key, or no rights.
     #[error("the callee doesn't accept the caller: one of them has no cluster key, or another one")]
     Unauthenticated,
-    /// Larger than the callee or the transport takes.
+    /// Larger than the callee or the transport accepts.
     #[error("the message is too large: see payload_bytes of client and server; over UDP, use TCP")]
     TooLarge,
     /// The callee is at one of its limits.
     #[error("the callee is at its limits")]
     Overloaded,
-    /// The callee ends.
+    /// The callee is shutting down.
     #[error("the callee is shutting down")]
     ShuttingDown,
     /// A chain that is empty, too long, loops, or isn't over TCP.
@@ -203,25 +201,25 @@ pub enum Refusal {
     /// The callee couldn't be reached, so nothing was sent.
     #[error("the callee can't be reached")]
     Unreachable,
-    /// The last byte never left: the callee can't have the whole payload.
+    /// The last byte never left, so the callee can't have the whole payload.
     #[error("the call wasn't sent in full")]
     NotSent,
-    /// The chain broke, or never began, for the reason that another callee's outcome gives:
-    /// the call wasn't passed on to this one.
+    /// The chain broke, or never began, for the reason that another callee's outcome gives. So this
+    /// callee never got the call.
     #[error("the chain broke at another callee")]
     NotForwarded,
     /// The callee doesn't pass calls on to the next one of the chain
     /// ([`crate::Forwarding`]).
     #[error("the callee may not pass the call on to the chain's next one")]
     ForwardingDenied,
-    /// A call in the clear where TLS is wanted, by the callee or by the client's
-    /// own options; over UDP there is none.
+    /// The callee or the client's own options require TLS, and the call is in the clear. Over UDP
+    /// there is no TLS.
     #[error("TLS is required: call over TCP, from a client with TLS options")]
     TlsRequired,
-    /// The callee was called by TLS and doesn't speak it.
+    /// The client called by TLS, and the callee doesn't speak it.
     #[error("the callee doesn't speak TLS: give it a certificate, or call it without")]
     TlsUnavailable,
-    /// The callee's certificate isn't one of those that the client trusts.
+    /// The client doesn't trust the callee's certificate.
     #[error(
         "the callee's certificate isn't trusted: it must be in date, for the callee's address or the name \
          expected, and from an authority of the client's file; or pinned there"
@@ -257,7 +255,7 @@ impl Refusal {
     ];
     const VERSION_MISMATCH: u16 = 2;
 
-    /// The wire's code, and the bytes that explain it.
+    /// The wire's code; appends bytes of detail.
     pub(crate) fn encode(self, detail: &mut Vec<u8>) -> u16 {
         if let Self::VersionMismatch { lowest, highest } = self {
             detail.extend_from_slice(&lowest.to_be_bytes());
@@ -280,31 +278,30 @@ impl Refusal {
     }
 }
 
-/// Why it isn't known whether a call was executed.
+/// Reasons why it isn't known whether a call was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Doubt {
     /// No answer before the deadline.
     #[error("no answer before the deadline")]
     TimedOut,
-    /// The connection broke after the call was sent; over UDP, the host said again and again
-    /// that nobody takes its datagrams.
+    /// The connection broke after the call was sent. Over UDP: the host repeatedly reported that no
+    /// socket receives at the port.
     #[error("the connection broke after the call was sent")]
     ConnectionLost,
     /// The server restarted or forgot the session after the call was sent.
     #[error("the callee restarted or forgot the session after the call was sent")]
     SessionLost,
-    /// Executed, but its result is no longer kept.
+    /// Executed, but the callee no longer keeps the result.
     #[error("executed, but the result is no longer kept")]
     AnswerEvicted,
-    /// Enough others answered (`required`), so nobody waited for this one.
+    /// Enough other callees answered (`required`), so the caller stopped waiting for this one.
     #[error("nobody waited for the answer")]
     Abandoned,
     /// The answer doesn't follow the protocol.
     #[error("the answer doesn't follow the protocol")]
     BadAnswer,
-    /// The answer is larger than the client takes
-    /// ([`crate::ClientOptions::payload_bytes`]).
+    /// The answer is larger than the client accepts ([`crate::ClientOptions::payload_bytes`]).
     #[error("the result is larger than this client takes: raise its payload_bytes")]
     AnswerTooLarge,
 }

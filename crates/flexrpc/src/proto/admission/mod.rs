@@ -1,11 +1,10 @@
-//! Whether a request is executed: sessions, and the response cache of section
-//! IV.D behind them.
+//! Decides whether a request is executed: sessions, and behind them the response cache of section
+//! IV.D.
 //!
-//! A request is executed when its session is known, and its transaction id is
-//! higher than any that its handle has had. Else it is a duplicate: still
-//! running, answered from the cache, or refused. Nothing that could tell a
-//! duplicate is forgotten while its session lives; when a session goes, all its
-//! calls are refused. So whatever is evicted, nothing is executed twice.
+//! A request is executed if its session is known and its transaction id is higher than all earlier
+//! ones of its handle. Else it is a duplicate: still running, answered from the cache, or refused.
+//! While a session lives, the server forgets nothing that reveals a duplicate. After a session
+//! ends, the server refuses all its calls. So no eviction makes a call execute twice.
 
 mod table;
 #[cfg(test)]
@@ -22,7 +21,7 @@ use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-/// Bounds of what is remembered.
+/// Bounds of the remembered state.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
     /// Sessions at a time.
@@ -31,9 +30,9 @@ pub struct AdmissionLimits {
     pub handles: usize,
     /// Bytes of kept results over all sessions.
     pub result_bytes: usize,
-    /// How long a result is kept.
+    /// Lifetime of a result.
     pub result_us: Micros,
-    /// How long an unused session is kept.
+    /// Lifetime of an unused session.
     pub session_idle_us: Micros,
 }
 
@@ -49,30 +48,29 @@ impl Default for AdmissionLimits {
     }
 }
 
-/// What to do with a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Execute it, then [`Admission::complete`] it.
     Execute,
-    /// A duplicate of one that is still executing. Over UDP it is ignored (the
-    /// first will be answered); over TCP the first's connection may be gone, so
-    /// the caller is told to ask again.
+    /// A duplicate of a call that is still executing. Over UDP the server ignores it, since it will
+    /// answer the first copy. Over TCP the first copy's connection may be gone, so the server asks
+    /// the caller to ask again.
     Running,
-    /// A duplicate of one that has been answered: this frame again.
+    /// A duplicate of an answered call: this frame again.
     Answered(Bytes),
     /// Not executed.
     Refused(Refusal),
-    /// Executed, but the answer is gone.
+    /// Executed, but the answer was evicted.
     Doubtful(Doubt),
-    /// There is no room to remember the request, so it isn't executed, but nor
-    /// can the refusal be remembered: a duplicate may find room. Not answered
-    /// where the network duplicates.
+    /// There is no room to remember the request, so it isn't executed. The server can't remember
+    /// the refusal either: a duplicate may find room. Over UDP, where the network duplicates, the
+    /// server doesn't answer.
     NoRoom,
 }
 
-/// Sessions and recent results. What a call touches is its handle's own: calls that
-/// are served side by side, one client's as well, share no cache line that either
-/// writes to.
+/// Sessions and recent results. A call touches only its own handle's data. So concurrent calls,
+/// even of one client, share no cache line that either writes to.
 pub struct Admission {
     sessions: Box<[Shard<Sessions>]>,
     /// By session and handle.
@@ -80,20 +78,19 @@ pub struct Admission {
     limits: AdmissionLimits,
     session_count: AtomicUsize,
     handles: AtomicUsize,
-    /// A session went whose handles are still in the table.
+    /// Whether a session ended whose handles are still in the table.
     leaves_handles: AtomicBool,
-    /// Without the shards' drift.
+    /// The sum over all shards, without their drift.
     result_bytes: AtomicUsize,
 }
 
-/// Of the time that an unused session is kept, the part by which its use may be noted
-/// too early.
+/// A session's use is recorded at most once in this part of an unused session's lifetime.
 const NOTE: Micros = 1024;
 
-/// Results of each shard by which it is judged which are old.
+/// Results sampled in each shard to estimate the age of old ones.
 const SAMPLE: usize = 64;
 
-/// Of the room for results, the part by which all shards' drift may be off.
+/// The drift of all shards together is at most this part of the room for results.
 const DRIFT: usize = 16;
 
 impl Admission {
@@ -110,18 +107,18 @@ impl Admission {
         }
     }
 
-    /// Begins a session under an id that the driver drew at random. At the limit of
-    /// sessions one goes in which no call was made: greetings cost nothing, not even
-    /// a key (they can be replayed), and mustn't keep out who has calls to make. So does one
-    /// without a key.
+    /// Opens a session under an id that the driver drew at random. At the limit of sessions it
+    /// evicts one without calls. Handshakes cost nothing, not even a key (they can be replayed),
+    /// and mustn't keep out clients that have calls to make. A session without a key can be evicted
+    /// too.
     ///
     /// # Errors
-    /// [`Refusal::Overloaded`] if there are calls in all of them.
+    /// [`Refusal::Overloaded`] if all sessions have calls.
     pub fn open_session(&self, id: SessionId, now: Micros) -> Result<(), Refusal> {
         self.open_bound_session(id, None, now)
     }
 
-    /// The same for a caller who doesn't come by the cluster's key.
+    /// The same, for a caller without the cluster's key.
     ///
     /// # Errors
     /// As [`Admission::open_session`].
@@ -158,15 +155,15 @@ impl Admission {
         true
     }
 
-    /// Whether a request that has arrived is to be executed: whole, undamaged,
-    /// and no duplicate. `None` asks for it to be sent again.
+    /// Decides about a whole request: whether it is undamaged and no duplicate. `None` means that
+    /// the client must send it again.
     pub fn judge(&self, id: CallId, intact: bool, now: Micros) -> Option<Verdict> {
         (intact || planted(Planted::NoChecksum)).then(|| self.begin(id, now))
     }
 
     /// Asks prior to execution whether the request is a duplicate (Figure 3).
     pub fn begin(&self, id: CallId, now: Micros) -> Verdict {
-        // Mostly the handle has made calls before, and its session is known from there.
+        // Usually the handle has made calls before, and its slot holds the session.
         if let Some(verdict) = self.begin_on_known_handle(id, now) {
             return verdict;
         }
@@ -174,8 +171,8 @@ impl Admission {
         let Some(session) = sessions.find(id.session, now) else {
             return Verdict::Refused(Refusal::UnknownSession);
         };
-        // Again, since another copy of the request may have been faster; under the
-        // session's lock there are no more.
+        // Check again, since another copy of the request may have been faster. The session's lock
+        // excludes further copies.
         if let Some(verdict) = self.begin_on_known_handle(id, now) {
             return verdict;
         }
@@ -205,7 +202,7 @@ impl Admission {
         Some(slot.verdict_on_duplicate())
     }
 
-    /// `false` if there is no room for another handle.
+    /// Adds a handle; `false` if there is no room.
     fn begin_handle(&self, session: &Arc<Session>, id: CallId, state: State) -> bool {
         if self.handles.fetch_add(1, Ordering::Relaxed) >= self.limits.handles {
             self.handles.fetch_sub(1, Ordering::Relaxed);
@@ -221,8 +218,8 @@ impl Admission {
         true
     }
 
-    /// Whether the request would be executed, as things stand. A chain's callee
-    /// passes bytes on before it knows whether it will.
+    /// Whether the request would be executed at present. A chain's callee passes bytes on before
+    /// this is decided.
     pub fn is_new(&self, id: CallId) -> bool {
         let known = {
             let requests = self.requests(id);
@@ -235,19 +232,18 @@ impl Admission {
         }
     }
 
-    /// What a session of this server was opened under, if not the cluster's key.
+    /// The bond of a session of this server, unless that is the cluster's key.
     pub fn bond(&self, session: SessionId) -> Option<Arc<Bond>> {
         self.sessions(session).by_id.get(&session)?.bond.clone()
     }
 
-    /// Whether the session is one of this server.
+    /// Whether the session belongs to this server.
     pub fn knows(&self, session: SessionId) -> bool {
         self.sessions(session).by_id.contains_key(&session)
     }
 
-    /// Keeps the answer of a request that was begun, refusals included: a
-    /// duplicate must not be told otherwise. Does nothing if its handle has moved
-    /// on, or its session is gone.
+    /// Keeps the answer of a request that was begun. It keeps refusals too, so that duplicates get
+    /// the same answer. Does nothing if the handle has a later call, or the session is gone.
     pub fn complete(&self, id: CallId, answer: Bytes, now: Micros) {
         {
             let mut requests = self.requests(id);
@@ -267,8 +263,8 @@ impl Admission {
         }
     }
 
-    /// Makes sure that the request won't begin if it hasn't, and says what is
-    /// known of it. [`Refusal::Revoked`] is the certainty that it never executes.
+    /// Ensures that a request which hasn't begun never will. Returns its known outcome.
+    /// [`Refusal::Revoked`] means that it certainly never executes.
     pub fn revoke(&self, id: CallId, now: Micros) -> Verdict {
         let mut sessions = self.sessions(id.session);
         let Some(session) = sessions.find(id.session, now) else {
@@ -301,8 +297,8 @@ impl Admission {
         Some(slot.verdict_on_duplicate())
     }
 
-    /// Removes what has outlived its time; to be called every few seconds
-    /// ("the lifetime of each cache entry is checked periodically").
+    /// Removes expired sessions and results; call it every few seconds ("the lifetime of each cache
+    /// entry is checked periodically").
     pub fn sweep(&self, now: Micros) {
         self.sweep_results(now);
         let mut any_forgotten = self.leaves_handles.swap(false, Ordering::Relaxed);
@@ -327,7 +323,7 @@ impl Admission {
         }
     }
 
-    /// Removes results whose time is over. A call that runs is use of its session.
+    /// Removes expired results. A running call counts as use of its session.
     fn sweep_results(&self, now: Micros) {
         for shard in &self.requests {
             let Requests { slots, drift } = &mut *shard.lock();
@@ -346,7 +342,7 @@ impl Admission {
         }
     }
 
-    /// Removes the handles of forgotten sessions, but for calls that run.
+    /// Removes the handles of forgotten sessions, except those with running calls.
     fn sweep_handles(&self) {
         for shard in &self.requests {
             let Requests { slots, drift } = &mut *shard.lock();
@@ -361,7 +357,7 @@ impl Admission {
         }
     }
 
-    /// Sessions, handles and bytes of results that are remembered.
+    /// The numbers of remembered sessions and handles, and the bytes of results.
     pub fn usage(&self) -> (usize, usize, usize) {
         let load = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let drift: isize = self.requests.iter().map(|shard| shard.lock().drift).sum();
@@ -369,8 +365,8 @@ impl Admission {
         (load(&self.session_count), load(&self.handles), results)
     }
 
-    /// Drops the oldest results until an eighth of the room is free, so that the next
-    /// ones don't evict again at once.
+    /// Evicts the oldest results until an eighth of the room is free, so that the next results
+    /// don't evict again at once.
     #[cold]
     fn evict(&self, grown: CallId) {
         let enough = self.limits.result_bytes - self.limits.result_bytes / 8;
@@ -392,8 +388,8 @@ impl Admission {
         }
     }
 
-    /// Up to when results must have been kept if what is left is to be `enough`; of many,
-    /// by a sample. `None` if there are no more than that.
+    /// The age limit: evicting results from before it leaves `enough` bytes. Large shards are
+    /// sampled. `None` if no more than that is kept.
     fn oldest_beyond(&self, enough: usize) -> Option<Micros> {
         let all = self.result_bytes.load(Ordering::Relaxed);
         let beyond = all.checked_sub(enough).filter(|beyond| *beyond > 0)?;
@@ -417,7 +413,7 @@ impl Admission {
         ages.next().map(|(at, _)| *at)
     }
 
-    /// Frees a slot's result; its transaction stays known.
+    /// Frees a slot's result; its transaction id stays.
     fn retire(&self, slot: &mut Slot, drift: &mut isize) {
         if let State::Done { answer, .. } = &slot.state {
             self.account(drift, -answer.len().cast_signed());
@@ -425,7 +421,7 @@ impl Admission {
         }
     }
 
-    /// So many more bytes of results. A sum of all would be every call's to write to.
+    /// Adds to a shard's bytes of results. Every call would write to a single sum.
     fn account(&self, drift: &mut isize, bytes: isize) {
         *drift += bytes;
         if drift.unsigned_abs() > self.limits.result_bytes / DRIFT / self.requests.len() {
@@ -435,11 +431,11 @@ impl Admission {
 
     #[cold]
     fn tell(&self, drift: &mut isize) {
-        // Never below zero: what a shard has told was its sum at some time.
+        // Never below zero: each sum that a shard reports was true at some time.
         self.result_bytes.fetch_add(std::mem::take(drift).cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// Seldom: the note is every call's.
+    /// Records the use of a session. Rarely, since all its calls share the record.
     fn note_use(&self, session: &Session, now: Micros) {
         let noted = session.used_at.load(Ordering::Relaxed);
         if now.saturating_sub(noted) > self.limits.session_idle_us / NOTE {
@@ -451,7 +447,7 @@ impl Admission {
         session.spread() as usize % self.sessions.len()
     }
 
-    /// Handles of a session are numbered in a row.
+    /// Handles of a session are numbered consecutively, so they spread over the shards.
     fn shard_of_place(&self, id: CallId) -> usize {
         let (session, handle) = place(id);
         session.spread().wrapping_add(handle.into()) as usize % self.requests.len()

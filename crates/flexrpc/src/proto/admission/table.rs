@@ -1,4 +1,4 @@
-//! Where sessions and requests are remembered.
+//! Storage of sessions and requests.
 
 use super::Verdict;
 use crate::proto::Micros;
@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// On cache lines of its own.
+/// A lock on cache lines of its own.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Shard<T>(Mutex<T>);
@@ -20,27 +20,27 @@ pub(super) struct Shard<T>(Mutex<T>);
 #[derive(Default)]
 pub(super) struct Sessions {
     pub(super) by_id: HashMap<SessionId, Arc<Session>, BuildHasherDefault<RandomIdHasher>>,
-    /// Sessions that were expendable when this was looked at, the oldest first.
+    /// Sessions that were expendable at the last check, the oldest first.
     pub(super) unused: VecDeque<SessionId>,
 }
 
 #[derive(Default)]
 pub(super) struct Requests {
     pub(super) slots: HashMap<Place, Slot, BuildHasherDefault<RandomIdHasher>>,
-    /// Bytes of results that the sum over all shards doesn't tell of yet.
+    /// Bytes of results that the sum over all shards doesn't include yet.
     pub(super) drift: isize,
 }
 
-/// A handle of a session. Locked after the session's shard, if both are.
+/// A handle of a session. Lock its shard after the session's, if both are needed.
 pub(super) type Place = (SessionId, u32);
 
 pub(super) struct Session {
     pub(super) used_at: AtomicU64,
     /// Whether a call was ever made in it.
     pub(super) used: AtomicBool,
-    /// Its requests are refused; those that it was forgotten with may still end.
+    /// A forgotten session: the server refuses its requests, but those already running may end.
     pub(super) forgotten: AtomicBool,
-    /// What it was opened under, if not the cluster's key.
+    /// The bond of the session, unless it is the cluster's key.
     pub(super) bond: Option<Arc<Bond>>,
 }
 
@@ -58,22 +58,21 @@ pub(super) enum State {
     Revoked,
 }
 
-/// The shards' keys of a call.
+/// The key of a call's slot.
 pub(super) fn place(id: CallId) -> Place {
     let anyone = planted(Planted::CacheWithoutSession);
     (if anyone { SessionId::NONE } else { id.session }, id.handle)
 }
 
 impl<T> Shard<T> {
-    /// A panic elsewhere leaves counters and maps whole: no operation here panics
-    /// half-way.
+    /// A panic elsewhere leaves counters and maps consistent: no operation here panics half-way.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sessions {
-    /// Removes the oldest expendable session, if there is one. Nothing will be executed in it.
+    /// Removes the oldest expendable session, if there is one. No call will be executed in it.
     pub(super) fn forget_expendable(&mut self) -> Option<Arc<Session>> {
         while let Some(id) = self.unused.pop_front() {
             if self.by_id.get(&id).is_some_and(|session| session.is_expendable()) {
@@ -85,7 +84,7 @@ impl Sessions {
         None
     }
 
-    /// Finding it is using it.
+    /// Finds a session, which counts as a use of it.
     pub(super) fn find(&mut self, id: SessionId, now: Micros) -> Option<Arc<Session>> {
         if planted(Planted::NoIncarnationCheck) || planted(Planted::CacheWithoutSession) {
             let session = self.by_id.entry(id).or_insert_with(|| Arc::new(Session::new(now, None)));
@@ -103,13 +102,13 @@ impl Session {
         Self { used_at: AtomicU64::new(now), used, forgotten, bond }
     }
 
-    /// Whether no call was ever made in it. Changes under its shard's lock.
+    /// Whether it has never had a call. Changes only under its shard's lock.
     pub(super) fn is_unused(&self) -> bool {
         !self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether it goes first where there are too many: no call was made in it, or it is of
-    /// somebody without a key, as anybody can have any number of.
+    /// Whether it is evicted first: it has no calls, or its caller has no key and so could open any
+    /// number.
     pub(super) fn is_expendable(&self) -> bool {
         self.is_unused() || matches!(self.bond.as_deref(), Some(Bond::Keyless))
     }
@@ -131,8 +130,8 @@ impl Slot {
     }
 }
 
-/// Session ids in the table were drawn by the server: they spread by themselves.
-/// Handle ids are small and dense, and bounded by session.
+/// Hashes session ids that the server drew, which spread by themselves. Handle ids are small,
+/// dense, and bounded for each session.
 #[derive(Default)]
 pub(super) struct RandomIdHasher(u64);
 

@@ -1,11 +1,10 @@
 //! Duplicate requests of plain ONC RPC over UDP.
 //!
-//! The protocol has neither sessions nor transaction ids in order, so the
-//! [response cache](crate::proto::admission) doesn't fit: a retransmission is
-//! told by what it has in common with the first transmission ([`Key`]). What was
-//! executed is remembered for some time, and while there is room; a duplicate
-//! that comes later than that is executed again. Clients that can't bear it use
-//! TCP, or FlexRPC.
+//! The protocol has neither sessions nor ordered transaction ids, so the [response
+//! cache](crate::proto::admission) doesn't fit. Instead the server recognises a retransmission by
+//! the fields that it shares with the first transmission ([`Key`]). It remembers executed calls for
+//! some time, and while there is room. A later duplicate is executed again. Clients that can't bear
+//! this use TCP, or FlexRPC.
 
 use crate::proto::Micros;
 use crate::proto::admission::Verdict;
@@ -18,17 +17,17 @@ use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Callers rarely meet in one of so many.
+/// Number of shards: enough that callers rarely meet in one.
 const SHARDS: usize = 16;
 
-/// Bounds of what is remembered.
+/// Bounds of the remembered state.
 #[derive(Clone, Copy, Debug)]
 pub struct DuplicateLimits {
-    /// Calls, some 100 bytes each. SunRPC clients retransmit after seconds: it
-    /// takes the calls of as many.
+    /// Remembered calls, some 100 bytes each. SunRPC clients retransmit after seconds, so the
+    /// server must remember the calls of several seconds.
     pub calls: usize,
-    /// Bytes of their replies. A duplicate of a call whose reply had to go is
-    /// answered with an error, not executed.
+    /// Bytes of their replies. A duplicate of a call whose reply was evicted gets an error and
+    /// isn't executed.
     pub reply_bytes: usize,
     /// How long a call is remembered after its end.
     pub kept_us: Micros,
@@ -36,29 +35,28 @@ pub struct DuplicateLimits {
 
 impl Default for DuplicateLimits {
     fn default() -> Self {
-        // Five seconds of 50,000 calls; above libtirpc's total timeout of 25 s.
+        // Five seconds of 50,000 calls; longer than libtirpc's total timeout of 25 s.
         Self { calls: 1 << 18, reply_bytes: 64 << 20, kept_us: 120_000_000 }
     }
 }
 
-/// What a retransmission has in common with the first transmission.
+/// The fields that a retransmission shares with the first transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Whence it came.
+    /// The caller's address.
     pub caller: SocketAddr,
     /// The caller's transaction id.
     pub xid: u32,
-    /// What it calls.
+    /// The called procedure.
     pub procedure: Procedure,
-    /// Of the whole message: a client that was restarted may use an address and
-    /// transaction ids again.
+    /// Checksum of the whole message: a restarted client may reuse an address and transaction ids.
     pub checksum: u32,
 }
 
-/// Calls of late, and their replies.
+/// Recent calls, and their replies.
 pub struct Duplicates {
     shards: [Mutex<Shard>; SHARDS],
-    /// Seeded at random: callers choose their keys.
+    /// Randomly seeded, since callers choose their keys.
     hasher: RandomState,
     limits: DuplicateLimits,
 }
@@ -66,11 +64,11 @@ pub struct Duplicates {
 #[derive(Default)]
 struct Shard {
     calls: HashMap<Key, Entry>,
-    /// All of `calls`, in the order in which they were begun.
+    /// All keys of `calls`, in the order in which they began.
     order: VecDeque<Key>,
-    /// Number in that order of the first.
+    /// The number, in that order, of the first call.
     first: u64,
-    /// Those before this number have lost their replies.
+    /// Calls before this number have lost their replies.
     bare: u64,
     reply_bytes: usize,
 }
@@ -91,8 +89,8 @@ impl Duplicates {
         Self { shards: Default::default(), hasher: RandomState::new(), limits }
     }
 
-    /// Asks prior to execution whether the call is a duplicate. What is to be
-    /// executed counts as running until [`Duplicates::complete`].
+    /// Asks prior to execution whether the call is a duplicate. A call to execute counts as running
+    /// until [`Duplicates::complete`].
     pub fn begin(&self, key: Key) -> Verdict {
         let mut shard = self.shard(&key);
         match shard.calls.get(&key).map(|entry| &entry.state) {
@@ -120,13 +118,13 @@ impl Duplicates {
         while shard.reply_bytes > self.limits.reply_bytes / SHARDS && shard.strip_oldest() {}
     }
 
-    /// Removes what has outlived its time; to be called every few seconds.
+    /// Removes expired calls; call it every few seconds.
     pub fn sweep(&self, now: Micros) {
         let old = |at| now.saturating_sub(at) > self.limits.kept_us;
         self.shards.iter().for_each(|shard| lock(shard).forget(old));
     }
 
-    /// Calls that are remembered, and bytes of their replies.
+    /// The number of remembered calls, and the bytes of their replies.
     pub fn usage(&self) -> (usize, usize) {
         self.shards.iter().fold((0, 0), |(calls, bytes), shard| {
             let shard = lock(shard);
@@ -146,7 +144,7 @@ impl Shard {
         self.calls.insert(key, Entry { number, state: State::Running });
     }
 
-    /// Forgets the oldest call that isn't running; `false` if all are.
+    /// Forgets the oldest call that isn't running; `false` if all are running.
     fn forget_oldest(&mut self) -> bool {
         for _ in 0..self.order.len() {
             let Some(key) = self.pop_oldest() else { return false };
@@ -162,7 +160,7 @@ impl Shard {
         false
     }
 
-    /// Takes the oldest reply from its call; `false` if there is none.
+    /// Drops the oldest reply; `false` if there is none.
     fn strip_oldest(&mut self) -> bool {
         self.bare = self.bare.max(self.first);
         while let Some(key) = self.order.get((self.bare - self.first) as usize) {
@@ -177,7 +175,7 @@ impl Shard {
         false
     }
 
-    /// Forgets from the oldest on what is `old` by the time of its end.
+    /// Forgets calls, oldest first, while the end of the oldest is `old`.
     fn forget(&mut self, old: impl Fn(Micros) -> bool) {
         let done_long_ago = |shard: &Self| {
             let entry = shard.order.front().and_then(|key| shard.calls.get(key));
@@ -193,7 +191,7 @@ impl Shard {
     }
 }
 
-/// A panic elsewhere leaves a shard whole: no operation here panics half-way.
+/// A panic elsewhere leaves a shard consistent: no operation here panics half-way.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

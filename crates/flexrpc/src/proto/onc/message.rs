@@ -30,46 +30,46 @@ pub struct Call {
     /// The caller's transaction id, which the reply carries; the same in a
     /// retransmission.
     pub xid: u32,
-    /// What is called.
+    /// The called procedure.
     pub procedure: Procedure,
-    /// Who calls.
+    /// The caller's credentials.
     pub credentials: Credentials,
 }
 
-/// Why a message isn't a call that may be looked into further.
+/// Reasons to look no further into a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// Not a call at all: nobody to answer to.
+    /// Not a call, so there is no caller to answer.
     NotACall,
-    /// A call that is to be denied.
+    /// A call that the server must deny.
     Denied {
         /// The call's transaction id.
         xid: u32,
-        /// Why.
+        /// The reason.
         why: Denial,
     },
 }
 
-/// Why a call is denied.
+/// Reasons to deny a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// Another version than [`RPC_VERSION`].
     RpcMismatch,
-    /// The caller isn't who may call.
+    /// The caller isn't allowed to call.
     Auth(AuthStatus),
 }
 
-/// What is wrong with credentials (section 9, `auth_stat`).
+/// An error in credentials (section 9, `auth_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AuthStatus {
-    /// They can't be read.
+    /// The server can't read them.
     BadCredentials = 1,
-    /// Of a flavour that isn't taken here; the client may begin anew with others.
+    /// A flavour that the server doesn't accept; the client may retry with another.
     RejectedCredentials = 2,
-    /// The verifier can't be read.
+    /// The server can't read the verifier.
     BadVerifier = 3,
-    /// Whoever calls so is refused for security's sake.
+    /// The security of these credentials doesn't suffice.
     TooWeak = 5,
 }
 
@@ -78,36 +78,35 @@ impl AuthStatus {
         [Self::BadCredentials, Self::RejectedCredentials, Self::BadVerifier, Self::TooWeak];
 }
 
-/// What a call is answered.
+/// An answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Executed; the result follows.
     Success,
-    /// There is no such program.
+    /// The server doesn't have such a program.
     ProgramUnavailable,
-    /// There are other versions of the program.
+    /// The server has other versions of the program.
     ProgramMismatch {
-        /// Lowest version that there is.
+        /// Lowest version that it has.
         low: u32,
-        /// Highest.
+        /// Highest version that it has.
         high: u32,
     },
     /// The program has no such procedure.
     ProcedureUnavailable,
-    /// The arguments can't be decoded.
+    /// The service can't decode the arguments.
     GarbageArguments,
-    /// The callee failed.
+    /// The service failed.
     SystemError,
-    /// Not looked at.
+    /// Denied without a look at the arguments.
     Denied(Denial),
 }
 
 impl Call {
-    /// Reads a whole message; the arguments are the rest that is returned with
-    /// the call.
+    /// Reads a whole message. Returns the call, and the rest as its arguments.
     ///
     /// # Errors
-    /// It isn't a call, or one to be denied.
+    /// It isn't a call, or a call that must be denied.
     pub fn decode(message: &[u8]) -> Result<(Self, &[u8]), Unfit> {
         let mut rest = message;
         let xid = word(&mut rest)?;
@@ -115,7 +114,7 @@ impl Call {
             return Err(Unfit::NotACall);
         }
         let denied = |why| Unfit::Denied { xid, why };
-        // Before all else: how another version goes on isn't known.
+        // Check this first: another version may have another form from here on.
         if word(&mut rest)? != RPC_VERSION {
             return Err(denied(Denial::RpcMismatch));
         }
@@ -129,7 +128,7 @@ impl Call {
             }
             _ => return Err(wrong(AuthStatus::RejectedCredentials)),
         };
-        // Of both flavours the verifier says nothing (section 8.2, appendix A).
+        // With both flavours the verifier proves nothing (section 8.2, appendix A).
         auth(&mut rest, wrong(AuthStatus::BadVerifier))?;
         Ok((Self { xid, procedure, credentials }, rest))
     }
@@ -179,8 +178,7 @@ impl Answer {
         out
     }
 
-    /// Reads a reply: to which call, which answer, and what follows it. `None` if
-    /// it isn't one.
+    /// Reads a reply: its call, the answer, and the bytes after it. `None` if it isn't a reply.
     pub fn decode(message: &[u8]) -> Option<(u32, Self, &[u8])> {
         let mut rest = message;
         let mut next = || word(&mut rest).ok();
@@ -219,8 +217,7 @@ impl Answer {
     }
 }
 
-/// Flavour and body of credentials or a verifier; `too_long` if it claims more
-/// than there may be.
+/// Flavour and body of credentials or a verifier; `too_long` if the claimed size exceeds the limit.
 fn auth<'m>(rest: &mut &'m [u8], too_long: Unfit) -> Result<(u32, &'m [u8]), Unfit> {
     let flavour = word(rest)?;
     let length = word(rest)? as usize;
@@ -261,7 +258,8 @@ mod tests {
             bytes.extend_from_slice(b"arguments");
             assert_eq!(Call::decode(&bytes), Ok((call(credentials), &b"arguments"[..])));
         }
-        // Figure by hand, RFC 5531 section 9: xid, CALL, 2, program, version, procedure, none, none.
+        // Worked out by hand, RFC 5531 section 9: xid, CALL, 2, program, version, procedure, none,
+        // none.
         let words = [0x0102_0304, 0, 2, 100_003, 3, 7, 0, 0, 0, 0];
         let bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
         assert_eq!(call(Credentials::None).encode(), bytes);

@@ -1,13 +1,13 @@
-//! Record marking (RFC 5531, section 11): on a byte stream a message is a
-//! record, which is sent in fragments, each behind a mark of its length.
+//! Record marking (RFC 5531, section 11): on a byte stream each message is a record. It travels in
+//! fragments, each behind a mark of its length.
 
 /// Bytes of a mark.
 pub const MARK_BYTES: usize = 4;
 
-/// The mark's bit that says: with this fragment the record ends.
+/// The mark's bit for the last fragment of a record.
 const LAST: u32 = 1 << 31;
 
-/// Largest fragment: what the mark's other bits can say.
+/// Largest fragment that the mark's other bits can express.
 pub const FRAGMENT_BYTES: usize = (LAST - 1) as usize;
 
 /// The mark of a record of `len` bytes, at most [`FRAGMENT_BYTES`], in one fragment.
@@ -15,18 +15,17 @@ pub fn mark(len: usize) -> [u8; MARK_BYTES] {
     (len as u32 | LAST).to_be_bytes()
 }
 
-/// Why no record can be read; where the next one begins isn't known.
+/// Reasons why no record can be read. The beginning of the next one is then unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// The record is larger than what is taken, by what its marks claim.
+    /// The record is larger than the limit, by the sizes that its marks claim.
     TooLarge,
-    /// A fragment of nothing that isn't the last: who sends such could do so
-    /// for ever.
+    /// An empty fragment that isn't the last. A peer could send such fragments for ever.
     EmptyFragment,
 }
 
-/// Puts a record together in the buffer that its fragments arrive in: the marks
-/// are taken out from between them.
+/// Assembles a record in the buffer in which its fragments arrive, by removing the marks between
+/// them.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     limit: usize,
@@ -41,7 +40,7 @@ impl Assembly {
         Self { limit, len: 0, fragment_left: 0, in_last: false }
     }
 
-    /// Bytes of the record so far; they are the buffer's first.
+    /// Bytes of the record so far, which are the buffer's first.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -51,18 +50,18 @@ impl Assembly {
         self.len == 0
     }
 
-    /// Bytes of the record as far as its marks have told.
+    /// Bytes of the record that its marks have announced so far.
     pub fn announced(&self) -> usize {
         self.len + self.fragment_left
     }
 
-    /// Takes in what has arrived behind the record's bytes: `buffer` holds these,
-    /// then the new ones. Returns how many bytes of the buffer are still of use,
-    /// the record's and, behind them, what can't be taken in yet; and whether the
-    /// record is whole, after which [`Assembly::begin_next`] begins another.
+    /// Takes in bytes that arrived behind the record's: `buffer` holds these, then the new ones.
+    /// Returns how many bytes of the buffer still count: the record's, and behind them bytes that
+    /// can't be taken in yet. Also returns whether the record is whole; then
+    /// [`Assembly::begin_next`] begins another.
     ///
     /// # Errors
-    /// As soon as a mark claims too much, whatever of it has arrived.
+    /// A mark claims too much, even if its bytes haven't arrived.
     pub fn take_in(&mut self, buffer: &mut [u8]) -> Result<(usize, bool), RecordError> {
         let mut at = self.len;
         let whole = loop {
@@ -101,7 +100,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Begins the next record, at the beginning of a buffer.
+    /// Begins the next record, at the start of a buffer.
     pub fn begin_next(&mut self) {
         *self = Self::new(self.limit);
     }
@@ -124,7 +123,7 @@ mod tests {
         out
     }
 
-    /// Feeds a stream in pieces; the records in it.
+    /// Feeds a stream in pieces; returns its records.
     fn records(stream: &[u8], piece: usize, limit: usize) -> Result<Vec<Vec<u8>>, RecordError> {
         let (mut assembly, mut records, mut buffer) = (Assembly::new(limit), Vec::new(), Vec::new());
         for piece in stream.chunks(piece) {
@@ -164,7 +163,7 @@ mod tests {
         for claimed in [1001, FRAGMENT_BYTES] {
             assert_eq!(records(&mark(claimed), 4, 1000), Err(RecordError::TooLarge));
         }
-        // In sum, too.
+        // The sum of several marks counts too.
         let first = fragments(&[7; 900], &[900, 0]);
         let stream = [&first[..904], &mark(101)[..]].concat();
         assert_eq!(records(&stream, 50, 1000), Err(RecordError::TooLarge));

@@ -1,5 +1,5 @@
-//! What a server tells rpcbind, so that clients find its programs by their
-//! numbers (RFC 1833, version 3 of the protocol).
+//! A server's registration with rpcbind, so that clients find its programs by number (RFC 1833,
+//! version 3 of the protocol).
 
 use crate::proto::auth::Credentials;
 use crate::proto::ids::Procedure;
@@ -12,22 +12,22 @@ const VERSION: u32 = 3;
 const SET: Procedure = Procedure::new(PROGRAM, VERSION, 1);
 const UNSET: Procedure = Procedure::new(PROGRAM, VERSION, 2);
 
-/// Where a version of a program is, by one transport.
+/// The address of one version of a program, by one transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The program's number.
     pub program: u32,
-    /// The version's.
+    /// The version's number.
     pub version: u32,
     /// The transport: `tcp`, `udp`, `tcp6` or `udp6`.
     pub netid: &'static str,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
 }
 
 impl Mapping {
-    /// A program's mappings: one for each transport that reaches `listen`. What
-    /// listens to any IPv6 address takes IPv4 too.
+    /// A program's mappings: one for each transport that reaches `listen`. A listener on any IPv6
+    /// address also accepts IPv4.
     pub fn all(program: u32, version: u32, listen: SocketAddr, udp: bool) -> Vec<Self> {
         let of = |netid, address| Self { program, version, netid, address };
         let mut all = Vec::new();
@@ -46,13 +46,12 @@ impl Mapping {
         all
     }
 
-    /// The call that makes it known; rpcbind refuses if another is known.
+    /// The call that registers the mapping; rpcbind refuses if it has another.
     pub fn set(&self, xid: u32) -> Vec<u8> {
         self.call(xid, SET)
     }
 
-    /// The call that has whatever is known of program, version and transport
-    /// forgotten.
+    /// The call that unregisters program, version and transport, whatever their address.
     pub fn unset(&self, xid: u32) -> Vec<u8> {
         self.call(xid, UNSET)
     }
@@ -64,21 +63,21 @@ impl Mapping {
         let mut to = Encoder::flat(head);
         to.u32(self.program);
         to.u32(self.version);
-        // Nobody's address is as long as that: rpcbind's are of any length.
+        // The text is never too long: rpcbind accepts any length.
         let texts = [&netid, &address, &owner].map(|text| to.text(text, UNLIMITED));
         debug_assert!(texts.iter().all(Result::is_ok));
         to.finish().into_vec()
     }
 }
 
-/// Whether rpcbind did as call `xid` asked; `None` if this isn't its reply.
+/// Whether rpcbind executed call `xid` successfully; `None` if this isn't its reply.
 pub fn was_done(xid: u32, reply: &[u8]) -> Option<bool> {
     let (answered, answer, result) = Answer::decode(reply)?;
     (answered == xid).then_some(answer == Answer::Success && result == 1u32.to_be_bytes())
 }
 
-/// An address as rpcbind has it: the port's two bytes are its last numbers
-/// (RFC 5665, section 5.2.3).
+/// An address in rpcbind's form: the last two numbers are the port's bytes (RFC 5665, section
+/// 5.2.3).
 fn universal(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     format!("{}.{high}.{low}", address.ip())
