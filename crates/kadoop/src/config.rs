@@ -10,103 +10,103 @@ pub const MAX_PATH_DEPTH: usize = 1_000;
 pub const MAX_NAME_BYTES: usize = 255;
 /// Largest chunk, in bytes: lengths within a chunk are 32 bits on disk.
 pub const MAX_CHUNK_BYTES: u32 = 1 << 31;
-/// Most chunks of a file. They are one item of a checkpoint, of 10 bytes each at most, and an
-/// item has to stay below 16 MiB; 64 TiB in chunks of the usual size.
+/// Most chunks of a file: 64 TiB in chunks of the usual size. They are one item of a checkpoint, of
+/// at most 10 bytes each, and an item has to stay below 16 MiB.
 pub const MAX_FILE_CHUNKS: usize = 1 << 20;
-/// Chunks of an open file that have no durable end: a writer has five at most, and they are one
-/// item of a checkpoint together.
+/// Most chunks of an open file without a durable end. A writer has five at most. Together they are
+/// one item of a checkpoint.
 pub const MAX_UNENDED_CHUNKS: usize = 64;
 /// Most replicas of a file (HDFS: `dfs.replication.max`).
 pub const MAX_REPLICATION: u16 = 512;
 /// Most entries in one page of a listing (HDFS: `dfs.ls.limit`).
 pub const MAX_LIST_ENTRIES: usize = 1_000;
-/// Requests of one client that are under way at a time, and so answers that are
-/// kept for it.
+/// Most requests of one client under way, and so most answers kept for it.
 pub const MAX_REQUESTS_IN_FLIGHT: usize = 64;
-/// Clients whose answers are kept; the one silent longest that has no file open gives way. 100 bytes
-/// each.
+/// Most clients whose answers are kept, at 100 bytes each. The one silent longest without an open
+/// file is evicted.
 pub const MAX_CLIENTS: usize = 65_536;
-/// Fences of chunks that a datanode doesn't hold, kept at a time; beyond it a
-/// datanode draws a new incarnation, which makes them unnecessary.
+/// Most fences kept for chunks that a datanode doesn't hold. Beyond that, the datanode draws a new
+/// incarnation, which makes them unnecessary.
 pub const MAX_FENCES: usize = 65_536;
 
-/// What may be set. The defaults are those of `docs/kadoop-protocol.md` and
-/// `docs/kadoop-internals.md`; the simulation runs with small ones.
+/// Settings. The defaults are those of `docs/kadoop-protocol.md` and `docs/kadoop-internals.md`;
+/// the simulation runs with small ones.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Bytes under one checksum.
     pub unit_bytes: u32,
-    /// Bytes of one write call, and the most of a read.
+    /// Most bytes of one write call, and of one read.
     pub write_bytes: u32,
-    /// Bytes that a reader asks for with one call, unless it is asked for more at once: half as
-    /// many as `write_bytes` stay in a core's cache from one copy to the next.
+    /// Most bytes of a reader's call, unless the program asks for more at once. Half of
+    /// `write_bytes` stays in a core's cache from one copy to the next.
     pub read_bytes: u32,
-    /// Bytes that a datanode holds of writes that came before their turn.
+    /// Most bytes that a datanode holds of writes that arrive out of order.
     pub hold_bytes: u32,
-    /// Bytes that a writer holds beyond those under way, and so accepts ahead.
+    /// Most bytes that a writer accepts ahead, beyond those under way.
     pub stage_bytes: u32,
-    /// How long a writer waits for more before it sends what doesn't fill a write.
+    /// How long a writer waits for more bytes before it sends a partly filled write.
     pub idle_ms: Millis,
-    /// Bytes that a reader has under way or holds beyond those it was asked for.
+    /// Most bytes that a reader has under way or holds, beyond the requested ones.
     pub ahead_bytes: u32,
-    /// Calls that a reader has under way before it reads more ahead: with eight that begin and
-    /// end together a link of 1 Gbit/s stood still a tenth of the time. With six two readers get
-    /// 0.93 of such a link, with four all of it.
+    /// Calls that a reader has under way before it reads more ahead. With eight, which begin and
+    /// end together, a link of 1 Gbit/s stood still a tenth of the time. With six, two readers get
+    /// 0.93 of such a link; with four, all of it.
     pub reads_at_once: usize,
-    /// An append continues a last chunk shorter than this by copying it.
+    /// An append copies a last chunk shorter than this into its own first chunk.
     pub continue_below_bytes: u32,
-    /// Files of smaller chunks aren't made: each chunk costs the namenode memory and time,
-    /// however short (HDFS: `dfs.namenode.fs-limits.min-block-size`).
+    /// Smallest chunk size of a file: each chunk costs the namenode memory and time, however short
+    /// (HDFS: `dfs.namenode.fs-limits.min-block-size`).
     pub min_chunk_bytes: u32,
-    /// Durable replicas without which nothing counts as durable.
+    /// Replicas on disk that make a chunk durable.
     pub min_replicas: usize,
     /// From one heartbeat of a datanode to the next.
     pub heartbeat_ms: Millis,
-    /// Silence after which a datanode isn't chosen.
+    /// Silence after which the namenode chooses a datanode for nothing.
     pub stale_ms: Millis,
     /// Silence after which a datanode's replicas don't count.
     pub dead_ms: Millis,
-    /// Silence of a writer after which another may have the file.
+    /// Silence of a writer after which another writer may take the file.
     pub lease_soft_ms: Millis,
     /// Silence of a writer after which the namenode closes the file.
     pub lease_hard_ms: Millis,
-    /// How long recovery waits for a member that might have run unbroken, since it was last heard.
+    /// How long recovery waits for a member that might have run unbroken, since the member's last
+    /// heartbeat.
     pub recovery_patience_ms: Millis,
-    /// How long recovery waits for an order's answer before it begins anew.
+    /// How long recovery waits for the answer to an order before it begins a new round.
     pub recovery_round_ms: Millis,
-    /// How long safe mode stays on after enough was reported.
+    /// How long safe mode stays on after enough datanodes or chunks are reported.
     pub safe_mode_extra_ms: Millis,
-    /// How long after safe mode chunks that no file has are left alone.
+    /// How long after safe mode the namenode keeps chunks that no file has.
     pub orphan_ms: Millis,
     /// How long a copy between datanodes may take.
     pub copy_ms: Millis,
-    /// Copies that one datanode takes part in at a time.
+    /// Most copies that one datanode takes part in at a time.
     pub copies_per_node: usize,
     /// From one full report of a datanode to the next.
     pub report_ms: Millis,
     /// How long a datanode takes to compare all its replicas with their checksums.
     pub scrub_ms: Millis,
-    /// Bytes a second that a datanode compares at most, however much it holds.
+    /// Most bytes a second that a datanode compares, however much it holds.
     pub scrub_bytes: u32,
     /// How long a write may take before its pipeline counts as broken.
     pub write_ms: Millis,
-    /// How long a datanode may take to say that it is there.
+    /// How long a datanode may take to answer a probe.
     pub probe_ms: Millis,
     /// How long a datanode may take to put a chunk on disk, or to copy a short one.
     pub disk_ms: Millis,
-    /// How long a read may take before the next replica is asked.
+    /// How long a read may take before the client asks the next replica.
     pub read_ms: Millis,
-    /// From a failure to the next try of the same.
+    /// Pause between a failure and the next try.
     pub retry_ms: Millis,
-    /// How long a client goes on trying without any progress.
+    /// How long a client retries without any progress.
     pub give_up_ms: Millis,
-    /// Bytes of a log segment, preallocated.
+    /// Size of a log segment, which is preallocated.
     pub segment_bytes: u64,
-    /// The name of the group whose members may do anything.
+    /// Name of the group whose members may do anything.
     pub supergroup: String,
-    /// The user who may do anything.
+    /// User with all rights.
     pub superuser: String,
-    /// Other users who may do anything.
+    /// Other users with all rights.
     pub admins: Vec<String>,
     /// Planted faults, in a simulation.
     pub faults: Faults,

@@ -1,20 +1,20 @@
-//! Why something was refused.
+//! Reasons for refusals.
 
 use thiserror::Error;
 
-/// A refusal. Nothing was changed, unless a kind says otherwise.
+/// A refusal. It means that nothing was changed, unless a kind says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
     /// No such file or directory.
     #[error("no such file or directory")]
     NotFound,
-    /// Something has that name already.
+    /// The name is taken already.
     #[error("it exists already")]
     AlreadyExists,
     /// A component of the path, or the target, is a file.
     #[error("not a directory")]
     NotADirectory,
-    /// A file was asked for.
+    /// The request needs a file.
     #[error("it is a directory")]
     IsADirectory,
     /// A directory with entries.
@@ -26,73 +26,73 @@ pub enum Error {
     /// The request makes no sense.
     #[error("invalid: {0}")]
     Invalid(&'static str),
-    /// Another writer has the file; ask again, recovery may be under way.
+    /// Another writer has the file. Ask again: recovery may be under way.
     #[error("another writer has the file")]
     Busy,
-    /// The lease that the request stands on is gone.
+    /// The request's lease is gone.
     #[error("the lease is lost")]
     LeaseLost,
-    /// Too few datanodes to hold what was asked for; ask again.
+    /// Too few datanodes for the request. Ask again.
     #[error("not enough datanodes")]
     NoDatanodes,
-    /// The namenode doesn't know the client: it was away too long, and whether its
-    /// last requests were executed can't be told any more.
+    /// The namenode doesn't know the client any more: it was silent for too long. Nobody can tell
+    /// whether the namenode executed its last requests.
     #[error("the client isn't known any more")]
     UnknownClient,
-    /// The datanode has to register (anew) before anything else.
+    /// The datanode has to register (again) first.
     #[error("the datanode isn't registered")]
     NotRegistered,
-    /// A datanode reports what was never handed out: the namenode's log is older
+    /// A datanode reports a chunk or stamp that this namenode never handed out: the log is older
     /// than the data.
     #[error("the datanode holds what this namenode never handed out")]
     ForeignData,
     /// The datanode has no such replica.
     #[error("no such replica")]
     NoReplica,
-    /// A higher stamp has been seen.
+    /// The datanode has seen a higher stamp.
     #[error("the stamp is stale")]
     StaleStamp,
-    /// Meant for an earlier run of the datanode.
+    /// Meant for another run of the datanode.
     #[error("meant for another incarnation")]
     WrongIncarnation,
     /// The replica isn't open for writing.
     #[error("the replica isn't open")]
     NotOpen,
-    /// The replica doesn't reach that far, or too much is waiting before it.
+    /// The replica doesn't reach that far, or holds too much out of order already.
     #[error("beyond the replica's end")]
     BeyondEnd,
     /// Bytes and checksum don't agree, or a repeated write differs.
     #[error("the bytes are damaged")]
     Corrupt,
-    /// The disk refused.
+    /// The disk failed.
     #[error("the disk failed")]
     Disk,
     /// A limit of the namenode is reached.
     #[error("limit reached: {0}")]
     Limit(&'static str),
-    /// No replica, or nobody to ask, could be had before the deadline.
+    /// No replica or server could be reached before the deadline.
     #[error("not available")]
     Unavailable,
-    /// The caller lacks the cluster's key, or its token isn't for what it asks.
+    /// The caller lacks the cluster's key, or its token doesn't cover the request.
     #[error("not authenticated")]
     Unauthenticated,
-    /// The token was good once; the namenode gives another.
+    /// The token was valid once; the namenode gives another.
     #[error("the token has expired")]
     TokenExpired,
-    /// Every member of a pipeline has restarted before a sync, and what is left doesn't reach as
-    /// far as was acknowledged. What was synced is there.
+    /// Every member of a pipeline has restarted before a sync, and the bytes left are fewer than
+    /// were acknowledged. Synced bytes are still there.
     #[error("bytes that were acknowledged and not synced are lost: no datanode has them any more")]
     BytesLost,
     /// The disk is full.
     #[error("no space left")]
     NoSpace,
-    /// Executed or not: nobody can tell.
+    /// Nobody can tell whether the request was executed.
     #[error("whether it was done isn't known")]
     OutcomeUnknown,
-    /// A peer answered what can't be, or refused for a reason that isn't known here.
+    /// A peer's answer is impossible, or its reason for refusing is unknown here.
     #[error("internal: {0}")]
     Internal(&'static str),
 }
 
-/// With this crate's refusal.
+/// A result with this crate's refusal.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,7 +1,7 @@
-//! Faults that the simulation plants, to see that it would notice them.
+//! Faults that the simulation plants, to check that it notices them.
 //!
-//! Without the feature `simulation` a [`Faults`] holds nothing and every question
-//! is answered "no" at compile time.
+//! Without the feature `simulation` a [`Faults`] holds nothing, and the compiler resolves every
+//! question to "no".
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -21,27 +21,27 @@ faults! {
     LogNotSynced,
     /// A new log segment's name isn't synced.
     SegmentNameNotSynced,
-    /// What a start reads of the log is taken to be on disk.
+    /// The namenode assumes at a start that all log bytes it reads are on disk.
     LogEndTrusted,
     /// A torn frame is read as good.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.
     CheckpointNotSynced,
-    /// Log segments go before the checkpoint that replaces them is whole.
+    /// Log segments are removed before the checkpoint that replaces them is complete.
     LogDroppedEarly,
     /// A repeated request is executed again.
     RetryExecuted,
-    /// Request ids aren't taken up when the log is replayed.
+    /// Request ids are dropped when the log is replayed.
     RetryNotReplayed,
-    /// Recovery takes a returned replica for one that ran unbroken.
+    /// Recovery treats a returned replica as one that ran unbroken.
     ReturnedBelieved,
-    /// Recovery believes a restarted datanode that it never saw the chunk.
+    /// Recovery believes a restarted datanode that says it never saw the chunk.
     AbsenceBelieved,
     /// Recovery decides without any member having answered.
     SilenceBelieved,
-    /// A writer isn't told that a chunk of its was ended at less than was acknowledged.
+    /// A writer doesn't learn that its chunk was ended below the acknowledged length.
     LossHidden,
-    /// Recovery uses the pipeline's own stamp again.
+    /// Recovery reuses the pipeline's own stamp.
     StampReused,
     /// Chunks are added and files completed without the lease.
     LeaseNotChecked,
@@ -51,17 +51,17 @@ faults! {
     StaleReplicaCounted,
     /// Superfluous replicas are removed without counting those that are good.
     LastReplicaDeleted,
-    /// A replica that was told to go still counts.
+    /// A replica that was ordered away still counts.
     DeletionNotCounted,
-    /// Replicas count as before on a datanode that is being decommissioned.
+    /// Replicas on a datanode that is being decommissioned still count.
     LeavingCounted,
-    /// Those of one that is to stay after all count before it has told what it still has.
+    /// After a cancelled decommission a datanode's replicas count before it reports them anew.
     ComebackBelieved,
-    /// A replica that is moved goes before its copy is there.
+    /// A moved replica is deleted before its copy is reported.
     MovedEarly,
     /// An append's new chunk replaces the old one at once.
     ReplacedEarly,
-    /// What an append has replaced goes before the new chunk has its replicas.
+    /// Chunks that an append replaced are dropped before the new chunk has its replicas.
     KeptDroppedEarly,
     /// A truncated chunk is handed out at its full length.
     TruncationForgotten,
@@ -69,7 +69,7 @@ faults! {
     StaleStampAccepted,
     /// Datanodes write for any incarnation.
     IncarnationIgnored,
-    /// A fence of a chunk that isn't there is forgotten.
+    /// A datanode forgets the fence of a chunk that it doesn't have.
     FenceForgotten,
     /// `sync` leaves the data in memory.
     DataNotSynced,
@@ -77,33 +77,33 @@ faults! {
     SumsNotSynced,
     /// `sync` leaves a new replica's name in memory.
     NameNotSynced,
-    /// `seal` renames what it hasn't synced.
+    /// `seal` renames files that it hasn't synced.
     SealNotSynced,
     /// `seal` doesn't sync the directory.
     SealNameNotSynced,
-    /// What a sync failed for is synced again, and believed.
+    /// After a failed sync the same file is synced again, and that is believed.
     FailedSyncRepeated,
-    /// A table of checksums is trusted at the start, though a crash may have left the bytes behind.
+    /// A start trusts a table of checksums, though a crash may have lost some of the bytes.
     TableTrusted,
     /// An open replica's checksums are overwritten in place.
     SumsInPlace,
-    /// A replica found open at the start goes on as if it had never stopped.
+    /// A replica found open at a start stays open, as if its datanode had never stopped.
     ReturnedReopened,
     /// A write that came early is acknowledged before it is applied.
     EarlyWriteAnswered,
-    /// Bytes in their place are applied without a second look at stamp and incarnation.
+    /// Bytes written in place are applied without a second check of stamp and incarnation.
     PlaceTrusted,
-    /// A datanode that lost a directory goes on in the session that it had before.
+    /// A datanode that lost a directory continues its former session.
     FormerRunBelieved,
     /// A sealed replica is cut again.
     SealedCut,
-    /// Bytes that aren't acknowledged are shown to readers.
+    /// Readers see bytes that aren't acknowledged.
     UnpublishedShown,
-    /// A writer takes a write for acknowledged when one member has answered.
+    /// A writer counts a write as acknowledged after one member's answer.
     FirstAnswerEnough,
-    /// A writer forgets what was sent and not acknowledged when a pipeline breaks.
+    /// A writer forgets unacknowledged bytes when a pipeline breaks.
     UnacknowledgedDropped,
-    /// A writer seals a broken chunk at what it told to be acknowledged.
+    /// A writer seals a broken chunk at the published length.
     SealedAtPublished,
     /// `flush` returns before a broken chunk's end is logged.
     FlushedBeforeEnd,
@@ -111,13 +111,13 @@ faults! {
     SyncForgetsEarlier,
     /// Readers don't compare bytes with their checksums.
     SumsNotChecked,
-    /// A reader takes one datanode's word that an open chunk has no more.
+    /// A reader believes a single datanode that an open chunk has no more bytes.
     AbsenceRead,
-    /// A reader goes on in another file that has the name now.
+    /// A reader continues in another file that has the name now.
     ReplacementRead,
     /// A copy isn't compared with its checksums.
     CopyNotVerified,
-    /// A copy that isn't complete is sealed.
+    /// An incomplete copy is sealed.
     CopyCutShort,
 }
 

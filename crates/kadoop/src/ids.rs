@@ -1,5 +1,4 @@
-//! Numbers that name things, each a type of its own so that none stands in for
-//! another.
+//! Numbers that name things. Each has a type of its own, so the compiler catches mix-ups.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,20 +24,20 @@ macro_rules! number {
 }
 
 number!(
-    /// A chunk. Handed out by the namenode, rising, never used twice.
+    /// A chunk. The namenode hands out rising numbers, never one twice.
     ChunkId(u64)
 );
 number!(
-    /// A permission to change a chunk. Handed out by the namenode, rising over
-    /// all chunks; a datanode refuses any below the highest it has seen for a chunk.
+    /// A permission to change a chunk. The namenode hands out rising stamps over all chunks. A
+    /// datanode refuses any below the highest it has seen for a chunk.
     Stamp(u64)
 );
 number!(
-    /// A datanode, numbered by the namenode when it first joins.
+    /// A datanode. The namenode numbers it when it first joins.
     NodeId(u32)
 );
 number!(
-    /// What a datanode calls itself: random, drawn once, kept in its data directories.
+    /// A datanode's own identity: random, drawn once, kept in its data directories.
     Identity(u64)
 );
 number!(
@@ -47,20 +46,20 @@ number!(
     Incarnation(u64)
 );
 number!(
-    /// One opening of a file for writing. Never used twice.
+    /// One opening of a file for writing; never reused.
     FileId(u64)
 );
 number!(
-    /// A client, as the namenode numbered it.
+    /// A client, numbered by the namenode.
     ClientId(u64)
 );
 number!(
-    /// A slot of the namenode's table of inodes; used again after a deletion.
+    /// A slot of the namenode's table of inodes, reused after a deletion.
     InodeNo(u32)
 );
 
-/// Milliseconds. Of a clock that doesn't run backwards where a span is meant, of
-/// the wall's (since 1970) where a file's times are.
+/// Milliseconds. Spans are by a clock that never runs backwards; a file's times are by the wall
+/// clock (since 1970).
 pub type Millis = u64;
 
 /// One place in a pipeline.
@@ -68,6 +67,6 @@ pub type Millis = u64;
 pub struct Member {
     /// The datanode.
     pub node: NodeId,
-    /// The run of it that joined the pipeline.
+    /// The datanode's run that joined the pipeline.
     pub incarnation: Incarnation,
 }

@@ -8,15 +8,15 @@
 //!           replicas, checksums ─── data directories
 //! ```
 //!
-//! The protocol is written down in `docs/kadoop-protocol.md`; read it first. All else is in
-//! `docs/kadoop-internals.md`. Its parts are state machines: no socket, thread or clock of
-//! their own; time and random numbers come as arguments, files by the trait [`disk::Disk`]. So
-//! the whole cluster runs under a seeded simulation (`tests/simulation`). [`service`] has the
-//! processes around them and [`Client`], which is what programs use.
+//! Read the protocol first: `docs/kadoop-protocol.md`. `docs/kadoop-internals.md` has the rest. The
+//! parts are state machines without socket, thread or clock. Callers pass time and random numbers
+//! as arguments, and files as the trait [`disk::Disk`]. So a seeded simulation can run the whole
+//! cluster (`tests/simulation`). [`service`] has the processes around them and [`Client`], the
+//! interface for programs.
 //!
-//! This room must never: change the namenode's state but by applying a record; let
-//! an answer leave before the log; change a sealed replica's bytes; decide anything
-//! from a datanode's absence; know of Strait.
+//! This room must never: change the namenode's state except by applying a record; send an answer
+//! before its records are on disk; change a sealed replica's bytes; decide anything from a
+//! datanode's absence; know of Strait.
 
 pub mod client;
 pub mod config;

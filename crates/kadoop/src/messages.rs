@@ -1,11 +1,11 @@
-//! What client, namenode and datanodes say to each other, as values.
+//! Messages between client, namenode and datanodes, as values.
 
 use crate::{ChunkId, ClientId, Error, FileId, Identity, Incarnation, Member, Millis, NodeId, Stamp};
 use bytes::Bytes;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-/// Who asks the namenode.
+/// The user for whom a request is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The user.
@@ -14,25 +14,25 @@ pub struct Caller {
     pub groups: Vec<CompactString>,
 }
 
-/// Names one mutation of one client, through all its repetitions.
+/// The identity of one mutation of one client, the same in all its retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestId {
     /// The client.
     pub client: ClientId,
-    /// Rising, from 1.
+    /// Counts up from 1.
     pub number: u64,
-    /// The client has the answers of all requests below; they can be forgotten.
+    /// The client has received the answers of all requests below, so the namenode may forget them.
     pub done_below: u64,
 }
 
-/// Where a writer says that one of its chunks ends.
+/// A writer's claim of one chunk's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// The chunk.
     pub chunk: ChunkId,
-    /// Its length; 0 gives the chunk up.
+    /// Its length; 0 abandons the chunk.
     pub length: u32,
-    /// Members that sealed it, and so have it on disk. None: not yet known.
+    /// Members that sealed it, and so have it on disk. Empty: not yet known.
     pub durable: Vec<NodeId>,
 }
 
@@ -40,15 +40,15 @@ pub struct End {
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mutation {
-    /// Makes a directory and those above it that are missing.
+    /// Makes a directory and its missing parents.
     Mkdirs { path: String, mode: u16 },
     /// Makes a file and opens it for writing.
     Create { path: String, overwrite: bool, mode: u16, replication: u16, chunk_bytes: u32 },
     /// Opens a file for writing at its end.
     Append { path: String },
-    /// Tells ends of chunks, and asks for the next chunk unless `next` is false.
+    /// Reports ends of chunks, and asks for the next chunk unless `next` is false.
     AddChunk { file: FileId, ends: Vec<End>, next: bool, avoid: Vec<NodeId> },
-    /// Tells the last ends and closes the file.
+    /// Reports the last ends and closes the file.
     Complete { file: FileId, ends: Vec<End> },
     /// Moves a file or directory.
     Rename { from: String, to: String, replace: bool },
@@ -56,12 +56,12 @@ pub enum Mutation {
     Delete { path: String, recursive: bool },
     /// Makes a closed file shorter.
     Truncate { path: String, length: u64 },
-    /// Changes a file's or directory's attributes, those that are given.
+    /// Changes the given attributes of a file or directory.
     SetAttributes { path: String, attributes: Attributes },
-    /// Has a chunk sealed by recovery, at `length`: its writer, which keeps the lease, reaches
-    /// none of its members any more, or all of them refuse.
+    /// Has recovery seal a chunk at `length`. Its writer sends this, and keeps the lease, if it
+    /// can't reach any member any more or all members refuse.
     EndChunk { file: FileId, chunk: ChunkId, length: u32 },
-    /// Asks that a file whose writer is silent be closed.
+    /// Asks the namenode to close a file whose writer is silent.
     RecoverLease { path: String },
 }
 
@@ -77,18 +77,18 @@ pub struct Attributes {
     pub replication: Option<u16>,
 }
 
-/// What a mutation answers. Kept in the log for repetitions.
+/// The answer to a mutation. The log keeps it for retries.
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Done.
     Done,
-    /// Whether there was anything to do.
+    /// Whether the mutation changed anything.
     Changed(bool),
     /// A file is open for writing at `length`.
     Opened { file: FileId, length: u64, chunk_bytes: u32, replication: u16 },
-    /// The ends are logged. `durable`: each chunk of this writer that ended has its
-    /// minimum of replicas on disk.
+    /// The ends are logged. `durable`: each ended chunk of this writer has its minimum of replicas
+    /// on disk.
     Chunk { next: Option<NewChunk>, durable: bool },
     /// Whether the file is closed; if not, a chunk has too few replicas yet.
     Completed(bool),
@@ -101,7 +101,7 @@ pub struct NewChunk {
     pub chunk: ChunkId,
     /// The stamp to write it under.
     pub stamp: Stamp,
-    /// Who writes it, in order.
+    /// Its members, in writing order.
     pub pipeline: Vec<Member>,
     /// The chunk whose bytes it begins with.
     pub continues: Option<Source>,
@@ -116,11 +116,11 @@ pub struct Source {
     pub stamp: Stamp,
     /// Bytes to copy, from its beginning.
     pub length: u32,
-    /// Who has it.
+    /// Datanodes that have it.
     pub nodes: Vec<NodeId>,
 }
 
-/// What `stat` and `list` tell of a file or directory.
+/// Attributes of a file or directory, for `stat` and `list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it; times in milliseconds since 1970
 pub struct Status {
@@ -144,11 +144,11 @@ pub struct Status {
 pub struct Page {
     /// In the order of their names' bytes.
     pub entries: Vec<Status>,
-    /// More follow after the last one.
+    /// More entries follow the last one.
     pub more: bool,
 }
 
-/// What a tree holds.
+/// Totals of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)] // the names say it
 pub struct Summary {
@@ -159,29 +159,29 @@ pub struct Summary {
     pub space: u64,
 }
 
-/// Where a file's bytes are.
+/// Locations of a file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
-    /// Tells the file from another that had or will have its name: the number of the
-    /// transaction that made it.
+    /// The number of the transaction that made the file. It tells this file from earlier and later
+    /// ones of the same name.
     pub made: u64,
-    /// The chunks of the range asked for, in order.
+    /// The chunks of the requested range, in order.
     pub chunks: Vec<LocatedChunk>,
     /// The file's length, as far as the namenode knows it.
     pub length: u64,
-    /// A writer has the file.
+    /// A writer has the file open.
     pub open: bool,
 }
 
 /// One chunk of a file, for readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocatedChunk {
-    /// Where in the file its first byte that counts stands.
+    /// Offset in the file of the chunk's first byte that counts.
     pub offset: u64,
-    /// Bytes of the chunk that come before that one.
+    /// Bytes of the chunk before that one.
     pub skip: u32,
-    /// Bytes from there on, known to the namenode. The last chunk of an open file
-    /// may have more, which its datanodes know.
+    /// Number of bytes from there on, as known to the namenode. The last chunk of an open file may
+    /// have more; its datanodes know.
     pub length: u32,
     /// More may have been written than `length`.
     pub growing: bool,
@@ -189,18 +189,18 @@ pub struct LocatedChunk {
     pub chunk: ChunkId,
     /// Its stamp.
     pub stamp: Stamp,
-    /// Who has it.
+    /// Datanodes that have it.
     pub nodes: Vec<NodeId>,
 }
 
-/// How far a replica has come.
+/// State of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicaState {
-    /// Being written, by a datanode that hasn't stopped since.
+    /// A writer is writing it, and its datanode has not stopped since.
     Open,
-    /// Was open when its datanode stopped. Material for recovery, nothing else.
+    /// Its datanode stopped while it was open. Only recovery uses it.
     Returned,
-    /// Finished.
+    /// Complete; its bytes never change.
     Sealed,
 }
 
@@ -214,13 +214,13 @@ pub struct ReplicaReport {
     pub state: ReplicaState,
 }
 
-/// Something that happened on a datanode.
+/// An event on a datanode.
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The replica is there, in this state now.
+    /// The datanode has the replica, in this state now.
     Has(ReplicaReport),
-    /// The replica is gone, or never was.
+    /// The datanode doesn't have the replica, or never had it.
     Gone { chunk: ChunkId, stamp: Stamp },
     /// The replica's bytes are damaged on disk.
     Corrupt { chunk: ChunkId, stamp: Stamp },
@@ -228,62 +228,62 @@ pub enum Change {
     Fenced { chunk: ChunkId, stamp: Stamp, replica: Option<ReplicaReport> },
 }
 
-/// How full a datanode's directories are.
+/// Capacity and use of a datanode's directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)] // the names say it
 pub struct Space {
-    /// 0: not told.
+    /// 0: not reported.
     pub capacity_bytes: u64,
     pub used_bytes: u64,
 }
 
 impl Space {
-    /// Whether so much can be written, as far as was told. One that tells of no capacity has
-    /// lost its directories, and learns it by being written to.
+    /// Whether so many bytes fit, as far as reported. Without a reported capacity the answer is
+    /// yes: such a datanode has lost its directories, and notices that at the next write.
     pub fn has_room(self, bytes: u64) -> bool {
         self.capacity_bytes == 0 || self.capacity_bytes.saturating_sub(self.used_bytes) >= bytes
     }
 }
 
-/// A datanode's call to the namenode; one at a time, so that they are seen in order.
+/// A datanode's call to the namenode. It makes one at a time, so the namenode sees them in order.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     /// The datanode.
     pub identity: Identity,
-    /// Its run.
+    /// Its current run.
     pub incarnation: Incarnation,
-    /// The registration that the namenode gave it; 0 asks for one, and nothing else.
+    /// The session that the namenode assigned. 0 asks for one, and for nothing else.
     pub session: u64,
-    /// Rising within a registration: one that comes late is known by it.
+    /// Rising within a session, so the namenode recognizes a late one.
     pub number: u64,
-    /// What its directories can hold.
+    /// Capacity and use of its directories.
     pub space: Space,
-    /// All its replicas, when it registers and now and then.
+    /// All its replicas: at registration, and periodically.
     pub full: Option<Vec<ReplicaReport>>,
-    /// What happened since the last heartbeat that was answered.
+    /// Changes since the last heartbeat that was answered.
     pub changes: Vec<Change>,
 }
 
-/// The answer. Orders come in nothing else.
+/// The answer to a heartbeat. Only these answers carry orders.
 #[derive(Debug, Clone)]
 pub struct HeartbeatAnswer {
-    /// The registration.
+    /// The session.
     pub session: u64,
-    /// What the namenode calls the datanode.
+    /// The datanode's number.
     pub node: NodeId,
-    /// What to do. Repeated until the answer is reported.
+    /// Orders to carry out. The namenode repeats them until the datanode reports the result.
     pub orders: Vec<Order>,
     /// The namenode wants all replicas in the next heartbeat.
     pub report: bool,
 }
 
-/// What the namenode tells a datanode to do.
+/// An order from the namenode to a datanode.
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Remove the replica, if its stamp isn't higher.
+    /// Delete the replica, if its stamp isn't higher.
     Delete { chunk: ChunkId, stamp: Stamp },
-    /// Refuse stamps below, and tell what is there.
+    /// Refuse lower stamps, and report the replica as it is.
     Fence { chunk: ChunkId, stamp: Stamp },
     /// Seal the replica at `length` under `stamp`.
     Seal { chunk: ChunkId, stamp: Stamp, length: u32 },
@@ -300,16 +300,16 @@ pub struct Write {
     pub chunk: ChunkId,
     /// The stamp it is written under.
     pub stamp: Stamp,
-    /// The pipeline: each member finds itself in it, with its incarnation.
+    /// The pipeline. Each member finds itself in it, with its incarnation.
     pub pipeline: Vec<Member>,
-    /// Where in the chunk, in bytes.
+    /// Offset in the chunk, in bytes.
     pub offset: u32,
     /// The bytes.
     pub bytes: Bytes,
 }
 
-/// Begins a chunk with bytes of a sealed one, at one member of its pipeline. Answered
-/// once the bytes are applied; the first write goes behind them.
+/// Begins a chunk with a sealed chunk's bytes, at one member of its pipeline. The member answers
+/// once it has applied the bytes; the first write follows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continue {
     /// The new chunk.
@@ -318,20 +318,20 @@ pub struct Continue {
     pub stamp: Stamp,
     /// Its pipeline.
     pub pipeline: Vec<Member>,
-    /// What it begins with.
+    /// The source of its first bytes.
     pub source: Source,
 }
 
-/// What became of a call at one of those it was meant for.
+/// The outcome of a call at one of its callees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was executed.
+    /// The callee executed it.
     Value,
-    /// It was refused.
+    /// The callee refused it.
     Error(Error),
-    /// It was not executed, for certain, and won't be.
+    /// The callee certainly did not execute it, and never will.
     NotExecuted,
-    /// Nobody can tell.
+    /// Unknown: the callee may or may not have executed it.
     Unknown,
 }
 
@@ -342,39 +342,39 @@ pub struct Read {
     pub chunk: ChunkId,
     /// The stamp under which the namenode named it.
     pub stamp: Stamp,
-    /// Where in the chunk, in bytes.
+    /// Offset in the chunk, in bytes.
     pub offset: u32,
-    /// How many bytes at most.
+    /// Maximum number of bytes.
     pub length: u32,
-    /// What the namenode knows to be acknowledged of a chunk that isn't sealed.
+    /// Acknowledged length, as known to the namenode, of a chunk that isn't sealed.
     pub acknowledged: u32,
 }
 
-/// The CRC-32C of a range, and how many bytes it is of.
+/// The CRC-32C of a range, and the range's length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Digest {
-    /// Of them all.
+    /// CRC-32C of the whole range.
     pub crc: u32,
-    /// How many.
+    /// Number of bytes.
     pub length: u32,
 }
 
 /// A digest of a range of a chunk, in place of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digested {
-    /// Of fewer bytes than asked for where the visible part ends.
+    /// Of fewer bytes than requested where the visible part ends.
     pub digest: Digest,
-    /// How many bytes of the chunk are visible.
+    /// Number of the chunk's visible bytes.
     pub visible: u32,
 }
 
-/// Bytes of a chunk and what they are checked by.
+/// Bytes of a chunk and their checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The bytes; fewer than asked for where the visible part ends.
+    /// The bytes; fewer than requested where the visible part ends.
     pub bytes: Bytes,
     /// CRC-32C of each part that lies within one unit of the chunk.
     pub sums: Vec<u32>,
-    /// How many bytes of the chunk are visible.
+    /// Number of the chunk's visible bytes.
     pub visible: u32,
 }

@@ -1,4 +1,4 @@
-//! What frpcgen makes of `idl/kadoop.x`. Values that mean something are in
-//! [`crate::messages`]; [`crate::service::convert`] leads from one to the other.
+//! Code that frpcgen generates from `idl/kadoop.x`. Its typed counterparts are in
+//! [`crate::messages`]; [`crate::service::convert`] converts between them.
 
 include!(concat!(env!("OUT_DIR"), "/kadoop.rs"));

@@ -1,4 +1,4 @@
-//! How records change the state: the only way that it changes.
+//! The application of records: the only way to change the state.
 
 use super::{
     inodes::{Body, Inode, ROOT},
@@ -10,33 +10,33 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an application means for the datanodes.
+/// A change that concerns the datanodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// No file has the chunk any more.
     Gone(ChunkId),
     /// The chunk's stamp and length are final.
     Ended(ChunkId),
-    /// Another number of replicas is wanted.
+    /// The wanted number of replicas has changed.
     Target(ChunkId),
-    /// The datanode's replicas count from now on, or don't any more.
+    /// The datanode's replicas begin to count, or stop to.
     Service(NodeId),
 }
 
 /// A record that doesn't fit the state: the log is damaged, or this program is.
 type Applied<T = ()> = Result<T, &'static str>;
 
-/// Of clients that may be forgotten, the part that is at a time.
+/// Fraction of the clients that may be forgotten which one eviction takes.
 const FORGOTTEN_PART: usize = 16;
 
-/// No namenode counts that far: a record that says so isn't one of ours.
+/// No namenode counts that far, so such a record isn't ours.
 const NUMBERS_END: &str = "it uses the last number there is";
 
 impl State {
-    /// Applies a transaction, the next one. After an error the state is of no use.
+    /// Applies the next transaction. After an error the state is unusable.
     ///
     /// # Errors
-    /// What doesn't fit.
+    /// The mismatch.
     pub fn apply(&mut self, transaction: &Transaction, events: &mut Vec<Event>) -> Applied {
         self.next.sequence = self.next.sequence.checked_add(1).ok_or(NUMBERS_END)?;
         for record in &transaction.records {
@@ -142,8 +142,9 @@ impl State {
         }
     }
 
-    /// Makes room for those who come after `newcomer`: not of those who write, who may have nothing
-    /// to ask for hours. Of the others a part at a time, since finding them takes time.
+    /// Evicts clients to make room, but never `newcomer` or clients that write: those may have no
+    /// request for hours. It evicts a fraction of the others at once, since finding them takes
+    /// time.
     fn forget_clients(&mut self, newcomer: ClientId) {
         let count = self.clients.count();
         if count > MAX_CLIENTS {
@@ -220,7 +221,8 @@ impl State {
             let replaced = self.chunks.get_mut(&old).ok_or("no such chunk")?;
             replaced.replaced = true;
             let used = replaced.used;
-            // With what that has replaced itself, as far as it was still the file's.
+            // The older chunks that `old` itself replaced, as far as they were still part of the
+            // file.
             let mut kept = self.kept.remove(&old).unwrap_or_default();
             for older in &kept {
                 let older = self.chunks.get_mut(older).ok_or("no such chunk")?;
@@ -232,7 +234,7 @@ impl State {
         Ok(())
     }
 
-    /// No file has the chunk any more, nor what it has replaced.
+    /// Removes a chunk that no file has any more, and the chunks that it replaced.
     fn remove_chunk(&mut self, chunk: ChunkId, events: &mut Vec<Event>) {
         self.drop_kept(chunk, events);
         self.chunks.remove(&chunk);
@@ -246,7 +248,7 @@ impl State {
         }
     }
 
-    /// Takes the chunks from `first` on (or those behind it) out of a file.
+    /// Removes the chunks from `first` on (with `behind`, those after it) from a file.
     fn cut_chunks(
         &mut self,
         inode: InodeNo,
@@ -340,7 +342,8 @@ impl State {
     }
 }
 
-/// Chunk lists grow seldom and lie in memory for long: without room to grow.
+/// Appends to a chunk list without spare capacity: these lists seldom grow and stay in memory for
+/// long.
 fn push(chunks: &mut Box<[ChunkId]>, chunk: ChunkId) {
     let mut all = std::mem::take(chunks).into_vec();
     all.reserve_exact(1);

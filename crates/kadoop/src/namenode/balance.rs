@@ -1,11 +1,9 @@
-//! Replicas move from datanodes that are fuller than the others to emptier ones, once somebody
-//! asks for it.
+//! Rebalancing: moves replicas from fuller datanodes to emptier ones, on request.
 //!
-//! A move is a copy, as for a chunk that has too few replicas; with it there is one too many,
-//! and the one that goes is the one it was meant to replace. So nothing is deleted before the
-//! copy is reported. Each datanode's replicas are gone through once, and no move makes a
-//! full datanode of an empty one: so it ends. It isn't logged: a namenode that restarts has
-//! forgotten it.
+//! A move is a copy, as for a chunk with too few replicas. The chunk then has one replica too many,
+//! and the namenode deletes the one that the copy replaces. So it deletes nothing before the copy
+//! is reported. It examines each datanode's replicas once, and no move makes an empty datanode
+//! full, so a rebalance ends. It isn't logged: a restarted namenode has forgotten it.
 
 use super::Namenode;
 use crate::{
@@ -16,25 +14,25 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Replicas looked at in one tick: bounds its time.
+/// Most replicas examined in one tick: bounds its time.
 const MAX_LOOKED_A_TICK: usize = 1_000;
 
 /// One rebalance.
 #[derive(Debug)]
 pub(super) struct Balance {
     threshold_percent: u32,
-    /// Chunks from here on are younger than it.
+    /// Chunks from here on are younger than the rebalance.
     end: ChunkId,
-    /// How far each datanode's replicas were gone through.
+    /// The next replica to examine of each datanode.
     passes: BTreeMap<NodeId, ChunkId>,
     moves: BTreeMap<ChunkId, Move>,
-    /// Whether more moves may follow.
+    /// Whether it may order more moves.
     plans: bool,
     moved_chunks: u64,
     moved_bytes: u64,
 }
 
-/// A replica that is to be elsewhere.
+/// A move of one replica.
 #[derive(Debug, Clone, Copy)]
 struct Move {
     from: NodeId,
@@ -42,27 +40,27 @@ struct Move {
     bytes: u64,
 }
 
-/// How far a rebalance is.
+/// Progress of a rebalance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebalancing {
-    /// Whether it goes on.
+    /// Whether it is still running.
     pub running: bool,
     /// How far from the mean a datanode may be, in percent of its capacity.
     pub threshold_percent: u32,
-    /// Replicas that are under way.
+    /// Replicas being moved.
     pub moving: u64,
-    /// Replicas that have moved.
+    /// Replicas moved so far.
     pub moved_chunks: u64,
     /// Their bytes.
     pub moved_bytes: u64,
 }
 
-/// A datanode, and by how much it is fuller than the mean.
+/// A datanode's distance from the mean fill.
 #[derive(Debug, Clone, Copy)]
 struct Fill {
     node: NodeId,
     capacity: i128,
-    /// Bytes beyond its share; negative where it has fewer.
+    /// Bytes beyond its share; negative if it has fewer.
     excess: i128,
 }
 
@@ -73,17 +71,17 @@ impl Fill {
     }
 }
 
-/// What came of looking for moves away from a datanode.
+/// The outcome of a search for moves away from a datanode.
 #[derive(PartialEq, Eq)]
 enum Search {
-    /// All has been looked at.
+    /// All its replicas are examined.
     Over,
-    /// It goes on as time goes by.
+    /// The search continues at a later tick.
     Waits,
 }
 
 impl Balance {
-    /// Which of the chunk's replicas is to go.
+    /// The datanode whose replica of the chunk is to be deleted.
     pub(super) fn source(&self, chunk: ChunkId) -> Option<NodeId> {
         self.moves.get(&chunk).map(|moved| moved.from)
     }
@@ -91,10 +89,10 @@ impl Balance {
 
 impl Namenode {
     /// Moves replicas until each datanode is within so many percent of the mean, or as near as
-    /// whole chunks go; one under way goes on with that. None ends it.
+    /// whole chunks allow. A running rebalance adopts the new threshold. `None` ends it.
     ///
     /// # Errors
-    /// PermissionDenied but for the superuser; Invalid: not 1 to 100 percent.
+    /// PermissionDenied, except for the superuser; Invalid: not 1 to 100 percent.
     pub fn rebalance(&mut self, caller: &Caller, threshold_percent: Option<u32>) -> Result<()> {
         if !self.view(caller).is_super() {
             return Err(Error::PermissionDenied);
@@ -106,7 +104,7 @@ impl Namenode {
         if !(1..=100).contains(&threshold_percent) {
             return Err(Error::Invalid("the threshold isn't 1 to 100 percent"));
         }
-        // What is still under way goes to its end.
+        // Moves under way run to their end.
         let moves = self.cluster.balance.take().map(|balance| balance.moves).unwrap_or_default();
         self.cluster.balance = Some(Balance {
             threshold_percent,
@@ -120,7 +118,7 @@ impl Namenode {
         Ok(())
     }
 
-    /// How far the last rebalance is; none since this namenode began.
+    /// Progress of the last rebalance; none since this namenode started.
     pub fn rebalancing(&self) -> Option<Rebalancing> {
         let balance = self.cluster.balance.as_ref()?;
         let &Balance { threshold_percent, plans, moved_chunks, moved_bytes, .. } = balance;
@@ -129,7 +127,7 @@ impl Namenode {
         Some(Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes })
     }
 
-    /// Goes on with it: what is left of the datanodes' time after the copies that are needed.
+    /// Orders the next moves, with the datanodes' capacity that needed copies leave.
     pub(super) fn balance(&mut self, now: Millis) {
         self.settle_moves();
         let Some(balance) = self.cluster.balance.as_ref().filter(|balance| balance.plans) else { return };
@@ -146,7 +144,7 @@ impl Namenode {
         }
     }
 
-    /// Moves that have come to their end.
+    /// Removes finished and failed moves, and counts the finished ones.
     fn settle_moves(&mut self) {
         let Some(mut balance) = self.cluster.balance.take() else { return };
         balance.moves.retain(|chunk, moved| {
@@ -167,7 +165,7 @@ impl Namenode {
         self.cluster.balance = Some(balance);
     }
 
-    /// How full the datanodes are that stay, with what is under way.
+    /// Fill of the datanodes that stay, with the moves under way included.
     fn fills(&self) -> Vec<Fill> {
         let nodes = self.cluster.nodes.iter().filter(|(id, node)| {
             node.reported
@@ -197,7 +195,7 @@ impl Namenode {
         nodes.map(fill).collect()
     }
 
-    /// Orders moves away from a datanode, as many as it may have under way.
+    /// Orders moves away from a datanode, up to its limit.
     fn move_from(
         &mut self,
         source: NodeId,
@@ -239,12 +237,12 @@ impl Namenode {
         }
     }
 
-    /// Whether a datanode takes part in as many copies as it may beside one that is needed.
+    /// Whether a datanode takes part in so many copies that only one is left for a needed copy.
     fn is_busy(&self, node: NodeId) -> bool {
         self.cluster.streams(node) >= self.config.copies_per_node.saturating_sub(1).max(1)
     }
 
-    /// Those of `targets` that the replica can move to.
+    /// The datanodes among `targets` to which the replica can move.
     fn fitting(
         &self,
         chunk: ChunkId,
@@ -297,8 +295,9 @@ impl Namenode {
     }
 }
 
-/// Where replicas of `source` may go, the emptiest first: from one that is too full to any that
-/// has less than its share, from another that has more to those that are too empty.
+/// Datanodes to which replicas of `source` may move, the emptiest first. A source that is too full
+/// may give to any with less than its share; another above the mean only to those that are too
+/// empty.
 fn targets(source: NodeId, threshold: u32, fills: &[Fill]) -> Vec<Fill> {
     let slack = |fill: &Fill| fill.capacity * i128::from(threshold) / 100;
     let Some(from) = fills.iter().find(|fill| fill.node == source) else { return Vec::new() };

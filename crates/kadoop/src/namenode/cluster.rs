@@ -1,4 +1,4 @@
-//! What the namenode knows of the datanodes and forgets when it stops.
+//! The namenode's knowledge of its datanodes, which a restart loses.
 
 use super::{Namenode, balance::Balance, orders::Orders, recovery::Round, state::State};
 use crate::{
@@ -13,30 +13,30 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub nodes: BTreeMap<NodeId, Node>,
-    /// Who holds each chunk as it is logged; also datanodes that are dead now.
+    /// Datanodes that hold each chunk as logged, dead ones included.
     pub good: FxHashMap<ChunkId, SmallVec<[NodeId; 4]>>,
-    /// Everything else that was reported.
+    /// All other reported replicas.
     pub odd: BTreeMap<ChunkId, Vec<Odd>>,
     /// Chunks with too few replicas, those with fewest first.
     pub needy: BTreeSet<(u8, ChunkId)>,
-    /// Where the search among the least urgent of them goes on.
+    /// Where the search among the least urgent chunks continues.
     pub needy_from: ChunkId,
     pub superfluous: BTreeSet<ChunkId>,
-    /// Of files that are being written: ended, with fewer replicas than `min_replicas`.
+    /// Ended chunks of files being written that have fewer live replicas than `min_replicas`.
     pub short: BTreeSet<ChunkId>,
-    /// Chunks reported that no file has.
+    /// Reported chunks that no file has.
     pub orphans: BTreeSet<ChunkId>,
     pub copies: BTreeMap<ChunkId, Copying>,
-    /// The last rebalance since this namenode began.
+    /// The last rebalance since this namenode started.
     pub balance: Option<Balance>,
-    /// When each client was last heard of.
+    /// Time of each client's last sign of life.
     pub renewed: BTreeMap<ClientId, Millis>,
     pub rounds: BTreeMap<FileId, Round>,
-    /// When leases and orphans begin to age.
+    /// The end of safe mode, when leases and orphans begin to age.
     pub safe_until: Option<Millis>,
-    /// Since when enough is reported.
+    /// When enough was reported.
     pub enough_since: Option<Millis>,
-    /// Ended chunks, and those of them with `min_replicas`: for safe mode.
+    /// Number of ended chunks, for safe mode.
     pub ended: usize,
     random: u64,
     sessions: u64,
@@ -47,29 +47,30 @@ pub(super) struct Cluster {
 pub(super) struct Node {
     pub incarnation: Incarnation,
     pub session: u64,
-    /// Of the last heartbeat taken.
+    /// Number of the last heartbeat taken.
     pub number: u64,
     pub heard: Millis,
     pub dead: bool,
-    /// Has told all its replicas in this session.
+    /// It has reported all its replicas in this session.
     pub reported: bool,
     pub comeback: Comeback,
     pub space: Space,
     pub held: BTreeSet<ChunkId>,
-    /// Replicas it was told to delete, and hasn't yet said that it did: they don't count.
+    /// Replicas that it was ordered to delete and hasn't reported gone: they don't count.
     pub leaving: BTreeMap<ChunkId, Stamp>,
     pub orders: Orders,
 }
 
-/// How far a datanode is that is to stay after all. It may have been thrown away by then, which
-/// shows once it is dead: until it has told anew what it holds, nothing of that counts.
+/// Progress of a datanode whose decommission was cancelled. It may have been thrown away by then,
+/// and the namenode notices that only once it is dead. So its replicas don't count until it reports
+/// them anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comeback {
-    /// It has told, or never was to go.
+    /// It has reported them, or its decommission was never cancelled.
     Over,
-    /// It hasn't been heard since.
+    /// It hasn't sent a heartbeat since.
     Unheard,
-    /// It was asked for all its replicas.
+    /// The namenode has requested all its replicas.
     Asked,
 }
 
@@ -85,7 +86,7 @@ pub(super) struct Odd {
 #[derive(Debug, Clone)]
 pub(super) struct Copying {
     pub to: NodeId,
-    /// Of the datanode that copies.
+    /// Session of the datanode that copies.
     pub session: u64,
     pub from: NodeId,
     pub until: Millis,
@@ -112,10 +113,10 @@ impl Cluster {
             renewed: BTreeMap::new(),
             rounds: BTreeMap::new(),
             safe_until: None,
-            // An empty cluster has nothing to wait for.
+            // An empty cluster needn't wait for anything.
             enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),
             ended: state.chunks.values().filter(|chunk| chunk.ended).count(),
-            // xorshift stays at 0 if it begins there.
+            // xorshift stays at 0 if it starts there.
             random: random | 1,
             sessions: random,
         }
@@ -125,13 +126,13 @@ impl Cluster {
         self.safe_until.is_none()
     }
 
-    /// A session's number that no other namenode process has handed out.
+    /// A session number that no other namenode process has handed out.
     pub(super) fn new_session(&mut self) -> u64 {
         self.sessions = self.sessions.wrapping_add(1).max(1);
         self.sessions
     }
 
-    /// The next of a series of random numbers (xorshift64): for choices, not secrets.
+    /// The next pseudo-random number (xorshift64): for choices, not secrets.
     pub(super) fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -139,43 +140,43 @@ impl Cluster {
         self.random
     }
 
-    /// Holders of the chunk as logged that are alive and not told to delete it.
+    /// Live holders of the chunk as logged, without those ordered to delete it.
     pub(super) fn live_good(&self, chunk: ChunkId) -> SmallVec<[NodeId; 4]> {
         let holders = self.good.get(&chunk).into_iter().flatten().copied();
         holders.filter(|node| self.nodes.get(node).is_some_and(|node| !node.dead)).collect()
     }
 
-    /// Tells a datanode something, once.
+    /// Queues an order for a datanode.
     pub(super) fn order(&mut self, node: NodeId, order: Order) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.orders.add(order);
         }
     }
 
-    /// Copies that the datanode takes part in.
+    /// Number of copies that the datanode takes part in.
     pub(super) fn streams(&self, node: NodeId) -> usize {
         self.copies.values().filter(|copy| copy.to == node || copy.from == node).count()
     }
 }
 
 impl Namenode {
-    /// Whether the datanode is there.
+    /// Whether the datanode has reported its replicas, and was heard lately.
     pub(super) fn usable(&self, node: NodeId, now: Millis) -> bool {
         self.cluster.nodes.get(&node).is_some_and(|node| {
             node.reported && !node.dead && now.saturating_sub(node.heard) < self.config.stale_ms
         })
     }
 
-    /// Whether the datanode can be given so many bytes to write.
+    /// Whether the datanode can take so many bytes.
     pub(super) fn takes(&self, node: NodeId, bytes: u64, now: Millis) -> bool {
         self.usable(node, now)
             && !self.state.decommissioned.contains(&node)
             && self.cluster.nodes.get(&node).is_some_and(|node| node.space.has_room(bytes))
     }
 
-    /// Datanodes for `count` replicas of `bytes` besides those in `taken`: one on another rack
-    /// while all are on one, the third on the second's, the others anywhere; fewer
-    /// if there are no more.
+    /// Datanodes for `count` replicas of `bytes` besides those in `taken`. While all are on one
+    /// rack, the next goes to another; the third goes to the second's rack, the others anywhere.
+    /// Returns fewer if no more datanodes fit.
     pub(super) fn place(
         &mut self,
         count: usize,
@@ -204,7 +205,7 @@ impl Namenode {
         chosen.split_off(taken.len())
     }
 
-    /// One of these datanodes that can be given so many bytes to write.
+    /// One of these datanodes that can take so many bytes, chosen at random.
     pub(super) fn one_of(
         &mut self,
         nodes: &[NodeId],
@@ -228,7 +229,7 @@ impl Namenode {
         (0..nodes.len()).filter(|at| fits(self.rack(nodes[*at]))).collect()
     }
 
-    /// Datanodes that fell silent, or are back.
+    /// Notes the datanodes that fell silent or came back.
     pub(super) fn watch_nodes(&mut self, now: Millis) {
         let dead_ms = self.config.dead_ms;
         let mut turned = Vec::new();
@@ -242,7 +243,7 @@ impl Namenode {
         turned.into_iter().for_each(|chunk| self.review(chunk));
     }
 
-    /// Safe mode ends some time after every datanode, or nearly every chunk, is there.
+    /// Ends safe mode some time after every datanode has reported, or nearly every chunk.
     pub(super) fn watch_safe_mode(&mut self, now: Millis) {
         if !self.cluster.in_safe_mode() {
             return;
@@ -251,7 +252,7 @@ impl Namenode {
             Some(since) => since,
             none => {
                 let nodes = &self.cluster.nodes;
-                // Who was told to go may have gone.
+                // A decommissioned datanode may be gone.
                 let mut expected =
                     self.state.nodes.keys().filter(|node| !self.state.decommissioned.contains(node));
                 let all = expected.all(|node| nodes.get(node).is_some_and(|node| node.reported));

@@ -1,9 +1,9 @@
-//! Datanodes that are to be done without.
+//! Decommissioned datanodes.
 //!
-//! What such a datanode holds is read and copied from as before, but doesn't count: so its
-//! chunks get their replicas elsewhere, as any that have too few, and nothing of it is deleted
-//! for being superfluous. That it may go is told, not logged: it follows from what the others
-//! hold.
+//! Such a datanode's replicas are read and copied from as before, but don't count. So their chunks
+//! get replicas elsewhere, as all chunks with too few do. None of its own is deleted as
+//! superfluous. The end of a decommission isn't logged, since it follows from the replicas of the
+//! other datanodes.
 
 use super::{Namenode, cluster::Comeback, record::Record};
 use crate::{
@@ -15,29 +15,29 @@ use crate::{
 use smallvec::SmallVec;
 use std::ops::Bound;
 
-/// Replicas looked at in one step: about a millisecond.
+/// Replicas examined in one step: about a millisecond.
 const STEP: usize = 10_000;
 
-/// What is to become of a datanode.
+/// Progress of a datanode's decommission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It stays.
     InService,
-    /// It is to be done without, and isn't yet.
+    /// It is being decommissioned, and is still needed.
     Decommissioning {
-        /// Chunks that it is still needed for; none where it hasn't told what it holds since the
-        /// namenode began.
+        /// Chunks that still need it; none if it hasn't reported its replicas since the namenode
+        /// started.
         chunks: Option<u64>,
     },
-    /// Nothing is missed without it.
+    /// No chunk needs it.
     Decommissioned,
 }
 
 impl Namenode {
-    /// Does without a datanode from now on, or, if `cancelled`, doesn't after all.
+    /// Begins the decommission of a datanode or, if `cancelled`, cancels it.
     ///
     /// # Errors
-    /// PermissionDenied but for the superuser; NotFound.
+    /// PermissionDenied, except for the superuser; NotFound.
     pub fn decommission(&mut self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<()> {
         if !self.view(caller).is_super() {
             return Err(Error::PermissionDenied);
@@ -55,7 +55,7 @@ impl Namenode {
         Ok(())
     }
 
-    /// Those of a chunk's holders that aren't to be done without.
+    /// The holders of a chunk that count: without decommissioned datanodes.
     pub(super) fn counted(&self, holders: &[NodeId]) -> SmallVec<[NodeId; 4]> {
         let careless = self.config.faults.has(Fault::LeavingCounted);
         let stays = |node: &&NodeId| {
@@ -65,16 +65,16 @@ impl Namenode {
         holders.iter().filter(stays).copied().collect()
     }
 
-    /// Whether the chunk would miss a replica on a datanode that is to be done without.
+    /// Whether the chunk still needs a replica on a decommissioned datanode.
     fn misses(&self, chunk: ChunkId) -> bool {
         let Some(logged) = self.state.chunks.get(&chunk) else { return false };
-        // One that was replaced goes as soon as its successor has its replicas.
+        // A replaced chunk is dropped as soon as its successor has its replicas.
         !logged.ended
             || logged.replaced
             || self.counted(&self.cluster.live_good(chunk)).len() < self.target(chunk)
     }
 
-    /// A datanode is to be done without, or to stay.
+    /// Handles the begin or the cancellation of a datanode's decommission.
     pub(super) fn on_service(&mut self, id: NodeId) {
         let stays = !self.state.decommissioned.contains(&id);
         let careless = self.config.faults.has(Fault::ComebackBelieved);
@@ -85,7 +85,8 @@ impl Namenode {
     }
 }
 
-/// How far a datanode is on its way out, found out in steps: changes needn't wait for all of it.
+/// A datanode's decommission progress, computed in steps so that mutations needn't wait for all of
+/// it.
 #[derive(Debug)]
 pub struct Departure {
     node: NodeId,
@@ -94,12 +95,12 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// Of this datanode.
+    /// Begins with the first chunk of `node`.
     pub fn of(node: NodeId) -> Self {
         Self { node, after: None, chunks: 0 }
     }
 
-    /// Looks on; what came of it, once that is known.
+    /// Examines the next part. Returns the progress once all is examined.
     pub fn step(&mut self, namenode: &Namenode) -> Option<Standing> {
         let state = &namenode.state;
         if !state.decommissioned.contains(&self.node) {
@@ -117,7 +118,7 @@ impl Departure {
         if looked == STEP {
             return None;
         }
-        // It may be given bytes of these at any time.
+        // A writer may send it bytes of these chunks at any time.
         let open = state.open.values().flat_map(|file| &file.chunks).filter(|open| {
             !known.held.contains(&open.chunk) && open.pipeline.iter().any(|member| member.node == self.node)
         });

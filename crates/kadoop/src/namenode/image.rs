@@ -1,4 +1,4 @@
-//! The state as a checkpoint, and the state from checkpoint and log.
+//! Checkpoints: the state written to one, and restored from one and the log.
 
 use super::{
     inodes::{Body, Inode},
@@ -14,11 +14,11 @@ use crate::{
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-/// An item of a checkpoint. Variants are only ever added at the end.
+/// An item of a checkpoint. Add variants only at the end.
 #[derive(Debug, Serialize, Deserialize)]
 enum Item {
     Counters(Counters),
-    /// Users' and groups' names come in the order of their numbers.
+    /// Names of users and groups come in the order of their numbers.
     Name(CompactString),
     Node(NodeId, NodeRecord),
     Client(ClientId, Answered),
@@ -42,21 +42,21 @@ struct Attributes {
     accessed_ms: Millis,
 }
 
-/// Entries in one item: keeps items far below a block's limit.
+/// Most entries in one item: keeps items far below a block's limit.
 const ENTRIES: usize = 1_000;
 
-/// What a start found.
+/// The result of a start.
 #[derive(Debug)]
 pub struct Loaded {
     /// The state after the last good record.
     pub state: State,
-    /// How the log ended.
+    /// The end of the log.
     pub tail: Tail,
-    /// Checkpoints that were passed over, and why.
+    /// Checkpoints that couldn't be read, and why.
     pub unreadable: Vec<LogError>,
 }
 
-/// The newest checkpoint that verifies, and every record after it.
+/// Loads the newest checkpoint that verifies, and applies every record after it.
 ///
 /// # Errors
 /// A gap or damage in the log; records that can't be applied; the disk's.
@@ -86,7 +86,7 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
     Ok(Loaded { state, tail, unreadable })
 }
 
-/// Writes a checkpoint of `state` and removes what it makes unnecessary.
+/// Writes a checkpoint of `state` and removes the files that it replaces.
 ///
 /// # Errors
 /// The disk's.

@@ -1,14 +1,14 @@
 //! The table of inodes: small entries in pages, no pointer per entry.
 //!
-//! An empty file costs its 64 bytes here and its entry in the directory (32 bytes,
-//! and what the tree leaves free; names up to 24 bytes lie in the entry itself).
+//! An empty file costs its 64 bytes here and its entry in the directory: 32 bytes, and the tree's
+//! slack. Names up to 24 bytes lie in the entry itself.
 
 use crate::{ChunkId, InodeNo, Millis};
 use compact_str::CompactString;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Inodes a page: large enough to make the table of pages small, and growing never
-/// copies more than that.
+/// Inodes per page: large enough for a small table of pages, and growing never copies more than one
+/// page.
 const PAGE: usize = 4_096;
 /// The root directory.
 pub const ROOT: InodeNo = InodeNo(0);
@@ -27,7 +27,7 @@ pub struct Inode {
     pub body: Body,
 }
 
-/// What an inode is.
+/// The part of an inode that depends on its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub enum Body {
@@ -36,7 +36,7 @@ pub enum Body {
         chunks: Box<[ChunkId]>,
         chunk_bytes: u32,
         replication: u16,
-        /// The transaction that made it: tells it from others of the same name.
+        /// The transaction that made it, which tells it from other files of the same name.
         made: u64,
     },
 }
@@ -58,7 +58,7 @@ impl Inode {
         }
     }
 
-    /// The transaction that made it; 0 of a directory.
+    /// The transaction that made it; 0 for a directory.
     pub fn made(&self) -> u64 {
         match self.body {
             Body::Directory(_) => 0,
@@ -66,7 +66,7 @@ impl Inode {
         }
     }
 
-    /// Wanted replicas; 0 of a directory.
+    /// Wanted replicas; 0 for a directory.
     pub fn replication(&self) -> u16 {
         match self.body {
             Body::Directory(_) => 0,
@@ -79,14 +79,14 @@ impl Inode {
 #[derive(Debug, Clone, Default)]
 pub struct Inodes {
     pages: Vec<Vec<Option<Inode>>>,
-    /// Slots below the end that are empty: the lowest is used first, whatever came
-    /// before, so that the same state always gives the same numbers.
+    /// Empty slots below the end. The lowest is used first, so that the same state always gives the
+    /// same numbers, whatever its history.
     free: BTreeSet<u32>,
     end: u32,
 }
 
 impl Inodes {
-    /// Where the next inode goes, or the one after `taken` others.
+    /// Slot of the next inode, or of the one after `taken` others.
     pub fn next(&self, taken: usize) -> Option<InodeNo> {
         match self.free.iter().nth(taken) {
             Some(slot) => Some(InodeNo(*slot)),
@@ -102,18 +102,18 @@ impl Inodes {
         self.pages.get(slot / PAGE)?.get(slot % PAGE)?.as_ref()
     }
 
-    /// The inode, to change.
+    /// The inode, mutably.
     pub fn get_mut(&mut self, number: InodeNo) -> Option<&mut Inode> {
         let slot = number.0 as usize;
         self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)?.as_mut()
     }
 
-    /// Puts an inode into an empty slot; false if it isn't empty.
+    /// Puts an inode into an empty slot; false if the slot is in use or far beyond the end.
     pub fn put(&mut self, number: InodeNo, inode: Inode) -> bool {
         if self.get(number).is_some() {
             return false;
         }
-        // A number from a damaged record must not take memory for slots never used.
+        // A number from a damaged record must not cost memory for slots never used.
         if number.0 > self.end.saturating_add(PAGE as u32) {
             return false;
         }
@@ -133,7 +133,7 @@ impl Inodes {
         true
     }
 
-    /// Takes an inode out.
+    /// Removes an inode.
     pub fn take(&mut self, number: InodeNo) -> Option<Inode> {
         let slot = number.0 as usize;
         let inode = self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)?.take()?;
@@ -141,20 +141,19 @@ impl Inodes {
         Some(inode)
     }
 
-    /// How many there are.
+    /// Number of inodes.
     pub fn count(&self) -> usize {
         self.end as usize - self.free.len()
     }
 
-    /// All of them, by number.
+    /// All inodes, by number.
     pub fn iter(&self) -> impl Iterator<Item = (InodeNo, &Inode)> {
         let slots = self.pages.iter().flatten().enumerate();
         slots.filter_map(|(slot, inode)| Some((InodeNo(slot as u32), inode.as_ref()?)))
     }
 }
 
-/// Two tables are the same if they hold the same inodes and give the next ones the
-/// same numbers.
+/// Two tables are equal if they hold the same inodes and hand out the same next numbers.
 impl PartialEq for Inodes {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter()) && (0..3).all(|taken| self.next(taken) == other.next(taken))

@@ -1,4 +1,4 @@
-//! Where a file's bytes are.
+//! Locations of a file's bytes.
 
 use super::Namenode;
 use crate::{
@@ -17,12 +17,12 @@ impl Namenode {
         self.layout_from(self.view(caller).readable(path)?, offset, length)
     }
 
-    /// The same of a file that was located before, whatever it is called by now: `made` and
-    /// one of its chunks tell which.
+    /// As [`Namenode::locate`], for a file located before, whatever its name now: `made` and one of
+    /// its chunks identify it.
     ///
     /// # Errors
-    /// NotFound: it has been removed, or that chunk has; PermissionDenied, also of the directories
-    /// that it lies in now.
+    /// NotFound: the file or that chunk has been removed. PermissionDenied, also of the directories
+    /// above the file now.
     pub fn locate_file(
         &self,
         caller: &Caller,
@@ -49,7 +49,7 @@ impl Namenode {
             let Some(logged) = self.state.chunks.get(&id) else { continue };
             let open = file.and_then(|file| self.state.open_chunk(file, id));
             let growing = open.is_some_and(|open| !open.claimed);
-            // An open chunk may reach further than is known here.
+            // An open chunk may have more bytes than the namenode knows.
             if at >= end || at + u64::from(bytes) <= offset && !growing {
                 continue;
             }
@@ -74,7 +74,7 @@ impl Namenode {
         Ok(Located { made, chunks, length: file_length, open: file.is_some() })
     }
 
-    /// Nobody has the chunk: what it has replaced may still be there, with fewer bytes.
+    /// Locates the replaced chunk, which may have fewer bytes, if no datanode has this one.
     fn fall_back(&self, this: LocatedChunk) -> Vec<LocatedChunk> {
         let kept = self.state.kept.get(&this.chunk).into_iter().flatten();
         let kept =

@@ -1,4 +1,4 @@
-//! The namenode: the names, the files' chunks, and who holds them.
+//! The namenode: names, the files' chunks, and the datanodes that hold them.
 //!
 //! ```text
 //!   mutation ─ decide ─→ records + answer ─ apply ─→ state        (replay = apply)
@@ -8,15 +8,16 @@
 //!
 //! The caller's duties:
 //!
-//! 1. After each call, take what is in [`Namenode::outbox`] and put it in the log.
-//! 2. Let no answer leave (a query's, a heartbeat's with its orders) before the log is on disk
+//! 1. After each call, move the transactions in [`Namenode::outbox`] to the log.
+//! 2. Send no answer (to a query or, with its orders, to a heartbeat) before the log is on disk
 //!    up to [`Namenode::sequence`] as it was when the answer was made.
-//! 3. When the log fails, stop: the state is ahead of the disk then.
+//! 3. If the log fails, stop: the state is then ahead of the disk.
 //! 4. Call [`Namenode::tick`] each second.
-//! 5. Pass a clock that doesn't run backwards (`now`) for spans, and the wall's for times of files.
+//! 5. Pass a clock that never runs backwards (`now`) for spans, and the wall clock for times of files.
 //!
-//! What isn't logged (who is alive, who holds what, leases' ages, recovery's
-//! rounds) is learned again after a restart, and nothing is decided from its absence.
+//! The namenode doesn't log which datanodes are alive, what they hold, the ages of leases, or
+//! rounds of recovery. After a restart it learns them again, and decides nothing from their
+//! absence.
 
 mod apply;
 mod balance;
@@ -59,7 +60,7 @@ use writing::Wishes;
 /// Records, and the answer that goes with them.
 type Decision = (Vec<Record>, Answer);
 
-/// A refusal, and the open file that stood in the way if there was one.
+/// A refusal, and the open file that caused it, if one did.
 #[derive(Debug)]
 struct Refusal {
     error: Error,
@@ -79,13 +80,13 @@ pub struct Namenode {
     state: State,
     cluster: Cluster,
     short_of_room: bool,
-    /// Applied, to be logged: in order, by whoever drives this.
+    /// Transactions that are applied and still to be logged, in order. The caller takes them.
     pub outbox: Vec<Transaction>,
     events: Vec<Event>,
 }
 
 impl Namenode {
-    /// From the state that was loaded. `random` is a number nobody else has had.
+    /// Starts from the loaded state. `random` must be a number that no earlier namenode got.
     pub fn new(config: Config, state: State, now: Millis, random: u64) -> Self {
         let cluster = Cluster::new(&state, now, random);
         let (short_of_room, outbox, events) = (false, Vec::new(), Vec::new());
@@ -102,8 +103,8 @@ impl Namenode {
         self.state.next.sequence
     }
 
-    /// Whether it still waits for datanodes to report, and so deletes, copies and
-    /// recovers nothing.
+    /// Whether it still waits for datanodes to report. Until then it deletes, copies and recovers
+    /// nothing.
     pub fn in_safe_mode(&self) -> bool {
         self.cluster.in_safe_mode()
     }
@@ -121,16 +122,16 @@ impl Namenode {
         client
     }
 
-    /// The client is there: its leases go on.
+    /// Renews the client's leases.
     pub fn renew(&mut self, client: ClientId, now: Millis) {
         self.cluster.renewed.insert(client, now);
     }
 
-    /// Executes a mutation, or answers a repetition as it was answered. `near` are the
-    /// datanodes on the client's own host, which get the first replica of what it writes.
+    /// Executes a mutation, or repeats the answer to an earlier try of it. `near` are the datanodes
+    /// on the client's own host. They get the first replica of a new chunk.
     ///
     /// # Errors
-    /// Why not; nothing was changed then, and a repetition may succeed.
+    /// The reason. Nothing has changed then, and a retry may succeed.
     pub fn mutate(
         &mut self,
         caller: &Caller,
@@ -163,7 +164,7 @@ impl Namenode {
         Ok(answer)
     }
 
-    /// Whether this is the repetition of a request that was answered.
+    /// Whether this retries a request that has its answer already.
     pub fn has_answered(&self, request: RequestId) -> bool {
         matches!(self.state.clients.answer(request), Ok(Some(_)))
     }
@@ -217,11 +218,11 @@ impl Namenode {
         })
     }
 
-    /// Applies records and keeps them for the log: the only way to change the state.
+    /// Applies records and queues them for the log: the only way to change the state.
     ///
     /// # Panics
-    /// If they don't fit the state they were decided against. Logged, no start could get past
-    /// them; so they aren't, and whoever drives this stops.
+    /// If the records don't fit the state for which they were decided. In the log, they would fail
+    /// every start. So the namenode doesn't log them, and its caller stops.
     fn commit(&mut self, request: Option<(RequestId, Answer)>, records: Vec<Record>) {
         let transaction = Transaction { request, records };
         self.events.clear();
@@ -233,13 +234,13 @@ impl Namenode {
         }
     }
 
-    /// Whether the log's disk is full. Recoveries are tried no more often then: each attempt logs
-    /// its stamp, and what is left is for those who end something.
+    /// Sets whether the log's disk is full. If so, no recovery begins another round, since each
+    /// round logs its stamp. The remaining room is for requests that end something.
     pub fn set_short_of_room(&mut self, short: bool) {
         self.short_of_room = short;
     }
 
-    /// What has to happen as time goes by: once a second.
+    /// Does the periodic work; called once a second.
     pub fn tick(&mut self, now: Millis) {
         self.watch_nodes(now);
         self.watch_safe_mode(now);

@@ -1,4 +1,4 @@
-//! What operations on names do: decided here, as records.
+//! Operations on names, decided here as records.
 
 use super::{
     Decision, Refusal,
@@ -13,7 +13,7 @@ use crate::{
     messages::{Answer, Attributes},
 };
 
-/// What a directory that was made on the way needs, so that its maker can go on.
+/// Rights that a directory made on the way needs, so that its maker can go on below it.
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
 
 /// A file to make.
@@ -37,8 +37,8 @@ impl View<'_> {
         Ok((records, Answer::Done))
     }
 
-    /// Records that make the directories `names` below the last one there is, and
-    /// the inode of the last.
+    /// Records that make the directories `names` below the path's last existing one, and the inode
+    /// of the last of them.
     fn directories(
         &self,
         walk: &Walk<'_>,
@@ -64,13 +64,13 @@ impl View<'_> {
         Ok((records, parent))
     }
 
-    /// What is new gets the caller as its owner and the group of what it lies in.
+    /// The caller owns the new inode; its group is that of the parent.
     fn ownership(&self, parent: InodeNo, mode: u16, time_ms: Millis) -> Result<Ownership> {
         let group = self.state.names.name(self.state.inode(parent)?.group).into();
         Ok(Ownership { mode: mode & MODE_BITS, owner: self.caller.user.clone(), group, time_ms })
     }
 
-    /// Makes a file, and the directories that are missing above it as HDFS does.
+    /// Makes a file and, as HDFS does, its missing parents.
     pub(super) fn create(
         &self,
         new: &NewFile<'_>,
@@ -135,7 +135,7 @@ impl View<'_> {
         };
         let parent = source.parent()?;
         self.demand_unlink(parent, inode)?;
-        // All found are above the target, or the target itself if it is there.
+        // All `found` are above the target, or are the target itself if it exists.
         if target.missing.len() > 1 {
             return Err(Error::NotFound);
         }
@@ -201,7 +201,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// A shorter length is recorded; sealed chunks stay as they are.
+    /// Records a shorter length; sealed chunks stay as they are.
     pub(super) fn truncate(&self, path: &str, length: u64, time_ms: Millis) -> Result<Decision, Refusal> {
         let inode = self.walk(path)?.target()?;
         let now = self.state.length(inode)?;
@@ -243,7 +243,7 @@ impl View<'_> {
         Ok((vec![Record::AttributesSet { inode: number, attributes }], Answer::Done))
     }
 
-    /// Refuses if a writer has the file, and says which opening it is.
+    /// Refuses, with the number of the opening, if a writer has the file.
     pub(super) fn demand_closed(&self, inode: InodeNo) -> Result<(), Refusal> {
         match self.state.open_inodes.get(&inode) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! What a datanode is still to be told.
+//! Orders that wait for a datanode.
 
 use crate::{
     ChunkId, Stamp,
@@ -6,12 +6,12 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Replicas that a datanode is asked to compare with their checksums beyond what it does
-/// anyway. Readers ask for that, so there has to be an end to it.
+/// Most replicas that a datanode is ordered to compare with their checksums, beyond its own scrub.
+/// Readers cause these orders, so they need a bound.
 const MAX_VERIFIES: usize = 1_000;
 
-/// What an order is for. In the order in which they are given: recoveries, and whoever waits for
-/// them, don't wait behind thousands of deletions.
+/// The kind of an order. Orders are sent in this sequence, so recoveries and their writers don't
+/// wait behind thousands of deletions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Fence,
@@ -21,12 +21,12 @@ pub(super) enum Kind {
     Verify,
 }
 
-/// The orders for one datanode: of each kind one for a chunk, with the highest stamp.
+/// The orders for one datanode: per kind and chunk one, with the highest stamp.
 #[derive(Debug, Default)]
 pub(super) struct Orders(BTreeMap<(Kind, ChunkId), Order>);
 
 impl Orders {
-    /// One more to be given.
+    /// Adds an order.
     pub(super) fn add(&mut self, order: Order) {
         let (kind, chunk, stamp) = parts(&order);
         let waiting = self.0.get(&(kind, chunk));
@@ -42,18 +42,19 @@ impl Orders {
         self.0.insert((kind, chunk), order);
     }
 
-    /// It was carried out, or nobody wants it any more, for stamps up to this one.
+    /// Removes orders, carried out or obsolete, with stamps up to this one.
     pub(super) fn end(&mut self, kind: Kind, chunk: ChunkId, upto: Stamp) {
         if self.0.get(&(kind, chunk)).is_some_and(|order| parts(order).2 <= upto) {
             self.0.remove(&(kind, chunk));
         }
     }
 
-    /// What is to be told next.
+    /// The next orders to send.
     pub(super) fn next(&mut self, most: usize) -> Vec<Order> {
         let next: Vec<Order> = self.0.values().take(most).cloned().collect();
         for order in &next {
-            // A copy that gets lost is noticed by its deadline; the rest is repeated.
+            // A lost copy is noticed by its deadline, and a lost comparison isn't needed; the
+            // others repeat.
             let (kind, chunk, _) = parts(order);
             if matches!(kind, Kind::Copy | Kind::Verify) {
                 self.0.remove(&(kind, chunk));

@@ -1,4 +1,4 @@
-//! Paths, and what a caller may do where they lead.
+//! Paths, and the rights of a caller along them.
 
 use super::{
     inodes::{Inode, ROOT},
@@ -11,18 +11,18 @@ use crate::{
     messages::Caller,
 };
 
-/// To list a directory or read a file.
+/// The right to list a directory or read a file.
 pub const READ: u16 = 4;
-/// To change entries or bytes.
+/// The right to change entries or bytes.
 pub const WRITE: u16 = 2;
-/// To pass through a directory.
+/// The right to pass through a directory.
 pub const EXECUTE: u16 = 1;
-/// In a directory's mode: entries go only with their owner's or its own owner's will.
+/// In a directory's mode: only an entry's owner or the directory's owner may remove the entry.
 pub const STICKY: u16 = 0o1000;
-/// All that a mode can hold.
+/// All bits of a mode.
 pub const MODE_BITS: u16 = 0o1777;
 
-/// The names of an absolute path, in order; none is the root.
+/// The names of an absolute path, in order; empty for the root.
 ///
 /// # Errors
 /// Invalid: relative, `.` or `..`, NUL, or beyond a limit.
@@ -48,19 +48,19 @@ pub fn parse(path: &str) -> Result<Vec<&str>> {
     Ok(names)
 }
 
-/// How far a path leads.
+/// The existing and the missing part of a path.
 #[derive(Debug)]
 pub struct Walk<'p> {
-    /// The inodes of the path from the root on, those that are there.
+    /// The path's existing inodes, from the root on.
     pub found: Vec<InodeNo>,
-    /// The names that aren't there.
+    /// The names that don't exist.
     pub missing: Vec<&'p str>,
     /// The last name, if the path isn't the root.
     pub name: Option<&'p str>,
 }
 
 impl Walk<'_> {
-    /// Where the path leads to.
+    /// The inode at the path.
     ///
     /// # Errors
     /// NotFound.
@@ -68,10 +68,10 @@ impl Walk<'_> {
         if self.missing.is_empty() { self.last() } else { Err(Error::NotFound) }
     }
 
-    /// The last inode that is there.
+    /// The last existing inode.
     ///
     /// # Errors
-    /// None: the root is always there.
+    /// None: the root always exists.
     pub fn last(&self) -> Result<InodeNo> {
         self.found.last().copied().ok_or(Error::NotFound)
     }
@@ -79,7 +79,7 @@ impl Walk<'_> {
     /// The directory that the target is in.
     ///
     /// # Errors
-    /// Invalid of the root.
+    /// Invalid, for the root.
     pub fn parent(&self) -> Result<InodeNo> {
         let above = self.found.len().checked_sub(2).ok_or(Error::Invalid("the root can't be changed"))?;
         Ok(self.found[above])
@@ -91,21 +91,21 @@ impl Walk<'_> {
 pub struct View<'a> {
     /// The state.
     pub state: &'a State,
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
-    /// Who may do anything.
+    /// The configuration, which names the users with all rights.
     pub config: &'a Config,
 }
 
 impl<'a> View<'a> {
-    /// Whether the caller may do anything.
+    /// Whether the caller has all rights.
     pub fn is_super(&self) -> bool {
         self.caller.user == self.config.superuser
             || self.config.admins.iter().any(|admin| self.caller.user == admin.as_str())
             || self.caller.groups.iter().any(|g| *g == self.config.supergroup)
     }
 
-    /// Whether the caller owns the inode, or may do as if.
+    /// Whether the caller has an owner's rights to the inode.
     pub fn owns(&self, inode: &Inode) -> bool {
         self.is_super() || self.state.names.name(inode.owner) == self.caller.user
     }
@@ -131,10 +131,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Follows a path, demanding the right to pass through each directory.
+    /// Follows a path. The caller needs the right to pass through each directory.
     ///
     /// # Errors
-    /// NotADirectory where a file stands in the way; PermissionDenied.
+    /// NotADirectory if a file is in the way; PermissionDenied.
     pub fn walk<'p>(&self, path: &'p str) -> Result<Walk<'p>> {
         let names = parse(path)?;
         let mut found = vec![ROOT];
@@ -151,7 +151,7 @@ impl<'a> View<'a> {
         Ok(Walk { found, missing: Vec::new(), name: names.last().copied() })
     }
 
-    /// Refuses unless the caller may take the entry for `inode` out of `parent`.
+    /// Refuses unless the caller may remove the entry for `inode` from `parent`.
     ///
     /// # Errors
     /// PermissionDenied.

@@ -1,4 +1,4 @@
-//! Questions: they change nothing.
+//! Queries, which change nothing.
 
 use super::{
     inodes::Body,
@@ -13,7 +13,7 @@ use crate::{
 use std::ops::Bound;
 
 impl View<'_> {
-    /// What is known of a file or directory.
+    /// The attributes of a file or directory.
     ///
     /// # Errors
     /// As [`View::walk`]; NotFound.
@@ -46,8 +46,8 @@ impl View<'_> {
         })
     }
 
-    /// Entries of a directory behind the name `after`, in the order of their bytes;
-    /// of a file itself.
+    /// Entries of a directory behind the name `after`, in the order of their names' bytes. For a
+    /// file, its own entry.
     ///
     /// # Errors
     /// As [`View::walk`]; NotFound; PermissionDenied.
@@ -66,7 +66,7 @@ impl View<'_> {
         Ok(Page { entries: page?, more: behind.next().is_some() })
     }
 
-    /// Refuses unless the caller may read the file, and pass through the directories above it.
+    /// Refuses unless the caller may read the file and pass through all directories above it.
     ///
     /// # Errors
     /// PermissionDenied.
@@ -78,7 +78,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The file that may be read.
+    /// The file at the path, if the caller may read it.
     ///
     /// # Errors
     /// As [`View::walk`]; NotFound; IsADirectory; PermissionDenied.

@@ -1,5 +1,5 @@
-//! What the log holds. Variants are only ever added at the end, and never change:
-//! their order is the format (postcard numbers them).
+//! Records of the log. Add variants only at the end, and never change one: their order is the
+//! format (postcard numbers them).
 
 use crate::{
     ChunkId, ClientId, FileId, Identity, InodeNo, Member, Millis, NodeId, Stamp,
@@ -8,26 +8,26 @@ use crate::{
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-/// All that one operation changes: on disk whole or not at all.
+/// All changes of one operation: on disk as a whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transaction {
-    /// The request it answers, and how: for repetitions.
+    /// The request and its answer, for retries.
     pub request: Option<(RequestId, Answer)>,
     /// The changes, in order.
     pub records: Vec<Record>,
 }
 
 impl Transaction {
-    /// As the log holds it.
+    /// The transaction's bytes in the log.
     pub fn encode(&self) -> Vec<u8> {
         // Writing to memory has no way to fail.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// From the log.
+    /// The transaction of such bytes.
     ///
     /// # Errors
-    /// If the bytes are none.
+    /// If the bytes aren't a transaction.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         postcard::from_bytes(bytes).map_err(|_| "it isn't a record of this version")
     }
@@ -42,7 +42,7 @@ pub struct Place {
     pub name: CompactString,
 }
 
-/// Rights and times of something new.
+/// Rights and times of a new file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub struct Ownership {
@@ -58,7 +58,7 @@ pub struct Ownership {
 pub enum Record {
     /// A client was given its number.
     ClientJoined { client: ClientId },
-    /// A datanode was given its number, or has it already and stands on another rack now.
+    /// A datanode was given its number, or moved to another rack.
     NodeJoined { node: NodeId, identity: Identity, rack: CompactString },
     /// A directory was made.
     DirectoryMade { at: Place, inode: InodeNo, by: Ownership },
@@ -66,33 +66,32 @@ pub enum Record {
     FileMade { at: Place, inode: InodeNo, by: Ownership, replication: u16, chunk_bytes: u32 },
     /// A client got the lease.
     Opened { file: FileId, inode: InodeNo, client: ClientId },
-    /// A chunk was begun. If it continues another, that is the last one before.
+    /// A chunk was begun. If it continues another, that is the file's last one before it.
     ChunkAdded { file: FileId, chunk: ChunkId, stamp: Stamp, pipeline: Vec<Member>, continues: bool },
-    /// The writer said where the chunk ends; nobody has sealed it yet.
+    /// The writer claimed the chunk's end; no member has sealed it yet.
     ChunkClaimed { file: FileId, chunk: ChunkId, length: u32 },
-    /// The chunk is sealed somewhere. If that is shorter than was claimed, the file
-    /// ends with it.
+    /// The chunk is sealed somewhere. If it is shorter than claimed, the file ends with it.
     ChunkEnded { file: FileId, chunk: ChunkId, stamp: Stamp, length: u32 },
-    /// The chunk, and all behind it, isn't of the file any more.
+    /// The chunk and all behind it were removed from the file.
     ChunkDropped { file: FileId, chunk: ChunkId },
-    /// The lease was taken away from the writer.
+    /// The writer lost the lease.
     RecoveryBegun { file: FileId },
     /// A stamp was handed out for the recovery of a chunk.
     StampTaken { file: FileId, chunk: ChunkId, stamp: Stamp },
-    /// The file is closed, the lease gone.
+    /// The file was closed and its lease ended.
     Closed { file: FileId, time_ms: Millis },
     /// A file, or a directory with all in it, was removed.
     Removed { at: Place, time_ms: Millis },
-    /// A file or directory got another name.
+    /// A file or directory was moved or renamed.
     Moved { from: Place, to: Place, time_ms: Millis },
     /// A closed file was made shorter.
     Truncated { inode: InodeNo, length: u64, time_ms: Millis },
     /// Attributes were set.
     AttributesSet { inode: InodeNo, attributes: Attributes },
-    /// What the chunk has replaced isn't kept any more.
+    /// The chunks that this one replaced were dropped.
     KeptDropped { chunk: ChunkId },
-    /// A datanode is to be done without.
+    /// The decommission of a datanode began.
     DecommissionBegun { node: NodeId },
-    /// The datanode is to stay after all.
+    /// The decommission of a datanode was cancelled.
     DecommissionCancelled { node: NodeId },
 }

@@ -1,12 +1,11 @@
-//! Files whose writer is gone: leases that end, and the chunks they leave open.
+//! Recovery of files whose writer is gone: it ends leases and the chunks left open.
 //!
-//! Each chunk that hasn't ended, in the file's order: a stamp above all others is
-//! logged, the members are fenced with it, a length is decided from what they
-//! answer, and those that have as much are told to seal. A round that comes to
-//! nothing is begun anew with a higher stamp; only the end is logged.
+//! Recovery takes the open chunks in the file's order. It logs a stamp above all others, fences the
+//! members with it, and decides a length from their answers. Then it orders the members that have
+//! so many bytes to seal. A failed round is repeated with a higher stamp. Only the end is logged.
 //!
-//! A writer that is alive and can't have a chunk sealed has the same done, and keeps its lease:
-//! it knows where the chunk has to end, and is told if nobody has that much any more.
+//! A live writer that can't get a chunk sealed requests the same, and keeps its lease. It knows
+//! where the chunk has to end, and learns it if no member has so many bytes any more.
 
 use super::{
     Namenode,
@@ -27,20 +26,20 @@ use std::collections::BTreeMap;
 pub(super) struct Round {
     chunk: ChunkId,
     stamp: Stamp,
-    /// Where its writer has to have it end, if that asks.
+    /// The length at which its writer needs it to end, if the writer requested the round.
     demanded: Option<u32>,
     began: Millis,
     /// When the first round for this chunk began.
     waiting_since: Millis,
-    /// What each member said, and which run of it.
+    /// The answer of each member, and the run that gave it.
     answers: BTreeMap<NodeId, (Incarnation, Option<ReplicaReport>)>,
     length: Option<u32>,
-    /// Every member has answered, and none has what is demanded.
+    /// Every member has answered, and none has the demanded length.
     lost: bool,
 }
 
 impl Namenode {
-    /// Takes the lease from whoever was silent for too long.
+    /// Takes the lease from each writer that was silent for too long.
     pub(super) fn watch_leases(&mut self, now: Millis) {
         let hard = self.config.lease_hard_ms;
         let files: Vec<FileId> = self.state.open.keys().copied().collect();
@@ -56,7 +55,7 @@ impl Namenode {
         }
     }
 
-    /// Another writer wants the file.
+    /// Handles another writer's request for the file.
     pub(super) fn contend(&mut self, file: FileId, insists: bool, now: Millis) {
         if !self.cluster.in_safe_mode() && (insists || self.silence(file, now) >= self.config.lease_soft_ms) {
             self.begin_recovery(file);
@@ -64,7 +63,7 @@ impl Namenode {
         }
     }
 
-    /// For how long nothing was heard of the writer.
+    /// Time since the writer's last sign of life.
     fn silence(&self, file: FileId, now: Millis) -> Millis {
         let client = self.state.open.get(&file).and_then(|open| open.client);
         let Some((client, safe)) = client.zip(self.cluster.safe_until) else { return 0 };
@@ -86,7 +85,7 @@ impl Namenode {
         files.into_iter().for_each(|file| self.drive(file, now));
     }
 
-    /// A replica of the chunk has changed: its recovery may go on.
+    /// Continues the chunk's recovery after one of its replicas has changed.
     pub(super) fn drive_chunk(&mut self, chunk: ChunkId, now: Millis) {
         let round = self.cluster.rounds.iter().find(|(_, round)| round.chunk == chunk);
         if let Some((file, _)) = round {
@@ -115,11 +114,11 @@ impl Namenode {
         }
     }
 
-    /// Has the chunk ended at `length`, which is all that its writer knows to be acknowledged.
+    /// Ends the chunk at `length`, the acknowledged length according to its writer.
     ///
     /// # Errors
-    /// LeaseLost; Invalid; Unavailable while that is under way: to be asked again. BytesLost if
-    /// no member has that much any more: nothing is ended then, and the writer has to give up.
+    /// LeaseLost; Invalid; Unavailable while the round is under way, so ask again. BytesLost if no
+    /// member has so many bytes any more: the chunk stays open, and the writer has to fail.
     pub(super) fn end_for_writer(
         &mut self,
         file: FileId,
@@ -151,7 +150,7 @@ impl Namenode {
         Ok(())
     }
 
-    /// Takes the file's recovery as far as it goes now.
+    /// Takes the file's recovery as far as it can go now.
     fn drive(&mut self, file: FileId, now: Millis) {
         if self.cluster.in_safe_mode() {
             return;
@@ -163,7 +162,7 @@ impl Namenode {
             let Some(open) = self.state.open.get(&file).filter(|open| open.client.is_none()) else { return };
             let Some(chunk) = open.chunks.first().cloned() else {
                 self.cluster.rounds.remove(&file);
-                // The span's clock has no date; the file keeps the time of its last change.
+                // The monotonic clock has no date, so the file keeps the time of its last change.
                 let time_ms = self.state.inode(open.inode).map_or(0, |inode| inode.modified_ms);
                 self.commit(None, vec![Record::Closed { file, time_ms }]);
                 return;
@@ -174,7 +173,7 @@ impl Namenode {
         }
     }
 
-    /// The round that the file's writer has asked for.
+    /// Continues the round that the file's writer has requested.
     fn drive_for_writer(&mut self, file: FileId, now: Millis) {
         let Some((chunk, length)) = self.cluster.rounds.get(&file).map(|round| (round.chunk, round.demanded))
         else {
@@ -187,12 +186,13 @@ impl Namenode {
         }
     }
 
-    /// One chunk's round; true once the chunk's end is logged.
+    /// Drives one chunk's round; true once the chunk's end is logged.
     fn drive_open(&mut self, file: FileId, open: &OpenChunk, demanded: Option<u32>, now: Millis) -> bool {
         let Some(logged) = self.state.chunks.get(&open.chunk).copied() else { return false };
         let old = self.cluster.rounds.get(&file).filter(|round| round.chunk == open.chunk);
         let waiting_since = old.map_or(now, |round| round.waiting_since);
-        // Orders and answers are lost with a datanode's session: begin anew now and then.
+        // A datanode's session may end and take orders and answers with it, so begin anew
+        // periodically.
         let over = |round: &Round| now.saturating_sub(round.began) >= self.config.recovery_round_ms;
         if old.is_none_or(|round| over(round) || round.demanded != demanded) {
             if self.short_of_room {
@@ -258,11 +258,11 @@ impl Namenode {
         self.cluster.rounds.insert(file, round);
     }
 
-    /// The chunk's length, as soon as it can be told.
+    /// The chunk's length, as soon as it can be decided.
     ///
-    /// A member that ran unbroken has every acknowledged byte, so the shortest of
-    /// these has, and the others agree with it so far. Without one, the longest of
-    /// what came back has every byte that was synced.
+    /// A member that ran unbroken has every acknowledged byte. So the shortest of these has them
+    /// all, and the others agree with it up to there. Without such a member, the longest of the
+    /// returned replicas has every synced byte.
     fn decide_length(&self, round: &Round, open: &OpenChunk, logged: Chunk, now: Millis) -> Option<u32> {
         let faults = self.config.faults;
         let mut unbroken: Option<u32> = None;
@@ -274,8 +274,8 @@ impl Namenode {
                 Some(replica) => {
                     let believed = match replica.state {
                         ReplicaState::Open => true,
-                        // Sealed by the writer: on disk, at no less than was acknowledged. Sealed in an
-                        // earlier round: what that one decided, perhaps from returned replicas.
+                        // Sealed by the writer: it is on disk, with at least the acknowledged bytes. Sealed in an
+                        // earlier round: that round decided the length, perhaps from returned replicas.
                         ReplicaState::Sealed => replica.stamp == logged.stamp,
                         ReplicaState::Returned => faults.has(Fault::ReturnedBelieved),
                     };
@@ -302,19 +302,20 @@ impl Namenode {
         if unbroken.is_none() && answered {
             return Some(others.unwrap_or(0));
         }
-        // The longest of those that are there, not of the first to answer.
+        // Take the longest of the present replicas, not that of the first member to answer.
         if unbroken.is_none() && patient && heard { others } else { None }
     }
 
-    /// Whether nothing was heard of the member for so long that it isn't waited for any more. One
-    /// that is heard may have what it said in an earlier round, and is only late in this one.
+    /// Whether the member was silent for so long that recovery stops waiting for it. A member that
+    /// is still heard may hold the bytes that it reported in an earlier round, and is only late in
+    /// this one.
     fn is_given_up(&self, node: NodeId, round: &Round, now: Millis) -> bool {
         let heard = self.cluster.nodes.get(&node).map_or(0, |node| node.heard);
         now.saturating_sub(heard.max(round.waiting_since)) >= self.config.recovery_patience_ms
     }
 
-    /// What the writer demands, as soon as a member has that much: whether it ran unbroken or
-    /// not, what is acknowledged is the same at each of them.
+    /// The length that the writer demands, once a member has so many bytes. The member needn't have
+    /// run unbroken: acknowledged bytes are the same at each member.
     fn demand_length(&self, round: &mut Round, open: &OpenChunk, demanded: u32, now: Millis) -> Option<u32> {
         let replicas = || round.answers.values().filter_map(|(_, replica)| *replica);
         if replicas().any(|replica| has_as_much(&replica, demanded)) {
@@ -328,8 +329,8 @@ impl Namenode {
         None
     }
 
-    /// Whether all have answered that can. Others that are there add replicas to the one that is
-    /// sealed: they get a moment.
+    /// Whether all members that can answer have done so. Others that are alive would add replicas
+    /// to the one that is sealed, so they get a moment.
     fn has_heard(&self, round: &Round, open: &OpenChunk, now: Millis) -> bool {
         let heard = |node: NodeId| round.answers.contains_key(&node) || !self.usable(node, now);
         open.pipeline.iter().all(|member| heard(member.node))
@@ -347,13 +348,13 @@ impl Namenode {
 }
 
 impl Round {
-    /// Every member has.
+    /// Whether every member has answered.
     fn is_answered(&self, open: &OpenChunk) -> bool {
         open.pipeline.iter().all(|member| self.answers.contains_key(&member.node))
     }
 }
 
-/// Whether the replica can be sealed at `length`: one that is sealed never changes.
+/// Whether the replica can be sealed at `length`. A sealed one never changes.
 fn has_as_much(replica: &ReplicaReport, length: u32) -> bool {
     match replica.state {
         ReplicaState::Sealed => replica.length == length,

@@ -1,4 +1,4 @@
-//! Too few replicas, too many, and those that are none.
+//! Chunks with too few or too many replicas, and replicas of no file.
 
 use super::{
     Namenode,
@@ -12,18 +12,18 @@ use crate::{
     messages::{Order, ReplicaState, Source},
 };
 
-/// Chunks looked at in one tick: bounds its time. 1,000 copies a second are more
-/// than the datanodes can begin.
+/// Most chunks examined in one tick: bounds its time. The datanodes can't begin 1,000 copies a
+/// second anyway.
 const MAX_CHUNKS_A_TICK: usize = 1_000;
 
-/// Chunks looked at when a copy has ended. What the first of them need may be busy otherwise.
+/// Most chunks examined after a copy has ended: the datanodes that the first ones need may be busy.
 const MAX_CHUNKS_A_COPY: usize = 8;
 
 /// The priority of chunks that would survive a loss.
 const LEAST_URGENT: u8 = 2;
 
 impl Namenode {
-    /// Looks at what is known of a chunk's replicas and says what is to be done.
+    /// Examines a chunk's known replicas and queues the work that they need.
     pub(super) fn review(&mut self, chunk: ChunkId) {
         self.note_short(chunk);
         let cluster = &mut self.cluster;
@@ -38,7 +38,7 @@ impl Namenode {
             }
             return;
         };
-        // Of one that was replaced no copies are made, nor is it deleted by its replicas' number.
+        // A replaced chunk gets no copies, and isn't deleted by the number of its replicas.
         if !logged.ended || logged.replaced || cluster.in_safe_mode() {
             return;
         }
@@ -60,18 +60,19 @@ impl Namenode {
         self.review_odd(chunk, live);
     }
 
-    /// Drops chunks that were replaced, once their successors are no worse off.
+    /// Drops replaced chunks once their successors have as many replicas.
     pub(super) fn drop_kept(&mut self) {
         let careless = self.config.faults.has(Fault::KeptDroppedEarly);
-        // One that has begun a new session has told nothing yet of what it holds.
+        // A datanode in a new session hasn't reported its replicas yet.
         if !careless && self.cluster.nodes.values().any(|node| !node.dead && !node.reported) {
             return;
         }
         let replicated = |(chunk, kept): (&ChunkId, &Vec<ChunkId>)| {
-            // A copy that was under way may be there, and not yet told.
+            // A copy that was under way may exist without being reported yet.
             let copied = kept.iter().any(|old| self.cluster.copies.contains_key(old));
             let before = kept.iter().map(|old| self.cluster.live_good(*old).len()).max().unwrap_or(0);
-            // Who is away may have the old one, too, and isn't counted: one crash is to be stood.
+            // Absent datanodes may hold the old chunk too, uncounted. So require two: one crash
+            // must be survivable.
             let wanted = before.max(2).min(self.target(*chunk).max(1));
             let enough = !copied && self.cluster.live_good(*chunk).len() >= wanted;
             (careless || enough).then_some(*chunk)
@@ -83,14 +84,14 @@ impl Namenode {
         }
     }
 
-    /// How many replicas the file wants.
+    /// The file's wanted number of replicas.
     pub(super) fn target(&self, chunk: ChunkId) -> usize {
         let inode = self.state.chunks.get(&chunk).and_then(|chunk| self.state.inodes.get(chunk.inode));
         inode.map_or(0, |inode| inode.replication().into())
     }
 
-    /// Replicas that don't count: sealed where they can be, deleted once there are
-    /// enough that do.
+    /// Replicas that don't count: orders to seal those that can be sealed, and to delete the others
+    /// once enough replicas count.
     fn review_odd(&mut self, chunk: ChunkId, live: usize) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
@@ -105,13 +106,13 @@ impl Namenode {
         }
     }
 
-    /// Removes replicas beyond the target, and those of no file.
+    /// Removes replicas beyond the target, and replicas of no file.
     pub(super) fn remove_superfluous(&mut self, now: Millis) {
         let chunks: Vec<ChunkId> = self.cluster.superfluous.iter().copied().take(MAX_CHUNKS_A_TICK).collect();
         for chunk in chunks {
             let counted = self.counted(&self.cluster.live_good(chunk));
-            // One whose datanode hasn't told all since this namenode began may be
-            // on its way out by an older order.
+            // Skip a datanode that hasn't reported all since this namenode started: an older order
+            // may be deleting its replica already.
             let goes = counted.iter().copied().filter(|node| {
                 self.cluster
                     .nodes
@@ -122,7 +123,7 @@ impl Namenode {
             let beside =
                 |node: NodeId| counted.iter().filter(|other| self.rack(**other) == self.rack(node)).count();
             let held = |node: NodeId| self.cluster.nodes.get(&node).map_or(0, |node| node.held.len());
-            // What is left stays on as many racks as can be.
+            // The rest stays on as many racks as possible.
             let goes = goes.max_by_key(|node| (Some(*node) == moved, beside(*node), held(*node)));
             if counted.len() > self.target(chunk)
                 && let Some(node) = goes
@@ -144,9 +145,9 @@ impl Namenode {
         }
     }
 
-    /// Orders copies of chunks that have too few replicas.
+    /// Orders copies of chunks with too few replicas.
     pub(super) fn order_copies(&mut self, now: Millis) {
-        // An order is lost with the session that it was given in, or with its datanode.
+        // An order is lost with its session or its datanode.
         let Cluster { copies, nodes, .. } = &mut self.cluster;
         let lives = |copy: &Copying| {
             nodes.get(&copy.to).is_some_and(|node| !node.dead && node.session == copy.session)
@@ -157,15 +158,15 @@ impl Namenode {
         }
     }
 
-    /// A copy has ended, so another can begin.
+    /// Orders further copies after one has ended.
     pub(super) fn order_next_copies(&mut self, now: Millis) {
         for chunk in self.next_needy(MAX_CHUNKS_A_COPY) {
             self.order_copy(chunk, now);
         }
     }
 
-    /// Chunks to be copied: the urgent first, the others in turn, since those that no datanode
-    /// is left for stay among them.
+    /// Chunks to be copied next: urgent ones first. The others take turns, since those without a
+    /// possible target stay among them.
     fn next_needy(&mut self, most: usize) -> Vec<ChunkId> {
         let Cluster { copies, needy, needy_from, .. } = &mut self.cluster;
         let urgent = needy.range(..(LEAST_URGENT, ChunkId(0)));
@@ -204,7 +205,7 @@ impl Namenode {
         self.begin_copy(chunk, logged, from, to, now);
     }
 
-    /// Orders a copy, from this datanode if it can.
+    /// Orders a copy, preferably from this datanode.
     pub(super) fn begin_copy(
         &mut self,
         chunk: ChunkId,
@@ -221,8 +222,8 @@ impl Namenode {
         self.cluster.copies.insert(chunk, Copying { to, session, from, until: now + self.config.copy_ms });
     }
 
-    /// Where nothing is left to copy to but datanodes with a bad replica of the same
-    /// chunk, one bad replica goes although there aren't enough good ones.
+    /// Makes room for a copy if the only datanodes left have a bad replica of the same chunk: one
+    /// bad replica is deleted although too few good ones exist.
     fn make_room(&mut self, chunk: ChunkId, holders: &[NodeId], now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let odd = self.cluster.odd.get(&chunk).into_iter().flatten();
@@ -235,7 +236,7 @@ impl Namenode {
     }
 }
 
-/// Whether an open or returned replica has all that the chunk was logged with.
+/// Whether an open or returned replica has all logged bytes of the chunk.
 fn can_be_sealed(odd: &Odd, logged: Chunk) -> bool {
     let report = odd.report;
     let prefix = report.stamp == logged.stamp && report.length >= logged.length;

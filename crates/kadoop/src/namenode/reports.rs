@@ -1,4 +1,4 @@
-//! What datanodes report, and what each replica counts for.
+//! The datanodes' reports, and which replicas count.
 
 use super::{
     Namenode,
@@ -15,15 +15,14 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Orders in one answer: bounds the answer's size and what a datanode has to do at
-/// a time.
+/// Most orders in one answer. Bounds the answer's size, and the datanode's work at a time.
 const MAX_ORDERS: usize = 100;
 
 impl Namenode {
-    /// Takes a datanode's heartbeat and tells it what to do.
+    /// Takes a datanode's heartbeat and answers with orders.
     ///
     /// # Errors
-    /// NotRegistered: it has to ask for a session. ForeignData: it holds what was
+    /// NotRegistered: the datanode has to ask for a session. ForeignData: it holds chunks or stamps
     /// never handed out, so the log is older than the data, or another cluster's.
     pub fn heartbeat(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> Result<HeartbeatAnswer> {
         if beat.session == 0 {
@@ -37,7 +36,7 @@ impl Namenode {
             return Err(Error::NotRegistered);
         }
         node.heard = node.heard.max(now);
-        // One that was overtaken tells of a time gone by.
+        // An overtaken heartbeat reports an older state, so it is ignored.
         if beat.number > node.number {
             node.number = beat.number;
             node.space = beat.space;
@@ -58,17 +57,17 @@ impl Namenode {
         })
     }
 
-    /// The datanode of that identity and its run, if it has a session.
+    /// The datanode with that identity and its current run, if it has a session.
     pub fn run_of(&self, identity: Identity) -> Option<(NodeId, Incarnation)> {
         let id = *self.state.identities.get(&identity)?;
         Some((id, self.cluster.nodes.get(&id)?.incarnation))
     }
 
-    /// Begins a session. What was known of the datanode before isn't any more.
+    /// Begins a session and forgets the replicas of the former one.
     fn register(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> HeartbeatAnswer {
         let known = self.state.identities.get(&beat.identity).copied();
         let id = known.unwrap_or(self.state.next.node);
-        // One that has been moved keeps its number.
+        // A datanode that moved to another rack keeps its number.
         if known.is_none_or(|node| self.rack(node) != rack) {
             let (node, identity) = (id, beat.identity);
             self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
@@ -108,7 +107,7 @@ impl Namenode {
             if let Some(node) = self.cluster.nodes.get_mut(&id) {
                 node.reported = true;
             }
-            // At once: a cluster that is all here isn't held back until time goes by.
+            // Look at once, so that a complete cluster needn't wait for the next tick.
             self.watch_safe_mode(now);
         }
         let copies = self.cluster.copies.len();
@@ -125,13 +124,14 @@ impl Namenode {
         match change {
             Change::Has(report) => {
                 self.note(id, report, false);
-                // It holds what isn't the chunk as logged, in the way of the copy.
+                // The datanode holds something other than the logged chunk, which is in the way of
+                // the copy.
                 self.end_copy(id, report.chunk, now);
                 self.drive_chunk(report.chunk, now);
             }
             Change::Gone { chunk, stamp } => {
                 if let Some(node) = self.cluster.nodes.get_mut(&id) {
-                    // One that was told to delete a later one hasn't yet.
+                    // A report of an earlier deletion doesn't confirm a later one.
                     if node.leaving.get(&chunk).is_some_and(|leaving| *leaving <= stamp) {
                         node.leaving.remove(&chunk);
                     }
@@ -151,15 +151,15 @@ impl Namenode {
         }
     }
 
-    /// It doesn't copy that: another order comes as time goes by, not at once, since the same
-    /// datanode might get it and give it up again and again.
+    /// Ends a copy that the datanode won't make. The next tick orders another, not this call: the
+    /// same datanode might get it and give it up again and again.
     fn end_copy(&mut self, id: NodeId, chunk: ChunkId, now: Millis) {
         if let Some(copy) = self.cluster.copies.get_mut(&chunk).filter(|copy| copy.to == id) {
             copy.until = now;
         }
     }
 
-    /// Takes up one replica: it counts, or it is odd.
+    /// Records one replica: it counts, or it is odd.
     fn note(&mut self, id: NodeId, report: ReplicaReport, corrupt: bool) {
         let chunk = report.chunk;
         self.forget(id, chunk);
@@ -168,7 +168,7 @@ impl Namenode {
         if leaving && !self.config.faults.has(Fault::DeletionNotCounted) {
             return;
         }
-        // What was to go has become this, with a seal that was ordered before.
+        // An earlier seal order gave the replica a higher stamp than the one to delete.
         if let Some(stamp) = node.leaving.get(&chunk).copied().filter(|stamp| *stamp < report.stamp) {
             node.leaving.remove(&chunk);
             node.orders.end(Kind::Delete, chunk, stamp);
@@ -188,7 +188,7 @@ impl Namenode {
         self.review(chunk);
     }
 
-    /// Whether it is the chunk as it is logged.
+    /// Whether the report matches the chunk as logged.
     fn counts(&self, report: &ReplicaReport) -> bool {
         self.state.chunks.get(&report.chunk).is_some_and(|chunk| {
             let same = chunk.stamp == report.stamp && chunk.length == report.length;
@@ -197,7 +197,7 @@ impl Namenode {
         })
     }
 
-    /// The replica isn't known of any more.
+    /// Forgets a replica.
     pub(super) fn forget(&mut self, id: NodeId, chunk: ChunkId) {
         if let Some(node) = self.cluster.nodes.get_mut(&id) {
             node.held.remove(&chunk);
@@ -224,8 +224,8 @@ impl Namenode {
         }
     }
 
-    /// Takes the writer's word for who has sealed a chunk, until the datanodes'
-    /// own reports come: only if they run as they did when they joined the pipeline.
+    /// Believes the writer about the members that sealed a chunk, until the datanodes report
+    /// themselves. Only members in the run in which they joined the pipeline count.
     pub(super) fn note_sealed(&mut self, chunk: ChunkId, member: Member) {
         let node = member.node;
         let Some(logged) = self.state.chunks.get(&chunk).filter(|chunk| chunk.ended) else { return };
@@ -248,7 +248,7 @@ impl Namenode {
             Event::Service(node) => self.on_service(node),
             Event::Ended(chunk) => {
                 self.cluster.ended += 1;
-                // What was reported before may count now.
+                // Replicas reported earlier may count now.
                 for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
                     self.note(odd.node, odd.report, odd.corrupt);
                 }
@@ -266,8 +266,8 @@ impl Namenode {
         }
     }
 
-    /// A reader found a replica damaged: its datanode is to look for itself, if that is the
-    /// chunk as it is logged.
+    /// A reader found a replica damaged. Orders its datanode to compare it with its checksums, if
+    /// it is the chunk as logged.
     pub fn suspect(&mut self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
         let logged = self.state.chunks.get(&chunk).is_some_and(|logged| logged.stamp == stamp);
         if logged && self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node)) {
@@ -275,13 +275,13 @@ impl Namenode {
         }
     }
 
-    /// Tells a datanode to delete a replica; it doesn't count from now on.
+    /// Orders a datanode to delete a replica, which doesn't count from now on.
     pub(super) fn delete(&mut self, id: NodeId, chunk: ChunkId, stamp: Stamp) {
         if !self.config.faults.has(Fault::DeletionNotCounted) {
             self.forget(id, chunk);
         }
         if let Some(node) = self.cluster.nodes.get_mut(&id) {
-            // As the order: a lower stamp doesn't make it any less.
+            // As for the order: a lower stamp doesn't replace a higher one.
             let leaving = node.leaving.entry(chunk).or_insert(stamp);
             *leaving = stamp.max(*leaving);
         }

@@ -1,4 +1,4 @@
-//! All that the namenode must not lose. Changed by [`State::apply`] alone.
+//! The namenode's durable state. Only [`State::apply`] changes it.
 
 use super::inodes::{Body, Inode, Inodes, ROOT};
 use crate::{
@@ -20,24 +20,24 @@ pub struct State {
     pub names: Names,
     pub chunks: FxHashMap<ChunkId, Chunk>,
     pub open: BTreeMap<FileId, OpenFile>,
-    /// Chunks that were continued and replaced, by the one that replaced them: kept until
-    /// that has its replicas.
+    /// Chunks that an append replaced, by their replacement. They are kept until the replacement
+    /// has its replicas.
     pub kept: BTreeMap<ChunkId, Vec<ChunkId>>,
-    /// The same files by inode.
+    /// The files of `open` by inode.
     pub open_inodes: FxHashMap<InodeNo, FileId>,
     pub clients: Clients,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub identities: BTreeMap<Identity, NodeId>,
-    /// Datanodes that are to be done without, or are already.
+    /// Datanodes that are decommissioned, or on their way.
     pub decommissioned: BTreeSet<NodeId>,
     pub next: Counters,
 }
 
-/// What is handed out next.
+/// The next numbers to hand out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub struct Counters {
-    /// Of the last transaction applied.
+    /// Number of the last transaction applied.
     pub sequence: u64,
     pub chunk: ChunkId,
     pub stamp: Stamp,
@@ -51,15 +51,15 @@ pub struct Counters {
 pub struct Chunk {
     /// The file.
     pub inode: InodeNo,
-    /// Of the pipeline until the chunk has ended, then of its sealed replicas.
+    /// Stamp of the pipeline until the chunk has ended, then of its sealed replicas.
     pub stamp: Stamp,
-    /// Of its replicas, in bytes; while it is open what the writer claimed, or 0.
+    /// Length of its replicas in bytes. While it is open: the writer's claim, or 0.
     pub length: u32,
-    /// How many of these bytes the file has: a truncation leaves fewer.
+    /// Number of these bytes that belong to the file: fewer after a truncation.
     pub used: u32,
     /// Whether the end is logged.
     pub ended: bool,
-    /// Another has taken its place in the file, and has too few replicas yet.
+    /// Another chunk has taken its place in the file, and has too few replicas yet.
     pub replaced: bool,
 }
 
@@ -68,21 +68,21 @@ pub struct Chunk {
 pub struct OpenFile {
     /// The file.
     pub inode: InodeNo,
-    /// Who has the lease; nobody while the namenode recovers it.
+    /// The holder of the lease; none while the namenode recovers the file.
     pub client: Option<ClientId>,
     /// Chunks that haven't ended, in the file's order.
     pub chunks: Vec<OpenChunk>,
-    /// The first chunk id that this writer can have got.
+    /// The first chunk id that this writer can have received.
     pub since: ChunkId,
 }
 
 impl OpenFile {
-    /// Where the chunk is among those that haven't ended: their numbers rise.
+    /// Index of the chunk in `chunks`, whose ids rise.
     pub fn place(&self, chunk: ChunkId) -> Option<usize> {
         self.chunks.binary_search_by_key(&chunk, |open| open.chunk).ok()
     }
 
-    /// The chunk, if it hasn't ended.
+    /// The chunk, unless it has ended.
     pub fn chunk(&self, chunk: ChunkId) -> Option<&OpenChunk> {
         self.place(chunk).map(|at| &self.chunks[at])
     }
@@ -93,17 +93,17 @@ impl OpenFile {
 pub struct OpenChunk {
     /// The chunk.
     pub chunk: ChunkId,
-    /// Who writes it.
+    /// Its members.
     pub pipeline: Vec<Member>,
-    /// Whether the writer said where it ends.
+    /// Whether the writer has claimed its end.
     pub claimed: bool,
-    /// The chunk whose bytes it begins with, and will replace.
+    /// The chunk whose bytes it begins with, and which it will replace.
     pub continues: Option<ChunkId>,
     /// The last stamp taken for its recovery.
     pub recovery: Option<Stamp>,
 }
 
-/// A datanode that has joined once.
+/// A datanode that has ever joined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub struct NodeRecord {
@@ -112,7 +112,7 @@ pub struct NodeRecord {
 }
 
 impl State {
-    /// That of an empty file system.
+    /// The state of an empty file system.
     pub fn new(config: &Config) -> Self {
         let mut names = Names::default();
         let (owner, group) = (names.number(&config.superuser), names.number(&config.supergroup));
@@ -123,7 +123,7 @@ impl State {
         Self { inodes, names, ..Self::empty() }
     }
 
-    /// Without even a root: to be filled from a checkpoint.
+    /// A state without even a root, to be filled from a checkpoint.
     pub(super) fn empty() -> Self {
         Self {
             inodes: Inodes::default(),
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// The inode, which something in the state refers to.
+    /// The inode; the caller knows that it exists.
     pub fn inode(&self, number: InodeNo) -> Result<&Inode> {
         self.inodes.get(number).ok_or(Error::NotFound)
     }
@@ -157,8 +157,8 @@ impl State {
         self.open.get(&file)?.chunk(chunk)
     }
 
-    /// A file's chunks with the place of each in the file: offset of its first byte
-    /// that counts, bytes of the chunk before that one, bytes that count.
+    /// A file's chunks and their places: offset of the first byte that counts, bytes of the chunk
+    /// before that one, number of bytes that count.
     pub fn layout(&self, number: InodeNo) -> Result<impl Iterator<Item = (u64, u32, u32, ChunkId)>> {
         let chunks = self.inode(number)?.chunks().ok_or(Error::IsADirectory)?;
         let open = self.open_inodes.get(&number).and_then(|file| self.open.get(file));
@@ -177,13 +177,13 @@ impl State {
         }))
     }
 
-    /// A file's length in bytes, as far as is known here.
+    /// A file's length in bytes, as far as the namenode knows.
     pub fn length(&self, number: InodeNo) -> Result<u64> {
         Ok(self.layout(number)?.last().map_or(0, |(offset, _, length, _)| offset + u64::from(length)))
     }
 }
 
-/// Names of users and groups, each kept once.
+/// Names of users and groups, each stored once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     names: Vec<CompactString>,
@@ -191,7 +191,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of `name`, which is new from now on if it wasn't known.
+    /// The number of `name`, which is added if it is new.
     pub fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -207,28 +207,28 @@ impl Names {
         self.names.get(number as usize).map_or("", CompactString::as_str)
     }
 
-    /// All, by number.
+    /// All names, by number.
     pub fn iter(&self) -> impl Iterator<Item = &CompactString> {
         self.names.iter()
     }
 }
 
-/// The answers that clients may ask for again.
+/// Answers that clients may request again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clients {
     clients: BTreeMap<ClientId, Answered>,
-    /// The same clients by the transaction that each was last seen in.
+    /// The same clients, by the transaction of their last request.
     by_age: BTreeMap<u64, ClientId>,
 }
 
-/// What one client was answered.
+/// The answers given to one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
-    /// The transaction it was last seen in.
+    /// The transaction of its last request.
     pub seen: u64,
-    /// Answers of requests below were taken by the client.
+    /// The client has received the answers of all requests below.
     pub done_below: u64,
-    /// The others.
+    /// The other answers, by request number.
     pub answers: VecDeque<(u64, Answer)>,
 }
 
@@ -236,7 +236,7 @@ impl Clients {
     /// The answer that `request` got before, if it is a repetition.
     ///
     /// # Errors
-    /// If it can't be told any more.
+    /// If that can't be known any more.
     pub fn answer(&self, request: RequestId) -> Result<Option<Answer>> {
         let client = self.clients.get(&request.client).ok_or(Error::UnknownClient)?;
         if request.number < client.done_below.max(request.done_below) {
@@ -252,7 +252,7 @@ impl Clients {
         Ok(None)
     }
 
-    /// Keeps an answer, in transaction `sequence`.
+    /// Keeps the answer that transaction `sequence` gave.
     pub fn keep(&mut self, request: RequestId, answer: Answer, sequence: u64) {
         let Some(client) = self.clients.get_mut(&request.client) else { return };
         client.done_below = client.done_below.max(request.done_below);
@@ -264,13 +264,14 @@ impl Clients {
         self.by_age.insert(sequence, request.client);
     }
 
-    /// Takes up a client.
+    /// Adds a client.
     pub fn add(&mut self, client: ClientId, answered: Answered) {
         self.by_age.insert(answered.seen, client);
         self.clients.insert(client, answered);
     }
 
-    /// Forgets the `count` that are silent longest of those that may be; if none may, one of all.
+    /// Evicts the `count` clients silent longest among those that `may_be` accepts; or, if it
+    /// accepts none, the one silent longest of all.
     pub fn forget_oldest(&mut self, count: usize, may_be: impl Fn(ClientId) -> bool) {
         let aged = || self.by_age.iter().map(|(seen, client)| (*seen, *client));
         let mut oldest: Vec<_> = aged().filter(|(_, client)| may_be(*client)).take(count).collect();
@@ -283,17 +284,17 @@ impl Clients {
         }
     }
 
-    /// How many there are.
+    /// Number of clients.
     pub fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// Whether it is one of them.
+    /// Whether `client` is known.
     pub fn has(&self, client: ClientId) -> bool {
         self.clients.contains_key(&client)
     }
 
-    /// All of them.
+    /// All clients.
     pub fn iter(&self) -> impl Iterator<Item = (&ClientId, &Answered)> {
         self.clients.iter()
     }

@@ -1,5 +1,5 @@
-//! What a tree holds, counted in steps: changes needn't wait for all of it. What changes
-//! meanwhile may be counted or not.
+//! Totals of a tree, counted in steps so that mutations needn't wait for the whole count. A count
+//! may include or miss changes made meanwhile.
 
 use super::{
     inodes::Body,
@@ -13,7 +13,7 @@ use crate::{
 use compact_str::CompactString;
 use std::ops::Bound;
 
-/// Names and chunks looked at in one step: about a millisecond.
+/// Names and chunks examined in one step: about a millisecond.
 const STEP: usize = 10_000;
 
 /// A tree that is being counted.
@@ -21,12 +21,12 @@ const STEP: usize = 10_000;
 pub struct Counting {
     path: String,
     begun: bool,
-    /// From the top down to where it is.
+    /// The directories from the top down to the current one.
     levels: Vec<Level>,
     sum: Summary,
 }
 
-/// A directory, and the last name in it that was taken.
+/// A directory and the last counted name in it.
 #[derive(Debug)]
 struct Level {
     directory: InodeNo,
@@ -34,12 +34,12 @@ struct Level {
 }
 
 impl Counting {
-    /// Of what is at `path`.
+    /// Begins to count the tree at `path`.
     pub fn new(path: &str) -> Self {
         Self { path: path.to_owned(), begun: false, levels: Vec::new(), sum: Summary::default() }
     }
 
-    /// Counts on. The sum, once all is counted.
+    /// Counts the next part. Returns the totals once all is counted.
     ///
     /// # Errors
     /// As [`View::walk`]; NotFound; PermissionDenied.
@@ -69,7 +69,8 @@ impl Counting {
         Ok(None)
     }
 
-    /// Counts one file or directory, which it then goes into; how much there was to look at.
+    /// Counts one file or directory, and descends into a directory. Returns the number of items
+    /// examined.
     fn take(&mut self, view: &View<'_>, number: InodeNo) -> Result<usize> {
         match &view.state.inode(number)?.body {
             Body::Directory(_) => {
@@ -88,7 +89,7 @@ impl Counting {
         }
     }
 
-    /// Leaves directories that aren't where they were: their numbers may be others' by now.
+    /// Leaves directories that have moved or vanished: their numbers may be reused by now.
     fn find_again(&mut self, view: &View<'_>, top: InodeNo) -> Result<()> {
         let mut at = Some(top);
         let mut sound = 0;

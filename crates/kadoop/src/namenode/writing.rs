@@ -1,4 +1,4 @@
-//! The life of a file that is being written: chunks begin, end, and it is closed.
+//! Writing a file: its chunks begin and end, and it is closed.
 
 use super::{
     Decision, Namenode,
@@ -14,17 +14,17 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Where a writer wants its next chunk.
+/// A writer's preferences for its next chunk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wishes<'a> {
-    /// Datanodes that it has lost.
+    /// Datanodes that the writer has lost.
     pub avoid: &'a [NodeId],
-    /// Those on its own host.
+    /// Datanodes on the writer's host.
     pub near: &'a [NodeId],
 }
 
 impl Namenode {
-    /// The opening, if the client has its lease.
+    /// The open file, if the client has its lease.
     pub(super) fn leased(&self, file: FileId, client: ClientId) -> Result<&OpenFile> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         if open.client != Some(client) && !self.config.faults.has(Fault::LeaseNotChecked) {
@@ -33,7 +33,7 @@ impl Namenode {
         Ok(open)
     }
 
-    /// Logs ends and, if `next` says where, begins the next chunk.
+    /// Logs ends and, if `next` is given, begins the next chunk.
     pub(super) fn decide_chunk(
         &mut self,
         file: FileId,
@@ -44,7 +44,7 @@ impl Namenode {
     ) -> Result<Decision> {
         let mut records = self.decide_ends(file, client, ends)?;
         let open = self.leased(file, client)?;
-        // Only the last can be: none is begun behind one that has no end.
+        // Only the last chunk can lack an end: the namenode begins none behind such a chunk.
         let last = open.chunks.last();
         let unfinished =
             last.is_some_and(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
@@ -79,7 +79,7 @@ impl Namenode {
         Ok((records, Answer::Chunk { next, durable }))
     }
 
-    /// Logs the last ends and closes the file, if all of it is durable.
+    /// Logs the last ends, and closes the file if all of it is durable.
     pub(super) fn decide_complete(
         &mut self,
         file: FileId,
@@ -109,7 +109,7 @@ impl Namenode {
             if !named.insert(end.chunk) {
                 return Err(Error::Invalid("a chunk's end is told twice"));
             }
-            // Told before, and logged: nothing to do.
+            // Reported and logged before, so skip it.
             let Some(at) = open.place(end.chunk) else { continue };
             let this = &open.chunks[at];
             let logged = self.state.chunks.get(&end.chunk).ok_or(Error::LeaseLost)?;
@@ -149,7 +149,7 @@ impl Namenode {
         let continues = if ends.is_empty() { self.continued(open)? } else { None };
         let mut holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
         holders.sort_by_key(|node| !near.contains(node));
-        // Those that hold what is continued copy it without the network.
+        // The holders of the continued chunk copy it without the network.
         let mut nodes: Vec<NodeId> = holders
             .into_iter()
             .filter(|node| !avoid.contains(node) && self.takes(*node, bytes, now))
@@ -160,8 +160,8 @@ impl Namenode {
         }
         let more = self.place(wanted - nodes.len(), &nodes, avoid, bytes, now);
         nodes.extend(more);
-        // One that was lost a moment ago is better than too few, and so is one that has no room
-        // for a whole chunk: few are as long as they may be.
+        // A datanode lost a moment ago is better than too few. So is one without room for a whole
+        // chunk: few chunks reach their full size.
         for bytes in [bytes, 0] {
             if nodes.len() < self.config.min_replicas {
                 let more = self.place(wanted - nodes.len(), &nodes, &[], bytes, now);
@@ -197,8 +197,8 @@ impl Namenode {
         }
     }
 
-    /// Whether each chunk that this writer ended has its minimum of replicas: by
-    /// what the datanodes reported and by the writer's word for `ends`.
+    /// Whether each chunk that this writer ended has its minimum of replicas, by the datanodes'
+    /// reports and, for `ends`, by the writer's claim.
     fn all_durable(&self, file: FileId, ends: &[End]) -> Result<bool> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         let told = ends.iter().filter(|end| end.length > 0 && open.place(end.chunk).is_some());
@@ -216,8 +216,8 @@ impl Namenode {
         Ok(told && !self.cluster.short.range(open.since..).any(mine))
     }
 
-    /// Keeps it in mind if an open file's chunk that has ended isn't durable: whoever asks for
-    /// his file's needn't have all of them looked at.
+    /// Updates the set of open files' ended chunks that aren't durable, so that a writer's request
+    /// needn't examine all chunks of its file.
     pub(super) fn note_short(&mut self, chunk: ChunkId) {
         let being_written =
             |logged: &Chunk| logged.ended && self.state.open_inodes.contains_key(&logged.inode);
@@ -230,8 +230,8 @@ impl Namenode {
         }
     }
 
-    /// Who has sealed what by a writer's word, and in which run it joined: to be asked
-    /// before the ends are applied, since the pipelines go with them.
+    /// Members that sealed a chunk by the writer's claim, with the run in which they joined. Call
+    /// this before the ends are applied: applying them drops the pipelines.
     pub(super) fn sealed_by_word(&self, mutation: &Mutation) -> Vec<(ChunkId, crate::Member)> {
         let (Mutation::AddChunk { file, ends, .. } | Mutation::Complete { file, ends }) = mutation else {
             return Vec::new();

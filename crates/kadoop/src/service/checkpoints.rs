@@ -1,5 +1,5 @@
-//! Checkpoints, made beside a namenode that goes on: from the last one and the log
-//! after it, as a start would. That takes the memory twice while it lasts, and no lock.
+//! Checkpoints, made beside a running namenode: as a start would, from the last checkpoint and the
+//! log after it. Meanwhile this takes the memory twice, but no lock.
 
 use super::commit::Commit;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::io;
 
-/// Writes a checkpoint of all that is in the log now.
+/// Writes a checkpoint of all records in the log.
 ///
 /// # Errors
 /// The disk's; damage in the log.
@@ -30,7 +30,7 @@ pub(crate) fn checkpoint(
     Ok(sequence)
 }
 
-/// A directory without the log's segments from `end` on, which are being written.
+/// A directory without the log's segments from `end` on, which the namenode may be writing.
 struct Frozen<'a> {
     disk: &'a RealDisk,
     end: u64,

@@ -3,7 +3,7 @@
 use crate::Millis;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Time that never runs backwards, from when it was made.
+/// A clock that never runs backwards, counting from its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock(Instant);
 
@@ -17,7 +17,7 @@ impl Clock {
     }
 }
 
-/// The wall's clock, since 1970.
+/// Milliseconds since 1970 by the wall clock.
 pub(crate) fn wall() -> Millis {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| millis(since.as_millis()))
 }

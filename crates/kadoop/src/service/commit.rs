@@ -1,8 +1,8 @@
-//! Group commit: whoever waits for the log first puts on disk all that came
-//! meanwhile, for everybody.
+//! Group commit: the first thread that waits for the log writes and syncs all queued records, for
+//! every waiting thread.
 //!
-//! A thread of its own would cost a lone caller two hand-offs, 10 to 20 µs each
-//! beside a sync of 50 to 100.
+//! A separate thread would cost a lone caller two hand-offs, 10 to 20 µs each, beside a sync of 50
+//! to 100.
 
 use crate::{
     disk::Disk,
@@ -19,14 +19,14 @@ use std::{
     thread::{self, Thread},
 };
 
-/// The log's end, shared by all who change the namenode's state.
+/// The log's end, shared by all threads that change the namenode's state.
 pub(crate) struct Commit<D: Disk> {
     queue: Mutex<Queue>,
-    /// The last record on disk: for those who needn't wait.
+    /// The last record on disk. A thread that needn't wait reads only this.
     durable: AtomicU64,
     /// Records in the log since the last checkpoint began.
     written: AtomicU64,
-    /// The disk has no room for another segment.
+    /// Whether the disk lacks room for another segment.
     short_of_room: AtomicBool,
     journal: Mutex<Journal<D>>,
 }
@@ -35,16 +35,16 @@ struct Queue {
     waiting: Vec<Transaction>,
     /// The last record that was queued.
     queued: u64,
-    /// Somebody is writing to the log.
+    /// Whether a thread is writing to the log.
     led: bool,
-    /// Who waits for which record. Each is woken by itself: a condition variable would
-    /// have all of them queue up for the lock.
+    /// The waiting threads and their records. Each is woken by itself: a condition variable would
+    /// make all of them queue for the lock.
     sleepers: Vec<(u64, Thread)>,
-    /// What is on disk isn't known any more; nothing is answered.
+    /// Whether the log has failed. The records on disk are then unknown, so nothing is answered.
     failed: bool,
 }
 
-/// Whoever leads, if that ends in a panic: nobody waits for it for ever.
+/// Guards against a panic of the leader, so that no thread waits for it for ever.
 struct Leading<'a, D: Disk>(&'a Commit<D>);
 
 impl<D: Disk> Drop for Leading<'_, D> {
@@ -54,7 +54,7 @@ impl<D: Disk> Drop for Leading<'_, D> {
 }
 
 impl<D: Disk> Commit<D> {
-    /// For a log that ends with record `sequence`, `replayed` of them after the
+    /// Continues a log that ends with record `sequence`; `replayed` of its records follow the
     /// checkpoint.
     pub(crate) fn new(journal: Journal<D>, sequence: u64, replayed: u64) -> Self {
         let queue =
@@ -68,7 +68,7 @@ impl<D: Disk> Commit<D> {
         }
     }
 
-    /// Takes what was applied, in order: call it while nobody else can change the state.
+    /// Takes the applied transactions in order. Call it while no other thread can change the state.
     pub(crate) fn push(&self, outbox: &mut Vec<Transaction>) {
         if !outbox.is_empty() {
             let mut queue = self.queue();
@@ -93,11 +93,11 @@ impl<D: Disk> Commit<D> {
             if queue.led {
                 queue.sleepers.push((sequence, thread::current()));
                 drop(queue);
-                // Woken for another reason, it comes back and sleeps again.
+                // A thread woken for another reason looks again and sleeps again.
                 thread::park();
                 continue;
             }
-            // A leader may have ended between the two looks.
+            // A leader may have finished between the two checks.
             if self.durable.load(Ordering::Acquire) < sequence {
                 queue.led = true;
                 let (batch, last) = (std::mem::take(&mut queue.waiting), queue.queued);
@@ -110,7 +110,8 @@ impl<D: Disk> Commit<D> {
         }
     }
 
-    /// The leader is done: wakes those whose records are on disk, and one to lead next.
+    /// Ends a leader's turn: wakes the threads whose records are on disk, and one as the next
+    /// leader.
     fn wake(&self, written: io::Result<()>, last: u64) {
         let mut queue = self.queue();
         queue.led = false;
@@ -129,7 +130,7 @@ impl<D: Disk> Commit<D> {
         let next = left.pop();
         queue.sleepers = left;
         drop(queue);
-        // The disk mustn't wait.
+        // Wake the next leader first, so that the disk needn't wait.
         next.into_iter().chain(done).for_each(|(_, thread)| thread.unpark());
     }
 
@@ -139,13 +140,13 @@ impl<D: Disk> Commit<D> {
         self.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let written = journal.commit().and_then(|()| self.look_ahead(&mut journal));
         if written.is_err() {
-            // Before anybody else gets the journal.
+            // Before another thread gets the journal.
             self.fail();
         }
         written
     }
 
-    /// Sees to it that the log can go on once its segment is full, while it isn't yet.
+    /// Prepares the next segment before the current one is full.
     fn look_ahead(&self, journal: &mut Journal<D>) -> io::Result<()> {
         let short = match journal.look_ahead() {
             Err(error) if is_full(&error) => true,
@@ -163,13 +164,13 @@ impl<D: Disk> Commit<D> {
         Ok(())
     }
 
-    /// Whether nothing more should be begun: the log's disk is full. What is left of the
-    /// segment is for what has begun already, and for what the cluster can't do without.
+    /// Whether the log's disk is full, so that nothing new should begin. The rest of the segment is
+    /// for work that has begun, and for records that the cluster needs.
     pub(crate) fn is_short_of_room(&self) -> bool {
         self.short_of_room.load(Ordering::Relaxed)
     }
 
-    /// Looks whether there is room again, if there was none.
+    /// Checks for room again, if there was none.
     pub(crate) fn look_for_room(&self) {
         if self.is_short_of_room() {
             let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,11 +180,11 @@ impl<D: Disk> Commit<D> {
         }
     }
 
-    /// Nothing that changes is answered from now on: the state can't be relied on.
+    /// Stops all answers that depend on the log: the state can't be relied on any more.
     pub(crate) fn fail(&self) {
         let mut queue = self.queue();
         queue.failed = true;
-        // Nobody gets by without looking.
+        // Make every waiter look at the queue.
         self.durable.store(0, Ordering::Release);
         queue.sleepers.drain(..).for_each(|(_, thread)| thread.unpark());
     }
@@ -198,19 +199,19 @@ impl<D: Disk> Commit<D> {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Ends the segment: all that is on disk now lies in those before the one whose
-    /// number is returned.
+    /// Ends the segment. All records on disk are then in segments before the one whose number is
+    /// returned.
     ///
     /// # Errors
-    /// The disk's; the log has failed then, unless there was only no room.
+    /// The disk's. The log has then failed, unless it only lacked room.
     pub(crate) fn roll(&self, disk: &D) -> io::Result<u64> {
-        // Whoever leads has the journal until its records are on disk.
+        // The leader holds the journal until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_failed() {
-            // What would be read back now needn't be on disk.
+            // Records read back now needn't be on disk.
             return Err(io::Error::other("the log has failed"));
         }
-        // Without room the segment goes on.
+        // Without room the log keeps its segment.
         journal.take_room()?;
         if let Err(error) = journal.roll() {
             self.fail();
@@ -221,7 +222,7 @@ impl<D: Disk> Commit<D> {
         newest.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Leaves no more on disk than a start has to read: nothing comes any more.
+    /// Cuts the segment to the bytes that a start has to read. Call it after the last record.
     pub(crate) fn end(&self) {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.has_failed()
@@ -255,15 +256,15 @@ mod tests {
         sync::Arc,
     };
 
-    /// What comes before a sync.
+    /// The action before each sync.
     type Mood = Arc<Mutex<fn() -> io::Result<()>>>;
 
     thread_local! {
-        /// Whether there is room for nothing more.
+        /// Whether the disk is full.
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Syncs as it is told to.
+    /// A disk whose syncs follow its mood.
     #[derive(Clone)]
     struct Moody(RealDisk, Mood);
 

@@ -13,7 +13,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use strait_flexrpc::{ClusterKey, KeyId};
 
-/// Of how ids are laid out.
+/// Version of the ids' layout.
 const LAYOUT: u8 = 1;
 /// Layout, client and two times.
 const FIXED_BYTES: usize = 1 + 3 * 8;
@@ -45,7 +45,7 @@ impl Granted {
         KeyId::new(&id)
     }
 
-    /// Of an id that anybody may have made up.
+    /// Parses an id, which anybody may have made up.
     pub(super) fn parse(id: &KeyId) -> Option<Self> {
         let (fixed, user) = id.bytes().split_at_checked(FIXED_BYTES)?;
         let number = |at: usize| Some(u64::from_be_bytes(fixed.get(at..at + 8)?.try_into().ok()?));
@@ -60,7 +60,7 @@ impl Granted {
     }
 }
 
-/// Makes credentials' secrets, as often as they are asked for.
+/// Computes credentials' secrets, any number of times.
 #[derive(Clone)]
 pub(crate) struct CredentialKey(Hmac<Sha256>);
 
@@ -76,7 +76,7 @@ impl CredentialKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// What FlexRPC takes.
+    /// The secret as FlexRPC's key.
     pub(super) fn key(&self, id: &KeyId, epoch: &Epoch) -> Option<ClusterKey> {
         ClusterKey::new(&self.secret(id, epoch)).ok()
     }

@@ -7,20 +7,20 @@ use strait_flexrpc::{
     stub::{ServiceError, StubError},
 };
 
-/// In place of a text that arrives as the line for people.
+/// Stands for a text, which arrives as the fault's message instead.
 const AS_TOLD: &str = "as the peer says";
 
-/// Why a call to the cluster came to nothing.
+/// The reason why a call to the cluster failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The kind. All but [`Error::OutcomeUnknown`] mean that nothing was changed.
     pub error: Error,
-    /// More, for people; may be empty.
+    /// More detail, for people; may be empty.
     pub why: String,
 }
 
 impl Failure {
-    /// With words of its own.
+    /// A failure with its own text.
     pub fn new(error: Error, why: impl Into<String>) -> Self {
         Self { error, why: why.into() }
     }
@@ -31,7 +31,7 @@ impl fmt::Display for Failure {
         let said = self.error.to_string();
         match self.why.as_str() {
             "" => f.write_str(&said),
-            // The peer's words begin with the kind.
+            // The peer's text begins with the kind.
             why if matches!(self.error, Error::Invalid(AS_TOLD) | Error::Limit(AS_TOLD)) => f.write_str(why),
             why if why == said => f.write_str(why),
             why => write!(f, "{said}: {why}"),
@@ -47,8 +47,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The number of each kind in `idl/kadoop.x`. What a text goes with arrives with the
-/// text as the line for people.
+/// The number of each kind in `idl/kadoop.x`. A kind's text arrives as the fault's message.
 const NUMBERS: [(u32, Error); 27] = [
     (1, Error::NotFound),
     (2, Error::AlreadyExists),
@@ -79,7 +78,7 @@ const NUMBERS: [(u32, Error); 27] = [
     (27, Error::BytesLost),
 ];
 
-/// A refusal as a service answers it.
+/// A refusal as a service's answer.
 pub(crate) fn refuse(error: Error) -> ServiceError {
     ServiceError::Fault(match known(error) {
         Some(number) => Fault::application(number, error.to_string()),
@@ -87,12 +86,12 @@ pub(crate) fn refuse(error: Error) -> ServiceError {
     })
 }
 
-/// A refusal's number where nothing else is answered; never 0.
+/// A refusal's number, for answers that carry only that; never 0.
 pub(crate) fn number_of(error: Error) -> u32 {
     known(error).unwrap_or(u32::MAX)
 }
 
-/// The refusal that has this number.
+/// The refusal with this number.
 pub(crate) fn kind_of(number: u32) -> Error {
     let known = NUMBERS.iter().find(|(known, _)| *known == number);
     known.map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error)
@@ -103,19 +102,19 @@ fn known(error: Error) -> Option<u32> {
     NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number)
 }
 
-/// What became of a call that has no value.
+/// The outcome of a call without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lost {
     /// The peer refused it.
     Refused(Failure),
-    /// It was never executed: it may be tried again, there or elsewhere.
+    /// The peer never executed it: the caller may try again, there or elsewhere.
     NotExecuted(Failure),
-    /// Executed or not.
+    /// The peer may or may not have executed it.
     Unknown(String),
 }
 
 impl Lost {
-    /// For whoever doesn't try again.
+    /// The failure for a caller that doesn't retry.
     pub(crate) fn into_failure(self) -> Failure {
         match self {
             Self::Refused(failure) | Self::NotExecuted(failure) => failure,
@@ -145,7 +144,7 @@ impl From<CallError> for Lost {
                 Failure { error: Error::OutcomeUnknown, why } => Self::Unknown(why),
                 failure => Self::Refused(failure),
             },
-            // It would be the same the next time.
+            // A retry would get the same refusal.
             CallError::NotExecuted(
                 refusal @ (Refusal::Unauthenticated
                 | Refusal::TlsRequired

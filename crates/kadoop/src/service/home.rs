@@ -1,4 +1,4 @@
-//! A directory that belongs to one process: its lock, and who it is.
+//! A directory that belongs to one process, with its lock and its identity.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The lock's file. It stays there; what counts is who holds its lock.
+/// The lock's file. It always stays there: only the lock on it counts.
 const LOCK: &str = "lock";
-/// Who the directory belongs to.
+/// The file with the identity.
 const IDENTITY: &str = "identity";
 const FORMAT: &str = "1";
 
-/// A directory that this process holds, until it is dropped.
+/// A directory that this process holds until it drops this value.
 #[derive(Debug)]
 pub(crate) struct Home {
     path: PathBuf,
@@ -24,18 +24,18 @@ pub(crate) struct Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Closing alone leaves it to a child that was forked and hasn't executed yet.
+        // Closing alone would leave the lock with a forked child that hasn't executed yet.
         let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
 impl Home {
-    /// Takes the directory, which is made if it isn't there.
+    /// Locks the directory, and makes it if it is missing.
     ///
     /// # Errors
-    /// Another process has it; the operating system's.
+    /// Another process holds it; the operating system's.
     pub(crate) fn take(path: &Path) -> io::Result<Self> {
-        // Its owner alone may look into it: rights within the cluster are the namenode's to check.
+        // Only its owner may look into it: the namenode checks the rights within the cluster.
         let above = path.ancestors().skip(1);
         let made: Vec<&Path> = above.take_while(|level| !is_here(level) && !level.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -58,7 +58,7 @@ impl Home {
         &self.path
     }
 
-    /// As [`kept`], of this directory.
+    /// As [`kept`], for this directory.
     ///
     /// # Errors
     /// As there.
@@ -66,7 +66,7 @@ impl Home {
         kept(&self.path, names)
     }
 
-    /// Keeps numbers under their names: whole or not at all.
+    /// Stores numbers under their names, atomically.
     ///
     /// # Errors
     /// The operating system's.
@@ -84,10 +84,11 @@ impl Home {
     }
 }
 
-/// The numbers that a process keeps in its directory under `names`, in that order; none if none.
+/// The numbers that a process stored in its directory under `names`, in that order; None if there
+/// is no file.
 ///
 /// # Errors
-/// The file holds something else, or was written by a newer version.
+/// The file has other contents, or a newer version wrote it.
 pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
     let mut text = String::new();
     match File::open(path.join(IDENTITY)) {
@@ -113,12 +114,12 @@ pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<
     Ok(Some(numbers))
 }
 
-/// Puts the name of a file or directory on disk, whoever has made it.
+/// Syncs the directory above a file or directory, so that its name is on disk.
 ///
 /// # Errors
-/// The operating system's; not where this user may pass through the directory above but not look
-/// into it, nor where that one keeps no names on disk or can't be told to: it is read-only and has
-/// others mounted in it, or isn't of a disk at all.
+/// The operating system's. Not an error: this user may pass through the directory above but not
+/// read it; or that directory can't be synced, since it is read-only with other file systems
+/// mounted in it, or isn't on a disk at all.
 pub(super) fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     let above = path.parent().filter(|above| !is_here(above)).unwrap_or(Path::new("."));
@@ -132,15 +133,15 @@ pub(super) fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether it is what a relative path's first name has above it.
+/// Whether the path is empty, as the parent of a relative path's first name is.
 fn is_here(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// A random number that isn't 0.
+/// A random nonzero number.
 ///
 /// # Errors
-/// The system has none.
+/// The system can't produce one.
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

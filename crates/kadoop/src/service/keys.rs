@@ -1,4 +1,4 @@
-//! The cluster's key, and what is derived from it.
+//! The cluster's key, and the keys derived from it.
 //!
 //! ```text
 //!   Key ─┬─ clients' key ── between clients and the namenode
@@ -7,14 +7,16 @@
 //!        └─ credentials' key ── the namenode's own, for users that log in ([`super::credentials`])
 //! ```
 //!
-//! A host of gateways or operators needs the clients' key alone. Its holder is
-//! believed about the user that it acts as; it can neither join as a datanode nor make
-//! a token. Users log in instead, and get a credential each. Calls to the namenode carry FlexRPC's tag, each frame whole. Those to
-//! datanodes are tagged by a token's secret, and so are their answers ([`super::tokens`]); written
-//! bytes have checksums instead: a tag over every byte at every member costs more than all the
-//! rest of a write (measured: ARCHITECTURE.md). So who can alter packets on the cluster's own
-//! network can alter bytes; who merely answers in a datanode's place isn't believed. Nothing is
-//! encrypted: who reads what passes between a client and the namenode has its tokens.
+//! A host of gateways or operators needs only the clients' key. The namenode believes its holder
+//! about the user, but with it nobody can join as a datanode or make a token. Users log in instead,
+//! and get a credential each.
+//!
+//! FlexRPC tags each frame between namenode and callers. A token's secret tags the calls to
+//! datanodes and their answers ([`super::tokens`]). Written bytes have checksums instead: tagging
+//! every byte at every member costs more than all the rest of a write (measured: ARCHITECTURE.md).
+//! So an attacker that can alter packets on the cluster's own network can alter bytes. An impostor
+//! that merely answers in a datanode's place isn't believed. Nothing is encrypted: an eavesdropper
+//! between a client and the namenode gets its tokens.
 
 use super::{
     credentials::CredentialKey,
@@ -29,45 +31,45 @@ use std::{
 };
 use strait_flexrpc::ClusterKey;
 
-/// Bytes of a key, and of what is derived from one: HMAC-SHA256's own size.
+/// Size of a key, and of each derived key: HMAC-SHA256's own size.
 pub const KEY_BYTES: usize = 32;
 
 const CLUSTER_PREFIX: &str = "kadoop-cluster-key-1:";
 const CLIENT_PREFIX: &str = "kadoop-client-key-1:";
 
-/// Far above a key's line: whatever else is named as one, no more of it is read.
+/// Most bytes read of a key file, far above a key's line: the operator may name any file as one.
 const MAX_FILE_BYTES: u64 = 4_096;
 
 type Secret = [u8; KEY_BYTES];
 
-/// The cluster's key: for namenode and datanodes.
+/// The cluster's key, for namenode and datanodes.
 #[derive(Clone)]
 pub struct Key(Secret);
 
-/// What a client needs.
+/// The key of clients.
 #[derive(Clone)]
 pub struct ClientKey(Secret);
 
 impl Key {
-    /// A new one, from the system's random numbers.
+    /// A new key from the system's random numbers.
     ///
     /// # Errors
-    /// The system has none.
+    /// The system can't produce any.
     pub fn generate() -> io::Result<Self> {
         let mut secret = [0; KEY_BYTES];
         getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self(secret))
     }
 
-    /// Of secret random bytes.
+    /// A key of secret random bytes.
     pub fn new(secret: Secret) -> Self {
         Self(secret)
     }
 
-    /// From a file of one line, as [`Key::save`] writes it.
+    /// Loads a file of one line, as [`Key::save`] writes it.
     ///
     /// # Errors
-    /// It can't be read, or holds something else.
+    /// The file can't be read, or has other contents.
     pub fn load(path: &Path) -> io::Result<Self> {
         let line = read(path)?;
         let why = match parse(&line, CLIENT_PREFIX) {
@@ -77,25 +79,25 @@ impl Key {
         parse(&line, CLUSTER_PREFIX).map(Self).ok_or_else(|| invalid(path, why))
     }
 
-    /// Into a new file that only its owner may read, which is on disk then.
+    /// Writes a new file that only its owner may read, and syncs it.
     ///
     /// # Errors
-    /// The file is there already, or can't be written.
+    /// The file exists already, or can't be written.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         save(path, CLUSTER_PREFIX, &self.0)
     }
 
-    /// What clients get.
+    /// The key for clients.
     pub fn for_clients(&self) -> ClientKey {
         ClientKey(self.derive("clients"))
     }
 
-    /// What FlexRPC takes between datanodes and the namenode.
+    /// FlexRPC's key between datanodes and the namenode.
     pub fn between_nodes(&self) -> Option<ClusterKey> {
         ClusterKey::new(&self.derive("datanodes")).ok()
     }
 
-    /// For tokens.
+    /// The key for tokens.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -103,7 +105,7 @@ impl Key {
         TokenKey::new(&self.derive("tokens"))
     }
 
-    /// For credentials.
+    /// The key for credentials.
     pub(crate) fn for_credentials(&self) -> CredentialKey {
         CredentialKey::new(&self.derive("credentials"))
     }
@@ -117,10 +119,10 @@ impl Key {
 }
 
 impl ClientKey {
-    /// From a file of one line; that of a cluster's key will do, too.
+    /// Loads a file of one line; a cluster's key will do, too.
     ///
     /// # Errors
-    /// It can't be read, or holds something else.
+    /// The file can't be read, or has other contents.
     pub fn load(path: &Path) -> io::Result<Self> {
         let line = read(path)?;
         let cluster = parse(&line, CLUSTER_PREFIX).map(|secret| Key(secret).for_clients());
@@ -129,15 +131,15 @@ impl ClientKey {
             .ok_or_else(|| invalid(path, "is neither a client's key nor a cluster's"))
     }
 
-    /// Into a new file that only its owner may read, which is on disk then.
+    /// Writes a new file that only its owner may read, and syncs it.
     ///
     /// # Errors
-    /// The file is there already, or can't be written.
+    /// The file exists already, or can't be written.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         save(path, CLIENT_PREFIX, &self.0)
     }
 
-    /// What FlexRPC takes between clients and the namenode.
+    /// FlexRPC's key between clients and the namenode.
     pub fn to_namenode(&self) -> Option<ClusterKey> {
         ClusterKey::new(&self.0).ok()
     }
@@ -159,7 +161,7 @@ fn invalid(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} {why}", path.display()))
 }
 
-/// The file's line; of what is no text, something that is no key either.
+/// The file's line. Bytes that aren't UTF-8 become text that parses as no key.
 fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
@@ -178,12 +180,13 @@ fn parse(line: &str, prefix: &str) -> Option<Secret> {
     Some(secret)
 }
 
-/// Whole and on disk before it has its name: others may look for it meanwhile.
+/// Writes and syncs the file before it gets its name, since other processes may look for it
+/// meanwhile.
 fn save(path: &Path, prefix: &str, secret: &Secret) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:016x}.tmp", random()?));
     let written = write(Path::new(&beside), prefix, secret);
-    // Unlike a renaming, this replaces nothing.
+    // Unlike a rename, this replaces nothing.
     let named = written.and_then(|()| fs::hard_link(&beside, path));
     let _ = fs::remove_file(&beside);
     named.and_then(|()| sync_name(path))
@@ -217,8 +220,8 @@ mod tests {
         assert_ne!(key.for_clients().0, key.derive("datanodes"));
     }
 
-    /// It was made first and written then: who was slower found it empty, and so did who started
-    /// after a crash.
+    /// Once, the file got its name before its contents: slower processes found it empty, and so did
+    /// a start after a crash.
     #[test]
     fn of_many_who_make_a_key_at_once_all_get_the_same_whole_one() {
         for _ in 0..50 {

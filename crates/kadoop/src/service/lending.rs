@@ -1,9 +1,9 @@
-//! Files from one process to another on its host: what a datanode lends and a client borrows
-//! to read a replica's bytes without the datanode (`docs/kadoop-internals.md`, "On the same
-//! host").
+//! Files passed between processes of one host: a datanode lends them, and a client borrows them to
+//! read a replica's bytes without the datanode (`docs/kadoop-internals.md`, "On the same host").
 //!
-//! A Unix socket of packets, which come whole or not at all: one asks, one answers and brings
-//! the descriptors, and the connection is over. So neither end keeps anything of the other.
+//! They use a Unix socket of packets, which arrive as a whole or not at all. The client sends one
+//! request, and the datanode one answer with the descriptors. Then the connection ends, so neither
+//! keeps state for the other.
 
 use crate::{
     error::{Error, Result as Judged},
@@ -28,10 +28,10 @@ use std::{
     path::Path,
 };
 
-/// A packet's buffer. The longest that means anything has 92 bytes; what is cut off here
+/// Size of a packet's buffer. The longest valid packet has 92 bytes; one that is cut off here
 /// doesn't decode.
 const PACKET_BYTES: usize = 256;
-/// Of the bytes, and of the table of checksums.
+/// The file of bytes, and the table of checksums.
 const FILES: usize = 2;
 
 /// The two files of a sealed replica.
@@ -41,7 +41,7 @@ pub(super) struct Lent {
     pub table: File,
 }
 
-/// A socket of packets, and the address that `path` is for it.
+/// A socket of packets, and the address of `path`.
 ///
 /// # Errors
 /// The path is too long; the operating system's.
@@ -51,7 +51,7 @@ pub(super) fn socket(path: &Path, flags: SocketFlags) -> io::Result<(OwnedFd, So
     Ok((socket, address))
 }
 
-/// Asks.
+/// Sends the request.
 ///
 /// # Errors
 /// The operating system's.
@@ -61,13 +61,13 @@ pub(super) fn ask(socket: &OwnedFd, wanted: &KdBorrow) -> io::Result<()> {
     Ok(())
 }
 
-/// What is asked; none if the other end has gone.
+/// Receives the request; None if the other end has gone.
 ///
 /// # Errors
-/// The operating system's; of the second kind Invalid.
+/// The operating system's. Inner: Invalid.
 pub(super) fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<KdBorrow>>> {
     let mut packet = [0; PACKET_BYTES];
-    // Descriptors that come along are closed by the kernel: there is no place for them.
+    // The kernel closes descriptors that come along, since there is no room for them.
     let (length, _) = uninterrupted(|| recv(socket, &mut packet[..], RecvFlags::DONTWAIT))?;
     if length == 0 {
         return Ok(None);
@@ -76,7 +76,7 @@ pub(super) fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<KdBorrow>>> {
     Ok(Some(wanted.map_err(|_| Error::Invalid("a packet that asks for nothing"))))
 }
 
-/// Answers, if the other end takes it at once: it has asked for nothing else.
+/// Sends the answer, if the other end takes it at once: it can have requested nothing else.
 ///
 /// # Errors
 /// The operating system's.
@@ -99,7 +99,7 @@ pub(super) fn answer(socket: &OwnedFd, lent: Judged<Lent>) -> io::Result<()> {
 /// Waits for the answer.
 ///
 /// # Errors
-/// The operating system's; it isn't an answer. Of the second kind the refusal.
+/// The operating system's; not an answer. Inner: the refusal.
 pub(super) fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
     let strange = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut packet = [0; PACKET_BYTES];
@@ -108,7 +108,7 @@ pub(super) fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
     let received = uninterrupted(|| {
         recvmsg(socket, &mut [IoSliceMut::new(&mut packet)], &mut along, RecvFlags::CMSG_CLOEXEC)
     })?;
-    // Taken out first: whatever is wrong, none of them stays open.
+    // Take the descriptors out first, so that none stays open after an error.
     let mut files = Vec::with_capacity(FILES);
     for message in along.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {

@@ -6,11 +6,11 @@
 //!     └─ chains, reads ─→ DatanodeServer: core ─→ data directories
 //! ```
 //!
-//! [`Client`] is what programs use. The servers run in any process; `strait namenode`
-//! and `strait datanode` are one each.
+//! [`Client`] is the interface for programs. The servers run in any process; `strait namenode` and
+//! `strait datanode` run one each.
 //!
-//! This module does I/O, threads, clocks and keys, and decides nothing: what may be
-//! written, believed or deleted is the cores' to say.
+//! This module does I/O, threads, clocks and keys, and decides nothing. The cores decide which
+//! bytes may be written, believed or deleted.
 
 mod checkpoints;
 mod client;
@@ -49,10 +49,10 @@ pub mod tls {
 
 use std::time::Duration;
 
-/// From here on a call is slow, and written to the log, if nothing else is said: as HDFS's datanodes
-/// have it (`dfs.datanode.slow.io.warning.threshold.ms`); above a busy disk's sync.
+/// Default duration from which a call counts as slow and is logged. HDFS's datanodes have the same
+/// (`dfs.datanode.slow.io.warning.threshold.ms`). It is above a busy disk's sync.
 const SLOW_CALL: Duration = Duration::from_millis(300);
 
-/// A host that acknowledges nothing for so long is cut off, or gone: as long as a write may take.
-/// What it was asked may take longer, as a slow disk's sync does.
+/// Time after which a host that acknowledges no packet counts as unreachable: as long as a write
+/// may take. The answer itself may take longer, for example with a slow disk's sync.
 const PEER_SILENCE: Duration = Duration::from_secs(2);

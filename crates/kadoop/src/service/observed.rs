@@ -1,19 +1,19 @@
-//! A service whose calls are counted.
+//! A service that counts its calls.
 
 use std::{sync::Arc, time::Instant};
 use strait_flexrpc::{Reply, Request, Service, stub::ServiceError};
 use strait_telemetry::Calls;
 
-/// Counts what `service` answers, and writes down what takes it long.
+/// Counts the calls of `service`, and logs slow ones.
 pub(super) struct Observed<S> {
     pub service: S,
     pub calls: Arc<Calls>,
-    /// The operation's place among the names of `calls`.
+    /// The operation's index among the names of `calls`.
     pub operation: fn(&Request) -> usize,
-    /// What a slow call was about, without keys, tokens or contents. Reads its arguments once
-    /// more, which others are spared.
+    /// Subject of a slow call, without keys, tokens or contents. It decodes the arguments again,
+    /// but only for slow calls.
     pub about: fn(&Request) -> String,
-    /// Whether an answer is a refusal all the same.
+    /// Whether an answer is a refusal in spite of its type.
     pub refused: fn(&Request, &Reply) -> bool,
 }
 

@@ -1,7 +1,7 @@
-//! Tags of calls to datanodes, and what their answers are believed by (`idl/kadoop.x`, "Tokens").
+//! Tags of calls to datanodes, and proofs of their answers (`idl/kadoop.x`, "Tokens").
 //!
-//! Who calls signs with a [`Token`] and keeps an [`Asked`]; the datanode makes a [`Witness`] of the
-//! call, which signs what it answers.
+//! The caller signs with a [`Token`] and keeps an [`Asked`]. The datanode makes a [`Witness`] of
+//! the call, which signs its answer.
 
 use super::{
     failure::{Failure, Lost, kind_of, number_of, refuse},
@@ -24,17 +24,17 @@ use std::{
 };
 use strait_flexrpc::stub::{ServiceError, StubError};
 
-/// What a tag is made of: of most calls ten numbers; of a megabyte that is read, 128 for its sums.
+/// The numbers under a tag: ten for most calls; 128 for the checksums of a read of 1 MiB.
 pub type Numbers = SmallVec<[u64; 24]>;
 
-/// Where answers begin, which no call does.
+/// First number of answers, which no call has.
 const ANSWER: u64 = 512;
-/// To whom a write is tagged, since all of its pipeline get the same.
+/// Addressee of a write's tag, since the whole pipeline gets the same call.
 const EVERYBODY: Identity = Identity(0);
-/// From one warning to the next: who is met by an impostor is so with every call.
+/// Pause between warnings: a caller that meets an impostor meets it with every call.
 const WARNINGS: Duration = Duration::from_secs(10);
 
-/// What is asked, by the procedures' numbers in `idl/kadoop.x`.
+/// The procedure, by its number in `idl/kadoop.x`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub enum Procedure {
@@ -50,27 +50,27 @@ pub enum Procedure {
     Borrow = 256,
 }
 
-/// A call that shows a token.
+/// A call that carries a token's pass.
 pub trait Call {
-    /// How it shows it.
+    /// The pass.
     fn pass(&self) -> &KdPass;
-    /// Shows it so.
+    /// Sets the pass.
     fn set_pass(&mut self, pass: KdPass);
-    /// The chunk that it is about, and the stamp.
+    /// The call's chunk and stamp.
     fn chunk(&self) -> (u64, u64);
-    /// Appends the rest of what is tagged.
+    /// Appends the call's other tagged numbers.
     fn rest(&self, numbers: &mut Numbers);
 }
 
-/// An answer that brings a proof.
+/// An answer that carries a proof.
 pub trait Answer {
-    /// How it begins.
+    /// The answer's head.
     fn told(&self) -> &KdTold;
-    /// Appends the rest of what is proven.
+    /// Appends the answer's other proven numbers.
     fn rest(&self, numbers: &mut Numbers);
 }
 
-/// A pass that is still to be signed.
+/// A pass to be signed later.
 pub fn unsigned() -> KdPass {
     let grant = crate::wire::KdGrant { right: 0, until_ms: 0, serial: 0 };
     KdPass { grant, nonce: 0, tag: [0; TAG_BYTES] }
@@ -93,12 +93,12 @@ impl Token {
         Asked { secret: self.secret.clone(), tag }
     }
 
-    /// Signs a write, which all of the pipeline get.
+    /// Signs a write, which the whole pipeline gets.
     pub fn sign_write(&self, write: &mut KdWrite<'_>) -> Asked {
         self.sign(write, Procedure::Write, EVERYBODY)
     }
 
-    /// Signs for a source besides, after the call itself is signed.
+    /// Also signs for the source, after the call itself is signed.
     pub fn sign_source(&self, call: &mut KdContinue, to: Identity) {
         let nonce = self.next_nonce();
         call.source_pass = self.pass(&numbers_of(call, Procedure::Continue, nonce, to), nonce);
@@ -109,23 +109,23 @@ impl Token {
     }
 }
 
-/// A call that was signed, and knows its answers.
+/// A signed call, which recognizes its answers.
 pub struct Asked {
     secret: Secret,
     tag: Tag,
 }
 
 impl Asked {
-    /// Whether that datanode has answered this very call so.
+    /// Whether that datanode gave this answer to this very call.
     pub fn is_proven(&self, answer: &impl Answer, from: Identity) -> bool {
         self.secret.is_tag(&numbers_told(&self.tag, answer, from), &answer.told().proof)
     }
 
-    /// What a datanode answered, if it proves to be that one. What isn't proven, a refusal neither,
-    /// tells nothing of what became of the call.
+    /// Returns an answer that proves to be that datanode's. Without a proof, even a refusal says
+    /// nothing about the outcome of the call.
     ///
     /// # Errors
-    /// A refusal of the datanode's own; or that nobody knows.
+    /// The datanode's own refusal; or an unknown outcome.
     pub(super) fn hear<A: Answer>(
         &self,
         from: (SocketAddr, Identity),
@@ -172,16 +172,16 @@ fn warn_of(address: SocketAddr) {
     }
 }
 
-/// A call whose tag is right, at the datanode that it was made to.
+/// A call with a valid tag, at its datanode.
 pub(super) struct Witness {
     secret: Secret,
     tag: Tag,
     me: Identity,
-    /// Whether its token allows it, still.
+    /// Whether its token still allows it.
     pub allowed: Result<()>,
 }
 
-/// Looks at a call's tag. With a wrong one nothing can be proven to who has sent it.
+/// Checks a call's tag. With a wrong one, no answer can be proven to the caller.
 ///
 /// # Errors
 /// Unauthenticated.
@@ -204,7 +204,7 @@ pub(super) fn witness(
     Ok(Witness { secret, tag: pass.tag, me, allowed })
 }
 
-/// Whether the call's source is allowed, too.
+/// Checks the pass for the call's source.
 ///
 /// # Errors
 /// Unauthenticated; TokenExpired.
@@ -219,7 +219,7 @@ pub(super) fn demand_source(key: &TokenKey, me: Identity, call: &KdContinue, now
 }
 
 impl Witness {
-    /// Says what became of the call.
+    /// A signed outcome of the call.
     pub(super) fn told(&self, result: Result<()>) -> KdTold {
         let refused = result.err().map_or(0, number_of);
         let mut told = KdTold { refused, proof: [0; TAG_BYTES] };
@@ -227,7 +227,7 @@ impl Witness {
         told
     }
 
-    /// Says what was read.
+    /// Signed bytes of a read.
     pub(super) fn piece(&self, result: Result<Piece>) -> KdPiece<'static> {
         let (refused, piece) = match result {
             Ok(piece) => (0, piece),
@@ -242,7 +242,7 @@ impl Witness {
         answer
     }
 
-    /// Says what a range's digest is.
+    /// A signed digest of a range.
     pub(super) fn digest(&self, result: Result<Digested>) -> KdDigest {
         let nothing = Digested { digest: Digest::default(), visible: 0 };
         let refused = result.err().map_or(0, number_of);
@@ -253,7 +253,7 @@ impl Witness {
         answer
     }
 
-    /// Says where to borrow.
+    /// The signed address of the lender.
     pub(super) fn lender(&self, result: Result<(&[u8], u64)>) -> KdLender<'static> {
         let (refused, (path, run)) = match result {
             Ok(place) => (0, place),
@@ -270,7 +270,7 @@ impl Witness {
     }
 }
 
-/// How a pass is shown, and what else is tagged.
+/// Implements [`Call`]: the place of the pass, and the other tagged numbers.
 macro_rules! calls {
     ($($call:ty: |$of:ident, $numbers:ident| $rest:expr;)*) => {$(
         impl Call for $call {

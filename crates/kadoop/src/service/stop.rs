@@ -1,4 +1,4 @@
-//! Threads that do something now and then, until they are told to end.
+//! Threads that work periodically until they are stopped.
 
 use std::{
     io,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tells threads to end, and wakes them.
+/// A signal that stops threads and wakes them.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<(Mutex<State>, Condvar)>);
 
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Stop {
-    /// Waits for so long, or until it is nudged; true if it is time to end.
+    /// Waits for `time`, or until a nudge; true if the thread should end.
     pub(crate) fn sleep(&self, time: Duration) -> bool {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl Stop {
         changed.notify_all();
     }
 
-    /// Time to end.
+    /// Ends the threads.
     pub(crate) fn stop(&self) {
         let (state, changed) = &*self.0;
         state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
@@ -49,7 +49,7 @@ impl Stop {
     }
 }
 
-/// Threads that are waited for.
+/// Threads to join.
 #[derive(Default)]
 pub(crate) struct Threads(Vec<JoinHandle<()>>);
 
@@ -59,10 +59,10 @@ impl Threads {
         Ok(())
     }
 
-    /// Returns when all have ended; they were told to before.
+    /// Waits for all threads to end. Stop them first.
     pub(crate) fn join(&mut self) {
         for thread in self.0.drain(..) {
-            // One that panicked has ended, too.
+            // A thread that panicked has ended, too.
             let _ = thread.join();
         }
     }

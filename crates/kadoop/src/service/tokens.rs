@@ -1,11 +1,11 @@
-//! Tokens: what opens a chunk at its datanodes, and what they prove themselves by.
+//! Tokens, which give access to a chunk at its datanodes and let these prove themselves.
 //!
-//! A token is a grant, which is shown, and a secret, which is not: the secret is an HMAC over the
-//! grant by a key that namenode and datanodes have. With it a client tags its calls and a datanode
-//! its answers. So who has taken a datanode's address, or stands in the way to it, learns nothing
-//! that opens a chunk elsewhere, and can answer nothing that is believed: no earlier answer, since a
-//! tag is of one call, and none of another datanode, since each tells its identity
-//! ([`super::proofs`]).
+//! A token has a grant, which its holder sends, and a secret, which it doesn't. The secret is an
+//! HMAC over the grant, by a key that namenode and datanodes have. A client tags its calls with it,
+//! and a datanode its answers. So a process that took a datanode's address, or forwards its
+//! packets, learns nothing that opens a chunk elsewhere, and can't forge an answer. It can't replay
+//! one, since a tag covers one call, nor use another datanode's, since each answer covers the
+//! datanode's identity ([`super::proofs`]).
 
 use super::home::random;
 use crate::{
@@ -23,15 +23,15 @@ use std::{
     },
 };
 
-/// How long a token is good for, by default. Long enough that clocks that run apart within the
-/// time of a heartbeat don't matter; short enough that a right taken away soon is.
+/// Default lifetime of a token. Long enough that clocks may differ by the time of a heartbeat;
+/// short enough that a withdrawn right ends soon.
 pub const TOKEN_MS: Millis = 10 * 60 * 1000;
-/// Half an HMAC-SHA256: nobody has 2^127 attempts.
+/// Half an HMAC-SHA256: no attacker has 2^127 attempts.
 pub(super) const TAG_BYTES: usize = 16;
-/// Of a call or an answer.
+/// The tag of a call or an answer.
 pub(super) type Tag = [u8; TAG_BYTES];
 
-/// What a token lets its holder do.
+/// The right that a token gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// Read the chunk.
@@ -40,18 +40,18 @@ pub enum Right {
     Write = 2,
 }
 
-/// Makes tokens, and their secrets once more.
+/// Makes tokens, and recomputes their secrets.
 #[derive(Clone)]
 pub(crate) struct TokenKey {
     mac: Hmac<Sha256>,
-    /// Drawn at first: no two tokens are alike, whoever made them, and so no client's secret is
-    /// another's.
+    /// The next serial. It starts at a random number, so that no two tokens, of any process, are
+    /// alike and no two clients share a secret.
     serial: Arc<AtomicU64>,
 }
 
 impl TokenKey {
     /// # Errors
-    /// The system has no random numbers.
+    /// The system can't produce random numbers.
     pub(super) fn new(key: &[u8]) -> io::Result<Self> {
         Ok(Self { mac: hmac(key), serial: Arc::new(AtomicU64::new(random()?)) })
     }
@@ -63,7 +63,7 @@ impl TokenKey {
         KdToken { secret: self.secret(chunk, stamp, &grant), grant }
     }
 
-    /// What the holder of a grant for this chunk has been told.
+    /// The secret of a grant for this chunk, as its holder knows it.
     pub(super) fn secret_of(&self, chunk: ChunkId, stamp: Stamp, grant: &KdGrant) -> Secret {
         Secret(hmac(&self.secret(chunk, stamp, grant)))
     }
@@ -87,7 +87,7 @@ pub(super) fn demand(grant: &KdGrant, right: Right, now_ms: Millis) -> Result<()
     }
 }
 
-/// What both ends of a call know of its token, and nobody else.
+/// A token's secret, which only the two ends of a call know.
 #[derive(Clone)]
 pub(super) struct Secret(Hmac<Sha256>);
 
@@ -98,13 +98,13 @@ impl Secret {
         tag
     }
 
-    /// In a time that tells nothing of where they differ.
+    /// Compares in constant time.
     pub(super) fn is_tag(&self, numbers: &[u64], tag: &Tag) -> bool {
         mac(&self.0, numbers).verify_truncated_left(tag).is_ok()
     }
 }
 
-/// A token, as who got it from the namenode uses it.
+/// A token, as its holder uses it.
 pub struct Token {
     pub(super) grant: KdGrant,
     pub(super) secret: Secret,
@@ -112,12 +112,12 @@ pub struct Token {
 }
 
 impl Token {
-    /// As the namenode told it, which tells no token twice.
+    /// From the namenode's answer; the namenode hands out no token twice.
     pub fn new(told: &KdToken) -> Self {
         Self { grant: told.grant, secret: Secret(hmac(&told.secret)), nonce: AtomicU64::new(0) }
     }
 
-    /// Another for each call.
+    /// A new nonce for each call.
     pub(super) fn next_nonce(&self) -> u64 {
         self.nonce.fetch_add(1, Ordering::Relaxed)
     }

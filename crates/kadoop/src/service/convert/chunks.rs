@@ -9,7 +9,7 @@ use crate::{
 };
 use strait_xdr::Opaque;
 
-/// A write, to be signed.
+/// A write, not yet signed.
 pub fn write_to_wire(write: &Write) -> wire::KdWrite<'static> {
     wire::KdWrite {
         pass: unsigned(),
@@ -21,7 +21,7 @@ pub fn write_to_wire(write: &Write) -> wire::KdWrite<'static> {
     }
 }
 
-/// A write; its bytes are those of the message.
+/// A write, whose bytes share the message's memory.
 pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
     Write {
         chunk: ChunkId(write.chunk),
@@ -32,7 +32,7 @@ pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
     }
 }
 
-/// The beginning of a chunk, to be signed twice.
+/// The beginning of a chunk, not yet signed. It needs two signatures.
 pub fn continue_to_wire(begin: &Continue) -> wire::KdContinue {
     wire::KdContinue {
         pass: unsigned(),
@@ -54,7 +54,7 @@ pub fn continue_from_wire(begin: &wire::KdContinue) -> Continue {
     }
 }
 
-/// A read, to be signed.
+/// A read, not yet signed.
 pub fn read_to_wire(read: &Read) -> wire::KdRead {
     let Read { chunk, stamp, offset, length, acknowledged } = *read;
     wire::KdRead { pass: unsigned(), chunk: chunk.0, stamp: stamp.0, offset, length, acknowledged }

@@ -7,7 +7,7 @@ use crate::{
     wire::{self, KdChange, KdOrder, KdReplicaState},
 };
 
-/// A replica, as it is reported.
+/// A replica's report, to the wire.
 pub fn replica_to_wire(report: &ReplicaReport) -> wire::KdReplica {
     let state = match report.state {
         ReplicaState::Open => KdReplicaState::KdReplicaOpen,
@@ -17,7 +17,7 @@ pub fn replica_to_wire(report: &ReplicaReport) -> wire::KdReplica {
     wire::KdReplica { chunk: report.chunk.0, stamp: report.stamp.0, length: report.length, state }
 }
 
-/// A replica, as it is reported.
+/// A replica's report, from the wire.
 pub fn replica_from_wire(report: &wire::KdReplica) -> ReplicaReport {
     let state = match report.state {
         KdReplicaState::KdReplicaOpen => ReplicaState::Open,
@@ -35,7 +35,7 @@ fn version_from_wire(version: &wire::KdVersion) -> (ChunkId, Stamp) {
     (ChunkId(version.chunk), Stamp(version.stamp))
 }
 
-/// A heartbeat, into what its datanode says of itself.
+/// A heartbeat, put into the message `around` it.
 pub fn beat_to_wire<'a>(beat: &Heartbeat, mut around: wire::KdHeartbeat<'a>) -> wire::KdHeartbeat<'a> {
     let change = |change: &Change| match *change {
         Change::Has(report) => KdChange::KdHas(replica_to_wire(&report)),
@@ -88,7 +88,7 @@ pub fn beat_from_wire(beat: &wire::KdHeartbeat<'_>) -> Heartbeat {
     }
 }
 
-/// The answer to a heartbeat, into what the namenode says beside it.
+/// The answer to a heartbeat, put into the message `around` it.
 pub fn answer_to_wire<'a>(
     answer: &HeartbeatAnswer,
     mut around: wire::KdHeartbeatAnswer<'a>,

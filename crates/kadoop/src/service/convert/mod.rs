@@ -1,5 +1,5 @@
-//! Between what is on the wire and what the cores work with: the one place where
-//! outside values are checked, and turned into types that can't be wrong.
+//! Conversions between wire values and the cores' values. This is the one place that checks outside
+//! values and turns them into types that can't be wrong.
 
 mod chunks;
 mod heartbeats;
@@ -30,18 +30,18 @@ use crate::{
 use std::net::SocketAddr;
 use strait_xdr::Text;
 
-/// A datanode, as others reach it.
+/// A datanode's identity and address, for others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// As the namenode numbered it.
+    /// Its number from the namenode.
     pub node: NodeId,
-    /// As it calls itself.
+    /// Its own identity.
     pub identity: Identity,
-    /// Where it serves.
+    /// Its service address.
     pub address: SocketAddr,
-    /// Of its host.
+    /// Name of its host.
     pub name: String,
-    /// Where it stands.
+    /// Its rack.
     pub rack: String,
 }
 
@@ -57,7 +57,7 @@ fn narrow(number: u32) -> Result<u16> {
     u16::try_from(number).map_err(|_| Error::Invalid("a number above 65,535"))
 }
 
-/// An address, as text on the wire.
+/// An address from its text on the wire.
 ///
 /// # Errors
 /// Invalid.

@@ -1,4 +1,4 @@
-//! The namespace: who asks, what for, and the answers.
+//! The namespace: callers, requests and answers.
 
 use super::{
     address_from_wire, member_from_wire, member_to_wire, narrow, nodes_from_wire, nodes_to_wire,
@@ -17,7 +17,7 @@ use compact_str::CompactString;
 use std::net::SocketAddr;
 use strait_xdr::Text;
 
-/// Who asks.
+/// A caller, to the wire.
 pub fn caller_to_wire(caller: &Caller) -> wire::KdCaller<'_> {
     wire::KdCaller {
         user: caller.user.as_str().into(),
@@ -25,7 +25,7 @@ pub fn caller_to_wire(caller: &Caller) -> wire::KdCaller<'_> {
     }
 }
 
-/// Who asks.
+/// A caller, from the wire.
 ///
 /// # Errors
 /// Invalid.
@@ -35,12 +35,12 @@ pub fn caller_from_wire(caller: &wire::KdCaller<'_>) -> Result<Caller> {
     Ok(Caller { user: text(&caller.user)?.into(), groups: groups? })
 }
 
-/// Names one mutation.
+/// A request's identity, to the wire.
 pub fn request_to_wire(request: RequestId) -> wire::KdRequest {
     wire::KdRequest { client: request.client.0, number: request.number, done_below: request.done_below }
 }
 
-/// Names one mutation.
+/// A request's identity, from the wire.
 pub fn request_from_wire(request: wire::KdRequest) -> RequestId {
     RequestId { client: ClientId(request.client), number: request.number, done_below: request.done_below }
 }
@@ -89,7 +89,7 @@ fn attributes_from_wire(attributes: &wire::KdAttributes<'_>) -> Result<Attribute
     })
 }
 
-/// A request that changes something.
+/// A mutation, to the wire.
 pub fn mutation_to_wire(mutation: &Mutation) -> KdMutation<'_> {
     match mutation {
         Mutation::Mkdirs { path, mode } => {
@@ -134,7 +134,7 @@ pub fn mutation_to_wire(mutation: &Mutation) -> KdMutation<'_> {
     }
 }
 
-/// A request that changes something.
+/// A mutation, from the wire.
 ///
 /// # Errors
 /// Invalid.
@@ -175,11 +175,11 @@ pub fn mutation_from_wire(mutation: &KdMutation<'_>) -> Result<Mutation> {
     })
 }
 
-/// An answer. `addressed` gives a chunk's token and the addresses of its pipeline, if
-/// all are known.
+/// An answer. `addressed` gives a chunk's token and the addresses of its pipeline, if all are
+/// known.
 ///
 /// # Errors
-/// What `addressed` says.
+/// Those of `addressed`.
 pub fn answer_to_wire(
     answer: &Answer,
     addressed: impl FnOnce(&NewChunk) -> Result<Reach>,
@@ -216,14 +216,14 @@ fn new_chunk_to_wire(new: &NewChunk, reach: Reach) -> wire::KdNewChunk<'static> 
     }
 }
 
-/// How a writer reaches a new chunk.
+/// Addresses and tokens with which a writer reaches a new chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
-    /// Of the pipeline's members, in order.
+    /// Addresses and identities of the pipeline's members, in order.
     pub places: Vec<(SocketAddr, Identity)>,
-    /// To write the chunk.
+    /// The token to write the chunk.
     pub token: KdToken,
-    /// To read what it continues.
+    /// The token to read the chunk that it continues.
     pub source: Option<KdToken>,
 }
 
@@ -231,7 +231,7 @@ fn place_to_wire((address, identity): &(SocketAddr, Identity)) -> wire::KdPlace<
     wire::KdPlace { address: Text::from(address.to_string()), identity: identity.0 }
 }
 
-/// How the writer reaches the chunk of an answer.
+/// Addresses and tokens of the new chunk in an answer.
 ///
 /// # Errors
 /// Invalid.
@@ -244,7 +244,7 @@ pub fn reach_from_wire(new: &wire::KdNewChunk<'_>) -> Result<Reach> {
     Ok(Reach { places, token: new.token, source: new.source })
 }
 
-/// An answer; what it says beyond that of a new chunk is for whoever has the original.
+/// An answer, without the addresses and tokens of a new chunk.
 ///
 /// # Errors
 /// Invalid.
@@ -271,7 +271,7 @@ pub fn answer_from_wire(answer: &KdAnswer<'_>) -> Result<Answer> {
     })
 }
 
-/// What is known of a file or directory.
+/// A status, to the wire.
 pub fn status_to_wire(status: &Status) -> wire::KdStatus<'static> {
     wire::KdStatus {
         name: status.name.to_string().into(),
@@ -289,7 +289,7 @@ pub fn status_to_wire(status: &Status) -> wire::KdStatus<'static> {
     }
 }
 
-/// What is known of a file or directory.
+/// A status, from the wire.
 ///
 /// # Errors
 /// Invalid.
@@ -310,12 +310,12 @@ pub fn status_from_wire(status: &wire::KdStatus<'_>) -> Result<Status> {
     })
 }
 
-/// A page of a directory.
+/// A page of a directory, to the wire.
 pub fn page_to_wire(page: &Page) -> wire::KdPage<'static> {
     wire::KdPage { entries: page.entries.iter().map(status_to_wire).collect(), more: page.more }
 }
 
-/// A page of a directory.
+/// A page of a directory, from the wire.
 ///
 /// # Errors
 /// Invalid.
@@ -324,19 +324,19 @@ pub fn page_from_wire(page: &wire::KdPage<'_>) -> Result<Page> {
     Ok(Page { entries: entries?, more: page.more })
 }
 
-/// What a tree holds.
+/// A tree's totals, to the wire.
 pub fn summary_to_wire(summary: Summary) -> wire::KdSummary {
     let Summary { directories, files, bytes, space } = summary;
     wire::KdSummary { directories, files, bytes, space }
 }
 
-/// What a tree holds.
+/// A tree's totals, from the wire.
 pub fn summary_from_wire(summary: &wire::KdSummary) -> Summary {
     let wire::KdSummary { directories, files, bytes, space } = *summary;
     Summary { directories, files, bytes, space }
 }
 
-/// Where a file's bytes are; hosts and tokens stay in the original.
+/// Locations of a file's bytes, without the wire value's hosts and tokens.
 pub fn located_from_wire(located: &wire::KdLocated<'_>) -> Located {
     let chunk = |chunk: &wire::KdLocatedChunk| LocatedChunk {
         offset: chunk.offset,

@@ -1,4 +1,4 @@
-//! Datanodes that come and go, and replicas that move.
+//! Decommission states of datanodes, and rebalances.
 
 use crate::{
     NodeId,
@@ -6,7 +6,7 @@ use crate::{
     wire::{self, KdStanding},
 };
 
-/// What is to become of a datanode.
+/// A datanode's standing, to the wire.
 pub fn standing_to_wire(node: NodeId, standing: Standing) -> wire::KdNodeStanding {
     let (standing, chunks) = match standing {
         Standing::InService => (KdStanding::KdInService, None),
@@ -16,7 +16,7 @@ pub fn standing_to_wire(node: NodeId, standing: Standing) -> wire::KdNodeStandin
     wire::KdNodeStanding { node: node.0, standing, chunks }
 }
 
-/// What is to become of a datanode.
+/// A datanode's standing, from the wire.
 pub fn standing_from_wire(told: &wire::KdNodeStanding) -> (NodeId, Standing) {
     let standing = match told.standing {
         KdStanding::KdInService => Standing::InService,
@@ -26,13 +26,13 @@ pub fn standing_from_wire(told: &wire::KdNodeStanding) -> (NodeId, Standing) {
     (NodeId(told.node), standing)
 }
 
-/// How far a rebalance is.
+/// A rebalance's progress, to the wire.
 pub fn rebalancing_to_wire(told: Rebalancing) -> wire::KdRebalance {
     let Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes } = told;
     wire::KdRebalance { running, threshold_percent, moving, moved_chunks, moved_bytes }
 }
 
-/// How far a rebalance is.
+/// A rebalance's progress, from the wire.
 pub fn rebalancing_from_wire(told: &wire::KdRebalance) -> Rebalancing {
     let wire::KdRebalance { running, threshold_percent, moving, moved_chunks, moved_bytes } = *told;
     Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes }

@@ -1,4 +1,4 @@
-//! What the namenode answers: wire to core and back.
+//! The namenode's answers: from wire to core and back.
 
 use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
@@ -28,15 +28,15 @@ use std::{
 use strait_flexrpc::{Request, stub::ServiceError};
 use strait_xdr::Text;
 
-/// For clients.
+/// The service for clients.
 pub(super) struct Names(pub Arc<Shared>);
 
-/// For datanodes.
+/// The service for datanodes.
 pub(super) struct Heartbeats(pub Arc<Shared>);
 
 type Answered<T> = std::result::Result<T, ServiceError>;
 
-/// Nothing beyond the version yet.
+/// No features beyond the version yet.
 const FEATURES: u64 = 0;
 
 impl wire::KadoopNamenodeV1Service for Names {
@@ -46,7 +46,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_join(&self, call: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome> {
         let shared = &self.0;
-        // A credential's holder has its number already.
+        // The holder of a credential has its number already.
         let own = Shared::own_client(call).map(Ok);
         let client = own.unwrap_or_else(|| shared.join_client()).map_err(refuse)?;
         let config = &shared.config;
@@ -274,8 +274,9 @@ impl wire::KadoopNamenodeV1Service for Names {
 }
 
 impl Shared {
-    /// A number for another client. Where none can be logged, none is needed to read: who changes
-    /// something is refused while that is so, and then told to join, since nobody has number 0.
+    /// A number for a new client. Without room in the log it gets 0: reading needs no number. A
+    /// mutation is refused meanwhile. Later the client has to join anew, since no client has number
+    /// 0.
     pub(super) fn join_client(&self) -> Result<ClientId> {
         self.change(|namenode, now| match self.commit.is_short_of_room() {
             true => Ok(ClientId(0)),
@@ -287,18 +288,18 @@ impl Shared {
         self.tokens.token(chunk, stamp, right, Self::token_time() + good_ms)
     }
 
-    /// Datanodes on the host that a call comes from, as its connection tells: no client can
-    /// claim to be elsewhere.
+    /// Datanodes on the host that a call comes from, by its connection: no client can claim to be
+    /// elsewhere.
     fn near(&self, caller: IpAddr) -> Vec<NodeId> {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner).near(caller)
     }
 
-    /// A token for the chunk, and where its pipeline is.
+    /// A token for the chunk, and the addresses of its pipeline.
     fn addressed(&self, new: &NewChunk, good_ms: Millis) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let place = |node| hosts.get(node).map(|host| (host.address, host.identity));
-        // Not known only just after a restart: it will be, or the writer gives the chunk up. The
-        // chunk is logged, so this isn't a refusal.
+        // An address is unknown only just after a restart. The namenode will learn it, or the
+        // writer abandons the chunk. The chunk is logged, so this isn't a refusal.
         let places: Option<Vec<_>> = new.pipeline.iter().map(|member| place(member.node)).collect();
         let places = places.ok_or(Error::OutcomeUnknown)?;
         let token = self.token(new.chunk, new.stamp, Right::Write, good_ms);
@@ -307,8 +308,8 @@ impl Shared {
         Ok(Reach { places, token, source })
     }
 
-    /// Replicas come in the order in which they are to be asked: those on the reader's own
-    /// host first, the others so that readers spread over them.
+    /// Sorts replicas in the order in which a reader should ask them: those on its own host first,
+    /// the others so that readers spread over them.
     fn located(&self, located: &Located, reader: IpAddr, good_ms: Millis) -> wire::KdLocated<'static> {
         let mut named = BTreeSet::new();
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
@@ -334,7 +335,7 @@ impl Shared {
     }
 }
 
-/// One line a heartbeat at most, however many are damaged.
+/// Logs at most one line per heartbeat, however many replicas are damaged.
 fn tell_damaged(beat: &Heartbeat, node: NodeId) {
     let damaged = beat.changes.iter().filter_map(|change| match change {
         Change::Corrupt { chunk, .. } => Some(chunk.0),
@@ -346,8 +347,8 @@ fn tell_damaged(beat: &Heartbeat, node: NodeId) {
     }
 }
 
-/// The same for one reader of a chunk, another for others, and for its neighbours in a file: a
-/// simpler hash sends a reader to one datanode several times in a row.
+/// The same for each call of one reader for a chunk, different for other readers and for
+/// neighbouring chunks. A simpler hash sends a reader to one datanode several times in a row.
 fn spread(chunk: ChunkId, node: NodeId, reader: IpAddr) -> u64 {
     let mut hasher = DefaultHasher::new();
     (chunk, node, reader).hash(&mut hasher);
@@ -373,7 +374,7 @@ impl wire::KadoopClusterV1Service for Heartbeats {
 
 impl Shared {
     fn tell_refused(&self, told: &wire::KdHeartbeat<'_>, peer: SocketAddr, error: Error) {
-        // Where it calls from changes with each connection.
+        // The port of a call changes with each connection.
         let mut address = address_from_wire(&told.address).unwrap_or(SocketAddr::new(peer.ip(), 0));
         if address.ip().is_unspecified() {
             address.set_ip(peer.ip());
@@ -384,8 +385,9 @@ impl Shared {
         }
     }
 
-    /// Two processes with one identity, as a copied disk has it, would end each other's sessions
-    /// without end. One that was restarted elsewhere waits until its last run is stale.
+    /// Refuses a second process with the same identity, as a copied disk has it: the two would end
+    /// each other's sessions for ever. A datanode restarted at another address waits until its last
+    /// run is stale.
     fn demand_sole(&self, beat: &Heartbeat, address: SocketAddr) -> Result<()> {
         let Some((node, run)) = self.read().run_of(beat.identity) else { return Ok(()) };
         let now = self.clock.now();
@@ -414,7 +416,7 @@ impl Shared {
         let (beat, rack) = (beat_from_wire(told), text(&told.rack)?);
         let (mut address, name) = (address_from_wire(&told.address)?, text(&told.name)?);
         if address.ip().is_unspecified() {
-            // It listens everywhere: where it calls from will do.
+            // It listens on all addresses, so take the one from which it calls.
             address.set_ip(peer.ip());
         }
         if beat.session == 0 {

@@ -6,15 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Passwords that are checked at a time: each takes some 20 ms of a core and 19 MiB (argon2id).
+/// Most passwords checked at a time: each takes some 20 ms of a core and 19 MiB (argon2id).
 const AT_ONCE: usize = 4;
-/// Of one address, which gets at most half.
+/// Most checks for one address: half of all.
 const AT_ONCE_OF_ONE: usize = AT_ONCE / 2;
-/// How long the second attempt waits for, doubled with each that fails.
+/// Pause before the second attempt; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest wait, after many failures.
+/// The longest pause, after many failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Pairs of user and address whose failures are remembered; some 100 bytes each.
+/// Most pairs of user and address with remembered failures; some 100 bytes each.
 const PAIRS: usize = 65_536;
 
 /// The logins under way, and the recent failures.
@@ -47,17 +47,17 @@ struct Failed {
     again_at: Instant,
 }
 
-/// Why the namenode doesn't check a login's password now.
+/// The reason why the namenode doesn't check a login's password now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Later {
-    /// Too many are.
+    /// Too many checks are under way.
     Crowded,
-    /// The last of this user from this origin has just failed.
+    /// This user's last login from this origin has just failed.
     Failed,
 }
 
 impl Attempts {
-    /// Whether a password may be checked now; [`Attempts::end`] it then.
+    /// Whether a password may be checked now. Call [`Attempts::end`] after the check.
     pub(super) fn begin(&mut self, user: &str, from: Origin, now: Instant) -> Result<(), Later> {
         if self.failed.get(&(user.to_owned(), from)).is_some_and(|failed| now < failed.again_at) {
             return Err(Later::Failed);
@@ -82,7 +82,7 @@ impl Attempts {
             return;
         }
         if self.failed.len() >= PAIRS {
-            // Who waits no more goes first; if all do, everybody begins anew.
+            // Evict pairs whose pause is over. If none is, forget all.
             self.failed.retain(|_, failed| now < failed.again_at);
             if self.failed.len() >= PAIRS {
                 self.failed.clear();

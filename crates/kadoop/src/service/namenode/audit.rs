@@ -1,4 +1,4 @@
-//! What the audit log says of operations on names, in HDFS's words where it has them.
+//! Audit records of operations on names, in HDFS's words as far as it has them.
 
 use super::Shared;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use strait_flexrpc::Request;
 use strait_telemetry::Record;
 
-/// What was asked for.
+/// An operation and its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked<'a> {
     pub operation: &'static str,
@@ -21,7 +21,7 @@ impl<'a> Asked<'a> {
         Self { operation, path, target: None }
     }
 
-    /// None of those that go on with a file which its writer has opened: that was written down.
+    /// None for mutations of a file that its writer has opened: opening it was recorded.
     pub(super) fn of(mutation: &'a Mutation) -> Option<Self> {
         Some(match mutation {
             Mutation::Mkdirs { path, .. } => Self::new("mkdirs", path),
@@ -38,7 +38,7 @@ impl<'a> Asked<'a> {
 }
 
 impl Shared {
-    /// Writes down what was asked for, and gives what came of it.
+    /// Records the operation, and returns its outcome.
     pub(super) fn audited<T>(
         &self,
         call: &Request,

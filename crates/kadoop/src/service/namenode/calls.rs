@@ -1,4 +1,4 @@
-//! Names of the namenode's operations, and what slow ones were about.
+//! Names of the namenode's operations, and subjects of slow calls.
 
 use super::audit::Asked;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
-/// By their numbers in `idl/kadoop.x`.
+/// Procedures, by their numbers in `idl/kadoop.x`.
 const PROCEDURES: [&str; 17] = [
     "null",
     "join",
@@ -29,9 +29,9 @@ const PROCEDURES: [&str; 17] = [
     "locate_file",
     "credential",
 ];
-/// NN_MUTATE, which is many operations.
+/// NN_MUTATE, which covers many operations.
 const MUTATE: u32 = 3;
-/// By their numbers in `idl/kadoop.x`, which begin with 1.
+/// Mutations, by their numbers in `idl/kadoop.x`, which begin with 1.
 const MUTATIONS: [&str; 11] = [
     "mkdirs",
     "create",
@@ -46,12 +46,12 @@ const MUTATIONS: [&str; 11] = [
     "end_chunk",
 ];
 
-/// All of them; each one's place is its number here.
+/// All names; an operation's index here is its number.
 pub(super) fn names() -> Vec<&'static str> {
     PROCEDURES.into_iter().chain(MUTATIONS).chain(["heartbeat", "login"]).collect()
 }
 
-/// The place of a client's call.
+/// Index of a client's call.
 pub(super) fn operation(request: &Request) -> usize {
     match request.procedure.number {
         MUTATE => mutation(request).map_or(MUTATE as usize, |kind| PROCEDURES.len() + kind as usize - 1),
@@ -60,7 +60,7 @@ pub(super) fn operation(request: &Request) -> usize {
     }
 }
 
-/// The place of a datanode's call.
+/// Index of a datanode's call.
 pub(super) fn of_cluster(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,
@@ -69,7 +69,7 @@ pub(super) fn of_cluster(request: &Request) -> usize {
     }
 }
 
-/// The place of a call by somebody without a key.
+/// Index of a call without a key.
 pub(super) fn of_login(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,
@@ -85,7 +85,7 @@ fn mutation(request: &Request) -> Result<KdOperation, DecodeError> {
     KdOperation::decode(&mut from)
 }
 
-/// Who asked about which path or file.
+/// The path or file of a call, and its user.
 pub(super) fn about(request: &Request) -> String {
     told(request).ok().flatten().unwrap_or_default()
 }
@@ -119,7 +119,7 @@ fn subject(mutation: &Mutation) -> String {
     }
 }
 
-/// Which datanode reported how much.
+/// The datanode of a heartbeat, and the size of its report.
 pub(super) fn about_heartbeat(request: &Request) -> String {
     let Ok(beat) = KdHeartbeat::decode(&mut arguments(request)) else { return String::new() };
     let reported = beat.full.map_or(0, |full| full.replicas.len());
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_interface() {
-        // What is in brackets may go on in the next line.
+        // A bracket may continue on the next line.
         let mut open = 0;
         let on_one_line = |c: char| {
             open += i32::from(c == '(') - i32::from(c == ')');

@@ -1,4 +1,4 @@
-//! Where datanodes serve, and how full they are: learned from their heartbeats.
+//! The datanodes' addresses and fill, from their heartbeats.
 
 use crate::{Millis, NodeId, service::Host};
 use std::{
@@ -6,16 +6,16 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// A datanode with less room isn't chosen for being near: what is written beside it until its
-/// next heartbeat could fill it, and each chunk that it refuses then costs a broken pipeline.
+/// A datanode with less room isn't chosen for being near. Other writes before its next heartbeat
+/// could fill it, and each chunk that it refuses then costs a broken pipeline.
 const NEAR_ROOM_BYTES: u64 = 256 << 20;
 
-/// A datanode, as its last heartbeat told.
+/// A datanode, by its last heartbeat.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub host: Host,
-    /// Where its heartbeats come from: on the namenode's own host that may be another address
-    /// than the one at which others reach it.
+    /// Source address of its heartbeats. On the namenode's own host it may differ from its service
+    /// address.
     pub calls_from: IpAddr,
     pub capacity_bytes: u64,
     pub used_bytes: u64,
@@ -28,35 +28,35 @@ impl Known {
         self.host.address.ip().to_canonical() == of || self.calls_from.to_canonical() == of
     }
 
-    /// One that tells of no capacity has lost its directories, and learns it by being written to.
+    /// A datanode without capacity has lost its directories, and notices that at the next write.
     fn is_nearly_full(&self) -> bool {
         self.capacity_bytes > 0
             && self.capacity_bytes - self.used_bytes.min(self.capacity_bytes) < NEAR_ROOM_BYTES
     }
 }
 
-/// All that have been heard of since this process began.
+/// All datanodes heard of since this process started.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     known: BTreeMap<NodeId, Known>,
-    /// Those that a second process says it is, and the log tells of.
+    /// Datanodes that a second process claims to be, as logged.
     rivalled: BTreeSet<NodeId>,
-    /// Changes with each address that changes.
+    /// Changes whenever an address changes.
     pub edition: u64,
 }
 
 impl Hosts {
-    /// Takes up what a heartbeat told.
+    /// Records a heartbeat's contents.
     pub(super) fn note(&mut self, known: Known, random: impl FnOnce() -> u64) {
         let old = self.known.get(&known.host.node);
         if old.is_none_or(|old| old.host != known.host) {
-            // The first is drawn, so that editions of two runs of the namenode differ.
+            // The first is random, so that editions of two runs of the namenode differ.
             self.edition = if self.edition == 0 { random() } else { self.edition.wrapping_add(1) };
         }
         self.known.insert(known.host.node, known);
     }
 
-    /// At which other address the datanode serves, if it was heard of less than `stale_ms` ago.
+    /// The datanode's other service address, if it was heard there less than `stale_ms` ago.
     pub(super) fn elsewhere(
         &self,
         node: NodeId,
@@ -68,7 +68,7 @@ impl Hosts {
         Some(known.host.address).filter(|other| *other != address)
     }
 
-    /// Whether that there are two of it, or not any more, is news.
+    /// Records whether the datanode has a rival; true if that has changed.
     pub(super) fn note_rival(&mut self, node: NodeId, rivalled: bool) -> bool {
         if rivalled { self.rivalled.insert(node) } else { self.rivalled.remove(&node) }
     }
@@ -77,12 +77,12 @@ impl Hosts {
         self.known.get(&node).map(|known| &known.host)
     }
 
-    /// Whether a caller from there is on the datanode's host.
+    /// Whether the caller is on the datanode's host.
     pub(super) fn is_near(&self, node: NodeId, caller: IpAddr) -> bool {
         self.known.get(&node).is_some_and(|known| known.is_at(caller))
     }
 
-    /// Datanodes on the caller's host, but for those that are nearly full.
+    /// Datanodes on the caller's host, without nearly full ones.
     pub(super) fn near(&self, caller: IpAddr) -> Vec<NodeId> {
         let near = self.known.values().filter(|known| known.is_at(caller) && !known.is_nearly_full());
         near.map(|known| known.host.node).collect()
@@ -121,7 +121,7 @@ mod tests {
         let away = [10, 0, 0, 2];
         let hosts = hosts(&[(HERE, HERE, 0), (away, away, 0), (away, HERE, 0), (HERE, away, 0)]);
         assert_eq!(hosts.near(HERE.into()), [1, 3, 4].map(NodeId));
-        // An IPv4 caller of a socket that takes both kinds.
+        // An IPv4 caller of a dual-stack socket.
         let mapped = std::net::Ipv4Addr::from(HERE).to_ipv6_mapped();
         assert_eq!(hosts.near(mapped.into()), [1, 3, 4].map(NodeId));
         assert!(hosts.is_near(NodeId(3), HERE.into()) && !hosts.is_near(NodeId(2), HERE.into()));

@@ -50,12 +50,12 @@ pub trait Accounts: Send + Sync + 'static {
     fn groups(&self, user: &str) -> Vec<String>;
 }
 
-/// How a namenode has users log in.
+/// Settings of a namenode's logins.
 #[derive(Clone)]
 pub struct Logins {
     /// The users.
     pub accounts: Arc<dyn Accounts>,
-    /// Passwords and credentials cross the wire by TLS alone.
+    /// The certificate: passwords and credentials cross the wire by TLS only.
     pub tls: ServerTls,
     /// A credential's lifetime.
     pub credential_ms: Millis,
@@ -81,7 +81,7 @@ impl fmt::Debug for Logins {
     }
 }
 
-/// Gives credentials, and knows their holders again.
+/// Issues credentials, and recognizes their holders.
 pub(super) struct Desk {
     logins: Logins,
     key: CredentialKey,
@@ -191,14 +191,14 @@ impl Shared {
         password: &Text<'_>,
     ) -> Result<wire::KdCredential<'static>> {
         let desk = self.desk.as_ref().ok_or(Error::Unauthenticated)?;
-        // FlexRPC has refused it otherwise.
+        // FlexRPC has refused unencrypted calls already.
         if !call.encrypted {
             return Err(Error::Unauthenticated);
         }
         let (user, password) = (text(user)?, text(password)?);
         let from = call.peer.ip().to_canonical();
-        // Not noted: it says nothing of the password, and anybody can be refused any number of
-        // times.
+        // Don't log a refusal here: it says nothing about the password, and anybody can cause any
+        // number of them.
         desk.begin(user, from)?;
         let checked = desk.check(user, password, from);
         self.note_login(user, from, checked.as_ref().err());
@@ -227,7 +227,7 @@ impl Shared {
                 from,
                 protocol: "rpc",
                 operation: "login",
-                // As HDFS has it where there is none.
+                // As HDFS writes it for operations without a path.
                 path: "null",
                 target: None,
                 allowed: error.is_none(),
@@ -249,14 +249,15 @@ impl Shared {
             return Err(Error::Invalid("a credential can be renewed by TLS only"));
         }
         let Granted { ref user, client, renewable_until_ms, .. } = holder.granted;
-        // Each new number takes memory, so a holder that is known keeps its own.
+        // Each new number takes memory, so a client that the namenode knows keeps its own.
         let is_known = || self.ask(|namenode| Ok(namenode.state().clients.has(client)));
         let client = if rejoin && !is_known()? { self.join_client()? } else { client };
         let until_ms = desk.until(renewable_until_ms);
         desk.credential(&Granted { user: user.clone(), client, until_ms, renewable_until_ms }, &holder.epoch)
     }
 
-    /// For whom a call is: by a credential its user and no other, whatever the call says.
+    /// The user of a call. The holder of a credential can act only for its own user, even if the
+    /// call names another.
     pub(super) fn caller(&self, call: &Request, told: &wire::KdCaller<'_>) -> Result<Caller> {
         let Some(Credentialed { granted, accounts, .. }) = holder(call) else {
             return caller_from_wire(told);
@@ -268,7 +269,8 @@ impl Shared {
         Ok(Caller { user: granted.user.clone(), groups })
     }
 
-    /// The client's number that a call by a credential has; none: the clients' key is believed.
+    /// The client number of a call with a credential. None: the clients' key, whose holder may name
+    /// any.
     pub(super) fn own_client(call: &Request) -> Option<ClientId> {
         holder(call).map(|holder| holder.granted.client)
     }
@@ -281,7 +283,7 @@ impl Shared {
         }
     }
 
-    /// How long the chunks' tokens are good for that this call is answered with.
+    /// Lifetime of the chunks' tokens in this call's answer.
     pub(super) fn token_ms_for(&self, call: &Request) -> Millis {
         match (&self.desk, holder(call)) {
             (Some(desk), Some(_)) => desk.logins.token_ms.min(self.token_ms),

@@ -44,44 +44,43 @@ use std::{
 use strait_flexrpc::{OwnKeys, Server, ServerOptions, ServerTls, WorkerLimits};
 use strait_telemetry::{AuditLog, Calls};
 
-/// How often time goes by for the core.
+/// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the log's length is looked at.
+/// Interval at which the log's length is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Checkpoints are made each hour at least, so that a quiet namenode starts as fast as
-/// a busy one.
+/// Longest time between checkpoints, so that a quiet namenode starts as fast as a busy one.
 const CHECKPOINT_MS: Millis = 3_600_000;
-/// Segments of the log that a start leaves without a checkpoint.
+/// Most segments of the log that a start leaves without a checkpoint.
 const MAX_SEGMENTS: usize = 8;
-/// Largest call or answer for clients: a listing of 1,000 longest names, and the chunks
+/// Largest call or answer for clients: a listing of 1,000 names of maximum length, and the chunks
 /// of a file of 4 TiB.
 const CLIENT_PAYLOAD_BYTES: usize = 16 << 20;
-/// Each mutation holds one while its record gets on disk.
+/// Workers for clients. Each mutation holds one until its record is on disk.
 const CLIENT_WORKERS: usize = 256;
 
-/// How a namenode runs.
+/// Settings of a namenode.
 #[derive(Debug, Clone)]
 pub struct NamenodeOptions {
-    /// Where log and checkpoints are. Made if it isn't there.
+    /// Directory of log and checkpoints. The namenode makes it if it is missing.
     pub directory: PathBuf,
-    /// Where it serves clients; port 0 takes a free one.
+    /// Address for clients; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where it serves datanodes, who learn it at `listen`; port 0 takes a free one.
+    /// Address for datanodes, which learn it at `listen`; port 0 takes a free one.
     pub listen_datanodes: SocketAddr,
     /// The cluster's key.
     pub key: Key,
     /// Sizes and times of the cluster.
     pub config: Config,
-    /// A checkpoint is made after so many records: starting replays that many at most,
-    /// a million in some seconds.
+    /// Number of records after which it makes a checkpoint. A start replays at most so many, a
+    /// million in some seconds.
     pub checkpoint_records: u64,
-    /// How long a chunk's token is good for; clients get another when they need it.
+    /// Lifetime of a chunk's token. Clients request another when they need one.
     pub token_ms: Millis,
-    /// How users without the clients' key log in; none: they can't.
+    /// Settings for users that log in without the clients' key; None: no logins.
     pub logins: Option<Logins>,
-    /// A call that takes so long is written to the log.
+    /// Duration from which a call is logged as slow.
     pub slow_call: Duration,
-    /// Where it is written down who asked for what.
+    /// The audit log of operations and their callers.
     pub audit: Option<Arc<AuditLog>>,
 }
 
@@ -115,7 +114,7 @@ pub struct NamenodeServer {
     _home: Home,
 }
 
-/// What all calls work on.
+/// State shared by all calls.
 struct Shared {
     namenode: RwLock<Namenode>,
     commit: Commit<RealDisk>,
@@ -125,21 +124,21 @@ struct Shared {
     cluster: u64,
     tokens: TokenKey,
     token_ms: Millis,
-    /// Where users log in.
+    /// The logins and credentials.
     desk: Option<Arc<Desk>>,
     clock: Clock,
-    /// Where datanodes join.
+    /// Address at which datanodes join.
     datanodes_call: RwLock<Option<SocketAddr>>,
     calls: Arc<Calls>,
     audit: Option<Arc<AuditLog>>,
 }
 
 impl NamenodeServer {
-    /// Takes up what is in the directory, and serves.
+    /// Recovers the directory's state, and serves.
     ///
     /// # Errors
-    /// Another process has the directory; log or checkpoint are damaged, with what to
-    /// do about it; an address can't be bound.
+    /// Another process holds the directory; log or checkpoint are damaged (the message says how to
+    /// proceed); an address can't be bound.
     pub fn start(options: NamenodeOptions) -> io::Result<Self> {
         let home = Home::take(&options.directory)?;
         let disk = RealDisk::open(home.path())?;
@@ -186,8 +185,8 @@ impl NamenodeServer {
         let (this, until) = (Arc::clone(&shared), stop.clone());
         threads.spawn("kadoop-tick", move || this.tick(&until))?;
         let (this, until, records) = (Arc::clone(&shared), stop.clone(), options.checkpoint_records);
-        // Opened once more: that a sync failed is told to each opening of a directory once, and a
-        // checkpoint mustn't be told in the log's place.
+        // Open the directory again. Linux reports a failed sync once to each opening of a
+        // directory, and a checkpoint mustn't take the report from the log.
         let disk = RealDisk::open(home.path())?;
         threads.spawn("kadoop-checkpoint", move || this.checkpoints(&disk, records, &until))?;
         Ok(Self {
@@ -201,42 +200,42 @@ impl NamenodeServer {
         })
     }
 
-    /// Where it serves clients.
+    /// Its address for clients.
     pub fn address(&self) -> SocketAddr {
-        // There until it is dropped.
+        // Present until it is dropped.
         self.clients.as_ref().map_or_else(unspecified, Server::address)
     }
 
-    /// Where it serves datanodes.
+    /// Its address for datanodes.
     pub fn datanodes_address(&self) -> SocketAddr {
         self.datanodes.as_ref().map_or_else(unspecified, Server::address)
     }
 
-    /// What the start found cut short at the log's end, if anything.
+    /// The torn write that the start found at the log's end, if any.
     pub fn torn(&self) -> Option<&str> {
         self.torn.as_deref()
     }
 
-    /// Whether the log failed. Nothing is answered then, and the process should end: a
-    /// new start finds out what is on disk.
+    /// Whether the log has failed. Nothing is answered then, and the process should end. A new
+    /// start finds out which records are on disk.
     pub fn has_failed(&self) -> bool {
         self.shared.commit.has_failed()
     }
 
-    /// Replaces the certificate for logins, for connections that begin from now on.
+    /// Replaces the certificate for logins. It applies to new connections.
     ///
     /// # Errors
-    /// So far callers had to show certificates, and now they wouldn't.
+    /// Callers had to show certificates until now, and wouldn't have to any more.
     pub fn set_tls(&self, tls: ServerTls) -> io::Result<()> {
         self.clients.as_ref().map_or(Ok(()), |clients| clients.set_tls(tls, None))
     }
 
-    /// What it has counted, to be read while it runs and after.
+    /// Its counters, readable while it runs and after.
     pub fn numbers(&self) -> NamenodeNumbers {
         NamenodeNumbers(Arc::clone(&self.shared))
     }
 
-    /// Ends it, as dropping does.
+    /// Stops it, as dropping does.
     pub fn shutdown(self) {}
 }
 
@@ -254,7 +253,7 @@ fn unspecified() -> SocketAddr {
     (Ipv4Addr::UNSPECIFIED, 0).into()
 }
 
-/// The cluster's number: drawn when the directory is new.
+/// The cluster's number, drawn at random for a new directory.
 fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
     if let Some([cluster]) = home.read(["cluster"])? {
         return Ok(cluster);
@@ -338,7 +337,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
 }
 
 impl Shared {
-    /// Asks without changing anything. The answer leaves when all that it saw is on disk.
+    /// Runs a query. Its answer leaves when all records that it saw are on disk.
     fn ask<T>(&self, ask: impl FnOnce(&Namenode) -> Result<T>) -> Result<T> {
         let namenode = self.read();
         let answer = ask(&namenode);
@@ -348,7 +347,7 @@ impl Shared {
         answer
     }
 
-    /// Changes something. The answer leaves when that is on disk.
+    /// Runs a change. Its answer leaves when the change is on disk.
     fn change<T>(&self, change: impl FnOnce(&mut Namenode, Millis) -> Result<T>) -> Result<T> {
         let mut namenode = self.write();
         let answer = change(&mut namenode, self.clock.now());
@@ -375,7 +374,7 @@ impl Shared {
 
     fn checkpoints(&self, disk: &RealDisk, records: u64, stop: &Stop) {
         let mut last = self.clock.now();
-        // Each start leaves a segment behind, preallocated, however little is in it.
+        // Each start leaves a preallocated segment behind, however few records it holds.
         let mut many =
             crate::disk::Disk::list(disk).is_ok_and(|names| log::segments(&names).len() > MAX_SEGMENTS);
         while !stop.sleep(LOOK) {
@@ -388,7 +387,7 @@ impl Shared {
             last = self.clock.now();
             match checkpoint(disk, self.cluster, &self.config, &self.commit) {
                 Ok(sequence) => tracing::info!(sequence, "checkpoint written"),
-                // The log has it all; the next attempt may do better.
+                // The log has all records, so the next attempt may succeed.
                 Err(error) => tracing::error!(%error, "no checkpoint"),
             }
         }
@@ -403,13 +402,13 @@ impl Shared {
 
     fn write(&self) -> RwLockWriteGuard<'_, Namenode> {
         self.namenode.write().unwrap_or_else(|poisoned| {
-            // Somebody panicked half-way through a change: only a new start knows the state.
+            // A thread panicked amid a change: only a new start knows the state.
             self.commit.fail();
             poisoned.into_inner()
         })
     }
 
-    /// By which tokens are good.
+    /// The clock for tokens.
     fn token_time() -> Millis {
         wall()
     }

@@ -1,15 +1,15 @@
-//! What a namenode has counted.
+//! Counters of a namenode.
 
 use super::Shared;
 use std::sync::{Arc, PoisonError};
 use strait_telemetry::{Kind, Page};
 
-/// The counters of one namenode, to be read at any time.
+/// The counters of one namenode, readable at any time.
 #[derive(Clone)]
 pub struct NamenodeNumbers(pub(super) Arc<Shared>);
 
 impl NamenodeNumbers {
-    /// Writes them down.
+    /// Writes them to a page of metrics.
     pub fn write(&self, page: &mut Page) {
         let Self(shared) = self;
         let of = [("role", "namenode")];

@@ -1,21 +1,21 @@
-//! Who of the datanodes is there, for the log: what has changed since the last look.
+//! Log lines about the datanodes: changes since the last check.
 
 use super::hosts::Known;
 use crate::{Millis, NodeId, error::Error};
 use std::{collections::BTreeMap, net::SocketAddr};
 
-/// Refused datanodes that are remembered, each told once; beyond that all are forgotten, and told
-/// anew.
+/// Most refused datanodes remembered, so that each is logged once. Beyond that all are forgotten
+/// and logged again.
 const MAX_REFUSED: usize = 1_000;
 
-/// What was told of each.
+/// The last logged state of each datanode.
 #[derive(Debug)]
 pub(super) struct Roll {
     alive: BTreeMap<NodeId, bool>,
     safe_mode: bool,
 }
 
-/// What became of a datanode.
+/// A change of a datanode's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
     Joined,
@@ -28,7 +28,7 @@ impl Roll {
         Self { alive: BTreeMap::new(), safe_mode }
     }
 
-    /// Writes down what is new.
+    /// Logs the changes.
     pub(super) fn call<'k>(
         &mut self,
         known: impl Iterator<Item = &'k Known>,
@@ -63,14 +63,14 @@ impl Roll {
     }
 }
 
-/// Datanodes that were refused, and why last.
+/// Refused datanodes, with the last reason.
 #[derive(Debug, Default)]
 pub(super) struct Refused(BTreeMap<SocketAddr, Error>);
 
 impl Refused {
-    /// Whether that is to be told: not with each of its heartbeats.
+    /// Whether to log the refusal, rather than with each heartbeat.
     pub(super) fn is_news(&mut self, address: SocketAddr, error: Error) -> bool {
-        // It begins a session anew by itself; two of one are told elsewhere.
+        // A datanode without a session gets a new one by itself; duplicates are logged elsewhere.
         if matches!(error, Error::NotRegistered | Error::Busy) {
             return false;
         }
@@ -80,7 +80,7 @@ impl Refused {
         self.0.insert(address, error) != Some(error)
     }
 
-    /// It was taken up.
+    /// Forgets a datanode that the namenode has accepted.
     pub(super) fn forget(&mut self, address: SocketAddr) {
         self.0.remove(&address);
     }

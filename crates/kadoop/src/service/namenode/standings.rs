@@ -1,4 +1,4 @@
-//! Datanodes taken out of service and back, and replicas moved: what operators ask for.
+//! Operators' requests: decommission, recommission, rebalance.
 
 use super::{Shared, audit::Asked};
 use crate::{
