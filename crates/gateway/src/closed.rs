@@ -1,15 +1,14 @@
-//! Sessions that were closed while their tokens had time to run: such a token
-//! opens nothing any more.
+//! Sessions that were closed before their tokens expired. Such a token no longer opens a session.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Who closed a session: a user, or (None) anybody without a login.
+/// The closer of a session: a user, or None for all clients without a login.
 type Owner = Option<Arc<str>>;
 
-/// The numbers of closed sessions, until their tokens have expired. No user has the numbers of
-/// others forgotten: one who closes many keeps no more of them than it leaves room for.
+/// The numbers of closed sessions, until their tokens have expired. No user makes it forget the
+/// numbers of others: a user keeps no more of them than there are places left.
 pub struct Closed {
     known: HashSet<u128>,
     /// Oldest first; all are kept for the same time.
@@ -19,17 +18,17 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Remembers each for `keep`, and no more than `limit`.
+    /// Remembers each number for `keep`, and at most `limit` of them.
     pub fn new(keep: Duration, limit: usize) -> Self {
         Self { known: HashSet::new(), by_owner: HashMap::new(), keep, limit }
     }
 
-    /// Whether this one was closed.
+    /// Whether this session was closed.
     pub fn contains(&self, id: u128) -> bool {
         self.known.contains(&id)
     }
 
-    /// Remembers one.
+    /// Remembers a closed session.
     pub fn add(&mut self, owner: Option<&str>, id: u128, now: Instant) {
         if self.known.contains(&id) {
             return;

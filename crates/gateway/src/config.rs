@@ -1,4 +1,4 @@
-//! What an operator decides, and the limits the gateway keeps.
+//! The operator's choices, and the limits that the gateway keeps.
 
 use crate::homes::Homes;
 use crate::passwords::PasswordFile;
@@ -10,23 +10,22 @@ use strait_store::{FileSystem, MAX_CHUNK_BYTES, Principal};
 
 /// A gateway's configuration; `crates/strait` makes it from its flags.
 pub struct Config {
-    /// The stores that clients may pick from; the first is the default. Never
-    /// empty.
+    /// The stores that clients may pick from; the first is the default. Never empty.
     pub stores: Vec<ConfiguredStore>,
     /// The clients that the gateway serves.
     pub access: Access,
-    /// Where `copyToLocalFile` and `copyFromLocalFile` may touch this host's
-    /// own files; without it they are refused.
+    /// The directory of this host in which `copyToLocalFile` and `copyFromLocalFile` may touch
+    /// files. Without it the gateway refuses them.
     pub local_root: Option<LocalRoot>,
     /// TLS; without it the port speaks clear text only.
     pub tls: Option<Arc<Tls>>,
-    /// Signs session tokens. Gateways that share it take each other's.
+    /// The key that signs session tokens. Gateways with the same key accept each other's tokens.
     pub token_key: [u8; 32],
     /// Behaviour for programs of 2009.
     pub service_2009: Service2009,
     /// The limits in force.
     pub limits: Limits,
-    /// A call that takes so long is written to the log.
+    /// The gateway logs each call that takes at least this long.
     pub slow_call: Duration,
 }
 
@@ -35,7 +34,7 @@ pub struct Config {
 pub struct ConfiguredStore {
     /// Short name.
     pub name: String,
-    /// URI, as the operator gave it; clients may ask by it too.
+    /// URI, as the operator gave it; clients may also name the store by it.
     pub uri: String,
     /// The store.
     pub fs: Arc<dyn FileSystem>,
@@ -46,7 +45,7 @@ pub struct ConfiguredStore {
 pub struct LocalRoot {
     /// Its absolute path, as clients name files in it.
     pub path: PathBuf,
-    /// The same directory as a store, which can't be led out of it.
+    /// The same directory as a store, which paths and links can't leave.
     pub fs: Arc<dyn FileSystem>,
 }
 
@@ -54,11 +53,11 @@ pub struct LocalRoot {
 /// server that ignored an argument.
 #[derive(Debug, Clone, Default)]
 pub struct Service2009 {
-    /// Name or URI of the store for programs that name none of the configured
-    /// ones; without it the only store, if there is only one.
+    /// Name or URI of the store for programs that name none of the configured ones. Without it, the
+    /// gateway picks the only store, if there is only one.
     pub store: Option<String>,
-    /// Whether `write` appends wherever the program asked to write. Hadoop's
-    /// server did, which silently misplaces bytes.
+    /// Whether `write` appends, whichever offset the program names. Hadoop's server did, which
+    /// silently misplaces bytes.
     pub ignore_write_offsets: bool,
 }
 
@@ -67,13 +66,13 @@ pub struct Service2009 {
 pub struct Access {
     /// Users and their passwords.
     pub passwords: Option<PasswordFile>,
-    /// The user for every client that hasn't logged in. None: such clients are refused, except
-    /// those of `starter`.
+    /// The user for every client that hasn't logged in. If None, the gateway refuses such clients,
+    /// except those of `starter`.
     pub anonymous: Option<Principal>,
     /// The user for clients that haven't logged in, but connect over loopback from a
     /// socket that the kernel ascribes to this process's own user.
     pub starter: Option<Principal>,
-    /// Where the gateway makes a home for each user who logs in.
+    /// The place where the gateway makes a home for each user who logs in.
     pub homes: Option<Homes>,
 }
 
@@ -82,21 +81,20 @@ pub struct Access {
 pub struct Limits {
     /// Connections at once; no origin (a local user, an address) has more than it leaves to others.
     pub connections: usize,
-    /// Sessions at once, shared like connections: several a connection are
-    /// unusual.
+    /// Sessions at once, shared like connections. A connection with several sessions is unusual.
     pub sessions: usize,
     /// Open files and listings a session.
     pub handles_per_session: usize,
-    /// Open files and listings in all. No session gets more than it leaves to
-    /// others, so one alone has half of them at most.
+    /// Open files and listings in all. No session gets more than it leaves to others, so one alone
+    /// has at most half of them.
     pub handles: usize,
-    /// Changes that run in one store at once. A change runs to its end after its
-    /// client has gone, so without a limit they would pile up in a store that is stuck.
-    /// Twice the connections: each has one, and closed connections may have left as many.
+    /// Changes that run in one store at once. A change runs to its end even if its client leaves,
+    /// so without a limit they would pile up in a store that is stuck. Twice the connections: each
+    /// has one, and closed connections may have left as many.
     pub changes_per_store: usize,
-    /// Closed sessions remembered until their tokens expire, 20 MB in all: six closed a
-    /// second for as long as a token runs. Of a user, and of all strangers together, no more
-    /// than it leaves to others.
+    /// Closed sessions that the gateway remembers until their tokens expire, 20 MB in all: six
+    /// closed a second for as long as a token runs. No user, and not all strangers together, has
+    /// more than it leaves to others.
     pub closed_sessions: usize,
     /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
     /// quarter of the 512 threads that all stores of the process may block.
@@ -115,14 +113,14 @@ pub struct Limits {
     /// however much others hold: most requests and answers that carry no content. With
     /// [`Limits::connections`] they bound this memory to 128 MiB.
     pub reserved_bytes: usize,
-    /// Bytes of one request on a connection that isn't attributed to a user: before a login
-    /// nothing larger is needed.
+    /// Bytes of one request on a connection that isn't attributed to a user. Before a login,
+    /// clients need nothing larger.
     pub stranger_message_bytes: usize,
     /// While a request waits for memory, the gateway ends clients that hold a part of
     /// [`Limits::buffered_bytes`] and move their bytes more slowly than this. 2 Mbit/s:
     /// slower links lose a connection only while memory is short.
     pub min_rate_bytes_per_s: u64,
-    /// A client has this long to begin, and its rate is measured over as long at least: a
+    /// A client has this long to begin, and the gateway measures its rate over at least as long. A
     /// lost packet costs less (RFC 6298: 1 s at first).
     pub rate_grace: Duration,
     /// Reads of one connection that run at once; enough to keep a distant
@@ -132,35 +130,34 @@ pub struct Limits {
     pub list_page: usize,
     /// Entries of `listFiles`, which has no pages.
     pub list_files: usize,
-    /// A session without requests for so long ends, and its files with it.
+    /// The gateway ends a session after this long without requests, and its files with it.
     pub session_idle: Duration,
-    /// An idle connection that has sent nothing yet, or that lacks a login it needs, is ended
-    /// after so long, so that places aren't held by nobody. A client asks as soon as it
+    /// The gateway ends an idle connection after this long if it has sent nothing yet, or lacks a
+    /// login that it needs. So such connections don't hold places. A client asks as soon as it
     /// connects; one that connects ahead of need gets a minute.
     pub greeting: Duration,
-    /// After its last connection is lost a session waits so long for the
-    /// client to come back.
+    /// After its last connection is lost, a session waits this long for its client to return.
     pub session_linger: Duration,
-    /// A connection in mid-request, or whose client doesn't take its answers,
-    /// is cut after so long without progress.
+    /// The gateway cuts a connection after this long without progress, in mid-request or while its
+    /// client doesn't take its answers.
     pub stall: Duration,
-    /// How long requests in flight may take to end at shutdown.
+    /// Time that requests in flight have to end at shutdown.
     pub drain: Duration,
     /// Password checks at once. One takes 19 MiB and some 20 ms of a core
     /// (argon2id, OWASP's parameters), so more would be a way to exhaust both.
     pub password_checks: usize,
-    /// Logins at once that wait for their check or are in it, shared like
-    /// connections: the last waits under a second.
+    /// Logins that wait for their check or are in it, shared like connections. The last of them
+    /// waits under a second.
     pub logins: usize,
-    /// Answers to mutations remembered a session, for retries.
+    /// Answers to mutations that each session remembers for retries.
     pub remembered_mutations: usize,
-    /// Bytes that all remembered answers take together; beyond it sessions that
-    /// remember much forget their oldest. Some 250,000 that succeeded.
+    /// Bytes of all remembered answers together. Beyond it, sessions that remember much forget
+    /// their oldest. Some 250,000 answers that succeeded.
     pub remembered_bytes: usize,
-    /// A token that isn't renewed by opening its session again expires after so long.
+    /// A token expires after this long, unless its client renews it by opening its session again.
     pub token_renewal: Duration,
-    /// A login by password and all its tokens end after this time, however often they
-    /// are renewed. So a stolen token ends, too.
+    /// A login by password and all its tokens end after this time, however often a client renews
+    /// them. So a stolen token ends, too.
     pub token_lifetime: Duration,
 }
 
@@ -199,18 +196,16 @@ impl Default for Limits {
     }
 }
 
-/// Of the process's descriptors, one in so many may be a client's open file:
-/// one in a directory is a descriptor, one in HDFS a connection or, as it
-/// fails over, two.
+/// One in this many of the process's descriptors may be a client's open file. An open file in a
+/// directory takes one descriptor; in HDFS it takes a connection or, during a failover, two.
 const DESCRIPTORS_A_HANDLE: usize = 2;
-/// And one in so many a client's connection. What is left of them stores use
-/// for themselves.
+/// One in this many descriptors may be a client's connection. Stores use the rest.
 const DESCRIPTORS_A_CONNECTION: usize = 4;
 
 impl Limits {
-    /// These limits, lowered to what a process with so many descriptors
-    /// (RLIMIT_NOFILE) can serve: being out of them is a failure of everything,
-    /// being at a limit fails only the client that wants more.
+    /// These limits, lowered to those that a process with this many descriptors (RLIMIT_NOFILE) can
+    /// serve. Without descriptors everything fails; at a limit only the client fails that wants
+    /// more.
     pub fn within_descriptors(mut self, descriptors: usize) -> Self {
         self.handles = self.handles.min(descriptors / DESCRIPTORS_A_HANDLE);
         self.connections = self.connections.min(descriptors / DESCRIPTORS_A_CONNECTION);

@@ -1,9 +1,8 @@
 //! One connection: bytes in, requests out; answers in order, bytes out.
 //!
-//! Requests start in the order they came. Positional reads of one connection
-//! run side by side, up to a limit; anything else waits for those before it,
-//! so that a client that sends without waiting sees the effects it would have
-//! seen one by one. Answers leave in the order of the requests.
+//! Requests start in the order they came. Positional reads of one connection run side by side, up
+//! to a limit. Any other request waits for those before it. So a client that sends ahead sees the
+//! same effects as one that awaits each answer. Answers leave in the order of the requests.
 
 use crate::context::Context;
 use crate::dispatch::execute;
@@ -35,34 +34,32 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-/// A transfer that moves less than this in a stall's time isn't slow, it is
-/// stuck (or meant to be).
+/// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
 const MIN_PROGRESS_BYTES: u64 = 16 << 10;
-/// Once a client has sent its last byte, each answer has so long to be ready. Programs that shut
-/// down only their sending side and wait (`nc -N`) get those of ordinary calls, and a client that
-/// has gone costs no more.
+/// Once a client has sent its last byte, each answer has this long to be ready. Programs that shut
+/// down only their sending side and wait (`nc -N`) get those of ordinary calls. A client that has
+/// left costs no more than this.
 const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
-/// What is read and thrown away of a client's that was refused, so that the
-/// refusal reaches it before the reset that unread bytes would cause.
+/// Bytes of a refused client that the gateway reads and drops, so that the refusal reaches it
+/// before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
-/// How much a connection within a host may have under way. There nothing is lost that
-/// slowing down would save; BBR, the default of many systems, paces all the same, at a
-/// rate that it has once measured. Reno is in every kernel, and anybody may use it.
+/// Congestion control of connections within a host. They lose nothing that slowing down would save,
+/// but BBR, the default of many systems, paces even there, at a rate that it measured once. Reno is
+/// in every kernel, and any user may select it.
 const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
-/// Serves one connection until its client is gone, breaks the protocol or
-/// stalls, or the gateway shuts down.
+/// Serves one connection until its client leaves, breaks the protocol or stalls, or until the
+/// gateway shuts down.
 pub async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: Peer, shutdown: watch::Receiver<bool>) {
     if let Err(error) = accept(shared, stream, peer, shutdown).await {
         tracing::debug!(peer = %peer.address, %error, "connection ended");
     }
 }
 
-/// In clear text or by TLS, as the client's first byte has it. Where TLS is
-/// configured, clear text comes from this host only, and where clients must show
-/// certificates from nowhere.
+/// Serves clear text or TLS, by the client's first byte. If TLS is configured, clear text may come
+/// only from this host; if clients must show certificates, from nowhere.
 async fn accept(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -103,8 +100,8 @@ async fn accept(
     }
 }
 
-/// Serves until the client's certificate is no longer valid. Then the connection is
-/// cut at its socket, so that what it has open is seen to as ever.
+/// Serves until the client's certificate is no longer valid. Then cuts the connection at its
+/// socket, so that its session is cleaned up as usual.
 async fn while_trusted(
     tls: &Tls,
     chain: &[CertificateDer<'_>],
@@ -116,7 +113,7 @@ async fn while_trusted(
         result = &mut served => return result,
         () = tls.distrusted(chain) => tracing::info!("closed: the client's certificate is no longer valid"),
     }
-    // Where it fails, the client has gone already.
+    // It fails only if the client has left already.
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
     served.await
 }
@@ -130,12 +127,12 @@ fn refused_clear_text(peer: Peer) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Where both ends have the same address.
+/// Disables pacing if both ends have the same address.
 fn unpace_within_a_host(stream: &TcpStream) {
     let is_within =
         matches!((stream.local_addr(), stream.peer_addr()), (Ok(own), Ok(peer)) if own.ip() == peer.ip());
     if is_within {
-        // Without, it is slower, and works.
+        // If this fails, the connection works, but more slowly.
         let _ = sockopt::set_tcp_congestion(stream, CONGESTION_WITHIN_A_HOST);
     }
 }
@@ -173,7 +170,7 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         shared,
     };
     let result = connection.run(shutdown).await;
-    // At shutdown all sessions are closed properly, not abandoned.
+    // At shutdown the server closes all sessions properly instead.
     if !*closing.borrow() {
         context.connection_lost();
     }
@@ -184,11 +181,11 @@ struct Connection<R, W> {
     shared: Arc<Shared>,
     context: Arc<Context>,
     account: Account,
-    /// For whom requests count.
+    /// The user or origin that requests count for.
     key: Key,
     /// [`Context::changes`] when the account was last attributed.
     attribution: u64,
-    /// Ends the connection where others wait for the memory that it holds and doesn't use.
+    /// Fires if others wait for memory that this connection holds and doesn't use.
     cut: Cut,
     input: Input<R>,
     output: Output<W>,
@@ -196,7 +193,7 @@ struct Connection<R, W> {
     running: FuturesOrdered<BoxFuture<'static, Outgoing>>,
     /// A request that can't start yet.
     pending: Option<Request>,
-    /// What runs is a request that nothing may run beside.
+    /// The running request doesn't allow others beside it.
     alone: bool,
 }
 
@@ -210,7 +207,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         let mut left = pin!(sleep(Duration::MAX));
         let mut has_left = false;
         loop {
-            // At shutdown what was begun is finished, and nothing else begun.
+            // At shutdown the connection finishes begun requests, and begins no others.
             self.output.ends |= closing && !self.input.mid_request();
             self.attribute();
             self.start_pending();
@@ -230,8 +227,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 None => Sender::Stranger,
             };
             tokio::select! {
-                // What starts reads comes before what sends: a socket that takes
-                // all at once would have the next reads wait for all answers.
+                // Receiving comes before sending. A socket that takes everything at once would
+                // otherwise delay the next reads until all answers are sent.
                 biased;
                 received = self.input.next(may_receive, &self.account, sender), if listens => match received? {
                     Received::Request(request) => {
@@ -240,7 +237,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     }
                     Received::Refused(refusal) => {
                         self.output.ends = true;
-                        // After the answers to what was asked before.
+                        // After the answers to earlier requests.
                         self.running.push_back(Box::pin(std::future::ready(refusal)));
                     }
                     end @ (Received::End | Received::Left) => {
@@ -258,7 +255,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     }
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
-                // What only asks is dropped, and so stopped; what changes something goes on.
+                // Dropping stops queries; a mutation runs to its end as a task of its own.
                 () = &mut left, if has_left && !self.running.is_empty() => return Ok(()),
                 _ = &mut self.cut => {
                     let message = "others wait for memory that this client uses too slowly";
@@ -270,7 +267,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         }
     }
 
-    /// Has the account take from the share of the user who logged in.
+    /// Moves the account to the share of the user who logged in.
     fn attribute(&mut self) {
         let changes = self.context.changes();
         if changes != self.attribution {
@@ -312,9 +309,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
 struct Watch {
     received: u64,
     written: u64,
-    /// Whether, at the last look, the rest of a request was waited for.
+    /// Whether the last check found an unfinished request.
     receiving: bool,
-    /// Whether, at the last look, answers waited to be taken.
+    /// Whether the last check found answers waiting for the client.
     sending: bool,
     idle_ticks: u32,
 }
@@ -326,7 +323,7 @@ impl Watch {
         may_receive: bool,
     ) -> io::Result<()> {
         let Connection { shared, input, output, .. } = connection;
-        // What waits for its turn, or for memory, isn't held up by the client.
+        // The client doesn't delay requests that wait for their turn or for memory.
         let receiving = may_receive && input.mid_request() && !input.waits_for_memory();
         let slow_sender = input.received - self.received < MIN_PROGRESS_BYTES;
         let slow_taker = output.written - self.written < MIN_PROGRESS_BYTES;
@@ -358,7 +355,7 @@ struct Output<W> {
     shared_units: usize,
     /// TLS may still hold some of what was written.
     unflushed: bool,
-    /// No more requests are read.
+    /// The connection reads no more requests.
     ends: bool,
 }
 
@@ -373,7 +370,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         !self.queue.is_empty() || self.unflushed
     }
 
-    /// Notes for how much memory the client has to take its answers, and how much it took.
+    /// Records how much memory the client's pending answers hold, and how many bytes it has taken.
     fn note(&mut self, account: &Account) {
         let units = |answer: &Outgoing| answer.memory.as_ref().map_or(0, Permit::shared_units);
         let shared_units = self.queue.iter().map(units).sum();
@@ -383,8 +380,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         }
     }
 
-    /// Sends some of the first answer. May be dropped at any point: nothing
-    /// is lost or sent twice.
+    /// Sends some of the first answer. May be dropped at any point: nothing is lost or sent twice.
     async fn send(&mut self, account: &Account) -> io::Result<()> {
         let Some(first) = self.queue.front_mut() else {
             self.to.flush().await?;
@@ -416,7 +412,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         Ok(())
     }
 
-    /// Says goodbye, and lets the last answer reach a client that still sends.
+    /// Closes the sending side, and lets the last answer reach a client that still sends.
     async fn finish<R: AsyncRead + Unpin>(mut self, from: R) -> io::Result<()> {
         self.to.shutdown().await?;
         let drain = async {

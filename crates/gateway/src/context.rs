@@ -1,5 +1,4 @@
-//! What a connection knows of itself: its peer, and the sessions that serve
-//! calls which name none.
+//! A connection's peer, and the sessions that serve its calls.
 
 use crate::fair::Key;
 use crate::peer::Peer;
@@ -13,36 +12,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
 use strait_wire::Secret;
 
-/// What a connection knows of itself.
+/// The state of a connection that its calls use.
 pub struct Context {
     /// The gateway.
     pub shared: Arc<Shared>,
     /// The client.
     pub peer: Peer,
     current: Mutex<Current>,
-    /// Counts what may have changed [`Context::attributed`].
+    /// Counts changes that may affect [`Context::attributed`].
     changes: AtomicU64,
 }
 
-/// The sessions that serve calls which name none.
+/// The sessions that a connection uses.
 #[derive(Default)]
 struct Current {
     /// Of the 2009 service; it ends with the connection.
     legacy: Option<Arc<Session>>,
     /// Of DfsV2; it outlives the connection for a while.
     attached: Option<Arc<Session>>,
-    /// Others that were used on it by their tokens, latest last: they are in
-    /// use as long as the connection is there.
+    /// Other sessions that requests named by token, latest last. They stay in use as long as the
+    /// connection lasts.
     by_token: VecDeque<Arc<Session>>,
 }
 
-/// Sessions that a connection keeps in use by having named their tokens. A
-/// client has one; a program that speaks for many users has many, and uses the
-/// latest.
+/// Sessions that a connection keeps in use because requests named their tokens. A usual client has
+/// one; a program that speaks for many users has many, and uses the latest.
 const MAX_BY_TOKEN: usize = 64;
 
 impl Context {
-    /// A new connection's.
+    /// For a new connection.
     pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
         Self { shared, peer, current: Mutex::default(), changes: AtomicU64::new(0) }
     }
@@ -51,8 +49,8 @@ impl Context {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For whom this connection's requests count: a user, or the origin of a client that
-    /// needs no login. None as long as a login is needed and nobody has logged in.
+    /// The key that this connection's requests count for: a user, or the origin of a client that
+    /// needs no login. None while a login is needed and no user has logged in.
     pub fn attributed(&self) -> Option<Key> {
         let known = {
             let current = self.current();
@@ -74,17 +72,17 @@ impl Context {
         }
     }
 
-    /// Whose share of what clients share its requests take.
+    /// The key whose shares this connection's requests take.
     pub fn key(&self) -> Key {
         self.attributed().unwrap_or(Key::Origin(self.peer.origin()))
     }
 
-    /// Another number than before if [`Context::attributed`] may have changed.
+    /// A number that differs from earlier ones if [`Context::attributed`] may have changed.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Somebody has logged in or out.
+    /// Records a login or logout.
     pub fn has_changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -94,7 +92,7 @@ impl Context {
         self.current().legacy.clone()
     }
 
-    /// Makes a session the connection's own; one before it ends.
+    /// Makes a session the connection's own, and ends the one before it.
     pub fn set_legacy(&self, session: Option<Arc<Session>>) {
         if let Some(session) = &session {
             session.attach();
@@ -113,7 +111,7 @@ impl Context {
         self.current().attached.clone()
     }
 
-    /// Attaches the connection to a session; from one before it is detached.
+    /// Attaches the connection to a session, and detaches it from the one before.
     pub fn attach(&self, session: Option<Arc<Session>>) {
         if let Some(session) = &session {
             session.attach();
@@ -123,8 +121,7 @@ impl Context {
         self.leave(before);
     }
 
-    /// At work in the session of a token of DfsV2, or without one in the
-    /// connection's own.
+    /// A call in the session of a DfsV2 token, or without one in the connection's own.
     pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
         let session = match token {
             Some(token) => {
@@ -140,7 +137,7 @@ impl Context {
         Caller::of(&self.shared.sessions, session)
     }
 
-    /// Counts the connection among those of a session that it uses by token.
+    /// Counts this connection as a user of a session that a request named by token.
     fn keep_in_use(&self, session: &Arc<Session>) {
         let mut left = Vec::new();
         {
@@ -160,7 +157,7 @@ impl Context {
         self.leave(left);
     }
 
-    /// Sessions that this connection uses no longer.
+    /// Detaches sessions that this connection no longer uses.
     fn leave(&self, sessions: impl IntoIterator<Item = Arc<Session>>) {
         for session in sessions {
             session.detach();
@@ -168,8 +165,7 @@ impl Context {
         }
     }
 
-    /// The session that a client handle of 2009 names; without one the
-    /// connection's own.
+    /// The session that a 2009 client handle names, or the connection's own without a handle.
     pub fn client(&self, handle: Option<i64>) -> Result<Arc<Session>> {
         let found = match handle {
             None => self.legacy(),
@@ -178,10 +174,10 @@ impl Context {
         found.ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "no such client handle; call init first"))
     }
 
-    /// Logs in by password, which goes over TLS or loopback only.
+    /// Logs in by password, over TLS or loopback only.
     ///
     /// # Errors
-    /// As [`Sessions::check_password`]. Each is counted and logged.
+    /// As [`Sessions::check_password`]. Each failure is counted and logged.
     pub async fn log_in(&self, user: &[u8], password: &str) -> Result<Login> {
         let (sessions, from) = (&self.shared.sessions, self.peer.origin());
         if !self.peer.encrypted && !self.peer.is_loopback() {
@@ -198,8 +194,8 @@ impl Context {
         }
     }
 
-    /// The connection is gone: the 2009 session's open writers are abandoned,
-    /// the others linger for their clients to come back.
+    /// Cleans up after a lost connection. Its 2009 session ends and abandons open writers; the
+    /// other sessions linger for their clients to return.
     pub fn connection_lost(&self) {
         self.set_legacy(None);
         self.attach(None);
@@ -208,20 +204,20 @@ impl Context {
     }
 }
 
-/// A session at work: for whom, on which store.
+/// A call in a session, on its store.
 pub struct Caller {
     /// The session.
     pub session: Arc<Session>,
-    /// For whom.
+    /// The principal that it acts as.
     pub who: Principal,
 }
 
 impl Caller {
-    /// In this session.
+    /// A call in this session.
     ///
     /// # Errors
-    /// Unauthenticated if nobody is logged in, if the login holds no more, or if the
-    /// session has ended: a connection may still hold one.
+    /// Unauthenticated without a login, if the login is no longer valid, or if the session has
+    /// ended (a connection may still hold it).
     pub fn of(sessions: &Sessions, session: Arc<Session>) -> Result<Self> {
         if session.has_ended() {
             let message = "the session has ended; open it again by its token, or log in again";

@@ -1,9 +1,8 @@
-//! `copyToLocalFile` and `copyFromLocalFile`: between a store and a directory
-//! of the gateway's host that its operator named.
+//! `copyToLocalFile` and `copyFromLocalFile`: between a store and a directory of the gateway's host
+//! that its operator named.
 //!
-//! A copy gets its name when it is whole: one that fails, or whose client goes
-//! away, leaves what was there before as it was. For its chunks a copy takes a part of the
-//! memory that clients share.
+//! A copy gets its name when it is whole. If it fails, or its client leaves, the former file stays
+//! as it was. For its chunks a copy takes a part of the memory that clients share.
 
 use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
@@ -38,14 +37,14 @@ struct End {
     fs: Arc<dyn FileSystem>,
     who: Principal,
     path: StorePath,
-    /// The path as the client knows it: of a local file, with the directory that
-    /// `path` is relative to.
+    /// The path as the client knows it. For a local file it includes the directory that `path` is
+    /// relative to.
     shown: StorePath,
 }
 
 impl End {
-    /// A failure of this end, by the client's name for it: an adapter names the
-    /// file it was asked for, which may be the `temporary` one.
+    /// Names the client's path in a failure of this end: an adapter names the file that it was
+    /// called for, which may be the `temporary` one.
     fn failed(&self, operation: &'static str, error: Error, temporary: &str) -> Error {
         let message = error.message().replace(temporary, self.path.name());
         Error::new(error.kind(), message)
@@ -77,8 +76,8 @@ fn local_end(context: &Context, caller: &Caller, text: Option<Text>) -> Result<E
     Ok(End { fs, who: caller.who.clone(), path, shown: asked })
 }
 
-/// Copies one file; what there was gives way, as with Hadoop's
-/// `copyFromLocalFile`, but for a directory.
+/// Copies one file. It replaces an existing file, but no directory, as Hadoop's
+/// `copyFromLocalFile`.
 async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) -> Result<bool> {
     let _change = caller.session.begin_change()?;
     let budget = &context.shared.budget;
@@ -113,14 +112,14 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     Ok(true)
 }
 
-/// Gives the copy its name. Drop this only before it begins or when it has ended.
+/// Gives the copy its name. Drop this only before its first poll or after its end.
 async fn rename(mut copy: Temporary, to: End) -> Result<()> {
     let replaces = to.fs.capabilities().rename_replace;
     if !replaces {
-        // The store can't do it in one step.
+        // The store can't replace a file in one step.
         match to.fs.remove(&to.who, &to.path, false).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            // From here on the copy is all there is of the file.
+            // From here on the copy is the only version of the file.
             _ => copy.stays = true,
         }
     }
@@ -129,11 +128,11 @@ async fn rename(mut copy: Temporary, to: End) -> Result<()> {
     Ok(())
 }
 
-/// A file that is removed when this is dropped, by a task of its own: also
-/// when the copy is given up because its client has gone.
+/// A file that a task of its own removes when this is dropped, even if the copy ends because its
+/// client left.
 struct Temporary {
     file: End,
-    /// It has its real name, or is all there is of the file.
+    /// It has its real name, or is the only version of the file.
     stays: bool,
 }
 

@@ -1,4 +1,4 @@
-//! From a call to the method that serves it, and from the result to the answer.
+//! Calls the method that serves a request, and encodes its result.
 
 use crate::context::Context;
 use crate::errors::Exception;
@@ -17,11 +17,11 @@ use strait_store::Result;
 use strait_telemetry::RequestId;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
 
-/// Executes a request and gives the answer. `granted` is the memory for an
-/// answer that may be cut to it. Its work counts for `key`, until it says for whom it acts.
+/// Executes a request and gives the answer. `granted` is the memory for an answer that may be cut
+/// to it. The work counts for `key` until the request's session says for whom it acts.
 ///
-/// A panic, as libraries of stores have them, is that call's failure and nobody
-/// else's: the connection and what its session has open stay.
+/// A panic, as libraries of stores have them, fails only its own call. The connection and the
+/// session's open files stay.
 pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted: Option<Permit>) -> Outgoing {
     let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
     let id = request.id();
@@ -48,7 +48,7 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     let (began, about) = (Instant::now(), request::path_of(&call));
     let mut memory = match (&call, granted) {
         (_, Some(granted)) => Some(granted),
-        // A call that would be refused for its session doesn't wait, and keeps nobody waiting.
+        // A call that its session would refuse doesn't wait, and doesn't delay others.
         (Call::ListFiles(args), None) if legacy::caller_for_path(&context, &args.ch).is_ok() => {
             Some(wait_for(&context, context.shared.limits.message_bytes).await)
         }
@@ -76,8 +76,8 @@ async fn wait_for(context: &Context, bytes: usize) -> Permit {
     budget.wait(&budget.holder(&context.key()), bytes).await
 }
 
-/// Does `work` to its end, even if the client is cut off meanwhile: what a
-/// writer does in half leaves a file that nobody asked for.
+/// Does `work` to its end, even if the connection is cut meanwhile. A half-written file is of no
+/// use to the client.
 async fn to_its_end<T, F>(context: &Arc<Context>, work: impl FnOnce(Arc<Context>) -> F) -> Result<T>
 where
     T: Send + 'static,
@@ -86,7 +86,7 @@ where
     turns::to_its_end(work(context.clone())).await
 }
 
-/// How to answer one request.
+/// Encodes the answer to one request.
 struct Answer {
     wire: Wire,
     sequence: i32,
@@ -105,7 +105,7 @@ impl Answer {
         M::reply(self.wire, self.sequence, &result.map_err(|error| M::Exception::of(&error)))
     }
 
-    /// A mutation's answer; its exception is ready, since it is remembered.
+    /// Encodes a mutation's answer, whose exception is already in its wire form for repetitions.
     fn remembered<M>(&self, result: std::result::Result<M::Success, strait_wire::DfsError>) -> Encoded
     where
         M: Method<Exception = strait_wire::DfsError>,
@@ -114,7 +114,7 @@ impl Answer {
         M::reply(self.wire, self.sequence, &result)
     }
 
-    /// `held` is the memory that the call's own bytes take.
+    /// `held` is the memory of the request's own bytes.
     async fn to(&self, call: Call, context: &Arc<Context>, allowed: usize, held: Option<Permit>) -> Encoded {
         let c = context;
         match call {

@@ -1,11 +1,11 @@
-//! Errors on their way to a client: each service has its own exception.
+//! Errors as clients get them: each service has its own exception.
 
 use strait_store::{Error, ErrorKind};
 use strait_wire::{DfsError, DfsServiceIOException, NoException};
 
 /// A Thrift exception made of a store's error.
 pub trait Exception {
-    /// What the client is told.
+    /// The exception for this error.
     fn of(error: &Error) -> Self;
 }
 
@@ -38,7 +38,7 @@ impl Exception for NoException {
     }
 }
 
-/// An argument that can't be done without.
+/// A mandatory argument.
 pub fn required<T>(value: Option<T>, name: &'static str) -> Result<T, Error> {
     value.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, format!("{name} is missing")))
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::oneshot;
 
-/// Fewer holders aren't looked through for those that have gone.
+/// With fewer holders, the pool doesn't look for unused ones.
 const FIRST_LOOK: usize = 64;
 
 /// The user or origin that units count for.
@@ -36,12 +36,11 @@ pub struct Pool {
 
 struct Table {
     holders: HashMap<Key, Weak<Holder>>,
-    /// With so many holders, those that have gone are forgotten.
+    /// With this many holders, the pool forgets unused ones.
     full_at: usize,
     /// Holders with requests that wait. The first is served next.
     turns: VecDeque<Turn>,
-    /// A request within its holder's share waits for units that others hold. Nobody
-    /// passes it.
+    /// A request within its holder's share waits for units that others hold. No request passes it.
     short: bool,
     next_number: u64,
 }
@@ -97,7 +96,7 @@ impl Pool {
         })
     }
 
-    /// The holder with this key; the same one for as long as somebody has it.
+    /// The holder with this key; the same one as long as anything refers to it.
     pub fn holder(self: &Arc<Self>, key: &Key) -> Arc<Holder> {
         let mut table = self.lock();
         if let Some(holder) = table.holders.get(key).and_then(Weak::upgrade) {
@@ -172,12 +171,12 @@ impl Pool {
         }
         drop(table);
         for (waiter, grant) in granted {
-            // A waiter that has gone gives its units back.
+            // If the waiter has left, the units return to the pool.
             let _ = waiter.send(grant);
         }
     }
 
-    /// Units come back.
+    /// Returns units.
     fn give_back(&self, units: usize) {
         self.free.fetch_add(units, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -199,8 +198,7 @@ impl Holder {
         self.pool.half().saturating_sub(held).min(free.saturating_sub(held))
     }
 
-    /// Takes units that are free. None where the holder has its share, or where others wait
-    /// for units.
+    /// Takes free units. None if the holder has its share, or if others wait for units.
     pub fn try_take(self: &Arc<Self>, units: usize) -> Option<Grant> {
         if self.pool.waiting.load(Ordering::SeqCst) > 0 {
             let table = self.pool.lock();
@@ -210,15 +208,15 @@ impl Holder {
             }
         }
         let grant = self.attempt(units);
-        // What a failed attempt held for an instant may have kept another from being served.
+        // A failed attempt holds units for an instant, which may have kept another request waiting.
         if grant.is_none() && self.pool.waiting.load(Ordering::SeqCst) > 0 {
             self.pool.serve();
         }
         grant
     }
 
-    /// Waits for units (for all of them, if more are asked for). A caller that drops this
-    /// loses its place.
+    /// Waits for units (for all of them, if more are asked for). A caller that drops this loses its
+    /// place.
     pub async fn take(self: Arc<Self>, units: usize) -> Grant {
         let units = units.min(self.pool.total);
         if let Some(grant) = self.try_take(units) {
@@ -228,7 +226,8 @@ impl Holder {
         let number = self.queue(units, granted);
         let _place = Place { holder: self.clone(), number };
         self.pool.serve();
-        // A ticket leaves the queue with its grant, or with its place, and that is here.
+        // A ticket leaves the queue with its grant or when its place is dropped. This future holds
+        // the place.
         wait.await.unwrap_or_else(|_| Grant { holder: self.clone(), units: 0 })
     }
 
@@ -245,8 +244,8 @@ impl Holder {
         number
     }
 
-    /// Takes units if the rules allow it now. They are taken from the pool first: a
-    /// concurrent look at the holder never sees units that aren't there.
+    /// Takes units if the rules allow it now. It takes them from the pool first, so a concurrent
+    /// look at the holder never sees units that it doesn't get.
     fn attempt(self: &Arc<Self>, units: usize) -> Option<Grant> {
         let held = self.held();
         let fits = |free: usize| {
@@ -273,7 +272,7 @@ impl Holder {
     }
 }
 
-/// A place in a holder's queue, given up when dropped.
+/// A place in a holder's queue, released when dropped.
 struct Place {
     holder: Arc<Holder>,
     number: u64,
@@ -306,7 +305,7 @@ impl Drop for Place {
 }
 
 impl Grant {
-    /// How much it is.
+    /// Units held.
     pub fn units(&self) -> usize {
         self.units
     }
@@ -318,7 +317,7 @@ impl Grant {
         true
     }
 
-    /// Gives back what is above `units`.
+    /// Returns the units above `units`.
     pub fn shrink(&mut self, units: usize) {
         let surplus = self.units.saturating_sub(units);
         if surplus > 0 {
@@ -401,7 +400,7 @@ mod tests {
         let mut of_zoe = wait(&user(&pool, "zoe"));
         assert!(user(&pool, "amy").try_take(1).is_none(), "a newcomer waits, too");
         assert_eq!(pool.waiting(), 4);
-        // The first unit to come back is for the one who has none.
+        // The first unit returned is for the user without any.
         held.pop();
         assert!((&mut of_zoe).now_or_never().is_some());
         assert!((&mut of_ada[0]).now_or_never().is_none());

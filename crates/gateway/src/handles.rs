@@ -1,4 +1,4 @@
-//! What a session has open.
+//! Open files and listings of a session.
 
 use crate::random::random;
 use futures::stream::BoxStream;
@@ -18,14 +18,14 @@ pub enum Handle {
     Listing(Arc<tokio::sync::Mutex<Listing>>),
 }
 
-/// The rest of a directory, with an entry already taken from it that the last
-/// page had no room for.
+/// The rest of a directory. It may hold over one entry, taken already, that the last page had no
+/// room for.
 pub struct Listing {
     /// Entries to come.
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry held over.
     pub held: Option<FileStatus>,
-    /// What it counts for.
+    /// The place that it takes in the limits.
     _place: Place,
 }
 
@@ -42,18 +42,18 @@ pub struct OpenFile {
     pub path: StorePath,
     /// For reading, if it was opened for that.
     pub reading: Option<Reading>,
-    /// For writing, if it was opened for that; none inside once it is closed.
+    /// For writing, if it was opened for that; None inside once it is closed.
     pub writer: Option<tokio::sync::Mutex<Option<Box<dyn FileWriter>>>>,
-    /// What it counts for, until the last call on it is done.
+    /// The place that it takes in the limits, until the last call on it is done.
     _place: Place,
 }
 
 /// The reading side of an open file.
 pub struct Reading {
-    /// The reader. Absent where the file is written through the same handle:
-    /// it is opened at the first read, and anew after each write.
+    /// The reader. None if the file is written through the same handle: the first read opens a
+    /// reader, and so does the first after each write.
     pub reader: tokio::sync::Mutex<Option<Arc<dyn FileReader>>>,
-    /// Where a read without an offset goes on.
+    /// Offset of the next read that names no offset.
     pub position: tokio::sync::Mutex<u64>,
 }
 
@@ -70,7 +70,7 @@ impl OpenFile {
         Self { path, reading, writer: Some(Some(writer).into()), _place: place }
     }
 
-    /// The reader, up to date with what was written through this handle.
+    /// The reader, up to date with all writes through this handle.
     pub async fn current_reader(&self, fs: &dyn FileSystem, who: &Principal) -> Result<Arc<dyn FileReader>> {
         let Some(reading) = &self.reading else {
             return Err(Error::new(ErrorKind::InvalidArgument, "the handle isn't open for reading")
@@ -90,7 +90,7 @@ impl OpenFile {
         Ok(fresh)
     }
 
-    /// Forgets the reader: what it saw is out of date.
+    /// Drops the reader, which doesn't see the latest write.
     pub async fn written(&self) {
         if let (Some(reading), Some(_)) = (&self.reading, &self.writer) {
             *reading.reader.lock().await = None;
@@ -107,7 +107,7 @@ impl OpenFile {
     }
 }
 
-/// Room for what all sessions have open together.
+/// The limit of open files and listings in all sessions together.
 pub struct Room {
     taken: AtomicUsize,
     limit: usize,
@@ -119,16 +119,16 @@ impl Room {
         Arc::new(Self { taken: AtomicUsize::new(0), limit })
     }
 
-    /// Takes a place for a session that has `own` already. Nobody gets more
-    /// than they leave free, so one session takes half of the room at most,
-    /// nine that want all of it a tenth each, and whoever has none gets one.
+    /// Takes a place for a session that has `own` already. A session gets no more places than it
+    /// leaves free. So one session takes at most half of the room, nine that want all of it get a
+    /// tenth each, and a session without any gets one.
     fn take(&self, own: usize) -> bool {
         let enough = |taken| (own < self.limit.saturating_sub(taken)).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough).is_ok()
     }
 }
 
-/// A place for one handle, from before its store is asked until it is closed.
+/// A place for one handle, from before the gateway asks the store until the handle is closed.
 pub struct Place {
     own: Arc<AtomicUsize>,
     all: Arc<Room>,
@@ -160,7 +160,7 @@ impl Handles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more, taken before a store is asked.
+    /// A place for one more. Take it before asking a store.
     ///
     /// # Errors
     /// Busy if no more may be opened.
@@ -205,12 +205,12 @@ impl Handles {
         }
     }
 
-    /// Takes a handle out.
+    /// Removes a handle.
     pub fn remove(&self, number: i64) -> Result<Handle> {
         self.lock().remove(&number).ok_or_else(unknown)
     }
 
-    /// Takes all out.
+    /// Removes all handles.
     pub fn drain(&self) -> Vec<Handle> {
         self.lock().drain().map(|(_, handle)| handle).collect()
     }

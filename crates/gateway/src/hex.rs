@@ -1,6 +1,6 @@
 //! Bytes as text, two lower-case digits each.
 
-/// Writes `bytes` down.
+/// `bytes` as hex digits.
 pub fn encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 * bytes.len());
@@ -11,7 +11,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that `text` stands for; none if it isn't hex.
+/// The bytes of `text`; None if it isn't hex.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
     let pairs = text.as_bytes().chunks(2);

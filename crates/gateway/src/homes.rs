@@ -34,7 +34,7 @@ impl Homes {
         }
         let (fs, who) = (&self.fs, &self.superuser);
         fs.mkdirs(who, &homes, Some(HOMES_PERMISSION)).await?;
-        // The same for each try, so that what a crash left is taken up by the next.
+        // The same name for each try, so that the next try continues with a crash's remains.
         let unfinished = homes.join(&format!(".new-home-of-{user}"))?;
         fs.mkdirs(who, &unfinished, Some(HOME_PERMISSION)).await?;
         let owner = Some(user.to_owned());

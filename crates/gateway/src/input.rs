@@ -13,15 +13,15 @@ use strait_wire::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What a connection that waits for a request holds: most requests fit.
+/// Buffer of a connection that waits for a request; most requests fit.
 const FIRST_READ_BYTES: usize = 1 << 10;
-/// What a read in mid-request asks for at least.
+/// Least size of a read in mid-request.
 const READ_BYTES: usize = 16 << 10;
-/// What a large request may have beyond the memory set aside for it: the small
-/// fields after a large one, of which the scanner can't know before.
+/// Bytes that a large request may have beyond the memory set aside for it: small fields after a
+/// large one, which the scanner can't foresee.
 const TAIL_BYTES: usize = 16 << 10;
-/// What is read beyond the known end of a large request at most, so that its
-/// tail isn't read field by field, and no request's buffer holds another one.
+/// Most bytes read beyond the known end of a large request. So its tail isn't read field by field,
+/// and no request's buffer holds another request.
 const OVERREAD_BYTES: usize = 1 << 10;
 
 /// The receiving side of a connection.
@@ -36,38 +36,38 @@ pub struct Input<R> {
     memory: Option<Permit>,
     /// Its place in the queue for that memory, kept when `receive` is dropped.
     waiting: Option<BoxFuture<'static, Permit>>,
-    /// A large request waits until a call before it has ended, which may be a login.
+    /// A large request waits for the end of an earlier call, which may be a login.
     undecided: bool,
-    /// Bytes the request being received has in all, as far as known.
+    /// Length of the request being received, as far as known.
     needed: usize,
     /// The client has sent its last byte.
     ended: bool,
-    /// And [`Received::Left`] was given for it.
+    /// [`Received::Left`] was returned for the client's end.
     told_end: bool,
     /// Bytes received in all.
     pub received: u64,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// A user, or a client that needs no login.
     Known,
-    /// Nobody yet, but calls before this one haven't ended, and one may be a login.
+    /// A client without a login so far; a running call may log it in.
     Undecided,
-    /// Nobody who has logged in.
+    /// A client without a login.
     Stranger,
 }
 
-/// What came.
+/// Result of receiving.
 pub enum Received {
     /// A request.
     Request(Request),
-    /// Something that can't be gone on after; this is the answer to it.
+    /// The input can't be read any further; this is the answer.
     Refused(Outgoing),
-    /// The client has sent all it will, and that is executed or being executed.
+    /// The client has sent its last byte, and all its requests were passed on.
     End,
-    /// The client has sent all it will, and some of it waits for its turn.
+    /// The client has sent its last byte, and some of its bytes still wait for their turn.
     Left,
 }
 
@@ -92,12 +92,12 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// Whether part of a request is here and the rest isn't.
+    /// Whether only part of a request has arrived.
     pub fn mid_request(&self) -> bool {
         !self.buffer.is_empty()
     }
 
-    /// Whether it is this gateway that holds the request up.
+    /// Whether the gateway itself delays the request.
     pub fn waits_for_memory(&self) -> bool {
         self.waiting.is_some() || self.undecided
     }
@@ -107,7 +107,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         self.from
     }
 
-    /// The next request if `may_receive`. Else notices only that the client sends no more.
+    /// The next request if `may_receive`. Otherwise only watches for the end of the client's bytes.
     pub async fn next(
         &mut self,
         may_receive: bool,
@@ -119,7 +119,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
         while !self.ended {
             if self.buffer.len() >= READ_BYTES {
-                // What it sends on is left to the socket, and so is its end.
+                // Further bytes stay in the socket, so the end can't be seen.
                 return std::future::pending().await;
             }
             self.read(usize::MAX, account).await?;
@@ -131,7 +131,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Ok(Received::Left)
     }
 
-    /// Reads some bytes, none once the client has sent its last.
+    /// Reads some bytes; none once the client has sent its last byte.
     async fn read(&mut self, most: usize, account: &Account) -> io::Result<usize> {
         if self.ended {
             return Ok(0);
@@ -146,8 +146,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Ok(read)
     }
 
-    /// The next request, for whose bytes `account` has memory. `sender` says who sends them.
-    /// May be dropped at any point: nothing is lost.
+    /// The next request, for whose bytes `account` has memory. `sender` identifies the sender. May
+    /// be dropped at any point: nothing is lost.
     pub async fn receive(&mut self, account: &Account, sender: impl Fn() -> Sender) -> io::Result<Received> {
         loop {
             if let Some(received) = self.take_request(account) {
@@ -159,8 +159,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
             if let Some(refused) = self.have_memory(account).await {
                 return Ok(refused);
             }
-            // An idle connection has next to no buffer; a large request's is
-            // made once, when its memory is had.
+            // An idle connection has next to no buffer. The buffer of a large request is allocated
+            // once, after its memory is granted.
             let missing = self.needed.saturating_sub(self.buffer.len());
             let least = if self.buffer.is_empty() { FIRST_READ_BYTES } else { READ_BYTES };
             if self.buffer.capacity() - self.buffer.len() < missing.max(1) {
@@ -178,7 +178,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// Refuses what is too large for a stranger, before memory is taken for it.
+    /// Refuses requests too large for a stranger, before taking memory for them.
     async fn admit(&mut self, account: &Account, sender: &impl Fn() -> Sender) -> Option<Received> {
         self.undecided = false;
         if self.needed <= self.stranger_bytes.max(account.reserve_bytes()) || self.memory.is_some() {
@@ -201,8 +201,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// Waits for the memory of a request larger than the reserve; a refusal
-    /// where a request claims more than it said at first, and there is no more.
+    /// Waits for the memory of a request larger than the reserve. Refuses a request that announces
+    /// further bytes later if there is no memory for them at once.
     async fn have_memory(&mut self, account: &Account) -> Option<Received> {
         if self.needed <= account.reserve_bytes() {
             return None;
@@ -238,7 +238,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// The answer to a request that can't be read on.
+    /// The answer to a request that can't be read any further.
     fn refusal(&self, wire: Wire, message: String) -> Received {
         let start = if wire.framed { 4.min(self.buffer.len()) } else { 0 };
         let head = Bytes::copy_from_slice(&self.buffer[start..self.buffer.len().min(256)]);
@@ -284,8 +284,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
     }
 }
 
-/// The answer to bytes that can't be read on from. Names the call if its head
-/// can be read.
+/// The answer to bytes that can't be read any further. Names the call if its head can be read.
 fn protocol_error(wire: Wire, head: Bytes, message: String) -> Outgoing {
     let envelope = Envelope::read(&mut Decoder::new(wire.protocol, head)).ok();
     let (name, sequence) = envelope.map_or((String::new(), 0), |head| (head.name, head.sequence));
@@ -293,7 +292,7 @@ fn protocol_error(wire: Wire, head: Bytes, message: String) -> Outgoing {
     Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last: true }
 }
 
-/// The answer to other protocols, in their own words where they have some.
+/// The answer to other protocols, in the client's own protocol where possible.
 fn foreign(kind: Sniff) -> Outgoing {
     let plain = |bytes: &'static [u8]| Encoded { segments: vec![Bytes::from_static(bytes)] };
     let encoded = match kind {

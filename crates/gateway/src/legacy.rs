@@ -1,11 +1,11 @@
 //! DfsService, the frozen interface of 2009, both generations.
 //!
-//! A call without a client handle (generation 0.5, and the two copy methods)
-//! is served by the connection's own session, the last that `init` opened on
-//! it. Such a session ends with its connection: its open writers are abandoned.
+//! Calls without a client handle (generation 0.5, and the two copy methods) use the connection's
+//! own session, the last that `init` opened on it. Such a session ends with its connection, which
+//! abandons its open writers.
 //!
-//! Programs rely on the answers of the two servers of that time. Each answer
-//! here that differs from DfsV2's has its reason in `docs/programs-of-2009.md`.
+//! Programs rely on the answers of the two servers of that time. `docs/programs-of-2009.md` gives
+//! the reason for each answer here that differs from DfsV2's.
 
 use crate::context::{Caller, Context};
 use crate::errors::{required, unsigned};
@@ -23,15 +23,15 @@ use strait_wire::{
     OpenArgs, PathArgs, ReadArgs, RemoveArgs, Text, WriteArgs,
 };
 
-/// The offset that means: where the handle stands.
+/// The offset that means the handle's own position.
 const HERE: i64 = -1;
 const MODE_READ: i16 = 1;
 const MODE_WRITE: i16 = 2;
 const MODE_READ_WRITE: i16 = 3;
-/// What a FileStatus takes in memory and on the wire, beside its path.
+/// Bytes of a FileStatus in memory and on the wire, beside its path.
 const STATUS_BYTES: usize = 256;
 
-/// What `init` answers where it failed: it declares no exception.
+/// The answer of a failed `init`, which declares no exception.
 const FAILED: i64 = -1;
 
 pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
@@ -61,8 +61,8 @@ fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Arc<Sessio
     context.client(handle.as_ref().and_then(|handle| handle.id))
 }
 
-/// Without a password file everybody is let in and stays who they are: the
-/// anonymous principal, if there is one.
+/// Without a password file a login changes nothing. It succeeds if the session has a principal
+/// already, the anonymous one.
 pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
     let sessions = &context.shared.sessions;
@@ -72,8 +72,8 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let (user, password) = (args.user.unwrap_or_default(), args.password.unwrap_or_default());
     match context.log_in(&user.0, &password.0).await {
         Ok(login) => {
-            // No token stands for it, and its program couldn't log in again: it lasts
-            // as long as the connection and the password.
+            // No token stands for this login, and the program couldn't log in again. So it lasts as
+            // long as the connection and the password.
             session.set_identity(Identity::User(Login { ends_ms: i64::MAX, ..login }));
             Ok(true)
         }
@@ -81,7 +81,7 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     }
 }
 
-/// What is open was opened with the rights of who logs out: it is closed.
+/// Closes all open files, since they were opened with the rights of the user who logs out.
 pub async fn logout(context: &Context, args: ClientArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
     session.set_identity(context.shared.sessions.stranger(&context.peer));
@@ -96,8 +96,8 @@ pub async fn close_client(context: &Context, args: ClientArgs) -> Result<bool> {
     end(context, client(context, &args.ch)).await
 }
 
-/// Ends only the caller's session. The report's clients name it, later ones
-/// don't. True where it has ended before: programs call closeClient first.
+/// Ends only the caller's session. The report's clients name it, later ones don't. True if it has
+/// ended before: programs call closeClient first.
 pub async fn close_dfs(context: &Context, args: CloseDfsArgs) -> Result<bool> {
     match client(context, &args.ch) {
         Ok(session) => end(context, Ok(session)).await,
@@ -118,19 +118,19 @@ async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
     Ok(closed.is_ok())
 }
 
-/// At work in the session that a client handle names.
+/// A call in the session that a client handle names.
 pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
     Caller::of(&context.shared.sessions, client(context, handle)?)
 }
 
-/// At work in the session that a client handle names, or for an unknown one in
-/// the connection's own: Hadoop's server ignored the handle of a call on a path.
+/// A call in the session that a client handle names, or for an unknown handle in the connection's
+/// own: Hadoop's server ignored the handle of a call on a path.
 pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
     let session = client(context, handle).or_else(|unknown| context.legacy().ok_or(unknown))?;
     Caller::of(&context.shared.sessions, session)
 }
 
-/// What Sector's server answers to a call of an unknown client: false.
+/// None for an unknown client. As Sector's server, such calls answer false.
 fn unless_unknown(context: &Context, handle: &Option<ClientHandle>) -> Result<Option<Caller>> {
     match context.legacy().is_none() && client(context, handle).is_err() {
         true => Ok(None),
@@ -138,7 +138,7 @@ fn unless_unknown(context: &Context, handle: &Option<ClientHandle>) -> Result<Op
     }
 }
 
-/// A path as the caller's program means it.
+/// Parses a path by the rules of programs of 2009.
 pub fn path(caller: &Caller, text: Option<Text>) -> Result<StorePath> {
     names::path(&caller.who.user, &required(text, "the path")?.0)
 }
@@ -151,7 +151,7 @@ pub async fn list_files(context: &Context, args: PathArgs, allowed_bytes: usize)
     let mut bytes = 0;
     while let Some(entry) = entries.next().await {
         let status = match entry {
-            // Of a file it is the file's own status.
+            // The listing of a file is the file's own status.
             Err(error) if error.kind() == ErrorKind::NotADirectory && list.is_empty() => {
                 let file = caller.fs().stat(&caller.who, &path).await?;
                 return if file.is_directory() { Err(error) } else { Ok(vec![status(file)]) };
@@ -199,7 +199,7 @@ pub async fn mkdir(context: &Context, args: PathArgs) -> Result<bool> {
     caller.fs().mkdirs(&caller.who, &path(&caller, args.path)?, None).await.map(|()| true)
 }
 
-/// Onto an existing directory: into it, as HDFS renames.
+/// If the target is a directory, moves into it, as HDFS does.
 pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
     let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
     let _change = caller.session.begin_change()?;
@@ -211,7 +211,7 @@ pub async fn rename(context: &Context, args: MoveArgs) -> Result<bool> {
     fs.rename(who, &from, &to, false).await.map(|()| true)
 }
 
-/// False where there was nothing, as Hadoop's `delete` of that time.
+/// False if there is nothing to remove, as Hadoop's `delete` of that time.
 pub async fn remove(context: &Context, args: RemoveArgs) -> Result<bool> {
     let Some(caller) = unless_unknown(context, &args.ch)? else { return Ok(false) };
     let _change = caller.session.begin_change()?;
@@ -271,7 +271,7 @@ pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Re
     let reader = file.current_reader(caller.fs(), &caller.who).await?;
     let bytes = match required(args.offset, "offset")? {
         HERE => {
-            // current_reader has made sure that the file is open for reading.
+            // current_reader has checked that the file is open for reading.
             let Some(reading) = &file.reading else { return Ok(Text::default()) };
             let mut position = reading.position.lock().await;
             let bytes = reader.read_at(*position, length).await?;

@@ -1,5 +1,5 @@
-//! The names that programs of 2009 use: URIs of stores that are long gone, and
-//! paths below their user's directory.
+//! Names that programs of 2009 use: URIs of stores that no longer exist, and paths relative to
+//! their user's directory.
 
 use crate::config::ConfiguredStore;
 use crate::context::Context;
@@ -9,15 +9,15 @@ use strait_telemetry::Seldom;
 /// Most characters of a URI that a log line repeats.
 const SHOWN_CHARS: usize = 200;
 
-/// Where Hadoop puts the users' directories, and begins relative paths.
+/// The directory of Hadoop's home directories, where relative paths begin.
 const HOMES: &str = "/user";
 
-/// The store for `init`. Programs of that time name a Sector master, or a Hadoop
-/// cluster whose server never looked at the URI, so a URI of no configured store
-/// selects the one for them. No URI selects the same, else the default store.
+/// The store for `init`. Programs of that time name a Sector master, or a Hadoop cluster whose
+/// server ignored the URI. So a URI of no configured store selects the store for such programs. An
+/// empty URI selects the same, or the default store if none is set.
 ///
 /// # Errors
-/// NotFound where several stores are served, and none is set for such programs.
+/// NotFound if several stores are served, and none is set for such programs.
 pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
     let sessions = &context.shared.sessions;
     let set = context.shared.service_2009.store.as_deref();
@@ -55,7 +55,7 @@ pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
 /// at `/user/NAME`, and `.` and `..` are resolved by name, links not followed.
 ///
 /// # Errors
-/// InvalidArgument for no path, a URI, and what leads above the root.
+/// InvalidArgument for an empty path, a URI, and a path that leads above the root.
 pub fn path(user: &str, text: &[u8]) -> Result<StorePath> {
     let Ok(text) = std::str::from_utf8(text) else { return StorePath::from_bytes(text) };
     if text.is_empty() || text.len() > MAX_PATH_BYTES {
@@ -84,8 +84,8 @@ pub fn path(user: &str, text: &[u8]) -> Result<StorePath> {
     StorePath::parse(&format!("/{}", names.join("/")))
 }
 
-/// What `FileStatus.path` has: the last name, which programs join to the
-/// directory that they listed.
+/// The contents of `FileStatus.path`: the last name, which programs join to the directory that they
+/// listed.
 pub fn last_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }

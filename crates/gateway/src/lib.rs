@@ -7,12 +7,11 @@
 //!   socket ←─ connection (answers in order) ←─┘ memory (one budget for all)
 //! ```
 //!
-//! Users share connections, memory and turns by the rules of `fair`; `slow` ends clients that
-//! keep memory from others.
+//! `fair` holds the rules by which users share connections, memory and turns. `slow` ends clients
+//! that keep memory from others.
 //!
-//! One TCP port, one task a connection. [`Config`] says which stores there
-//! are, who may come in, and the limits; every limit has a name and a reason
-//! in [`Limits`].
+//! One TCP port, one task a connection. [`Config`] names the stores, the clients to serve and the
+//! limits. Every limit has a name and a reason in [`Limits`].
 //!
 //! This room must never: take memory that a client only claims; let a client
 //! name a store that the operator didn't configure; execute a mutation twice

@@ -20,24 +20,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const FREE_FAILURES: u32 = 3;
 /// The wait after the next failure; each further one doubles it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest: some 1,300 guesses a day, and a user who returns waits a minute.
+/// The longest wait: some 1,300 guesses a day, and a user who returns waits a minute.
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
-/// A pair without a failure for so long starts anew.
+/// A pair without a failure for this long starts anew.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
-/// Pairs that are remembered, of those that failed and of those that logged in: 1 MiB
-/// each. Beyond it the one that was longest silent is forgotten; as an argon2 run comes
-/// before each, that takes an attacker two minutes.
+/// Limit of remembered pairs, both of those that failed and of those that logged in: 1 MiB each.
+/// Beyond it, the pair that was silent longest is forgotten. An argon2 run comes before each entry,
+/// so an attacker needs two minutes for that.
 const PAIRS: usize = 16_384;
-/// Of the places for logins, one in so many is kept for pairs that have logged in before.
+/// One in this many places for logins is kept for pairs that have logged in before.
 const KEPT_PART: usize = 4;
-/// Longest user name in the log, in characters: none is longer.
+/// Characters of a user name in the log. Real names are never longer.
 const LOGGED_USER: usize = 64;
 
-/// A user, as a number, and where the login comes from. Names that strangers make up
-/// have any length; a hash under a random key keeps them small.
+/// A user, as a number, and the origin of the login. Strangers may send names of any length; a hash
+/// under a random key keeps them small.
 type Pair = (u64, Origin);
 
-/// Who may have a password checked now.
+/// Limits on password checks, and the pairs that they remember.
 pub struct Logins {
     hasher: RandomState,
     failing: Mutex<Recent<Failures>>,
@@ -59,24 +59,24 @@ struct Counts {
 #[derive(Clone, Copy)]
 struct Failures {
     count: u32,
-    /// No password is checked before.
+    /// Until then the gateway checks no password of the pair.
     until: Instant,
 }
 
-/// Why no password is checked now.
+/// The reason why a password isn't checked now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Too many were wrong; the next may come after this time.
+    /// The pair had too many failures; it may try again after this time.
     BackedOff(Duration),
-    /// Too many log in at once.
+    /// Too many logins are in progress.
     NoPlace,
 }
 
-/// A place among the logins of this moment, given back when dropped.
+/// A place among the logins in progress, released when dropped.
 pub struct Place(#[expect(dead_code, reason = "held for its Drop")] Share);
 
 impl Logins {
-    /// Of whom `places` may wait or be checked at once, `checks` of them checked.
+    /// For `places` logins that wait or are checked at once, `checks` of them checked.
     pub fn new(places: usize, checks: usize) -> Self {
         Self {
             hasher: RandomState::new(),
@@ -121,7 +121,7 @@ impl Logins {
         self.turns.take(from).await
     }
 
-    /// A right password: the pair's failures are forgotten.
+    /// Records a right password, and forgets the pair's failures.
     pub fn succeeded(&self, user: &str, from: Origin, now: Instant) {
         self.counts.succeeded.fetch_add(1, Ordering::Relaxed);
         let pair = self.pair(user, from);
@@ -129,7 +129,7 @@ impl Logins {
         lock(&self.known).put(pair, (), now);
     }
 
-    /// A wrong password, or an unknown user.
+    /// Records a wrong password, or an unknown user.
     pub fn failed(&self, user: &str, from: Origin, now: Instant) {
         let pair = self.pair(user, from);
         let mut failing = lock(&self.failing);
@@ -148,7 +148,7 @@ impl Logins {
         }
     }
 
-    /// Counts and logs a login whose password wasn't looked at.
+    /// Counts and logs a login whose password wasn't checked.
     pub fn note_refused(&self, user: &str, from: Origin, why: &str) {
         static LOGGED: Seldom = Seldom::new();
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Logins {
         }
     }
 
-    /// Writes the counts down.
+    /// Writes the counts to a page.
     pub fn write(&self, page: &mut Page) {
         let Counts { succeeded, failed, refused } = &self.counts;
         for (outcome, count) in [("succeeded", succeeded), ("failed", failed), ("refused", refused)] {
@@ -170,7 +170,7 @@ impl Logins {
     }
 }
 
-/// How long a pair waits after its `count`th failure.
+/// The pair's wait after its `count`th failure.
 fn wait_after(count: u32) -> Duration {
     match count.checked_sub(FREE_FAILURES + 1) {
         None => Duration::ZERO,
@@ -183,7 +183,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is remembered of the pairs that were seen last.
+/// Records about the pairs seen last.
 struct Recent<V> {
     by_pair: HashMap<Pair, (Instant, V)>,
     limit: usize,
@@ -217,22 +217,22 @@ impl<V: Copy> Recent<V> {
     }
 }
 
-/// Password checks that run, shared by origin: one has half of the turns at most, and
-/// one place in the queue for more, so the wait grows with origins, not with tries.
+/// Turns for password checks, shared by origin. An origin has at most half of the turns, and one
+/// place in the queue for more. So the wait grows with origins, not with tries.
 struct Turns {
     all: Arc<Semaphore>,
     by_origin: Mutex<HashMap<Origin, Arc<Semaphore>>>,
     an_origin: usize,
 }
 
-/// A turn; the next one's when dropped.
+/// A turn, passed on when dropped.
 pub struct Turn {
     _all: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
 
 impl Turns {
-    /// Origins that are remembered without need before they are forgotten.
+    /// Unused origins that are remembered before they are forgotten.
     const IDLE_ORIGINS: usize = 1_024;
 
     fn new(turns: usize) -> Self {

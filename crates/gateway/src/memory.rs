@@ -1,16 +1,16 @@
 //! The memory that requests and answers may take, shared fairly.
 //!
-//! All connections draw on one budget, and each has a small reserve of its own. A large
-//! request waits for the budget before its bytes are received. A read or a page of a listing
-//! doesn't wait: if the budget is out, the answer is cut to the reserve, which they may be
-//! (only an empty read means the end of the file).
+//! All connections draw on one budget, and each has a small reserve of its own. A large request
+//! waits for the budget before its bytes are received. A read or a page of a listing doesn't wait:
+//! if the budget is used up, the gateway cuts the answer to the reserve. Clients allow that, since
+//! only an empty read means the end of the file.
 //!
 //! The budget is a [`Pool`] of users and origins, so none of them has more than half. For its
 //! answers a connection takes no more than it leaves free to others of the same user.
 //!
-//! While a request waits, clients that move their bytes too slowly lose what they hold: see
-//! [`crate::slow`]. So clients that don't take their answers, or send what they announced drop
-//! by drop, keep nobody waiting, and memory stays bounded.
+//! While a request waits, clients that move their bytes too slowly lose their connections: see
+//! [`crate::slow`]. So clients that don't take their answers, or send announced bytes drop by drop,
+//! don't keep others waiting, and memory stays bounded.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Units of the pool are KiB.
 const UNIT_BYTES: usize = 1 << 10;
-/// While a request waits, slow clients are looked for this often.
+/// Period of the search for slow clients while a request waits.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// The budget of all connections.
@@ -33,7 +33,7 @@ pub struct Budget {
     reserve_bytes: usize,
 }
 
-/// One connection's part of it.
+/// One connection's part of the budget.
 pub struct Account {
     budget: Budget,
     holder: Arc<Holder>,
@@ -60,21 +60,21 @@ fn units(bytes: usize) -> usize {
 }
 
 impl Budget {
-    /// As the limits have it.
+    /// By the limits.
     pub fn new(limits: &Limits) -> Self {
         let flows = Arc::new(Flows::new(limits.min_rate_bytes_per_s, limits.rate_grace));
         let pool = Pool::new(units(limits.buffered_bytes));
         Self { pool, flows, reserve_bytes: limits.reserved_bytes }
     }
 
-    /// `bytes` of the budget, if they are to be had at once.
+    /// `bytes` of the budget, if they are free now.
     pub fn try_take(&self, holder: &Arc<Holder>, bytes: usize) -> Option<Permit> {
         let grant = holder.try_take(units(bytes))?;
         Some(Permit { bytes, source: Source::Budget(grant, None) })
     }
 
-    /// Waits for `bytes` of the budget (all of it, if more is asked), for somebody. A caller
-    /// that drops this loses its place in the queue.
+    /// Waits for `bytes` of the budget (all of it, if more is asked), for `holder`. A caller that
+    /// drops this loses its place in the queue.
     pub fn wait(&self, holder: &Arc<Holder>, bytes: usize) -> impl Future<Output = Permit> + Send + use<> {
         let (this, holder) = (self.clone(), holder.clone());
         async move {
@@ -96,12 +96,12 @@ impl Budget {
         tokio::time::sleep(LOOK_PERIOD).await;
     }
 
-    /// The part of the budget that a user or an origin has.
+    /// The part of the budget for a user or an origin.
     pub fn holder(&self, key: &Key) -> Arc<Holder> {
         self.pool.holder(key)
     }
 
-    /// A new connection's account, and what tells it to end.
+    /// A new connection's account, and the signal that ends the connection.
     pub fn account(&self, key: &Key) -> (Account, Cut) {
         let (flow, cut) = self.flows.add();
         let account = Account {
@@ -124,41 +124,41 @@ impl Budget {
         self.pool.waiting()
     }
 
-    /// Connections that were ended since they moved their bytes too slowly.
+    /// Number of connections that were ended because they moved their bytes too slowly.
     pub fn cut(&self) -> u64 {
         self.flows.cut()
     }
 }
 
 impl Account {
-    /// The budget of all.
+    /// The budget of all connections.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// From whose share it takes.
+    /// The holder whose share it takes from.
     pub fn holder(&self) -> &Arc<Holder> {
         &self.holder
     }
 
-    /// From now on it takes from this share.
+    /// Switches to this key's share.
     pub fn set_holder(&mut self, key: &Key) {
         self.holder = self.budget.holder(key);
     }
 
-    /// How the connection moves its bytes.
+    /// Record of the connection's moved bytes.
     pub fn flow(&self) -> &Arc<Flow> {
         &self.flow
     }
 
-    /// A connection always has these.
+    /// Bytes that a connection always has.
     pub fn reserve_bytes(&self) -> usize {
         self.budget.reserve_bytes
     }
 
-    /// Memory for an answer of at most `bytes`, at once: all from the budget, or what
-    /// the reserve has. None if the reserve is in use, or if answers of this connection
-    /// hold as much as its user may still take: there is more when they have left.
+    /// Memory for an answer of at most `bytes`, at once: all from the budget, or as much as the
+    /// reserve has. None if the reserve is in use, or if this connection's answers hold as much as
+    /// its user may still take. Once they are sent, there is more.
     pub fn now(&self, bytes: usize) -> Option<Permit> {
         if bytes <= self.budget.reserve_bytes
             && let Some(permit) = self.reserve(bytes)
@@ -186,12 +186,12 @@ impl Account {
 }
 
 impl Permit {
-    /// How much is held.
+    /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How much of it others may be waiting for, in units of the pool.
+    /// The part that other requests may wait for, in units of the pool.
     pub fn shared_units(&self) -> usize {
         match &self.source {
             Source::Budget(grant, _) => grant.units(),
@@ -199,8 +199,8 @@ impl Permit {
         }
     }
 
-    /// Takes `bytes` more, if they are to be had at once: requests that waited while holding
-    /// some could wait for each other.
+    /// Takes `bytes` more, if they are free now. It doesn't wait: two requests that each hold some
+    /// could wait for each other.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let Source::Budget(grant, held) = &mut self.source else { return false };
         if !grant.grow(units(bytes)) {
@@ -213,7 +213,7 @@ impl Permit {
         true
     }
 
-    /// Gives back what is above `bytes`.
+    /// Returns the bytes above `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
         if let Source::Budget(grant, held) = &mut self.source {
@@ -283,13 +283,13 @@ mod tests {
         let (budget, answer) = (budget(128 << 20, 64 << 10), 1 << 20);
         let accounts: Vec<Account> = (0..20).map(|_| account(&budget, "ada")).collect();
         let mut held: Vec<Vec<Permit>> = accounts.iter().map(|_| Vec::new()).collect();
-        // The first few have it all to themselves for a while.
+        // The first few take everything at first.
         for account in 0..4 {
             held[account].extend(std::iter::from_fn(|| accounts[account].now(answer)));
         }
         for _ in 0..200 {
             for (account, held) in accounts.iter().zip(&mut held) {
-                // One of its answers leaves, and it asks for as many as it may.
+                // One of its answers is sent, and it asks for as many as it may.
                 held.pop();
                 held.extend(std::iter::from_fn(|| account.now(answer)).take(8));
             }

@@ -1,11 +1,11 @@
-//! DfsV2's mutations: each runs to its end even if its client is cut off, and
-//! a repetition is answered from what is remembered of the first.
+//! DfsV2's mutations. Each runs to its end even if its connection is cut, and a repetition gets the
+//! remembered answer of the first execution.
 //!
-//! A retry that isn't remembered (another gateway had the first attempt, or it
-//! is too long ago) is judged by what the store looks like: where that tells
-//! that the first attempt was executed it is success, where a file would be
-//! written twice it is OutcomeUnknown. Removing and cutting are done once more:
-//! to the same effect, unless somebody else came in between (docs/known-gaps.md).
+//! The gateway may not remember the first attempt of a retry: another gateway had it, or it is too
+//! long ago. Then the state of the store decides. If it shows that the first attempt was executed,
+//! the retry succeeds; if a file would be written twice, it fails with OutcomeUnknown. Removals and
+//! truncations are done once more, to the same effect unless another client came in between
+//! (docs/known-gaps.md).
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, unsigned};
@@ -28,14 +28,14 @@ use tokio::sync::OwnedSemaphorePermit;
 /// An answer whose exception may be remembered.
 type Answer<T> = std::result::Result<T, DfsError>;
 
-/// What every mutation carries.
+/// The part that all mutations have in common.
 struct Asked {
     caller: Arc<Caller>,
     id: Option<RequestId>,
-    /// A retry of something that isn't remembered here.
+    /// A retry whose first attempt isn't remembered here.
     lost_track: bool,
-    /// Among the changes at work in the store; none for one that is there by
-    /// its first attempt, or done.
+    /// Its place among the changes that run in the store. None if its first attempt has one, or is
+    /// done.
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -55,7 +55,7 @@ impl Asked {
                 None => None,
             };
             let known = id.is_some_and(|id| caller.session.mutations.knows(&id));
-            // Refused, a repetition would look as if nothing had been executed.
+            // A refused repetition would look as if its first attempt hadn't been executed.
             let place = if known { None } else { Some(caller.session.begin_change()?) };
             Ok(Self { caller, id, lost_track: is_retry.unwrap_or(false) && !known, place })
         };
@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-/// Reads the arguments of a mutation, or answers with what is wrong in them.
+/// Reads the arguments of a mutation, or answers with their error.
 fn arguments<T>(read: impl FnOnce() -> Result<T>) -> Answer<T> {
     read().map_err(|error| DfsError::of(&error))
 }
@@ -121,7 +121,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Permission bits out of a request.
+/// Parses a request's permission bits.
 fn permission(bits: Option<i32>) -> Result<Option<u32>> {
     match bits.map(u32::try_from).transpose() {
         Ok(bits) if bits.unwrap_or(0) <= 0o7777 => Ok(bits),
@@ -129,7 +129,7 @@ fn permission(bits: Option<i32>) -> Result<Option<u32>> {
     }
 }
 
-/// A replication out of a request.
+/// Parses a request's replication.
 fn replication(count: Option<i16>) -> Result<Option<u16>> {
     match count.map(u16::try_from).transpose() {
         Ok(Some(0)) | Err(_) => fail(ErrorKind::InvalidArgument, "replication is 1 or more"),
@@ -187,8 +187,8 @@ pub async fn append_file(
     opened(asked.once("appendFile", append).await?)
 }
 
-/// `held` is the memory of the request's bytes: theirs until they are in the
-/// store, whether the client is still there or not.
+/// `held` is the memory of the request's bytes. It is released once they are in the store, even if
+/// the client leaves.
 pub async fn append_data(
     context: &Context,
     request: wire::AppendDataRequest,
@@ -218,7 +218,7 @@ pub async fn append_data(
         let position = writer.position();
         match expected {
             Some(expected) if expected == position => {}
-            // The last append once more: its answer was lost.
+            // A repetition of the last append, whose answer was lost.
             Some(expected) if lost_track && expected + data.len() as u64 == position => {
                 return Ok(Outcome::Position(signed(position)));
             }
@@ -286,7 +286,8 @@ pub async fn truncate_file(
         arguments(|| Ok((path(request.path)?, unsigned(required(request.length, "length")?, "length")?)))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let truncate = async move {
-        // Shorter by now: somebody has written since, or cut it further.
+        // With the right length, the first attempt was executed. Otherwise another client has
+        // written since, or cut the file further.
         if lost_track && caller.fs().stat(&caller.who, &path).await?.length == length {
             return Ok(Outcome::Done);
         }

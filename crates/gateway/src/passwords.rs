@@ -1,10 +1,9 @@
-//! The password file: one line a user, `user:hash:epoch`. The hash is an argon2id
-//! PHC string. The epoch is random and drawn anew whenever the user is added or
-//! the password changes; tokens carry it, so that they end with it. The file is
-//! read anew when it changes.
+//! The password file: one line a user, `user:hash:epoch`. The hash is an argon2id PHC string. The
+//! epoch is random, and changes whenever the user is added or the password changes. Tokens carry
+//! it, so they end with it. The gateway reads the file again when it changes.
 //!
-//! Files of earlier versions have lines `user:hash`. Such a line's epoch is derived
-//! from the hash, whose salt is random, until the user's next change writes one.
+//! Files of earlier versions have lines `user:hash`. Such a line's epoch is derived from the hash,
+//! whose salt is random, until the user's next change writes one.
 
 use crate::hex;
 use crate::random::random;
@@ -25,8 +24,8 @@ const MAX_USER_BYTES: usize = 64;
 /// Longest password, in bytes: more is no safer, and costs time to hash.
 const MAX_PASSWORD_BYTES: usize = 1_024;
 
-/// A file that changed less than so long ago isn't taken up yet: an editor may be
-/// in the middle of writing it, and users that it hasn't written would be out.
+/// A file that changed less than this long ago isn't read yet: an editor may still be writing it,
+/// and its unwritten users would be logged out.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Distinguishes one state of a user's row from earlier ones: logins of another epoch
@@ -38,7 +37,7 @@ impl Epoch {
     /// Its length.
     pub const BYTES: usize = 16;
 
-    /// What stands for the epoch of a line without one.
+    /// The epoch of a line without one.
     fn derived(hash: &str) -> Self {
         let digest = Sha256::digest(hash.as_bytes());
         let mut epoch = Self::default();
@@ -55,30 +54,30 @@ impl Epoch {
 pub struct PasswordFile {
     path: PathBuf,
     current: Mutex<Current>,
-    /// Checked in place of an unknown user's, so that time tells nothing.
+    /// Hash checked for an unknown user, so that the time taken reveals nothing.
     decoy: String,
     verified: Verified,
 }
 
 struct Current {
     rows: Arc<Rows>,
-    /// The file that was last looked at; none: there was none.
+    /// The file's state at the last read; None if there was no file.
     version: Option<Version>,
 }
 
-/// By user.
+/// Rows by user.
 type Rows = BTreeMap<String, Row>;
 
 #[derive(Debug, Clone)]
 struct Row {
     hash: String,
     epoch: Epoch,
-    /// The epoch stands in the file.
+    /// Whether the file has the epoch.
     has_epoch: bool,
 }
 
 impl Row {
-    /// With a new epoch.
+    /// A row with a new epoch.
     fn new(password: &str) -> Result<Self, Problem> {
         Ok(Self { hash: hash(password)?, epoch: Epoch(random()), has_epoch: true })
     }
@@ -100,8 +99,8 @@ impl Row {
     }
 }
 
-/// Passwords that were right, so that a user who is here already doesn't queue behind
-/// strangers' argon2 runs. Kept as tags under a key of this process alone, one a user.
+/// Passwords that were right, so that a known user doesn't queue behind strangers' argon2 runs.
+/// Kept as tags under a key of this process alone, one a user.
 struct Verified {
     key: Hmac<Sha256>,
     tags: Mutex<HashMap<String, [u8; 32]>>,
@@ -138,8 +137,8 @@ impl Verified {
     }
 }
 
-/// Tells one state of a file from another. The time of change stands for mode
-/// and owner, which leave the time of modification as it is.
+/// Distinguishes states of a file. The time of change covers mode and owner, which don't affect the
+/// time of modification.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -165,7 +164,7 @@ impl Version {
         std::fs::metadata(path).ok().as_ref().map(Self::of)
     }
 
-    /// Whether it changed just now, as far as the clock can be trusted.
+    /// Whether the file changed just now, if the clock can be trusted.
     fn is_fresh(&self) -> bool {
         let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))
         else {
@@ -176,7 +175,7 @@ impl Version {
     }
 }
 
-/// Why a password file can't be used, for people.
+/// The reason why a password file can't be used, for people.
 pub type Problem = String;
 
 impl PasswordFile {
@@ -190,8 +189,8 @@ impl PasswordFile {
         Ok(Self { path: path.to_owned(), current, decoy: hash("decoy")?, verified: Verified::new() })
     }
 
-    /// Reads the file anew if it has changed. Where it is no good, what was
-    /// read before stays in force. Blocks for a small local file.
+    /// Reads the file again if it has changed. If it has an error, the former contents stay in
+    /// force. Blocks for a small local file.
     ///
     /// # Errors
     /// As [`PasswordFile::load`], once for a change.
@@ -210,7 +209,7 @@ impl PasswordFile {
     /// As [`PasswordFile::load`].
     pub fn reload(&self) -> Result<(), Problem> {
         let fresh = read(&self.path)?;
-        // Of users who are gone, so that they don't pile up.
+        // Drops the tags of removed users, so that they don't pile up.
         self.verified.lock().retain(|user, _| fresh.rows.contains_key(user));
         *self.lock() = fresh;
         Ok(())
@@ -221,8 +220,8 @@ impl PasswordFile {
         self.lock().rows.get(user).map(|row| row.epoch)
     }
 
-    /// Sets a user's password in the file, which is made if it is missing, in
-    /// one step (a temporary file renamed). All logins before it end.
+    /// Sets a user's password in the file in one step (a temporary file renamed), and makes the
+    /// file if it is missing. All the user's earlier logins end.
     ///
     /// # Errors
     /// A line for people.
@@ -244,7 +243,7 @@ impl PasswordFile {
         write(path, &rows)
     }
 
-    /// Whom the file names, in no order.
+    /// The users that the file names, in no order.
     ///
     /// # Errors
     /// A line for people.
@@ -252,10 +251,10 @@ impl PasswordFile {
         Ok(read(path)?.rows.keys().cloned().collect())
     }
 
-    /// Takes a user out of the file, in one step.
+    /// Removes a user from the file, in one step.
     ///
     /// # Errors
-    /// A line for people, also where the file doesn't name the user.
+    /// A line for people, also if the file doesn't name the user.
     pub fn remove(path: &Path, user: &str) -> Result<(), Problem> {
         let _turn = turn(path, false)?;
         let mut rows = (*read(path)?.rows).clone();
@@ -265,10 +264,10 @@ impl PasswordFile {
         }
     }
 
-    /// The epoch of the user's row, if the password is the user's. Takes some 20 ms
-    /// of a core: call it on the blocking pool, few at a time.
+    /// The epoch of the user's row, if the password is right. Takes some 20 ms of a core: call it
+    /// on the blocking pool, few at a time.
     pub fn verify(&self, user: &str, password: &str) -> Option<Epoch> {
-        // Taken out of the lock, which the check is too long to hold.
+        // Cloned, since the check is too long to hold the lock.
         let rows = self.lock().rows.clone();
         let row = rows.get(user);
         let hash = PasswordHash::new(row.map_or(&self.decoy, |row| &row.hash)).ok()?;
@@ -279,8 +278,8 @@ impl PasswordFile {
         Some(row.epoch)
     }
 
-    /// As [`PasswordFile::verify`] for a password that was right before, in
-    /// microseconds; none for any other.
+    /// As [`PasswordFile::verify`] for a password that was right before, in microseconds; None for
+    /// any other.
     pub fn verify_again(&self, user: &str, password: &str) -> Option<Epoch> {
         if password.len() > MAX_PASSWORD_BYTES {
             return None;
@@ -296,30 +295,28 @@ impl PasswordFile {
     }
 }
 
-/// Waits until nobody else changes the file, until what it gives is dropped: two
-/// changes at once would each leave the other's out. Makes an empty file where
-/// there is none, if told to.
+/// Locks the file against other changes, until the returned file is dropped: of two changes at
+/// once, each would undo the other. Makes an empty file if there is none and `make` is set.
 fn turn(path: &Path, make: bool) -> Result<File, Problem> {
     loop {
-        // Open to write, which locks by network file systems take.
+        // Open to write: locks on network file systems need that.
         let file = File::options().read(true).write(true).create(make).mode(0o600).open(path);
         let file = file.map_err(|e| if make { problem(path, &e) } else { missing(path, &e) })?;
         file.lock().map_err(|e| problem(path, &e))?;
         let locked = file.metadata().map_err(|e| problem(path, &e))?;
         let is_current =
             std::fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()));
-        // Otherwise whoever had it before has put another in its place.
+        // Otherwise the former lock holder has replaced the file.
         if is_current {
             return Ok(file);
         }
     }
 }
 
-/// In one step: a temporary file renamed.
+/// Writes the file in one step: a temporary file renamed.
 fn write(path: &Path, rows: &Rows) -> Result<(), Problem> {
     let write = || -> io::Result<()> {
-        // A name that nothing else has: a file that is there already may
-        // be somebody's, or be readable by others.
+        // An unused name: an existing file may belong to another user, or be readable by others.
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{:016x}", u64::from_be_bytes(random())));
         let temporary = Path::new(&name);
@@ -335,7 +332,7 @@ fn write(path: &Path, rows: &Rows) -> Result<(), Problem> {
 
 fn read(path: &Path) -> Result<Current, Problem> {
     let shown = path.display();
-    // One open file, so that mode, version and text are the same one's.
+    // All from one open file, so that mode, version and text belong together.
     let mut file = File::open(path).map_err(|e| missing(path, &e))?;
     let metadata = file.metadata().map_err(|e| problem(path, &e))?;
     if metadata.mode() & 0o077 != 0 {

@@ -17,16 +17,16 @@ use std::os::fd::AsFd;
 pub struct Peer {
     /// Its address and port.
     pub address: SocketAddr,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub encrypted: bool,
-    /// The number of the local user who owns its socket. None where the peer is
-    /// not on loopback, or where the kernel names no user for it.
+    /// The number of the local user who owns its socket. None if the peer isn't on loopback, or if
+    /// the kernel names no user for it.
     pub user: Option<u32>,
 }
 
 impl Peer {
-    /// The peer of a connection that was just accepted from `address`. A peer on
-    /// loopback is looked up in the kernel's socket table.
+    /// The peer of a connection that was just accepted from `address`. For a peer on loopback, it
+    /// asks the kernel's socket table.
     pub fn of(connection: impl AsFd, address: SocketAddr) -> Self {
         let user = user_of_peer(connection, address);
         Self { address, encrypted: false, user }
@@ -52,8 +52,8 @@ impl Peer {
     }
 }
 
-/// Until a user has logged in on a connection, its places, memory and turns count
-/// for this.
+/// The key that a connection's places, memory and turns count for, until a user has logged in on
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A user of this host, by number.
@@ -64,8 +64,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What an address counts for where no local user is known. All loopback addresses
-    /// are one: a local program may pick any of 127.0.0.0/8.
+    /// The origin of an address without a known local user. All loopback addresses are one: a local
+    /// program may pick any of 127.0.0.0/8.
     pub fn of_address(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             loopback if loopback.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -84,8 +84,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The user id that the kernel shows for every user who has none in the gateway's user
-/// namespace: it names nobody.
+/// The user id that the kernel shows for every user without one in the gateway's user namespace. It
+/// identifies no user.
 fn overflow_user() -> u32 {
     /// The kernel's default (linux/highuid.h).
     const DEFAULT: u32 = 65_534;
@@ -93,9 +93,9 @@ fn overflow_user() -> u32 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT)
 }
 
-/// The user who owns the other end of this connection, in this network namespace. None if
-/// that isn't on loopback, if the kernel has no such established socket, if no process
-/// holds it any more, or if its user has no number here.
+/// The user who owns the other end of this connection, in this network namespace. None if that end
+/// isn't on loopback, if the kernel has no such established socket, if no process holds it any
+/// more, or if its user has no number here.
 fn user_of_peer(connection: impl AsFd, address: SocketAddr) -> Option<u32> {
     if !address.ip().to_canonical().is_loopback() {
         return None;
@@ -104,13 +104,13 @@ fn user_of_peer(connection: impl AsFd, address: SocketAddr) -> Option<u32> {
     let found = match established(address, local) {
         Ok(found) => found?,
         Err(error) => {
-            // Without sock_diag nobody on loopback has a name; logins work as ever.
+            // Without sock_diag the gateway knows no users on loopback; logins work as usual.
             tracing::debug!(%error, "can't ask the kernel for a socket's user");
             return None;
         }
     };
-    // A connection that was reset before it was accepted still has its bytes, but its
-    // addresses are free: the socket that was found may be somebody else's.
+    // A connection that was reset before the gateway accepted it still has its bytes, but its
+    // addresses are free. The found socket may belong to another user.
     rustix::net::getpeername(&connection).ok()?;
     (found.inode != 0 && found.user != overflow_user()).then_some(found.user)
 }
@@ -133,7 +133,7 @@ const IPPROTO_TCP: u8 = 6;
 const TCP_ESTABLISHED: u8 = 1;
 /// A netlink header and an inet_diag_req_v2.
 const REQUEST_BYTES: usize = 16 + 56;
-/// Where an answer has its fields, counted from its netlink header.
+/// Offsets of an answer's fields, counted from its netlink header.
 const STATE_AT: usize = 16 + 1;
 const USER_AT: usize = 16 + 64;
 const INODE_AT: usize = 16 + 68;
@@ -181,7 +181,7 @@ fn request(own: SocketAddr, remote: SocketAddr) -> [u8; REQUEST_BYTES] {
             put(44, &octets(remote));
         }
     }
-    // INET_DIAG_NOCOOKIE: whichever socket has these addresses.
+    // INET_DIAG_NOCOOKIE: any socket with these addresses.
     put(64, &[0xff; 8]);
     bytes
 }
@@ -201,7 +201,7 @@ fn parse(answer: &[u8]) -> rustix::io::Result<Option<Socket>> {
         Some(SOCK_DIAG_BY_FAMILY) if answer.get(STATE_AT) == Some(&TCP_ESTABLISHED) => {
             Ok(field(USER_AT).zip(field(INODE_AT)).map(|(user, inode)| Socket { user, inode }))
         }
-        // A listening socket, where no established one has these addresses.
+        // A listening socket, if no established one has these addresses.
         Some(SOCK_DIAG_BY_FAMILY) => Ok(None),
         _ => Err(Errno::PROTO),
     }

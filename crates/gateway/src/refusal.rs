@@ -1,5 +1,5 @@
-//! Refuses connections beyond the gateway's limits. A client that is only disconnected,
-//! or never accepted, can't know why. So the gateway answers its first request.
+//! Refuses connections beyond the gateway's limits. A client that is only disconnected, or never
+//! accepted, can't learn the reason. So the gateway answers its first request.
 
 use crate::config::Limits;
 use crate::errors::Exception;
@@ -19,22 +19,22 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// A client sends its first request as soon as it is connected, and accepting others
-/// waits for it where descriptors are short.
+/// A client sends its first request as soon as it is connected. If descriptors are short, accepting
+/// other clients waits for it.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The largest request that is read to be refused; a login has some hundred bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 10;
 
-/// Answers the first request of a connection with Busy, and ends it.
+/// Answers the first request of a connection with Busy, and closes it.
 pub async fn refuse(mut stream: TcpStream, why: &'static str) {
-    // A client that doesn't ask, or takes no answer, gets none.
+    // A client that doesn't ask, or doesn't take the answer, gets none.
     let _ = timeout(PATIENCE, answer(&mut stream, why)).await;
 }
 
 async fn answer(stream: &mut TcpStream, why: &'static str) -> io::Result<()> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 || sniff(&first) == Sniff::Tls {
-        return Ok(()); // within TLS nothing can be said before a handshake
+        return Ok(()); // before a TLS handshake the gateway can't answer
     }
     let (from, mut to) = stream.split();
     let limits = Limits {
@@ -71,7 +71,7 @@ fn busy(request: &Request, why: &'static str) -> Encoded {
 pub struct Reserve(Option<File>);
 
 impl Reserve {
-    /// Taken now, while there are some.
+    /// Opened now, while there are free descriptors.
     pub fn new() -> Self {
         Self(File::open("/dev/null").ok())
     }
@@ -81,7 +81,7 @@ impl Reserve {
         self.0 = None;
         let why = "the gateway has no file descriptors left; try again later, or ask its operator to \
                    raise its limit of open files";
-        // None waits, often: the kernel says that descriptors are short before it looks.
+        // Often no connection waits: the kernel reports the shortage before it looks for one.
         if let Some(Ok((stream, _))) = listener.accept().now_or_never() {
             refuse(stream, why).await;
         }

@@ -1,4 +1,4 @@
-//! A message from a client, and what goes back.
+//! A client's message, and the answer to it.
 
 use crate::memory::Permit;
 use crate::v2::PAGE_BYTES;
@@ -9,29 +9,29 @@ use strait_wire::{
     ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Wire,
 };
 
-/// A request, as far as it could be read.
+/// A request, as far as it could be decoded.
 pub struct Request {
-    /// On which wire it came.
+    /// The wire that it came on.
     pub wire: Wire,
-    /// Method; empty where not even that could be read.
+    /// Method; empty if even that couldn't be decoded.
     pub name: String,
-    /// The client's number.
+    /// The client's sequence number.
     pub sequence: i32,
-    /// What is asked.
+    /// The call, or the refusal of it.
     pub body: Body,
-    /// The memory its bytes take, held until it is executed.
+    /// The memory of its bytes, held until it is executed.
     pub memory: Option<Permit>,
 }
 
-/// What is asked, or why it can't be.
+/// A call, or the reason why it can't be executed.
 pub enum Body {
     /// A call.
     Call(Call),
     /// No call of the interface.
     Refused {
-        /// What the client is told.
+        /// The answer to the client.
         error: ApplicationError,
-        /// Whether the connection can't be gone on with.
+        /// Whether the connection has to end.
         last: bool,
     },
 }
@@ -67,7 +67,7 @@ impl Request {
         Self { wire, name, sequence, body, memory }
     }
 
-    /// By which it is known in all logs: the client's name for it, if it gave one.
+    /// Its id in all logs: the client's request id, if it gave one.
     pub fn id(&self) -> RequestId {
         let given = match &self.body {
             Body::Call(Call::CreateFile(request)) => &request.request_id,
@@ -94,7 +94,7 @@ impl Request {
         }
     }
 
-    /// For what can be answered in part: the bytes its answer may have.
+    /// For calls with divisible answers: the bytes that the answer may have.
     pub fn answer_bytes(&self) -> Option<usize> {
         let asked = match &self.body {
             Body::Call(Call::ReadRange(request)) => i64::from(request.length.unwrap_or(0)),
@@ -106,8 +106,7 @@ impl Request {
     }
 }
 
-/// The path that a call names, for who wants to know why it was slow; none of those that go on
-/// with an open file.
+/// The path that a call names, for the log of slow calls. None for calls on an open file.
 pub fn path_of(call: &Call) -> Option<String> {
     let path = match call {
         Call::GetFileInfo(request) => &request.path,
@@ -124,7 +123,7 @@ pub fn path_of(call: &Call) -> Option<String> {
         Call::SetAttributes(request) => &request.path,
         _ => return None,
     };
-    // What others choose can't break a line.
+    // A client's text can't break a line of the log.
     path.as_ref().map(|path| format!("{path:?}"))
 }
 
@@ -132,8 +131,8 @@ pub fn path_of(call: &Call) -> Option<String> {
 pub struct Outgoing {
     /// The bytes.
     pub encoded: Encoded,
-    /// The memory they take, held until they are sent.
+    /// The memory of the bytes, held until they are sent.
     pub memory: Option<Permit>,
-    /// The connection ends after it.
+    /// Whether the connection ends after it.
     pub last: bool,
 }

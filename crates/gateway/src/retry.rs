@@ -1,4 +1,4 @@
-//! Mutations that were asked for before: answered again, not executed again.
+//! Outcomes of recent mutations, to answer repetitions without executing them again.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -8,10 +8,10 @@ use strait_store::{ErrorKind, fail};
 use strait_wire::DfsError;
 use tokio::sync::OnceCell;
 
-/// What a mutation came to, so that it can be told twice.
+/// The outcome of a mutation, kept to answer repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done; nothing to tell.
+    /// Done, with nothing to report.
     Done,
     /// A writer was opened.
     Opened {
@@ -24,16 +24,16 @@ pub enum Outcome {
     Position(i64),
 }
 
-/// The result of a mutation, as it is remembered.
+/// The result of a mutation, as remembered.
 pub type Result = std::result::Result<Outcome, DfsError>;
 
 /// A client's name for one mutation: 16 bytes chosen at random.
 pub type RequestId = [u8; 16];
 
-/// What one remembered answer takes, beside an error's texts.
+/// Bytes of one remembered answer, beside an error's texts.
 const ENTRY_BYTES: usize = 256;
-/// What a session may remember however much others do: the 64 appends that a
-/// client may have under way, twice.
+/// Bytes that a session may always remember: the 64 appends that a client may have under way,
+/// twice.
 const OWN_BYTES: usize = 128 * ENTRY_BYTES;
 
 /// The memory of all sessions' mutations.
@@ -43,15 +43,14 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// At most `limit` bytes, but for what each session may always have.
+    /// At most `limit` bytes, beyond the bytes that each session may always have.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { bytes: AtomicUsize::new(0), limit })
     }
 }
 
-/// A session's latest mutations. The oldest that are done are forgotten beyond
-/// a limit; a retry of one of these is told apart by what the store looks
-/// like, or refused, never executed blindly.
+/// A session's latest mutations. Beyond a limit the oldest finished ones are forgotten. A retry of
+/// a forgotten one is decided by the state of the store, or refused, never executed blindly.
 pub struct Mutations {
     known: Mutex<Known>,
     limit: usize,
@@ -71,12 +70,12 @@ struct Entry {
 }
 
 impl Mutations {
-    /// Remembers `limit` of them, in the memory of `all`.
+    /// Remembers `limit` mutations, in the memory of `all`.
     pub fn new(limit: usize, all: Arc<Remembered>) -> Self {
         Self { known: Mutex::default(), limit, all }
     }
 
-    /// Whether there are none.
+    /// Whether it remembers none.
     pub fn is_empty(&self) -> bool {
         self.lock().order.is_empty()
     }
@@ -86,15 +85,14 @@ impl Mutations {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this one has been asked for.
+    /// Whether this mutation has been requested before.
     pub fn knows(&self, id: &RequestId) -> bool {
         self.lock().by_id.contains_key(id)
     }
 
-    /// Executes `mutation` if it is new; gives the first execution's outcome
-    /// if it isn't, waiting for it where it is still under way. The caller
-    /// must not drop the future before it is done: it runs as a task of its
-    /// own, so that a lost connection doesn't cut it short.
+    /// Executes `mutation` if it is new. Otherwise gives the first execution's outcome, and waits
+    /// for it if it is still under way. The caller must not drop the future before it is done: it
+    /// runs as a task of its own, so that a lost connection doesn't cut it short.
     pub async fn once(
         &self,
         id: RequestId,
@@ -132,8 +130,8 @@ impl Mutations {
         entry
     }
 
-    /// Forgets the oldest that is done: one under way could be executed twice.
-    /// False where there is none.
+    /// Forgets the oldest finished mutation. One still under way could be executed twice. False if
+    /// there is none.
     fn forget_oldest(&self, known: &mut Known) -> bool {
         let is_done = |id: &RequestId| known.by_id.get(id).is_some_and(|entry| entry.outcome.initialized());
         let Some(index) = known.order.iter().position(is_done) else { return false };
@@ -158,7 +156,7 @@ impl Drop for Mutations {
     }
 }
 
-/// What an error's texts take.
+/// Bytes of an error's texts.
 fn text_bytes(outcome: &Result) -> usize {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     outcome.as_ref().err().map_or(0, |error| length(&error.message) + length(&error.path))

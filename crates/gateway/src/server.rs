@@ -1,4 +1,4 @@
-//! Listening, accepting, sweeping, and ending well.
+//! Listening, accepting, sweeping and shutting down.
 
 use crate::config::Config;
 use crate::connection;
@@ -22,18 +22,18 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// How often files are looked at for changes, and sessions for those that have
-/// idled out; more often where they may linger for a shorter time. A password that
-/// changed ends its user's sessions at the second look at the latest, within 5 s.
+/// Period of the search for changed files and idle sessions; shorter if sessions may linger for a
+/// shorter time. A changed password ends its user's sessions at the second search at the latest,
+/// within 5 s.
 const SWEEP_PERIOD: Duration = Duration::from_secs(2);
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
-/// Pause after a failed accept, so that a failure that stays isn't a busy loop.
+/// Pause after a failed accept, so that a lasting failure isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What metrics call this host's own files.
+/// Name of this host's own directory in metrics.
 const LOCAL_ROOT: &str = "local-root";
 
-/// Connections at a time that are told that there is no place for them: they cost a
-/// descriptor each for a moment.
+/// Connections at a time that get a refusal for lack of places. Each costs a descriptor for a
+/// moment.
 const MAX_REFUSALS: usize = 16;
 /// The message for refused connections.
 const NO_PLACE: &str =
@@ -47,12 +47,12 @@ pub struct Gateway {
     reload: Reload,
 }
 
-/// Has a gateway read its files anew, whether they look changed or not.
+/// Tells a gateway to read its files again, whether they look changed or not.
 #[derive(Clone, Default)]
 pub struct Reload(Arc<Notify>);
 
 impl Reload {
-    /// Now.
+    /// Requests it now.
     pub fn now(&self) {
         self.0.notify_one();
     }
@@ -62,8 +62,8 @@ impl Gateway {
     /// Listens on `address`.
     ///
     /// # Errors
-    /// The address is in use or isn't this host's; no store is configured, or
-    /// not the one for programs of 2009.
+    /// The address is in use or isn't this host's. The configuration has no store, or not the named
+    /// one for programs of 2009.
     pub async fn bind(address: SocketAddr, mut config: Config) -> io::Result<Self> {
         if config.stores.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));
@@ -101,23 +101,23 @@ impl Gateway {
         Ok(Self { listener, local, shared: Arc::new(shared), reload: Reload::default() })
     }
 
-    /// Where it listens; the port is real even if 0 was asked for.
+    /// The address that it listens on, with the real port if 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// How to have it read passwords and certificates anew while it serves.
+    /// A handle that tells it to read passwords and certificates again while it serves.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
 
-    /// What it has counted, to be read while it serves and after.
+    /// Its metrics, readable while it serves and after.
     pub fn numbers(&self) -> GatewayNumbers {
         GatewayNumbers(self.shared.clone())
     }
 
-    /// Serves until `shutdown` is done, then lets requests in flight end
-    /// (within [`Limits::drain`]) and closes what is open.
+    /// Serves until `shutdown` is done. Then lets requests in flight end (within [`Limits::drain`])
+    /// and closes open files.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, shared, reload, .. } = self;
         let (stop, stopped) = watch::channel(false);
@@ -144,7 +144,7 @@ impl Gateway {
                             }
                             None => {
                                 tell_refused(peer);
-                                // More at a time are disconnected without a word.
+                                // The gateway disconnects any further ones without an answer.
                                 if let Ok(place) = refusals.clone().try_acquire_owned() {
                                     connections.spawn(async move {
                                         refusal::refuse(stream, NO_PLACE).await;
@@ -199,15 +199,15 @@ fn tell_refused(peer: Peer) {
     }
 }
 
-/// Which files are read.
+/// Choice of files to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     IfChanged,
     Always,
 }
 
-/// Takes up new passwords and certificates, and ends the sessions that have idled out
-/// or whose logins hold no more. Small local files, read on the blocking pool.
+/// Reads changed passwords and certificates, and ends sessions that have idled out or whose logins
+/// are no longer valid. These are small local files, read on the blocking pool.
 fn look(shared: &Arc<Shared>, which: Look) {
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Who is there, on which store, with what open.
+//! Sessions: each one's identity, store and open files.
 
 use crate::closed::Closed;
 use crate::config::{Access, Config, ConfiguredStore, Limits};
@@ -24,32 +24,31 @@ pub fn now_ms() -> i64 {
     since.as_millis() as i64
 }
 
-/// Milliseconds on a clock that nobody sets: a corrected wall clock must not
-/// end every session.
+/// Milliseconds on a clock that isn't set: a corrected wall clock must not end every session.
 fn uptime_ms() -> i64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_millis() as i64
 }
 
-/// Who a session is.
+/// The identity for which a session acts.
 #[derive(Clone)]
 pub enum Identity {
-    /// Nobody yet: a login is needed.
+    /// None yet: the client must log in.
     Nobody(Uninvited),
-    /// A client without a login, where the operator allows that.
+    /// A client without a login, if the operator allows that.
     Anonymous(Principal),
     /// A user who logged in.
     User(Login),
 }
 
-/// Why a client must log in.
+/// The reason why a client must log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uninvited {
     /// Every client must.
     NoLogin,
-    /// It belongs to another local user than the gateway.
+    /// The client's socket belongs to another local user than the gateway.
     OtherUser(u32),
-    /// The kernel names no user for it: it comes by way of a container or another
+    /// The kernel names no user for the client's socket: it comes by way of a container or another
     /// host, or has closed its socket.
     UnknownUser,
 }
@@ -79,32 +78,32 @@ fn own_user() -> u32 {
 pub struct Session {
     /// Its number; in a token for DfsV2.
     pub id: u128,
-    /// Tells this session from one of the same number before it: at another
-    /// gateway, before a restart, or before it idled out.
+    /// Distinguishes this session from earlier ones of the same number: at another gateway, before
+    /// a restart, or before it idled out.
     pub incarnation: i64,
-    /// The store it is on.
+    /// Its store.
     pub store: ConfiguredStore,
-    /// What it has open.
+    /// Its open files and listings.
     pub handles: Handles,
-    /// What it did, for retries.
+    /// Outcomes of its mutations, for retries.
     pub mutations: Mutations,
-    /// Places for changes at work in the store, of all sessions on it.
+    /// Places for running changes, shared by all sessions on the store.
     changes: Arc<Semaphore>,
     identity: Mutex<Identity>,
     /// Connections attached; when the last is lost the session lingers.
     connections: AtomicUsize,
-    /// Calls at work in it.
+    /// Calls that run in it.
     calls: AtomicUsize,
-    /// No call is taken any more: its handles are gone.
+    /// Set once its handles are gone: the session takes no more calls.
     ended: AtomicBool,
     /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
-    /// What it counts for at the origin that opened it; none once it has ended.
+    /// Its place in the share of the origin that opened it; none once it has ended.
     place: Mutex<Option<Share>>,
 }
 
 impl Session {
-    /// For whom it acts.
+    /// The principal for whom it acts.
     ///
     /// # Errors
     /// Unauthenticated if nobody is logged in.
@@ -116,12 +115,12 @@ impl Session {
         }
     }
 
-    /// Who it is.
+    /// The session's identity.
     pub fn identity(&self) -> Identity {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether this user logged in to it.
+    /// Whether this user is logged in to it.
     pub fn is_of(&self, user: &str) -> bool {
         matches!(self.identity(), Identity::User(login) if login.user == user)
     }
@@ -131,28 +130,27 @@ impl Session {
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
     }
 
-    /// A connection uses it from now on.
+    /// Adds a connection that uses it.
     pub fn attach(&self) {
         self.connections.fetch_add(1, Ordering::AcqRel);
         self.touch();
     }
 
-    /// A connection is lost.
+    /// Removes a lost connection.
     pub fn detach(&self) {
         self.connections.fetch_sub(1, Ordering::AcqRel);
         self.touch();
     }
 
-    /// Notes that it is used.
+    /// Records that a client uses it now.
     pub fn touch(&self) {
         self.last_used_ms.store(uptime_ms(), Ordering::Release);
     }
 
-    /// A place for a change, held until it is done whether its client is still
-    /// there or not.
+    /// A place for a change. The change holds it until it ends, even if its client leaves.
     ///
     /// # Errors
-    /// Busy if the store has as many at work as it may.
+    /// Busy if the store runs its maximum of changes.
     pub fn begin_change(&self) -> Result<OwnedSemaphorePermit> {
         self.changes.clone().try_acquire_owned().map_err(|_| {
             let message = "the store is slow, and has as many changes at work as it may; try again later";
@@ -170,12 +168,12 @@ impl Session {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// A call is at work in it, and it doesn't idle out meanwhile.
+    /// Counts a running call; the session doesn't idle out meanwhile.
     pub fn begin_call(&self) {
         self.calls.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The call is done.
+    /// Counts the call as done.
     pub fn end_call(&self) {
         self.touch();
         self.calls.fetch_sub(1, Ordering::AcqRel);
@@ -188,7 +186,7 @@ impl Session {
         idle > allowed.as_millis() as i64 && self.calls.load(Ordering::Acquire) == 0
     }
 
-    /// Whether it holds nothing that its token doesn't say.
+    /// Whether its token suffices to make it again.
     fn is_empty(&self) -> bool {
         self.connections.load(Ordering::Acquire) == 0
             && self.calls.load(Ordering::Acquire) == 0
@@ -196,7 +194,7 @@ impl Session {
             && self.mutations.is_empty()
     }
 
-    /// Closes all files properly; the first failure is told.
+    /// Closes all files properly, and returns the first failure.
     pub async fn close_files(&self) -> Result<()> {
         let mut result = Ok(());
         for handle in self.handles.drain() {
@@ -209,23 +207,23 @@ impl Session {
         result
     }
 
-    /// Abandons all files.
+    /// Abandons all files without closing them.
     pub fn abandon_files(&self) {
         drop(self.handles.drain());
     }
 }
 
-/// The sessions there are, and those that their tokens mustn't make again.
+/// The current sessions, and the closed ones that tokens mustn't make again.
 struct Table {
     by_id: HashMap<u128, Arc<Session>>,
     closed: Closed,
 }
 
-/// All sessions, and the door.
+/// All sessions, and the checks that admit clients to them.
 pub struct Sessions {
     table: Mutex<Table>,
     stores: Vec<ConfiguredStore>,
-    /// Of each store, by its name.
+    /// Places for changes, by the store's name.
     changes: HashMap<String, Arc<Semaphore>>,
     access: Access,
     signer: Signer,
@@ -237,7 +235,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// None yet.
+    /// Without any session yet.
     pub fn new(config: Config) -> Self {
         let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
         Self {
@@ -262,8 +260,8 @@ impl Sessions {
         &self.stores
     }
 
-    /// The configured store with this name or URI; the default for none or an
-    /// empty one. Never any other: a client names, it doesn't configure.
+    /// The configured store with this name or URI; the default for none or an empty one. Never any
+    /// other: clients pick a store, only operators configure one.
     pub fn store(&self, asked: &str) -> Result<ConfiguredStore> {
         let found = match asked {
             "" => self.stores.first(),
@@ -281,16 +279,16 @@ impl Sessions {
         })
     }
 
-    /// Whether a password file is there to check logins against.
+    /// Whether there is a password file to check logins against.
     pub fn has_passwords(&self) -> bool {
         self.access.passwords.is_some()
     }
 
-    /// Takes up a password file that has changed; its users' sessions follow
-    /// at the next [`Sessions::sweep`]. Blocks for a small local file.
+    /// Reads the password file again if it has changed. Its users' sessions follow at the next
+    /// [`Sessions::sweep`]. Blocks for a small local file.
     ///
     /// # Errors
-    /// A line for people, once for a change; what was read before stays in force.
+    /// A line for people, once for a change. The former contents stay in force.
     pub fn reload_passwords(&self) -> std::result::Result<bool, String> {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload_if_changed())
     }
@@ -305,9 +303,8 @@ impl Sessions {
 
     /// Whether a login still holds.
     ///
-    /// # Errors
-    /// Unauthenticated once it has ended, the user is removed or the password changed,
-    /// and at a gateway without a password file, which can't know.
+    /// Unauthenticated if the login has ended, the user was removed or the password changed. Also
+    /// at a gateway without a password file, which can't check.
     pub fn check_login(&self, login: &Login) -> Result<()> {
         let Some(file) = &self.access.passwords else {
             let message =
@@ -341,7 +338,7 @@ impl Sessions {
         }
     }
 
-    /// The logins of this moment, and what is counted of all.
+    /// The logins in progress, and the counts of all logins.
     pub fn logins(&self) -> &Logins {
         &self.logins
     }
@@ -349,8 +346,8 @@ impl Sessions {
     /// Checks a password, a few at a time for all clients together.
     ///
     /// # Errors
-    /// Unauthenticated; the same words for a wrong password and an unknown user.
-    /// Busy if too many were wrong, or too many wait already.
+    /// Unauthenticated, in the same words for a wrong password and an unknown user. Busy if too
+    /// many were wrong, or too many wait already.
     pub async fn check_password(self: &Arc<Self>, user: &str, password: &str, from: Origin) -> Result<Login> {
         let Some(file) = &self.access.passwords else {
             let message = "this gateway has no password file; start it with --passwords FILE";
@@ -366,11 +363,11 @@ impl Sessions {
                 let Some(turn) = self.logins.turn(from).await else {
                     return fail(ErrorKind::Unavailable, "the gateway is shutting down");
                 };
-                // Others of the pair may have failed meanwhile.
+                // Other tries of the pair may have failed meanwhile.
                 patient(Instant::now())?;
                 let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
                 let verified = tokio::task::spawn_blocking(move || {
-                    // The check goes on when its client has gone, so it keeps its turn.
+                    // The check continues if its client leaves, so it keeps its turn.
                     let _turn = turn;
                     this.access.passwords.as_ref().and_then(|file| file.verify(&name, &password))
                 });
@@ -460,7 +457,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The token that stands for a session, and when it expires.
+    /// A new token for a session, and its expiry.
     pub fn token(&self, session: &Session) -> (String, i64) {
         let login = match session.identity() {
             Identity::User(login) => Some(login),
@@ -472,8 +469,8 @@ impl Sessions {
         (self.signer.sign(&claims), expires_ms)
     }
 
-    /// The session behind a token, made anew where another gateway (or this
-    /// one before a restart) opened it.
+    /// The session of a token. If another gateway opened it (or this one before a restart), makes
+    /// it anew.
     ///
     /// # Errors
     /// Unauthenticated for a token that is wrong or has expired, whose session was
@@ -503,19 +500,18 @@ impl Sessions {
         self.open_with_id(claims.session, self.store(&claims.store)?, identity, peer.origin())
     }
 
-    /// The session with this number, which it is used by.
+    /// The session with this number, marked as used.
     pub fn by_id(&self, id: u128) -> Option<Arc<Session>> {
         let session = self.lock().by_id.get(&id).cloned();
         session.inspect(|session| session.touch())
     }
 
-    /// Ends a session; its files are the caller's to close or abandon.
+    /// Ends a session; the caller closes or abandons its files.
     pub fn end(&self, id: u128) -> Option<Arc<Session>> {
         self.lock().by_id.remove(&id).inspect(|session| session.set_ended())
     }
 
-    /// Ends a session as its client asked: its tokens are good for nothing now.
-    /// Its files are the caller's to close.
+    /// Ends a session at its client's request, and revokes its tokens. The caller closes its files.
     pub fn close(&self, session: &Session) {
         let owner = match session.identity() {
             Identity::User(login) => Some(login.user),
@@ -525,10 +521,10 @@ impl Sessions {
         self.end(session.id);
     }
 
-    /// Ends a session that its connection has left, if nothing would be lost:
-    /// its token makes the same one again. Else it lingers.
+    /// Ends a session that its connection has left, if its token suffices to make it again.
+    /// Otherwise it lingers.
     pub fn left(&self, session: &Arc<Session>) {
-        /// The table's, and the caller's.
+        /// References of the table and of the caller.
         const NOBODY_ELSE: usize = 2;
         let by_id = &mut self.lock().by_id;
         let ours = by_id.get(&session.id).is_some_and(|known| Arc::ptr_eq(known, session));

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State that all connections share.
 
 use crate::config::{Limits, LocalRoot, Service2009};
 use crate::memory::Budget;
@@ -10,17 +10,17 @@ use strait_telemetry::{Calls, Kind, Page};
 
 /// The gateway, as a connection sees it.
 pub struct Shared {
-    /// Sessions, stores and the door.
+    /// Sessions, stores and access checks.
     pub sessions: Arc<Sessions>,
     /// Memory for requests and answers.
     pub budget: Budget,
     /// The limits in force.
     pub limits: Limits,
-    /// Where this host's own files may be copied to and from.
+    /// The directory of this host that copies may read and write.
     pub local_root: Option<LocalRoot>,
-    /// What programs of 2009 get where they leave it open.
+    /// Choices for programs of 2009 that name no store of this gateway.
     pub service_2009: Service2009,
-    /// What is counted of the calls.
+    /// Counts of the calls.
     pub calls: Calls,
     /// The turns at each store, by its name.
     pub turns: Vec<(String, Turns)>,
@@ -28,12 +28,12 @@ pub struct Shared {
     pub tls: Option<Arc<Tls>>,
 }
 
-/// What a gateway has counted, to be read while it serves and after.
+/// A gateway's metrics, readable while it serves and after.
 #[derive(Clone)]
 pub struct GatewayNumbers(pub(crate) Arc<Shared>);
 
 impl GatewayNumbers {
-    /// Writes it down.
+    /// Writes them to a page.
     pub fn write(&self, page: &mut Page) {
         self.0.calls.write(page, &[("role", "gateway")]);
         self.0.sessions.logins().write(page);

@@ -1,5 +1,5 @@
-//! Places of which no origin gets more than it leaves to others: for
-//! connections, sessions, and logins that wait.
+//! Places for connections, sessions and waiting logins. No origin gets more places than it leaves
+//! to others.
 
 use crate::peer::Origin;
 use std::collections::HashMap;
@@ -29,8 +29,8 @@ impl Shares {
         Arc::new(Self { places, taken: Mutex::default() })
     }
 
-    /// A place for a client; none if all are taken, or if its origin has as many
-    /// as are free: alone it gets half of them.
+    /// A place for a client. None if all are taken, or if its origin has as many as are free: alone
+    /// it gets half of them.
     pub fn take(self: &Arc<Self>, origin: Origin) -> Option<Share> {
         let mut taken = self.lock();
         let free = self.places.saturating_sub(taken.in_all);

@@ -1,10 +1,9 @@
 //! Clients that hold shared memory and move their bytes too slowly.
 //!
-//! A connection notes when it has begun to receive a large request, or to send an answer, and
-//! how many bytes have moved since. While another request waits for memory, those below the
-//! least rate are ended, the slowest first, until enough comes free. A request costs its own
-//! holder a connection, or holders that have more than its own. Nobody is ended while nobody
-//! waits.
+//! A connection records when it began to receive a large request or to send an answer, and how many
+//! bytes have moved since. While another request waits for memory, the gateway ends connections
+//! below the least rate, the slowest first, until enough memory is free. For a request, it ends
+//! connections of the same holder or of holders that have more. If no request waits, it ends none.
 
 use crate::fair::{Holder, Need};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +14,10 @@ use tokio::time::Instant;
 
 /// Least time between two looks at all connections, however many requests wait.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
-/// Fewer connections aren't looked through for those that have gone.
+/// With fewer connections, the list isn't searched for closed ones.
 const FIRST_LOOK: usize = 64;
 
-/// What moves.
+/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// A request.
@@ -27,33 +26,33 @@ pub enum Way {
     Out,
 }
 
-/// Comes when a connection has to end.
+/// Fires when the connection has to end.
 pub type Cut = oneshot::Receiver<()>;
 
-/// How a connection moves its bytes.
+/// Record of a connection's moved bytes.
 pub struct Flow {
     /// Bytes in and out so far.
     moved: [AtomicU64; 2],
-    /// Of each way while the client has to move bytes for which the connection holds memory.
+    /// One for each way, while the client has to move bytes for which the connection holds memory.
     since: Mutex<[Option<Sample>; 2]>,
     end: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 struct Sample {
     holder: Arc<Holder>,
-    /// That come free when the connection ends.
+    /// Units that the end of the connection frees.
     units: usize,
     at: Instant,
     moved: u64,
 }
 
 impl Flow {
-    /// So many bytes have moved.
+    /// Adds moved bytes.
     pub fn moved(&self, way: Way, bytes: usize) {
         self.moved[way as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The client has to move bytes for which so many units are held; none: no more.
+    /// Records that the client has to move bytes for which `units` are held, or none any more.
     pub fn holds(&self, way: Way, holder: &Arc<Holder>, units: usize) {
         let since = &mut self.lock()[way as usize];
         match since {
@@ -69,7 +68,7 @@ impl Flow {
     fn end(&self) {
         *self.lock() = [None, None];
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A connection that has gone needs no word.
+        // A closed connection needs no signal.
         let _ = end.map(|end| end.send(()));
     }
 
@@ -78,7 +77,7 @@ impl Flow {
     }
 }
 
-/// All connections' flows.
+/// The flows of all connections.
 pub struct Flows {
     min_rate_bytes_per_s: u64,
     grace: Duration,
@@ -102,12 +101,13 @@ struct Candidate {
 }
 
 impl Flows {
-    /// Where clients have to move `min_rate_bytes_per_s`, from `grace` after they began.
+    /// With these limits: clients have to move `min_rate_bytes_per_s`, from `grace` after they
+    /// began.
     pub fn new(min_rate_bytes_per_s: u64, grace: Duration) -> Self {
         Self { min_rate_bytes_per_s, grace, known: Mutex::default(), cut: AtomicU64::new(0) }
     }
 
-    /// A new connection's.
+    /// Adds a new connection.
     pub fn add(&self) -> (Arc<Flow>, Cut) {
         let (end, cut) = oneshot::channel();
         let flow =
@@ -121,12 +121,12 @@ impl Flows {
         (flow, cut)
     }
 
-    /// How many were ended.
+    /// Number of connections ended.
     pub fn cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// Ends slow connections for those that wait.
+    /// Ends slow connections in favour of waiting requests.
     pub fn cut_slow(&self, needs: impl FnOnce() -> Vec<Need>) {
         let mut slow = {
             let mut known = self.lock();
@@ -169,7 +169,7 @@ impl Flows {
                 let (holder, units) = (sample.holder.clone(), sample.units);
                 slow.push(Candidate { flow: flow.clone(), holder, units, rate });
             } else if lasted >= 2 * self.grace {
-                // Bytes that came long ago don't excuse a client that has stopped.
+                // Bytes moved long ago don't excuse a client that has stopped.
                 (sample.at, sample.moved) = (Instant::now(), moved);
             }
         }
@@ -221,7 +221,7 @@ mod tests {
             Client { flow, holder, cut, _held: held }
         }
 
-        /// Somebody needs units.
+        /// A user needs units.
         fn look(&self, user: &str, units: usize, own: bool) {
             let holder = self.pool.holder(&Key::User(user.into()));
             self.flows.cut_slow(|| vec![Need { holder, units, own }]);

@@ -1,5 +1,5 @@
-//! TLS on the port: certificate and key from files, read anew when they
-//! change, client certificates where the operator asks for them.
+//! TLS on the port. Certificate and key come from files that are read again when they change. The
+//! operator may require client certificates.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -18,26 +18,25 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use x509_parser::extensions::GeneralName;
 
-/// Where the operator keeps what TLS needs, all PEM.
+/// Paths of the operator's TLS files, all PEM.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     /// The server's certificate, and those between it and the root.
     pub certificate: PathBuf,
-    /// Its private key; nobody else may read it.
+    /// Its private key; no other user may read it.
     pub key: PathBuf,
-    /// Certificate authorities whose clients are admitted; none: no client
-    /// certificate is asked for.
+    /// Certificate authorities whose clients are admitted. None: the gateway asks for no client
+    /// certificate.
     pub client_ca: Option<PathBuf>,
-    /// Client certificates that are revoked, one list for each of those
-    /// authorities.
+    /// Revoked client certificates, one list for each of those authorities.
     pub client_crl: Option<PathBuf>,
 }
 
-/// TLS as it is configured now.
+/// TLS with the present files.
 pub struct Tls {
     files: TlsFiles,
     current: Mutex<Current>,
-    /// Connections look at their certificates again when the files have changed.
+    /// Tells connections to check their certificates again when the files have changed.
     changed: watch::Sender<()>,
 }
 
@@ -51,28 +50,28 @@ struct Current {
 /// Facts about the gateway's certificate, for its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// The names and addresses that clients may call it by.
+    /// The names and addresses that the certificate covers.
     pub names: Vec<String>,
-    /// When it expires.
+    /// Its time of expiry.
     pub expires: SystemTime,
 }
 
-/// What is wrong with the files, for people.
+/// An error of the files, for people.
 pub type Problem = String;
 
 impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// A line for people: a file is missing, isn't PEM, or doesn't fit the
-    /// others; the key can be read by others.
+    /// A line for people: a file is missing, isn't PEM, or doesn't fit the others, or other users
+    /// may read the key.
     pub fn load(files: TlsFiles) -> Result<Self, Problem> {
         let current = Mutex::new(read(&files)?);
         Ok(Self { files, current, changed: watch::Sender::new(()) })
     }
 
-    /// Reads the files anew if one has changed. Connections that are open keep
-    /// what they have; where the new files are no good, so do new ones.
+    /// Reads the files again if one has changed. Open connections keep the former ones. If the
+    /// new files have an error, new connections use the former ones.
     ///
     /// # Errors
     /// As [`Tls::load`].
@@ -80,11 +79,11 @@ impl Tls {
         if self.lock().modified == modified(&self.files) {
             return Ok(false);
         }
-        // Said once for a change, not at every look.
+        // Reports an error once for a change, not at every check.
         self.reload().map(|()| true).inspect_err(|_| self.lock().modified = modified(&self.files))
     }
 
-    /// Reads the files anew, changed or not.
+    /// Reads the files again, changed or not.
     ///
     /// # Errors
     /// As [`Tls::load`]; the former files stay in force.
@@ -104,8 +103,8 @@ impl Tls {
         self.lock().certificate.clone()
     }
 
-    /// Returns once a client's certificate is no longer valid: it is revoked, or its
-    /// authority isn't trusted any more.
+    /// Returns once a client's certificate is no longer valid: it is revoked, or its authority is
+    /// no longer trusted.
     pub async fn distrusted(&self, chain: &[CertificateDer<'_>]) {
         let mut changes = self.changed.subscribe();
         while self.trusts(chain) {
@@ -121,13 +120,13 @@ impl Tls {
             (Some(verifier), Some((own, above))) => {
                 verifier.verify_client_cert(own, above, UnixTime::now()).is_ok()
             }
-            // None is asked for.
+            // The gateway asks for no client certificate.
             (None, _) => true,
             (Some(_), None) => false,
         }
     }
 
-    /// For the next handshake.
+    /// Acceptor for the next handshake.
     pub fn acceptor(&self) -> TlsAcceptor {
         self.lock().acceptor.clone()
     }
@@ -193,7 +192,7 @@ fn facts(chain: &[CertificateDer<'_>]) -> Option<CertificateFacts> {
     Some(CertificateFacts { names, expires: UNIX_EPOCH + Duration::from_secs(seconds) })
 }
 
-/// A name that a client may call a server by.
+/// A name of a server in a certificate.
 fn name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),

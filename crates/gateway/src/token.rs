@@ -1,19 +1,19 @@
-//! Session tokens: a signed statement of who is logged in, on which store, in
-//! which session, until when. Any gateway with the same key takes it. It carries
-//! the end and the epoch of the login that it stands for: renewing it changes neither.
+//! Session tokens: signed statements of a session's number, store, login and expiry. Any gateway
+//! with the same key accepts them. A token carries the end and the epoch of its login; renewing it
+//! changes neither.
 
 use crate::hex;
 use crate::passwords::Epoch;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Longest token accepted, in bytes; the longest made is far below.
+/// Longest token accepted, in bytes. Tokens made here are far shorter.
 const MAX_TOKEN_BYTES: usize = 1_024;
-/// A token of the first version, `s1.`, had no end and no epoch of its login; it is refused.
+/// A token of the first version, `s1.`, had no end and no epoch of its login; gateways refuse it.
 const PREFIX: &str = "s2.";
 const MAC_BYTES: usize = 32;
 
-/// What a token says.
+/// The contents of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     /// The session.
@@ -22,18 +22,18 @@ pub struct Claims {
     pub expires_ms: i64,
     /// Name of the store.
     pub store: String,
-    /// The login that it stands for; none: there was none.
+    /// The login that it stands for, if there was one.
     pub login: Option<Login>,
 }
 
 /// A login by password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Whose.
+    /// The user who logged in.
     pub user: String,
-    /// Of the user's row in the password file, as it was then.
+    /// Epoch of the user's row in the password file at login.
     pub epoch: Epoch,
-    /// When it ends at the latest, in milliseconds since 1970-01-01 UTC.
+    /// Its latest end, in milliseconds since 1970-01-01 UTC.
     pub ends_ms: i64,
 }
 
@@ -43,7 +43,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// With this key.
+    /// A signer with this key.
     pub fn new(key: [u8; 32]) -> Self {
         // HMAC pads a key to the hash's block with zeros (RFC 2104, section 2).
         let mut block = [0; 64];

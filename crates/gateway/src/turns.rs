@@ -1,10 +1,10 @@
 //! Turns at a store: no user's calls keep another user's waiting.
 //!
-//! A store does a limited number of calls at once, since each may hold a thread, and few that
-//! take long (checksums), since each keeps processors or disks busy. Users take these turns from
-//! a [`Pool`]: in turn where they wait, and never more than half of them. [`Queued`] is a store
-//! behind this queue, whatever its adapter. A call's turn comes back when the store has ended
-//! with it: where the caller leaves, when no thread is busy for it any more.
+//! A store runs a limited number of calls at once, since each may hold a thread. It runs few
+//! checksums, since each keeps processors or disks busy for long. Users take these turns from a
+//! [`Pool`]: in turn if they wait, and never more than half of them. [`Queued`] is a store behind
+//! this queue, whatever its adapter. A call returns its turn when the store has finished it; if the
+//! caller leaves, when no thread works for it any more.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};
@@ -26,7 +26,7 @@ use strait_telemetry::{Kind, Page, RequestId};
 const ENTRIES_A_TURN: usize = 256;
 
 tokio::task_local! {
-    /// For whom the current call is.
+    /// The key that the current call counts for.
     static CALLER: RefCell<Key>;
 }
 
@@ -35,13 +35,13 @@ pub async fn call<F: Future>(key: Key, call: F) -> F::Output {
     Work::scope(CALLER.scope(RefCell::new(key), call)).await
 }
 
-/// Runs what goes on after the current call is dropped, for the same caller.
+/// Runs work that continues after the current call is dropped, for the same caller.
 pub fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
     let key = CALLER.try_with(|key| key.borrow().clone());
     async move {
         match key {
             Ok(key) => call(key, rest).await,
-            // Nobody's call, so nobody drops it.
+            // Outside of a call there is none to be dropped.
             Err(_) => rest.await,
         }
     }
@@ -61,7 +61,7 @@ pub async fn to_its_end<T: Send + 'static>(
     })
 }
 
-/// From now on the current call counts for this user.
+/// Makes the current call count for this user from now on.
 pub fn acts_for(user: &str) {
     let _ = CALLER.try_with(|key| {
         let is_known = matches!(&*key.borrow(), Key::User(known) if **known == *user);
@@ -79,12 +79,12 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// As many as the limits have.
+    /// As many as the limits allow.
     pub fn new(limits: &Limits) -> Self {
         Self { calls: Pool::new(limits.calls_per_store), long_calls: Pool::new(limits.long_calls_per_store) }
     }
 
-    /// Writes down what is at work at the store with this name.
+    /// Writes metrics of the calls at the store with this name.
     pub fn write(&self, page: &mut Page, store: &str) {
         for (kind, pool) in [("short", &self.calls), ("long", &self.long_calls)] {
             let of = [("store", store), ("kind", kind)];
@@ -96,7 +96,7 @@ impl Turns {
     }
 
     fn caller(&self, pool: &Arc<Pool>) -> Option<Arc<Holder>> {
-        // What the gateway does by itself (it closes files at its end) has no caller.
+        // The gateway's own work (closing files at its end) has no caller.
         CALLER.try_with(|key| pool.holder(&key.borrow())).ok()
     }
 }
@@ -127,13 +127,13 @@ impl Queued {
     }
 }
 
-/// A file open for reading, for whoever opened it.
+/// A file open for reading. Its calls count for the opener.
 struct Reader {
     behind: Box<dyn FileReader>,
     caller: Option<Arc<Holder>>,
 }
 
-/// A file open for writing, for whoever opened it.
+/// A file open for writing. Its calls count for the opener.
 struct Writer {
     behind: Box<dyn FileWriter>,
     caller: Option<Arc<Holder>>,

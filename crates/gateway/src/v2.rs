@@ -1,5 +1,4 @@
-//! DfsV2's sessions and questions; what changes something is in
-//! [`crate::mutate`].
+//! DfsV2's sessions and queries; [`crate::mutate`] has the changes.
 
 use crate::config::ConfiguredStore;
 use crate::context::Context;
@@ -17,13 +16,13 @@ use strait_wire::Secret;
 /// Memory set aside for a page of a listing, and for other answers of bounded
 /// but more than trivial size.
 pub const PAGE_BYTES: usize = 256 << 10;
-/// What an entry of a page takes on the wire, beside its path.
+/// Bytes of an entry of a page on the wire, beside its path.
 const INFO_BYTES: usize = 128;
-/// Most blocks of one answer: as many as fit its memory with three replicas
-/// each. A file with more is asked for in ranges.
+/// Most blocks of one answer: as many as fit its memory with three replicas each. For a file with
+/// more, a client asks in ranges.
 const MAX_BLOCKS: usize = 1_024;
 
-/// A path out of a request.
+/// Parses a request's path.
 pub fn path(text: Option<String>) -> Result<StorePath> {
     StorePath::parse(&required(text, "path")?)
 }
@@ -44,7 +43,7 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-/// Where a store is concerns only who may use it.
+/// Only clients that may use a store learn where it is.
 fn store_info(store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
     let names = capabilities.flags().into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned());
@@ -76,7 +75,7 @@ pub async fn open_session(
     let from = context.peer.origin();
     let asked = request.store.as_deref().unwrap_or_default();
     let session = match (request.token, request.user, request.password) {
-        // A password is checked wherever there is one: a token saves a session, no proof.
+        // A given password is always checked: a token finds the session again, and proves nothing.
         (token, Some(user), Some(password)) => {
             let store = sessions.store(asked)?;
             let login = context.log_in(user.as_bytes(), &password.0).await?;
@@ -115,7 +114,7 @@ pub async fn close_session(
     request: wire::CloseSessionRequest,
 ) -> Result<wire::CloseSessionReply> {
     let caller = context.caller(&request.session)?;
-    // First, so that nothing is opened in it meanwhile.
+    // First, so that no call opens a file in it meanwhile.
     context.shared.sessions.close(&caller.session);
     let closed = caller.session.close_files().await;
     if context.attached().is_some_and(|own| own.id == caller.session.id) {
@@ -193,8 +192,7 @@ pub async fn list_directory(
     Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
 }
 
-/// The next entries, and whether there are more. One entry at least, however
-/// little memory there is.
+/// The next entries, and whether there are more. At least one entry, however little memory is free.
 async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(Vec<wire::FileInfo>, bool)> {
     let mut entries = Vec::new();
     let mut used = 0;
