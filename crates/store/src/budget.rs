@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Of all open files together: two thirds of the memory for a gateway's requests and answers.
+/// Limit of all open files together: two thirds of the memory for a gateway's requests and answers.
 const PROCESS_BYTES: u64 = 64 << 20;
 /// One user's files get the bound divided by this. Half of it serves ten readers of HDFS at full
 /// depth, or four of Kadoop; more readers get less each.
 const USERS: u64 = 2;
-/// If others lack memory, a file that was idle this long drops the bytes read ahead. Also the
-/// least time between two searches for such files.
+/// If others lack memory, a file that was idle this long drops the bytes that it read ahead. Also
+/// the least time between two searches for such files.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Asks an open file to drop what was read ahead, if the last read was at least that long ago;
-/// whether the file is open still.
+/// Asks an open file to drop its bytes read ahead, if its last read was at least that long ago.
+/// Returns whether the file is still open.
 type Holder = Box<dyn Fn(Option<Duration>) -> bool + Send>;
 
-/// What all files share.
+/// The memory that all files share.
 #[derive(Debug)]
 pub(crate) struct Pool {
     bytes: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Holders {
     all: Vec<Holder>,
-    /// When to look for holders that are gone.
+    /// Number of holders at which closed ones are removed.
     full_at: usize,
     last_look: Option<Instant>,
 }
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Holders {
     }
 }
 
-/// What one user's files share.
+/// The memory that one user's files share.
 #[derive(Debug)]
 pub(crate) struct Share {
     pool: Arc<Pool>,
@@ -50,7 +50,7 @@ pub(crate) struct Share {
     taken: AtomicU64,
 }
 
-/// Memory taken; free again when dropped.
+/// Reserved memory; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     share: Arc<Share>,
@@ -58,13 +58,13 @@ pub(crate) struct Reserved {
 }
 
 impl Pool {
-    /// The one that all stores of this process share.
+    /// The pool that all stores of this process share.
     pub fn of_process() -> Arc<Self> {
         static SHARED: LazyLock<Arc<Pool>> = LazyLock::new(|| Pool::new(PROCESS_BYTES));
         Arc::clone(&SHARED)
     }
 
-    /// With room for `bytes`.
+    /// A pool with room for `bytes`.
     pub fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self { bytes, taken: AtomicU64::new(0), holders: Mutex::default(), users: Mutex::default() })
     }
@@ -81,7 +81,7 @@ impl Pool {
     }
 
     fn ask_the_idle(&self) {
-        // Somebody else is asking already.
+        // Another thread is asking already.
         let Ok(mut holders) = self.holders.try_lock() else { return };
         if holders.last_look.is_some_and(|at| at.elapsed() < IDLE) {
             return;
@@ -96,7 +96,7 @@ impl Pool {
 }
 
 impl Share {
-    /// Has an open file asked for what it doesn't use: by `give_up`, which drops what was read
+    /// Registers an open file whose unused memory others may need. `give_up` drops the bytes read
     /// ahead if the last read was at least that long ago, and never waits.
     pub fn register<F: ?Sized + Send + Sync + 'static>(
         &self,
@@ -115,7 +115,7 @@ impl Share {
         }));
     }
 
-    /// Takes room for `bytes`, if there is any or idle holders leave it. Never waits.
+    /// Takes room for `bytes`, if there is any or idle holders release it. Never waits.
     pub fn take(&self, bytes: u64) -> bool {
         self.try_take(bytes) || {
             self.pool.ask_the_idle();
@@ -134,13 +134,13 @@ impl Share {
         taken
     }
 
-    /// Gives back what was taken.
+    /// Returns taken bytes.
     pub fn give_back(&self, bytes: u64) {
         self.pool.taken.fetch_sub(bytes, Ordering::AcqRel);
         self.taken.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// The same as [`Share::take`], until what it returns is dropped.
+    /// Takes as [`Share::take`] does, until the returned value is dropped.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reserved> {
         self.take(bytes).then(|| Reserved { share: Arc::clone(self), bytes })
     }
@@ -155,7 +155,7 @@ fn add(to: &AtomicU64, more: u64, most: u64) -> bool {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut users = self.pool.users();
-        // Another may have come meanwhile.
+        // Another share of the user may have been made meanwhile.
         if users.get(&self.user).is_some_and(|share| share.strong_count() == 0) {
             users.remove(&self.user);
         }
@@ -172,7 +172,7 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
-    /// Holds memory until it is asked to give it up.
+    /// Holds memory until it is asked to release it.
     struct Reader {
         idle: bool,
         held: Mutex<Vec<Reserved>>,

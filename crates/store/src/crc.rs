@@ -1,4 +1,4 @@
-//! The checksum of stores that have none of their own.
+//! The checksum for stores without one of their own.
 
 use crate::Checksum;
 
@@ -7,7 +7,7 @@ use crate::Checksum;
 /// sizes, and so with copies in other stores.
 const ALGORITHM: &str = "COMPOSITE-CRC32C";
 
-/// A CRC-32C (Castagnoli) under way.
+/// A CRC-32C (Castagnoli) in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crc32c(u32);
 

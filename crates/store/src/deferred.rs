@@ -1,5 +1,5 @@
-//! A store that may be away when it is opened: it is tried again in the
-//! background, and answers `Unavailable` until then.
+//! A store that may be unavailable when it is opened. It is opened again in the background, and
+//! answers `Unavailable` until then.
 
 use crate::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
@@ -15,15 +15,14 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-/// Pause before each further try, doubled up to the second: soon after a short
-/// restart, and no burden on whatever comes up.
+/// Pause before each further try, doubled up to the second one. Short enough to follow a quick
+/// restart, and no burden on a server that starts.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What can be said of a store that hasn't answered yet. A client may go by it
-/// for as long as it is connected, so what it would do worse without is taken for
-/// granted: who can't replace a file in one step removes it first. A store that
-/// can't after all says `Unsupported`.
+/// Capabilities of a store that hasn't answered yet. A client may rely on them as long as it is
+/// connected, so they claim those that clients replace badly: a client that can't replace a file in
+/// one step removes it first. A store that lacks them answers `Unsupported`.
 const UNKNOWN: Capabilities = Capabilities {
     append: false,
     truncate: false,
@@ -41,11 +40,11 @@ const UNKNOWN: Capabilities = Capabilities {
     recovery_ms: 0,
 };
 
-/// How a store is opened.
+/// Opens a store.
 pub type Opening = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn FileSystem>>> + Send + Sync>;
 
-/// A store that is opened in the background. Until it is, every operation fails
-/// at once as `Unavailable`, with the reason, and its capabilities aren't known.
+/// A store that is opened in the background. Until it is open, every operation fails at once as
+/// `Unavailable`, with the reason, and its capabilities aren't known.
 pub struct DeferredStore {
     state: watch::Receiver<State>,
     opening: AbortHandle,
@@ -53,15 +52,15 @@ pub struct DeferredStore {
 
 #[derive(Clone)]
 enum State {
-    /// The first try goes on.
+    /// The first try is under way.
     Silent,
     Away(Arc<Error>),
     Open(Arc<dyn FileSystem>),
 }
 
 impl DeferredStore {
-    /// Begins to open a store, on the tokio runtime of the caller; goes on until
-    /// that succeeds or the store is dropped.
+    /// Begins to open a store, on the caller's tokio runtime. It retries until it succeeds or the
+    /// store is dropped.
     pub fn begin(opening: Opening) -> Self {
         let (sender, state) = watch::channel(State::Silent);
         let opening = tokio::spawn(async move {
@@ -83,7 +82,7 @@ impl DeferredStore {
         Self { state, opening: opening.abort_handle() }
     }
 
-    /// What the first try came to; none where it doesn't end within `patience`.
+    /// The outcome of the first try; none if it doesn't end within `patience`.
     pub async fn first_try(&self, patience: Duration) -> Option<std::result::Result<(), Arc<Error>>> {
         let mut state = self.state.clone();
         let ended = timeout(patience, state.wait_for(|state| !matches!(state, State::Silent))).await;
@@ -94,8 +93,8 @@ impl DeferredStore {
         }
     }
 
-    /// Waits until the store is open; `failed` gets what the last try came to and, meanwhile, each
-    /// further one.
+    /// Waits until the store is open. Passes the last try's error and, meanwhile, those of further
+    /// tries to `failed`.
     pub async fn opened(&self, mut failed: impl FnMut(&Error)) {
         let mut state = self.state.clone();
         loop {
@@ -113,8 +112,7 @@ impl DeferredStore {
     /// The store, if it is open by now.
     ///
     /// # Errors
-    /// Unavailable, whatever it is that keeps the store away: the request isn't
-    /// to blame for it.
+    /// Unavailable, for every cause that keeps the store away: the request isn't at fault.
     pub fn now(&self) -> Result<Arc<dyn FileSystem>> {
         let why = match &*self.state.borrow() {
             State::Open(fs) => return Ok(fs.clone()),
@@ -214,7 +212,7 @@ mod tests {
     use crate::MemoryStore;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Long beside any try of these tests.
+    /// Longer than any try of these tests.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]

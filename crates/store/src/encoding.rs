@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-/// U+10FE00; plus the byte.
+/// U+10FE00; an escape adds the byte.
 const ESCAPES: u32 = 0x10_fe00;
 
 /// A name's or path's text.

@@ -1,14 +1,13 @@
-//! What can go wrong, as one closed set of kinds, and the one table that says
-//! how each kind is spelled at every border of the system.
+//! A closed set of error kinds, and the one table with each kind's spelling at every border of the
+//! system.
 
 use std::borrow::Cow;
 use std::fmt;
 
 /// The kinds of failure a file system reports.
 ///
-/// The set is closed: an adapter maps whatever its file system says onto one
-/// of these, and every border (errno, Thrift, HTTP, exit code) maps from them
-/// by [`TABLE`].
+/// The set is closed: an adapter maps each failure of its file system to one of these, and every
+/// border (errno, Thrift, HTTP, exit code) maps from them by [`TABLE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// No file or directory at the path.
@@ -23,14 +22,14 @@ pub enum ErrorKind {
     NotEmpty,
     /// The principal may not do this.
     PermissionDenied,
-    /// Nobody is logged in, or the credentials are wrong.
+    /// The caller isn't logged in, or the credentials are wrong.
     Unauthenticated,
     /// The request itself is wrong: path, offset, length, state of a handle.
     InvalidArgument,
     /// The store has no such operation.
     Unsupported,
-    /// Somebody else holds what is needed (a writer's lease), or a limit is
-    /// reached; later may go.
+    /// Another holds a needed resource (such as a writer's lease), or a limit is reached; a later
+    /// try may succeed.
     Busy,
     /// The store, or the principal's quota, is full.
     NoSpace,
@@ -52,8 +51,7 @@ pub enum ErrorKind {
 pub struct Row {
     /// The kind.
     pub kind: ErrorKind,
-    /// Its name, as it stands in messages, JSON output and the Thrift
-    /// exception's `kind`.
+    /// Its name in messages, JSON output and the Thrift exception's `kind`.
     pub name: &'static str,
     /// Linux errno (errno(3)).
     pub errno: i32,
@@ -65,14 +63,14 @@ pub struct Row {
     pub remote_exception: &'static str,
     /// Exit code of the `strait` command (1 is any other failure, 2 usage).
     pub exit: u8,
-    /// Whether repeating the same request can help and can't do harm.
+    /// Whether repeating the same request may help and can do no harm.
     pub retry_safe: bool,
 }
 
 macro_rules! table {
     ($($kind:ident $errno:literal $thrift:literal $http:literal $remote:literal $exit:literal $retry:literal;)*) => {
-        /// The one table of errors. Every column but `http` and `retry_safe`
-        /// is without repeats, so each border maps back to the kind.
+        /// The one table of errors. Columns other than `http` and `retry_safe` have no repeats, so
+        /// each border maps back to the kind.
         pub const TABLE: &[Row] = &[$(Row {
             kind: ErrorKind::$kind,
             name: stringify!($kind),
@@ -109,7 +107,7 @@ table! {
 impl ErrorKind {
     /// This kind's row of [`TABLE`].
     pub fn row(self) -> &'static Row {
-        // The rows stand in the order of the enum (checked by a test).
+        // The rows have the order of the enum (a test checks it).
         &TABLE[self as usize]
     }
 
@@ -123,8 +121,8 @@ impl ErrorKind {
         TABLE.iter().find(|row| row.thrift == code).map(|row| row.kind)
     }
 
-    /// The kind behind an HTTP status and a WebHDFS `RemoteException`. The
-    /// exception's name decides; the status only where the name is unknown.
+    /// The kind behind an HTTP status and a WebHDFS `RemoteException`. The exception's name
+    /// decides; the status counts only if the name is unknown.
     pub fn from_http(status: u16, remote_exception: &str) -> Self {
         let by_name = TABLE.iter().find(|row| row.remote_exception == remote_exception);
         let by_status = || TABLE.iter().find(|row| row.http == status);
@@ -136,13 +134,13 @@ impl ErrorKind {
         TABLE.iter().find(|row| row.exit == code).map(|row| row.kind)
     }
 
-    /// The kind for a Linux errno: the table's own, and the other numbers
-    /// that mean the same to a file system.
+    /// The kind for a Linux errno: the table's own, and other numbers with the same meaning for a
+    /// file system.
     pub fn from_errno(errno: i32) -> Self {
         match errno {
             1 | 30 => Self::PermissionDenied, // EPERM, EROFS
             9 | 36 => Self::InvalidArgument,  // EBADF, ENAMETOOLONG
-            // EXDEV and ELOOP: openat2's words for a link that leads out of the root.
+            // EXDEV and ELOOP: openat2's errors for a link that leads out of the root.
             18 | 40 => Self::PermissionDenied,
             11 | 26 | 23 | 24 => Self::Busy, // EAGAIN, ETXTBSY, ENFILE, EMFILE
             27 | 122 => Self::NoSpace,       // EFBIG, EDQUOT
@@ -160,8 +158,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A failed operation: what was tried, on which path, what went wrong, and
-/// whether trying again is safe.
+/// A failed operation: its name, its path, the cause, and whether a retry is safe.
 #[derive(Debug, thiserror::Error)]
 pub struct Error {
     kind: ErrorKind,
@@ -173,12 +170,11 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What file-system operations return.
+/// Result of file-system operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of `kind` with a message for people: what happened, and where
-    /// it isn't obvious, what to do.
+    /// An error of `kind` with a message for people: the cause and, unless obvious, the remedy.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
@@ -190,8 +186,8 @@ impl Error {
         }
     }
 
-    /// Names the operation and the path, where they aren't named yet: the
-    /// innermost, most exact names stay.
+    /// Names the operation and the path if they have no name yet. The innermost, most exact names
+    /// stay.
     pub fn at(mut self, operation: &'static str, path: impl AsRef<str>) -> Self {
         if self.operation.is_empty() {
             self.operation = operation;
@@ -208,7 +204,7 @@ impl Error {
         self
     }
 
-    /// Overrides the table's word on whether a retry is safe.
+    /// Overrides the table's `retry_safe`.
     pub fn with_retry_safe(mut self, safe: bool) -> Self {
         self.retry_safe = safe;
         self
@@ -224,17 +220,17 @@ impl Error {
         self.operation
     }
 
-    /// The path it failed on; empty where there is none.
+    /// The path that it failed on; empty if there is none.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What happened, without operation and path.
+    /// The cause, without operation and path.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether repeating the same request can help and can't do harm.
+    /// Whether repeating the same request may help and can do no harm.
     pub fn retry_safe(&self) -> bool {
         self.retry_safe
     }

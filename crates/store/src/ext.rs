@@ -1,4 +1,4 @@
-//! What can be said in terms of [`FileSystem`]: convenience for every store.
+//! Convenience for every store, built on [`FileSystem`].
 
 use crate::{CreateOptions, FileWriter};
 use crate::{ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath, fail};
@@ -9,7 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 /// Convenience on top of [`FileSystem`]; every store has it.
 #[async_trait]
 pub trait FileSystemExt: FileSystem {
-    /// Whether something lies at `path`; only `NotFound` means no.
+    /// Whether `path` exists; only `NotFound` means no.
     async fn exists(&self, who: &Principal, path: &StorePath) -> Result<bool> {
         match self.stat(who, path).await {
             Ok(_) => Ok(true),
@@ -18,13 +18,12 @@ pub trait FileSystemExt: FileSystem {
         }
     }
 
-    /// A whole file in memory; `InvalidArgument` where it is longer than
-    /// `max_bytes`.
+    /// A whole file in memory; `InvalidArgument` if it is longer than `max_bytes`.
     async fn read_all(&self, who: &Principal, path: &StorePath, max_bytes: usize) -> Result<Vec<u8>> {
         let reader = self.open(who, path).await?;
         let mut content = Vec::new();
         loop {
-            // One byte more than allowed is asked for, to see that it's there.
+            // Asks for one byte more than allowed, to detect a longer file.
             let wanted = (max_bytes.saturating_add(1) - content.len()).min(MAX_CHUNK_BYTES);
             let chunk = reader.read_at(content.len() as u64, wanted).await?;
             if chunk.is_empty() {
@@ -51,8 +50,7 @@ pub trait FileSystemExt: FileSystem {
         writer.close().await
     }
 
-    /// A directory's entries in memory; `InvalidArgument` where there are more
-    /// than `max_entries`.
+    /// A directory's entries in memory; `InvalidArgument` if there are more than `max_entries`.
     async fn list_all(
         &self,
         who: &Principal,
@@ -74,11 +72,11 @@ pub trait FileSystemExt: FileSystem {
         Ok(entries)
     }
 
-    /// Everything beneath `path`, depth first, a directory before its entries,
-    /// `path` itself not among them (unless it is a file). A link to a directory
-    /// isn't gone into: it could lead out of the tree, or round in circles.
-    /// Holds one listing a level, so memory is bounded by the depth. An error ends the walk of the
-    /// directory that it came from; the walk itself goes on.
+    /// Everything beneath `path`, depth first, a directory before its entries. `path` itself isn't
+    /// included (unless it is a file). The walk doesn't enter a link to a directory: it could lead
+    /// out of the tree, or in circles. It holds one listing a level, so its depth bounds its
+    /// memory. An error ends the walk of the directory that it came from; the rest of the walk
+    /// continues.
     fn walk<'a>(&'a self, who: &Principal, path: &StorePath) -> BoxStream<'a, Result<FileStatus>> {
         let who = who.clone();
         let levels = vec![self.list(&who, path)];
@@ -108,7 +106,7 @@ pub trait FileSystemExt: FileSystem {
 
 impl<T: FileSystem + ?Sized> FileSystemExt for T {}
 
-/// Appends `content`, however long, in chunks that a writer takes.
+/// Appends `content` of any length, in chunks that a writer accepts.
 pub async fn append_all(writer: &mut dyn FileWriter, mut content: Bytes) -> Result<()> {
     while !content.is_empty() {
         let chunk = content.split_to(content.len().min(MAX_CHUNK_BYTES));

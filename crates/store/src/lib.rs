@@ -7,15 +7,13 @@
 //!            file   memory   kadoop   hdfs   strait (another gateway)   …
 //! ```
 //!
-//! [`FileSystem`] says what every store can be asked; [`Capabilities`] says as
-//! data which of it a store has; `contract` (feature `contract`) runs
-//! the same tests on every adapter and every wrapper. An adapter is the only
-//! place that names a foreign file system.
+//! [`FileSystem`] has the operations of every store, and [`Capabilities`] lists as data which of
+//! them a store has. `contract` (feature `contract`) runs the same tests on every adapter and every
+//! wrapper. An adapter is the only place that names a foreign file system.
 //!
-//! This room must never: know of Thrift services, sessions or flags; read
-//! configuration other than what a store's own URI names; act with more rights
-//! than the [`Principal`] of the call has, unless the store declares itself
-//! single-identity.
+//! This room must never: know of Thrift services, sessions or flags; read configuration beyond a
+//! store's own URI; act with more rights than the call's [`Principal`] has, unless the store
+//! declares itself single-identity.
 
 #[cfg(any(feature = "hdfs", feature = "kadoop", feature = "strait"))]
 mod budget;
@@ -55,13 +53,11 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use std::ops::Range;
 
-/// Most bytes that one positional read returns or one append takes, 4 MiB.
-/// Bounded chunks keep a slow reader from pinning memory; large enough that
-/// the round trip is lost in the transfer at 10 Gbit/s.
+/// Most bytes of one positional read or one append, 4 MiB. Bounded chunks keep a slow reader from
+/// pinning memory. At 10 Gbit/s this is large enough to hide the round trip.
 pub const MAX_CHUNK_BYTES: usize = 4 << 20;
 
-/// A file system. Small on purpose: whatever can be said in terms of these
-/// belongs in [`FileSystemExt`].
+/// A file system. Small on purpose: operations that can use these belong in [`FileSystemExt`].
 ///
 /// Every operation carries the [`Principal`] for whom it acts. Errors name the
 /// operation and the path. Operations that the store lacks (see
@@ -72,29 +68,27 @@ pub const MAX_CHUNK_BYTES: usize = 4 << 20;
 /// dropped in flight may have happened.
 #[async_trait]
 pub trait FileSystem: Send + Sync + 'static {
-    /// What this store can do, as data.
+    /// The store's abilities, as data.
     fn capabilities(&self) -> Capabilities;
 
-    /// What lies at `path`. Links are followed as far as they stay within the
-    /// store. Beneath a file there is nothing: `NotADirectory` or `NotFound`.
-    /// The length of a file being written may lag behind.
+    /// The status of `path`. Follows links as far as they stay within the store. A path beneath a
+    /// file is `NotADirectory` or `NotFound`. The length of a file being written may lag behind.
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus>;
 
-    /// A directory's entries as a stream, in the store's own order, each once;
-    /// of a file, the file itself. Never the whole directory in memory.
-    /// `NotFound` comes as the stream's first item.
+    /// A directory's entries as a stream, in the store's own order, each once; for a file, the file
+    /// itself. Never holds the whole directory in memory. `NotFound` comes as the stream's first
+    /// item.
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>>;
 
     /// Opens a file for positional reading; a directory is `IsADirectory`. A
     /// reader sees at least what was flushed before it was opened.
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>>;
 
-    /// Creates a file, visible under its name from now on, and its missing
-    /// parents; `AlreadyExists` unless `options.overwrite`, and always where a
-    /// directory has the name (both as HDFS). A name that a writer holds may
-    /// answer `Busy` instead; a store that overwrites it all the same lets the
-    /// first writer fail. Options that the store has no notion of are ignored.
-    /// A parent that is a file: `NotADirectory`.
+    /// Creates a file and its missing parents; the file is visible under its name from now on.
+    /// `AlreadyExists` unless `options.overwrite`, and always if a directory has the name (both as
+    /// HDFS). If a writer holds the name, the store may answer `Busy` instead; if it overwrites the
+    /// file anyway, the first writer fails. The store ignores options that it lacks. If a parent is
+    /// a file: `NotADirectory`.
     async fn create(
         &self,
         who: &Principal,
@@ -102,27 +96,24 @@ pub trait FileSystem: Send + Sync + 'static {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>>;
 
-    /// Opens an existing file to append at its end; `Busy` while another
-    /// writer holds it, `NotFound` where there is none, `IsADirectory`.
+    /// Opens an existing file to append at its end. `Busy` while another writer holds it,
+    /// `NotFound` if there is none, or `IsADirectory`.
     async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         unsupported("append", path)
     }
 
-    /// Cuts a closed file to `length` bytes; longer than it is:
-    /// `InvalidArgument`. `Busy` while a writer holds it (where writers are
-    /// exclusive).
+    /// Cuts a closed file to `length` bytes; `InvalidArgument` if it is shorter. `Busy` while a
+    /// writer holds it (if writers are exclusive).
     async fn truncate(&self, _who: &Principal, path: &StorePath, _length: u64) -> Result<()> {
         unsupported("truncate", path)
     }
 
-    /// Renames a file or directory. `to` is the new name itself, never a
-    /// directory to move into. With `replace` an existing file (or empty
-    /// directory, by a directory) gives way in one step; without it,
-    /// `AlreadyExists`, as does, with or without it, the name itself as its
-    /// own target (as HDFS). A file can't replace a directory (`IsADirectory`),
-    /// a directory neither a file (`NotADirectory`) nor a directory with
-    /// entries (`NotEmpty`), nor be moved into itself (`InvalidArgument`). The
-    /// parent of `to` must exist (`NotFound`). The root can't be renamed
+    /// Renames a file or directory. `to` is the new name itself, never a directory to move into.
+    /// With `replace`, it replaces an existing file (or an empty directory, by a directory) in one
+    /// step; without it, `AlreadyExists`. A path renamed to itself is `AlreadyExists` in both cases
+    /// (as HDFS). A file can't replace a directory (`IsADirectory`). A directory can't replace a
+    /// file (`NotADirectory`) or a directory with entries (`NotEmpty`), or be moved into itself
+    /// (`InvalidArgument`). The parent of `to` must exist (`NotFound`). The root can't be renamed
     /// (`InvalidArgument`).
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()>;
 
@@ -131,20 +122,19 @@ pub trait FileSystem: Send + Sync + 'static {
     /// (`InvalidArgument`). A missing path is `NotFound`.
     async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()>;
 
-    /// Makes a directory and its missing parents; an existing directory is
-    /// success, a file in the way `AlreadyExists` (at the path itself) or
-    /// `NotADirectory` (above it). `permission` as for [`CreateOptions`], of
-    /// the directory itself; parents made on the way get the store's default.
+    /// Makes a directory and its missing parents. An existing directory is success; a file in the
+    /// way is `AlreadyExists` (at the path itself) or `NotADirectory` (above it). `permission` is
+    /// as in [`CreateOptions`], for the directory itself; its new parents get the store's default.
     async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()>;
 
-    /// Sets the attributes that are given, leaves the others. One that the
-    /// store's capabilities lack: `Unsupported`, and none is set.
+    /// Sets the given attributes, and leaves the others. If the store lacks the capability for one
+    /// of them: `Unsupported`, and none is set.
     async fn set_attributes(&self, _who: &Principal, path: &StorePath, _set: &SetAttributes) -> Result<()> {
         unsupported("set attributes of", path)
     }
 
-    /// Where the bytes of `range` lie: the whole blocks that it touches, in
-    /// order; an empty list past the end of the file.
+    /// Locations of the bytes of `range`: the whole blocks that it touches, in order; an empty list
+    /// past the end of the file.
     async fn block_locations(
         &self,
         _who: &Principal,
@@ -154,8 +144,8 @@ pub trait FileSystem: Send + Sync + 'static {
         unsupported("locate", path)
     }
 
-    /// The store's own checksum of a whole file, without reading it through
-    /// this process where the store can.
+    /// The store's own checksum of a whole file, computed by the store if it can, rather than by
+    /// reading the file through this process.
     async fn checksum(&self, _who: &Principal, path: &StorePath) -> Result<Checksum> {
         unsupported("checksum", path)
     }
@@ -181,38 +171,36 @@ pub trait FileReader: Send + Sync {
     /// (`InvalidArgument` above).
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes>;
 
-    /// The bytes to be had when the file was opened, or, where the store can
-    /// tell, now.
+    /// The file's length when it was opened or, if the store can tell, now.
     fn length(&self) -> u64;
 
-    /// What tells this file from others that had or will have its name: the same whenever
-    /// the same file is opened, also after it grew. `None` where the store can't tell.
+    /// Distinguishes this file from others that had or will have its name. It is the same each time
+    /// the same file is opened, also after the file grew. `None` if the store has no such value.
     fn identity(&self) -> Option<Bytes>;
 }
 
-/// The one writer of a file, at its end.
+/// The only writer of a file, at its end.
 ///
 /// The four promises, the same words everywhere:
 /// **append** returns when the bytes are accepted, in order;
-/// **flush**: in the memory of every current replica and visible to readers
-/// who open afterwards;
+/// **flush**: in the memory of every current replica and visible to readers who open afterwards;
 /// **sync**: on stable storage of at least the minimum number of replicas;
 /// **close**: sync, and the length recorded.
 ///
-/// A writer dropped without close is abandoned: what was flushed survives, and
-/// the file becomes writable again within [`Capabilities::recovery_ms`].
+/// A writer dropped without close is abandoned: flushed bytes survive, and the file becomes
+/// writable again within [`Capabilities::recovery_ms`].
 #[async_trait]
 pub trait FileWriter: Send {
     /// Accepts `data` (at most [`MAX_CHUNK_BYTES`]) at the end.
     async fn append(&mut self, data: Bytes) -> Result<()>;
 
-    /// See the four promises.
+    /// Flushes: see the four promises.
     async fn flush(&mut self) -> Result<()>;
 
-    /// See the four promises.
+    /// Syncs: see the four promises.
     async fn sync(&mut self) -> Result<()>;
 
-    /// See the four promises. After an error the file is as if abandoned.
+    /// Closes: see the four promises. After an error the file is as if abandoned.
     async fn close(self: Box<Self>) -> Result<()>;
 
     /// The file's length, all accepted bytes counted.

@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, Result, fail};
 use std::fmt;
 
 /// Longest path, in bytes. HDFS refuses more than 8,000 characters
-/// (`HdfsConstants.MAX_PATH_LENGTH`), the tightest of the stores served.
+/// (`HdfsConstants.MAX_PATH_LENGTH`), the lowest limit of the stores served.
 pub const MAX_PATH_BYTES: usize = 8_000;
 /// Longest single name, in bytes: NAME_MAX of Linux and HDFS's
 /// `dfs.namenode.fs-limits.max-component-length`.
@@ -25,15 +25,15 @@ impl StorePath {
         Self("/".to_owned())
     }
 
-    /// Parses `text`: doubled and trailing slashes are dropped, everything
-    /// else that isn't plain is refused.
+    /// Parses `text`. Drops doubled and trailing slashes, and refuses everything else that isn't
+    /// plain.
     ///
     /// # Errors
     /// InvalidArgument for an empty or relative path, a `.` or `..`
     /// component, a NUL, and anything over the limits above.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: &'static str| {
-            // An over-long path isn't echoed whole.
+            // The message shows only the start of an over-long path.
             let shown: String = text.chars().take(200).collect();
             fail(ErrorKind::InvalidArgument, why).map_err(|e: crate::Error| e.at("path", shown))
         };
@@ -55,7 +55,7 @@ impl StorePath {
             if name == "." || name == ".." {
                 return refuse("the path has a component . or ..; give it resolved");
             }
-            // Of a name that isn't UTF-8 its own bytes count.
+            // For a name that isn't UTF-8, the limit counts its own bytes.
             let is_long =
                 |name: &str| encoding::decode(name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES);
             if name.len() > MAX_NAME_BYTES && is_long(name) {
@@ -74,8 +74,8 @@ impl StorePath {
         Ok(Self(normal))
     }
 
-    /// Parses bytes from outside: [`StorePath::parse`], and InvalidArgument
-    /// for what isn't UTF-8.
+    /// Parses bytes from outside as [`StorePath::parse`] does; InvalidArgument if they aren't
+    /// UTF-8.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::parse(text),
@@ -115,7 +115,7 @@ impl StorePath {
     /// This directory's entry `name`.
     ///
     /// # Errors
-    /// InvalidArgument where `name` isn't one plain component.
+    /// InvalidArgument if `name` isn't one plain component.
     pub fn join(&self, name: &str) -> Result<Self> {
         if name.is_empty() || name.contains('/') {
             return fail(ErrorKind::InvalidArgument, "a name is one component, without a slash");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// For whom an operation acts.
+/// The user on whose behalf an operation acts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
     /// User name, as the stores know it.
@@ -27,7 +27,7 @@ pub enum FileType {
     Directory,
 }
 
-/// What a store says of one path.
+/// A store's record of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStatus {
     /// Absolute path in the store. Text, not [`crate::StorePath`]: a store may
@@ -37,13 +37,13 @@ pub struct FileStatus {
     pub file_type: FileType,
     /// Bytes; 0 for a directory.
     pub length: u64,
-    /// Replicas asked for; 0 for a directory, 1 where the store has no notion.
+    /// Requested replicas; 0 for a directory, 1 if the store doesn't replicate.
     pub replication: u16,
     /// Bytes a block; 0 for a directory.
     pub block_size: u64,
     /// Last modification, milliseconds since 1970-01-01 UTC.
     pub modified_ms: i64,
-    /// Last access, milliseconds since 1970-01-01 UTC; 0 where not kept.
+    /// Last access, milliseconds since 1970-01-01 UTC; 0 if not kept.
     pub accessed_ms: i64,
     /// Permission bits, `0o7777` at most.
     pub permission: u32,
@@ -51,8 +51,8 @@ pub struct FileStatus {
     pub owner: String,
     /// Group's name.
     pub group: String,
-    /// The path's last name is a symbolic link; all else is of what it leads
-    /// to. Told by listings only, so that what goes down a tree stays in it.
+    /// The path's last name is a symbolic link; the other fields describe its target. Only listings
+    /// set it, so that a walk down a tree stays in the tree.
     pub link: bool,
 }
 
@@ -68,7 +68,7 @@ impl FileStatus {
     }
 }
 
-/// How to create a file. What is `None` is the store's default.
+/// Options for a new file. `None` means the store's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Replace an existing file.
@@ -82,7 +82,7 @@ pub struct CreateOptions {
     pub block_size: Option<u64>,
 }
 
-/// Attributes to set; `None` leaves one as it is.
+/// Attributes to set; `None` leaves an attribute unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permission bits, `0o7777` at most.
@@ -99,7 +99,7 @@ pub struct SetAttributes {
     pub replication: Option<u16>,
 }
 
-/// One block (or chunk) of a file and where it lies.
+/// One block (or chunk) of a file and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockLocation {
     /// First byte's offset in the file.
@@ -110,7 +110,7 @@ pub struct BlockLocation {
     pub hosts: Vec<String>,
     /// `host:port` of the data service on each host; empty where there is none.
     pub addresses: Vec<String>,
-    /// No good replica is known.
+    /// The store knows no good replica.
     pub corrupt: bool,
 }
 
@@ -129,17 +129,17 @@ pub struct Checksum {
 pub struct StoreStatus {
     /// In all.
     pub capacity: u64,
-    /// Taken.
+    /// In use.
     pub used: u64,
-    /// To be had.
+    /// Free.
     pub remaining: u64,
-    /// Where bytes lie isn't known of all yet: it has just started. What seems to be missing may
-    /// be there.
+    /// The store has just started and doesn't know all locations yet. Bytes that seem missing may
+    /// still turn up.
     pub settling: bool,
 }
 
-/// What a store can do, as data: picks which contract tests run, and tells
-/// users before they try.
+/// A store's abilities, as data. They pick the contract tests to run, and inform users before they
+/// try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// [`crate::FileSystem::append`].
@@ -162,15 +162,14 @@ pub struct Capabilities {
     pub checksum: bool,
     /// [`crate::FileSystem::status`].
     pub status: bool,
-    /// A file being written is visible to readers under its name, with all
-    /// that was flushed.
+    /// A file being written is visible to readers under its name, with all flushed bytes.
     pub visible_while_written: bool,
-    /// A second writer is refused (`Busy`) while the first is open.
+    /// The store refuses a second writer (`Busy`) while the first is open.
     pub exclusive_writer: bool,
-    /// Acts as each call's principal; false: single-identity, everything
-    /// happens as the user that runs this process.
+    /// Acts as each call's principal. False: single-identity, the store does everything as the user
+    /// of this process.
     pub per_user: bool,
-    /// Milliseconds within which an abandoned file is writable again.
+    /// An abandoned file is writable again after this many milliseconds at the latest.
     pub recovery_ms: u32,
 }
 

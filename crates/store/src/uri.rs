@@ -1,4 +1,4 @@
-//! URIs choose the adapter: the one place that knows all of them.
+//! The scheme of a URI selects the adapter. Only this module knows all adapters.
 
 use crate::{Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, StorePath, fail};
 use futures::future::BoxFuture;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 /// A store's URI, with a path in it: `scheme://authority/path`.
 ///
-/// Paths are taken as they stand, without percent-decoding, as HDFS's own
-/// tools take them.
+/// Paths are taken literally, without percent-decoding, as HDFS's own tools take them.
 ///
 /// A gateway may serve several stores: in `strait://host:port/@lab/path` the first
 /// component names the store `lab`, and `/path` is the path in it. A directory
@@ -18,17 +17,17 @@ use std::sync::Arc;
 pub struct StoreUri {
     scheme: Scheme,
     authority: String,
-    /// Of the stores that a gateway serves; none: its default.
+    /// One of the stores that a gateway serves; none: its default.
     gateway_store: Option<String>,
     path: StorePath,
 }
 
-/// The kinds of store that there are.
+/// The kinds of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// A directory of this host: `file:///srv/data`.
     File,
-    /// Nothing that lasts, for tests: `memory:///`.
+    /// A store in memory, for tests: `memory:///`.
     Memory,
     /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`.
     #[cfg(feature = "hdfs")]
@@ -42,7 +41,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Each with its name in URIs.
+    /// Each scheme with its name in URIs.
     const ALL: &[(&'static str, Self)] = &[
         ("file", Self::File),
         ("memory", Self::Memory),
@@ -56,7 +55,7 @@ impl Scheme {
 }
 
 impl Scheme {
-    /// Whether a server of this kind has several stores, which URIs name.
+    /// Whether a server of this kind has several stores, which its URIs name.
     pub fn has_stores(self) -> bool {
         match self {
             #[cfg(feature = "strait")]
@@ -78,13 +77,13 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// What opening a store may need beside its URI.
+/// Parameters for opening a store, beside its URI.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// How to come into a Kadoop cluster.
+    /// Credentials for a Kadoop cluster.
     #[cfg(feature = "kadoop")]
     pub kadoop: crate::kadoop::Options,
-    /// How to log in at a gateway.
+    /// Credentials for a gateway.
     #[cfg(feature = "strait")]
     pub strait: crate::strait::Options,
 }
@@ -92,8 +91,7 @@ pub struct OpenOptions {
 impl StoreUri {
     /// Parses `text`.
     ///
-    /// # Errors
-    /// InvalidArgument, naming the schemes that there are, for what isn't a
+    /// InvalidArgument, naming the known schemes, if it isn't a URI of one of them.
     /// URI of one of them.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
@@ -101,7 +99,7 @@ impl StoreUri {
             .split_once("//")
             .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|at| at.contains('@')))
         {
-            // Not repeated in the message: it may hold a password.
+            // The message doesn't repeat the URI, which may hold a password.
             return refuse("a URI names no user; log in with --user".to_owned());
         }
         let Some((scheme, rest)) = text.split_once(':') else {
@@ -118,7 +116,7 @@ impl StoreUri {
                 false => format!("{text}: unknown scheme {scheme}:; there is {}", examples()),
             });
         };
-        // `file:/path` is as good as `file:///path` (RFC 8089).
+        // `file:/path` means the same as `file:///path` (RFC 8089).
         let (authority, path) = match rest.strip_prefix("//") {
             None => ("", rest),
             Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
@@ -159,7 +157,7 @@ impl StoreUri {
         &self.path
     }
 
-    /// The store without the path: equal for two URIs in the same store.
+    /// The store without the path; equal for two URIs of the same store.
     pub fn store(&self) -> String {
         let store = self.gateway_store.as_ref().map(|store| format!("/@{store}")).unwrap_or_default();
         format!("{}://{}{store}", self.scheme, self.authority)
@@ -170,17 +168,16 @@ impl StoreUri {
         Self { path, ..self.clone() }
     }
 
-    /// The store of a gateway that the URI names; none: the gateway's default, or
-    /// a URI of another kind.
+    /// The store that the URI names at a gateway. None: the gateway's default, or a URI of another
+    /// kind.
     pub fn gateway_store(&self) -> Option<&str> {
         self.gateway_store.as_deref()
     }
 
-    /// The same path in this store of the gateway; a URI of another kind stays as
-    /// it is.
+    /// The same path in this store of the gateway. A URI of another kind stays as it is.
     ///
     /// # Errors
-    /// InvalidArgument where the URI names another store.
+    /// InvalidArgument if the URI names another store.
     pub fn in_gateway_store(self, store: &str) -> Result<Self> {
         match &self.gateway_store {
             _ if !self.scheme.has_stores() => Ok(self),
@@ -193,14 +190,13 @@ impl StoreUri {
         }
     }
 
-    /// A gateway's `host:port`: the authority, with the default port where it
-    /// names none.
+    /// A gateway's `host:port`: the authority, with the default port if it names none.
     #[cfg(feature = "strait")]
     pub fn gateway(&self) -> String {
         self.address(strait_wire::DEFAULT_PORT)
     }
 
-    /// A Kadoop cluster's namenode, as `host:port`; none of another store.
+    /// A Kadoop cluster's namenode, as `host:port`; none for another kind of store.
     #[cfg(feature = "kadoop")]
     pub fn namenode(&self) -> Option<String> {
         (self.scheme == Scheme::Kadoop).then(|| self.address(crate::kadoop::DEFAULT_PORT))
@@ -217,16 +213,15 @@ impl StoreUri {
     /// Opens the whole store; [`StoreUri::path`] is a path in it.
     ///
     /// # Errors
-    /// What the store says; nothing else has been done then.
+    /// The store's. Then nothing has been opened.
     pub async fn open(&self, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
         self.open_at(&StorePath::root(), options).await
     }
 
-    /// Opens the store whose root is the URI's own path, to be served.
+    /// Opens the store whose root is the URI's own path, for serving it.
     ///
     /// # Errors
-    /// As [`StoreUri::open`]; InvalidArgument where the kind of store can only
-    /// be served whole.
+    /// As [`StoreUri::open`]; InvalidArgument if this kind of store can only be served whole.
     pub async fn open_root(&self, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
         if self.scheme != Scheme::File && !self.path.is_root() {
             let message = format!("a {}: store is served whole; leave {} out", self.scheme, self.path);
@@ -235,8 +230,8 @@ impl StoreUri {
         self.open_at(&self.path, options).await
     }
 
-    /// Boxed, so that the adapters are compiled with this crate and not anew
-    /// with each one that opens a store.
+    /// Boxed, so that the compiler builds the adapters with this crate, not again in each crate
+    /// that opens a store.
     fn open_at<'a>(
         &'a self,
         root: &'a StorePath,
@@ -272,7 +267,7 @@ impl StoreUri {
 impl fmt::Display for StoreUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.store())?;
-        // A directory that would be taken for a store's name.
+        // A directory whose name looks like a store's.
         let escaped =
             self.scheme.has_stores() && self.gateway_store.is_none() && self.path.relative().starts_with('@');
         let escape = if escaped { "/@" } else { "" };
@@ -281,7 +276,7 @@ impl fmt::Display for StoreUri {
     }
 }
 
-/// Host, without brackets, and port of what follows `//`; why it has none.
+/// Host, without brackets, and port of the part after `//`; otherwise the reason why it has none.
 fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -315,9 +310,8 @@ fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), St
     }
 }
 
-/// The store that a path at a gateway names, and the path in it. Only the first
-/// component is looked at: `@lab` is the store `lab`, `@@lab` the directory `@lab`
-/// of the default store.
+/// The store that a path at a gateway names, and the path in it. Only the first component matters:
+/// `@lab` is the store `lab`, `@@lab` the directory `@lab` of the default store.
 fn store_and_path(path: &str) -> Result<(Option<String>, Cow<'_, str>)> {
     let inner = path.trim_start_matches('/');
     let (first, rest) = inner.split_once('/').unwrap_or((inner, ""));
@@ -337,7 +331,7 @@ fn store_and_path(path: &str) -> Result<(Option<String>, Cow<'_, str>)> {
     }
 }
 
-/// Whether a gateway can serve a store under this name: a URI can name it.
+/// Whether a gateway can serve a store under this name, so that URIs can name it.
 pub fn is_store_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('@') && !name.contains(['/', '\0'])
 }

@@ -2,9 +2,9 @@
 //!
 //! A caller (a gateway) runs each call in a [`Work`] of its own. Dropping the call stops its
 //! work: blocking steps that haven't begun don't begin, and a long step ends at its next
-//! [`check`]. The caller may lend something to the work (a turn in a queue). It comes back when
-//! no thread works on the call any more. Mutations run in a task of their own, with a work that
-//! nobody stops.
+//! [`check`]. The caller may lend something to the work (a turn in a queue). It gets this back when
+//! no thread works on the call any more. Mutations run in a task of their own, whose work is never
+//! stopped.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -19,7 +19,7 @@ pub struct Work {
     stopped: AtomicBool,
 }
 
-/// What a caller lends to a part of its work.
+/// A loan to a part of a call.
 type Lent = Arc<dyn Any + Send + Sync>;
 
 tokio::task_local! {
@@ -27,15 +27,15 @@ tokio::task_local! {
     static LENT: Lent;
 }
 
-/// Runs a part of a call, and lends it `what` until it ends. If the part is dropped, it keeps
+/// Runs a part of a call, and lends it `what` until the part ends. If the part is dropped, it keeps
 /// `what` until no thread works on it any more.
 pub async fn lend<F: Future>(what: Lent, part: F) -> F::Output {
     LENT.scope(what, part).await
 }
 
 impl Work {
-    /// Runs `call` as a work of its own, which is stopped when `call` is dropped before its
-    /// end. What a call that ended has begun ahead (the next entries of a listing) goes on.
+    /// Runs `call` as a work of its own, and stops the work if `call` is dropped before its end. If
+    /// the call ends, work that it began ahead (the next entries of a listing) continues.
     pub async fn scope<F: Future>(call: F) -> F::Output {
         struct Stop(Option<Arc<Work>>);
         impl Drop for Stop {
@@ -52,7 +52,7 @@ impl Work {
         outcome
     }
 
-    /// The work that this task or thread does, if it does one.
+    /// The work of this task or thread, if it has one.
     pub fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
@@ -66,7 +66,7 @@ impl Work {
 /// Call this between the steps of long work.
 ///
 /// # Errors
-/// If the caller has left. Nobody sees the error.
+/// The caller has left. The error reaches no caller.
 pub fn check() -> Result<()> {
     match Work::current() {
         Some(work) if work.is_stopped() => {
@@ -80,7 +80,7 @@ pub fn check() -> Result<()> {
 pub(crate) async fn blocking<T: Send + 'static>(
     step: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    // What works for no request begins one.
+    // A step without a request begins one.
     let request = RequestId::current().unwrap_or_else(RequestId::next);
     let work = Work::current();
     let lent = LENT.try_with(Arc::clone);

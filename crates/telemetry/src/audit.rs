@@ -1,4 +1,4 @@
-//! Who asked for what: a line for each operation, in a file.
+//! The audit log: a line for each operation, with its user and outcome, in a file.
 
 use crate::calls::Shown;
 use crate::{Kind, Page, RequestId, Seldom};
@@ -15,41 +15,41 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Lines that come within this time are written together. What was asked for last may not be in
-/// the file after a crash.
+/// The writer gathers lines for this time and writes them together. A crash may lose the latest
+/// ones.
 const GATHER: Duration = Duration::from_millis(50);
-/// Lines that wait to be written; whoever comes when there is no more room waits, too, so that
-/// a flood can't hide what is in it. Half a second's at 50,000 operations a second.
+/// Buffer of lines to be written. If it is full, callers wait, so that a flood can't hide its own
+/// records. It holds half a second's lines at 50,000 operations a second.
 const BUFFER_BYTES: usize = 4 << 20;
-/// From here on they are written at once.
+/// From this size on, the writer writes at once.
 const MUCH_BYTES: usize = BUFFER_BYTES / 4;
 
-/// One operation. Neither keys nor tokens nor contents belong here.
+/// One operation. It must hold no keys, tokens or contents.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// For whom.
+    /// The user.
     pub user: &'a str,
-    /// From which host.
+    /// The client's host.
     pub from: IpAddr,
-    /// By which protocol.
+    /// The client's protocol.
     pub protocol: &'a str,
-    /// What was asked for.
+    /// The operation.
     pub operation: &'a str,
-    /// Of which file or directory.
+    /// Its file or directory.
     pub path: &'a str,
-    /// What else is named, as a rename's target.
+    /// A second path, such as a rename's target.
     pub target: Option<&'a str>,
     /// Whether the user's rights let it through.
     pub allowed: bool,
-    /// Why it wasn't done, if it wasn't.
+    /// The error, if it failed.
     pub error: Option<&'a str>,
 }
 
-/// A file that records are appended to, by a thread of its own. If somebody gives the file
-/// another name, as logrotate does, a new one is made in its place.
+/// A file that a thread of its own appends records to. If the file is renamed, as logrotate does,
+/// the thread makes a new one in its place.
 ///
-/// A line is what HDFS's audit log has, key by key and with tabs between, so that what
-/// reads one reads the other: `callerContext` is the request's number, and `error`, at the
+/// A line has the fields of HDFS's audit log, key by key, separated by tabs, so tools for one can
+/// read the other. `callerContext` is the request's number, and `error`, at the end, is our own.
 /// end, is our own.
 #[derive(Debug)]
 pub struct AuditLog {
@@ -60,9 +60,9 @@ pub struct AuditLog {
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// For the writer: there is something to write, or much of it.
+    /// Wakes the writer: there is a first line, or much to write.
     news: Condvar,
-    /// For who waits for room.
+    /// Wakes callers that wait for room.
     room: Condvar,
     lines: AtomicU64,
     lost: AtomicU64,
@@ -78,10 +78,10 @@ struct Waiting {
 }
 
 impl AuditLog {
-    /// Appends to this file, which only its owner may read if it is new.
+    /// Opens this file to append. If it is new, only its owner may read it.
     ///
     /// # Errors
-    /// It can't be opened for writing; no thread can be made.
+    /// The file can't be opened for writing, or the thread can't be started.
     pub fn open(path: &Path) -> io::Result<Self> {
         let output = Output::open(path)?;
         let shared = Arc::new(Shared::default());
@@ -91,22 +91,22 @@ impl AuditLog {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// Takes down a record, and the request that this thread works for. Waits only if the disk
-    /// can't keep up.
+    /// Adds a record, with the request that this thread works for. Waits only if the disk can't
+    /// keep up.
     pub fn note(&self, record: &Record<'_>) {
         thread_local! {
             static LINE: RefCell<(String, Clock)> = const { RefCell::new((String::new(), Clock::new())) };
         }
         LINE.with_borrow_mut(|(line, clock)| {
             line.clear();
-            // A String takes everything.
+            // Writing to a String never fails.
             let _ = clock.write(Utc::now(), line);
             let _ = record.write(line);
             self.shared.push(line.as_bytes());
         });
     }
 
-    /// Writes down how many records there were, and how many of them no disk would take.
+    /// Writes the number of records, and the number of those that couldn't be written to the file.
     pub fn write(&self, page: &mut Page, of: &[(&str, &str)]) {
         let lines = self.shared.lines.load(Ordering::Relaxed);
         page.number("strait_audit_records_total", Kind::Counter, "Audit records.", of, lines);
@@ -121,7 +121,7 @@ impl Drop for AuditLog {
         self.shared.waiting().ended = true;
         self.shared.news.notify_all();
         if let Some(writer) = self.writer.take() {
-            // It has no panics of its own to tell of.
+            // The thread itself doesn't panic, so there is nothing to report.
             let _ = writer.join();
         }
     }
@@ -134,7 +134,7 @@ impl Shared {
 
     fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
-        // A longer line than that has the buffer for itself.
+        // A line longer than the buffer gets it to itself.
         while !waiting.text.is_empty() && waiting.text.len() + line.len() > BUFFER_BYTES {
             waiting = self.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
@@ -194,7 +194,8 @@ impl Record<'_> {
     }
 }
 
-/// Without what would end a line or a field: names are chosen by whom the log is about.
+/// Escapes characters that would end a line or a field: users of whom the log reports choose these
+/// names.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -209,7 +210,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Spells times out, each second anew: that takes longer than all the rest of a record.
+/// Formats times, again only each second: formatting takes longer than the rest of a record.
 #[derive(Debug)]
 struct Clock {
     second: i64,
@@ -306,7 +307,7 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let log = &log;
-                // More than the buffer holds: who comes too fast waits.
+                // More than the buffer holds: threads that are too fast wait.
                 scope.spawn(move || {
                     let name = format!("/{thread}{}", "x".repeat(1_000));
                     (0..3_000).for_each(|_| log.note(&Record { path: &name, ..RECORD }));

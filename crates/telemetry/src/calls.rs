@@ -1,4 +1,4 @@
-//! The calls that a server answers: how many, how long, and which of them were slow.
+//! The calls that a server answers: their number, their latencies, and the slow ones.
 
 use crate::histogram::Histogram;
 use crate::{Page, RequestId, Seldom};
@@ -10,22 +10,22 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Calls {
     operations: Vec<(&'static str, Histogram)>,
-    /// Operations that have no name here, of newer callers.
+    /// Operations of newer callers, without a name here.
     others: Histogram,
     slow_from: Duration,
     slow: Seldom,
 }
 
 impl Calls {
-    /// For operations of these names; the number of each is its place. A call that takes
-    /// `slow_from` or longer is slow.
+    /// For operations of these names, numbered by position. A call that takes `slow_from` or longer
+    /// is slow.
     pub fn new(operations: &[&'static str], slow_from: Duration) -> Self {
         let operations = operations.iter().map(|name| (*name, Histogram::default())).collect();
         Self { operations, others: Histogram::default(), slow_from, slow: Seldom::new() }
     }
 
-    /// Counts a call. What is `about` it is asked for only if it was slow: then it is written to
-    /// the log, unless many others were that second.
+    /// Counts a call. It evaluates `about` only if the call was slow, and then logs it, unless many
+    /// others were slow in the same second.
     pub fn note(
         &self,
         operation: usize,
@@ -48,8 +48,8 @@ impl Calls {
         }
     }
 
-    /// Writes down what was counted of the operations that were asked for. `of` says whose calls
-    /// these are: labels and their values.
+    /// Writes the counts of all operations that were called. `of` has labels, with their values,
+    /// that identify the server.
     pub fn write(&self, page: &mut Page, of: &[(&str, &str)]) {
         let others = ("other", &self.others);
         for (name, histogram) in self.operations.iter().map(|(name, h)| (*name, h)).chain([others]) {
@@ -61,7 +61,7 @@ impl Calls {
     }
 }
 
-/// A request's number, or that there is none.
+/// A request's number, or a mark that there is none.
 pub(crate) struct Shown(pub(crate) Option<RequestId>);
 
 impl fmt::Display for Shown {

@@ -1,15 +1,15 @@
-//! How long things took, counted without a lock.
+//! Durations, counted without a lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Upper bounds are powers of two, in microseconds: from one to 67 seconds, and what took
-/// longer. Finer ones would tell little more, and cost memory for each operation.
+/// Upper bounds are powers of two, in microseconds: from one to 67 seconds, and a last bucket for
+/// longer ones. Finer bounds would tell little more, and cost memory for each operation.
 pub(crate) const BOUNDED: usize = 27;
 const BUCKETS: usize = BOUNDED + 1;
-/// Threads are spread over so many copies: a cache line that all workers write to would cost
-/// each call more than all the rest of counting it.
+/// Number of copies that threads spread over. If all workers wrote to one cache line, this would
+/// cost each call more than the rest of counting it.
 const SHARDS: usize = 8;
 
 /// Counts of durations, in buckets.
@@ -18,7 +18,7 @@ pub(crate) struct Histogram {
     shards: [Shard; SHARDS],
 }
 
-/// Two lines of the cache are fetched at a time.
+/// Aligned to two cache lines, since processors fetch two at a time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
@@ -27,7 +27,7 @@ struct Shard {
     errors: AtomicU64,
 }
 
-/// What has been counted. Taken while others count, so the sum may lag behind by a call.
+/// A snapshot of the counts. Other threads count meanwhile, so the sum may lag behind by a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) buckets: [u64; BUCKETS],
@@ -59,7 +59,7 @@ impl Histogram {
     }
 }
 
-/// The first bucket whose bound isn't below it.
+/// The first bucket whose bound isn't below the duration.
 fn bucket(took_us: u64) -> usize {
     let powers = u64::BITS - took_us.saturating_sub(1).leading_zeros();
     (powers as usize).min(BOUNDED)

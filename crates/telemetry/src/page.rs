@@ -1,4 +1,4 @@
-//! Numbers for people and programs, in Prometheus' text format (version 0.0.4).
+//! Metrics for people and programs, in Prometheus' text format (version 0.0.4).
 
 use crate::histogram::{BOUNDED, Counts};
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::fmt::{self, Write as _};
 const CALLS: &str = "strait_call_seconds";
 const ERRORS: &str = "strait_call_errors_total";
 
-/// What a number means.
+/// The meaning of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows, until the process ends.
+    /// A number that only grows, until the process ends.
     Counter,
-    /// It is what it is now.
+    /// The present value.
     Gauge,
 }
 
-/// A page that is being written. The lines of one name stay together, whoever adds them.
+/// A page being written. The lines of one name stay together, in any order of calls.
 #[derive(Debug, Default)]
 pub struct Page(BTreeMap<&'static str, Family>);
 
@@ -28,10 +28,10 @@ struct Family {
 }
 
 impl Page {
-    /// The type that an HTTP answer says it has.
+    /// The content type of an HTTP answer.
     pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// One number of what `name` stands for.
+    /// Adds one value of the metric `name`.
     pub fn number(
         &mut self,
         name: &'static str,
@@ -47,7 +47,7 @@ impl Page {
         self.line(name, kind, help, "", of, value);
     }
 
-    /// Latencies and errors of one operation.
+    /// Adds latencies and errors of one operation.
     pub(crate) fn calls(&mut self, of: &[(&str, &str)], counts: &Counts) {
         const HELP: &str = "How long calls take where they are answered.";
         let mut line = |suffix, of: &[(&str, &str)], value: &dyn fmt::Display| {
@@ -81,7 +81,7 @@ impl Page {
         let labels: Vec<String> =
             of.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        // A String takes everything.
+        // Writing to a String never fails.
         let _ = writeln!(family.lines, "{name}{suffix}{labels} {value}");
     }
 }

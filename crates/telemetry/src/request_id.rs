@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names a request of somebody's in the logs and records of all that work for it. Not a
-/// secret, and not believed to be unique: who chooses it may choose one twice.
+/// Identifies a client's request in the logs and records of all servers that work for it. It is no
+/// secret, and may not be unique: clients choose it, and may use one twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub [u8; 16]);
 
@@ -17,13 +17,13 @@ thread_local! {
 }
 
 impl RequestId {
-    /// One that no other request of this or another process has: the process's random number,
+    /// A number that no other request of this or another process has: the process's random number,
     /// and a count. (Random bytes for each would cost a system call.)
     pub fn next() -> Self {
         static PROCESS: OnceLock<u64> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let process = PROCESS.get_or_init(|| {
-            // Without random numbers two processes on two hosts may number alike.
+            // Without random numbers, processes on two hosts may use the same numbers.
             getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()))
         });
         let number = (u128::from(*process) << 64) | u128::from(COUNT.fetch_add(1, Ordering::Relaxed));
@@ -35,13 +35,13 @@ impl RequestId {
         CURRENT.get()
     }
 
-    /// Has this thread work for a request until what is returned is dropped.
+    /// Makes this thread work for a request until the returned value is dropped.
     #[must_use]
     pub fn enter(request: Option<Self>) -> Entered {
         Entered { before: CURRENT.replace(request) }
     }
 
-    /// Has a future work for a request, on whichever threads it is polled.
+    /// Makes a future work for a request, on any thread that polls it.
     pub async fn scope<F: Future>(request: Option<Self>, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|context| {
@@ -52,7 +52,7 @@ impl RequestId {
     }
 }
 
-/// See [`RequestId::enter`].
+/// The effect of [`RequestId::enter`], undone when dropped.
 #[derive(Debug)]
 pub struct Entered {
     before: Option<RequestId>,

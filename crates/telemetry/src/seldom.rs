@@ -1,16 +1,16 @@
-//! Warnings that strangers cause, kept from filling a disk.
+//! Limits warnings that strangers cause, so that they don't fill a disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of each kind so many a second are written: enough to see who it is.
+/// Warnings of each kind that are written in a second: enough to identify the sender.
 const A_SECOND: u32 = 10;
 
 /// One kind of warning.
 #[derive(Debug)]
 pub struct Seldom(Mutex<Second>);
 
-/// The second that is being counted.
+/// Counts of the current second.
 #[derive(Debug)]
 struct Second {
     began: Option<Instant>,
@@ -25,18 +25,18 @@ impl Default for Seldom {
 }
 
 impl Seldom {
-    /// None yet.
+    /// A limit without warnings so far.
     pub const fn new() -> Self {
         Self(Mutex::new(Second { began: None, written: 0, left_out: 0 }))
     }
 
-    /// If one may be written now: how many were left out since the last.
+    /// The number of warnings left out since the last, if one may be written now.
     pub fn may_write(&self) -> Option<u64> {
         self.may_write_at(Instant::now())
     }
 
     fn may_write_at(&self, now: Instant) -> Option<u64> {
-        // Counts alone: nothing in here is ever half done.
+        // Counts only: every critical section leaves them whole.
         let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if second.began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
             second.began = Some(now);

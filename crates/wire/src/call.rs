@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Longest method name; the longest of the interface has 17 bytes.
+/// Longest method name accepted; the longest of the interface has 17 bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)] // the names say it
@@ -28,9 +28,9 @@ pub enum MessageKind {
 pub struct Envelope {
     /// Method.
     pub name: String,
-    /// What the message is.
+    /// The kind of the message.
     pub kind: MessageKind,
-    /// The caller's number, which the reply repeats.
+    /// The caller's sequence number, which the reply repeats.
     pub sequence: i32,
 }
 
@@ -38,7 +38,7 @@ impl Envelope {
     /// Reads the head; the arguments or the result follow.
     ///
     /// # Errors
-    /// Whatever isn't a message of this protocol's version.
+    /// The bytes aren't a message of this protocol's version.
     pub fn read(from: &mut Decoder) -> Result<Self> {
         let (kind, name, sequence) = match from.protocol() {
             Protocol::Binary => {
@@ -95,15 +95,15 @@ impl Envelope {
     }
 }
 
-/// A method of the interface: its name, and what goes over and comes back.
+/// A method of the interface: its name, and the types of its arguments and results.
 pub trait Method {
     /// Name on the wire.
     const NAME: &'static str;
     /// The arguments, as one struct.
     type Args: Struct;
-    /// What success carries.
+    /// The result of a successful call.
     type Success: Value;
-    /// The declared exception; [`NoException`] where there is none.
+    /// The declared exception; [`NoException`] if there is none.
     type Exception: Struct;
 
     /// Encodes a call.
@@ -140,7 +140,7 @@ pub trait Method {
     /// Decodes the answer to a call, one whole message.
     ///
     /// # Errors
-    /// What isn't an answer to this method.
+    /// The message isn't an answer to this method.
     fn decode_reply(protocol: Protocol, message: Bytes) -> Result<(i32, Reply<Self>)>
     where
         Self: Sized,
@@ -172,11 +172,11 @@ pub trait Method {
 /// The answer to a call.
 #[derive(Debug)]
 pub enum Reply<M: Method> {
-    /// What the method returns.
+    /// The method's result.
     Success(M::Success),
     /// Its declared exception.
     Exception(M::Exception),
-    /// Thrift's own: the call didn't reach the method.
+    /// Thrift's own exception: the call didn't reach the method.
     Application(ApplicationError),
 }
 
@@ -190,7 +190,7 @@ wire_structs! {
     }
 }
 
-/// Why a call didn't reach its method: TApplicationException's types.
+/// The reason why a call didn't reach its method: TApplicationException's types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs)] // the names are Thrift's
@@ -207,13 +207,13 @@ pub enum ApplicationErrorKind {
 pub struct ApplicationError {
     /// Its type.
     pub kind: ApplicationErrorKind,
-    /// For people.
+    /// Text for people.
     pub message: String,
 }
 
 impl ApplicationError {
-    /// Encodes it as the answer to a call (empty name and 0 where the call
-    /// couldn't be read that far).
+    /// Encodes it as the answer to a call, with an empty name and 0 if the call's head couldn't be
+    /// read.
     pub fn reply(&self, wire: Wire, name: &str, sequence: i32) -> Encoded {
         let mut to = Encoder::new(wire);
         Envelope { name: name.to_owned(), kind: MessageKind::Exception, sequence }.write(&mut to);
@@ -301,12 +301,12 @@ macro_rules! interface {
             /// if there is no such method.
             ///
             /// # Errors
-            /// Arguments that don't fit the method.
+            /// The arguments don't fit the method.
             pub fn read(method: &str, from: &mut Decoder) -> Result<Option<Self>> {
                 Ok(Some(match method {
                     $($l_name => Self::$l_variant($l_args::read(from)?),)*
                     $($name => Self::$variant(
-                        // No request at all is a request without fields.
+                        // A missing request means a request without fields.
                         $args::read(from)?.request.unwrap_or_default(),
                     ),)*
                     _ => return Ok(None),

@@ -1,18 +1,18 @@
-//! Values out of one whole message.
+//! Decodes the values of one whole message.
 
 use crate::{MAX_DEPTH, Protocol, TType};
 use bytes::{Buf, Bytes};
 
-/// Why bytes aren't a message of the interface.
+/// The reason why bytes aren't a message of the interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end inside a value.
     #[error("the message ends too early")]
     Truncated,
-    /// More than the limit is claimed.
+    /// The message claims more than the limit.
     #[error("a length of {claimed} is claimed where {limit} bytes are the limit")]
     TooLong {
-        /// What the message claims, in bytes or elements.
+        /// The claimed size, in bytes or elements.
         claimed: u64,
         /// The limit in force, in bytes.
         limit: usize,
@@ -33,20 +33,20 @@ pub enum DecodeError {
         name: &'static str,
         /// The field's id.
         field: i16,
-        /// As the interface has it.
+        /// The interface's type.
         expected: TType,
-        /// As the message has it.
+        /// The message's type.
         found: TType,
     },
     /// A list's elements have another type than the interface says.
     #[error("a list of {found:?} where {expected:?} is expected")]
     WrongElementType {
-        /// As the interface has it.
+        /// The interface's type.
         expected: TType,
-        /// As the message has it.
+        /// The message's type.
         found: TType,
     },
-    /// A field that can't be done without is missing.
+    /// A mandatory field is missing.
     #[error("field {field} of {name} is missing")]
     MissingField {
         /// The struct.
@@ -57,15 +57,15 @@ pub enum DecodeError {
     /// Text that isn't UTF-8.
     #[error("a string isn't UTF-8")]
     NotUtf8,
-    /// Anything else that isn't Thrift.
+    /// Any other bytes that aren't Thrift.
     #[error("not a Thrift message: {0}")]
     Malformed(&'static str),
 }
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Reads the values of one message. Payloads are slices of the message's own
-/// buffer: nothing is copied but text.
+/// Reads the values of one message. Payloads are slices of the message's own buffer; only text is
+/// copied.
 #[derive(Debug)]
 pub struct Decoder {
     protocol: Protocol,
@@ -216,8 +216,8 @@ impl Decoder {
         Ok(Some((id, kind)))
     }
 
-    /// A list's (or set's) element type and count. The count is held against
-    /// the bytes that are there, so that it may size an allocation.
+    /// A list's (or set's) element type and count. The count is checked against the remaining
+    /// bytes, so callers may allocate by it.
     pub(crate) fn list_begin(&mut self) -> Result<(TType, usize)> {
         let (code, count) = match self.protocol {
             Protocol::Binary | Protocol::Unversioned => {

@@ -1,4 +1,4 @@
-//! The messages of `DfsV2`. What each field means stands in `idl/dfs.thrift`.
+//! The messages of `DfsV2`. `idl/dfs.thrift` documents their fields.
 
 use crate::Secret;
 use crate::value::wire_enums;
@@ -34,7 +34,7 @@ wire_enums! {
         OutcomeUnknown = 15,
         Internal = 16,
     }
-    /// How far a flush goes.
+    /// Extent of a flush.
     FlushMode {
         Flush = 1,
         Sync = 2,
@@ -42,7 +42,7 @@ wire_enums! {
 }
 
 wire_structs! {
-    /// What went wrong, typed.
+    /// A typed error.
     DfsError {
         1 code: i32,
         2 kind: String,
@@ -50,7 +50,7 @@ wire_structs! {
         4 path: String,
         5 retry_safe: bool,
     }
-    /// What a store says of one path.
+    /// A store's record of one path.
     FileInfo {
         1 path: String,
         2 file_type as "type": FileType,
@@ -64,7 +64,7 @@ wire_structs! {
         10 group: String,
         11 link: bool,
     }
-    /// One block of a file and where it lies.
+    /// One block of a file and its location.
     BlockLocation {
         1 offset: i64,
         2 length: i64,
@@ -269,7 +269,7 @@ wire_structs! {
         9 accessed_ms: i64,
         10 replication: i16,
     }
-    /// What a mutation without a result of its own answers.
+    /// Reply of mutations without a result of their own.
     MutationReply {
     }
     /// Request of `getBlockLocations`.

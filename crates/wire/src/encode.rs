@@ -1,10 +1,10 @@
-//! Values into one message, payloads by reference.
+//! Encodes values into one message, payloads by reference.
 
 use crate::{Protocol, TType, Wire};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Payloads of at least this many bytes become a segment of their own; below,
-/// copying is cheaper than one more entry for writev.
+/// Payloads of at least this many bytes become a segment of their own. Below, copying is cheaper
+/// than one more entry for writev.
 const SEGMENT_BYTES: usize = 4 << 10;
 
 /// One encoded message: what to write to the socket, in order.
@@ -37,7 +37,7 @@ pub struct Encoder {
     wire: Wire,
     /// The first segment, kept open for the frame's length.
     first: Option<BytesMut>,
-    /// The others that are done.
+    /// The other finished segments.
     segments: Vec<Bytes>,
     head: BytesMut,
     last_ids: Vec<i16>,

@@ -19,7 +19,7 @@ use crate::{DecodeError, Decoder, Secret, TType};
 use bytes::Bytes;
 
 wire_structs! {
-    /// What a store says of one path.
+    /// A store's record of one path.
     FileStatus {
         1 length: i64,
         2 isdir: bool,
@@ -112,8 +112,8 @@ wire_structs! {
     }
 }
 
-/// The session and the file that a call names: without a session in
-/// generation 0.5, where the connection's own serves.
+/// The session and the file that a call names. In generation 0.5 it names no session, and the
+/// connection's own is used.
 fn handles(ch: &Option<ClientHandle>, dh: &Option<DfsHandle>) -> (Option<i64>, Option<i64>) {
     let first = ch.as_ref().and_then(|handle| handle.id);
     match dh {
@@ -145,8 +145,8 @@ fn early_open(args: &mut OpenArgs, id: i16, found: TType, from: &mut Decoder) ->
     Ok(true)
 }
 
-/// `read(1: handle, 2: offset, 3: length)`. Its field 3 is the offset of the
-/// other forms, unless an offset is there already.
+/// `read(1: handle, 2: offset, 3: length)`. Its field 3 is the offset of the other forms, unless an
+/// offset was read already.
 fn early_read(args: &mut ReadArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
     let alone = args.dh.is_none();
     match (id, found) {
@@ -165,8 +165,8 @@ fn early_read(args: &mut ReadArgs, id: i16, found: TType, from: &mut Decoder) ->
     Ok(true)
 }
 
-/// `write(1: handle, 2: data, 3: offset, 4: length)`. Its field 4 is the offset
-/// of the other forms, unless an offset is there already.
+/// `write(1: handle, 2: data, 3: offset, 4: length)`. Its field 4 is the offset of the other forms,
+/// unless an offset was read already.
 fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
     let alone = args.dh.is_none();
     match (id, found) {
@@ -188,7 +188,7 @@ fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) 
     Ok(true)
 }
 
-/// Refuses a message with the fields of two forms: each reads it otherwise.
+/// Refuses a message with the fields of two forms, which would read it differently.
 fn set_once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), DecodeError> {
     match std::mem::replace(field, value) {
         None => Ok(()),

@@ -7,13 +7,12 @@
 //!   Reply or Call ─ Encoder ─→ Encoded: a few segments, payloads not copied
 //! ```
 //!
-//! Pure: bytes in, values out. No sockets, no threads, no clocks; so it can be
-//! fuzzed whole. The server (`strait-gateway`) and the `strait://` client both
-//! stand on it, and `tests/schema.rs` holds every message here against
-//! `idl/dfs.thrift`.
+//! Pure: bytes in, values out. No sockets, no threads, no clocks, so fuzzing covers all of it. The
+//! server (`strait-gateway`) and the `strait://` client both use it, and `tests/schema.rs` checks
+//! every message here against `idl/dfs.thrift`.
 //!
-//! This room must never: allocate by a size that a message claims before that
-//! many bytes are there; panic on any input; know what a method does.
+//! This room must never: allocate by a size that a message claims before that many bytes have
+//! arrived; panic on any input; know a method's purpose.
 //!
 //! Sources: the Apache Thrift specifications "Thrift Binary protocol encoding"
 //! and "Thrift Compact protocol encoding".
@@ -36,11 +35,11 @@ pub use scan::{Scan, Scanner};
 pub use sniff::{Sniff, sniff};
 pub use value::{FieldSchema, Secret, Struct, Text, Value, read_as};
 
-/// Default port of the 2009 system, and ours.
+/// Default port of the 2009 system, and of Strait.
 pub const DEFAULT_PORT: u16 = 9090;
 
-/// Deepest nesting of a message. The interface itself needs 5; unknown fields
-/// of newer clients get room, a hostile message none to exhaust the stack.
+/// Deepest nesting of a message. The interface itself needs 5. The rest leaves room for unknown
+/// fields of newer clients, but a hostile message can't exhaust the stack.
 pub const MAX_DEPTH: usize = 32;
 
 /// The encodings.
@@ -48,15 +47,14 @@ pub const MAX_DEPTH: usize = 32;
 pub enum Protocol {
     /// TBinaryProtocol, strict: each message begins with a version word.
     Binary,
-    /// TBinaryProtocol, not strict: a message begins with its method's name, as
-    /// the first Thrift compilers had it. Answers have the same form, since a
-    /// client of that age takes no other.
+    /// TBinaryProtocol, not strict: a message begins with its method's name, as with the first
+    /// Thrift compilers. Answers have the same form, since clients of that age accept no other.
     Unversioned,
     /// TCompactProtocol.
     Compact,
 }
 
-/// How one connection speaks.
+/// The protocol and framing of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Wire {
     /// The encoding.

@@ -1,37 +1,35 @@
-//! Where a message ends, found as its bytes arrive, before anything is
-//! decoded or allocated.
+//! Finds the end of a message as its bytes arrive, before anything is decoded or allocated.
 
 use crate::decode::{DecodeError, varint_at};
 use crate::sniff::{BINARY_FIRST, COMPACT_FIRST};
 use crate::{MAX_DEPTH, Protocol, TType, Wire};
 
-/// What a [`Scanner`] knows of a message so far.
+/// Result of scanning the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
-    /// The message isn't whole; it has at least this many bytes in all. The
-    /// number is a claim of the sender's, already held against the limit.
+    /// The message isn't whole; it has at least this many bytes in all. The sender claims this
+    /// number, and the scanner has checked it against the limit.
     NeedMore(usize),
     /// The message's bytes, without a frame's length word: `start..end` of
     /// the buffer. The next message begins at `end`.
     Complete {
-        /// Where it begins: 4 on a framed wire, else 0.
+        /// Its start: 4 on a framed wire, else 0.
         start: usize,
-        /// Where it ends.
+        /// Its end.
         end: usize,
     },
 }
 
-/// Finds the end of one message in a growing buffer. Resumes where it stopped,
-/// so that a message sent byte by byte costs no more than one sent whole.
+/// Finds the end of one message in a growing buffer. It resumes at its last position, so a message
+/// sent byte by byte costs no more than one sent whole.
 ///
-/// On a framed wire the length word says it. Unframed messages are walked:
-/// each string is one jump, however long.
+/// On a framed wire the length word gives the end. Unframed messages are walked: each string is one
+/// jump, however long.
 #[derive(Debug)]
 pub struct Scanner {
     wire: Wire,
     max_bytes: usize,
-    /// Next byte to look at; may lie past the end of the buffer, inside a
-    /// string that hasn't arrived.
+    /// Next byte to scan; may lie past the end of the buffer, inside a string that hasn't arrived.
     position: usize,
     header_done: bool,
     stack: Vec<Level>,
@@ -48,12 +46,12 @@ enum Level {
     Entries {
         key: TType,
         value: TType,
-        /// Keys and values still to come.
+        /// Keys and values not scanned yet.
         left: usize,
     },
 }
 
-/// The scan can't go on before more bytes come, or at all.
+/// The reason why the scan stops: it needs more bytes, or it failed.
 enum Stop {
     NeedMore(usize),
     Error(DecodeError),
@@ -73,12 +71,11 @@ impl Scanner {
         Self { wire, max_bytes, position: 0, header_done: false, stack: Vec::new() }
     }
 
-    /// Looks at all bytes of the message that have come so far (the same
-    /// buffer as before, perhaps longer).
+    /// Scans all bytes of the message received so far (the same buffer as before, perhaps longer).
     ///
     /// # Errors
-    /// A message that claims more than the limit, nests deeper than
-    /// [`MAX_DEPTH`] or isn't Thrift. The connection can't be read on then.
+    /// The message claims more than the limit, nests deeper than [`MAX_DEPTH`], or isn't Thrift.
+    /// Then the connection can't be read any further.
     pub fn scan(&mut self, buffer: &[u8]) -> Result<Scan, DecodeError> {
         let result = if self.wire.framed { self.frame(buffer) } else { self.walk(buffer) };
         match result {
@@ -107,8 +104,8 @@ impl Scanner {
             self.header_done = true;
             self.stack.push(Level::Struct { field: None });
         }
-        // A level moves on only when its value's own bytes were there, so each
-        // step can be repeated after NeedMore.
+        // A level advances only after its value's own bytes have arrived, so each step can be
+        // repeated after NeedMore.
         while let Some(level) = self.stack.last() {
             let (kind, in_container) = match level {
                 Level::Struct { field: Some(kind) } => (*kind, false),

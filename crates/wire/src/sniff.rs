@@ -1,8 +1,8 @@
-//! Which wire a connection speaks, by its first bytes.
+//! Detects a connection's wire by its first bytes.
 
 use crate::{Protocol, Wire};
 
-/// What the first bytes of a connection say.
+/// The protocol that a connection's first bytes reveal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sniff {
     /// Not enough bytes yet (at most five are needed).
@@ -15,7 +15,7 @@ pub enum Sniff {
     Http,
     /// Thrift's JSON protocol.
     Json,
-    /// Nothing known.
+    /// An unknown protocol.
     Unknown,
 }
 
@@ -24,11 +24,10 @@ pub(crate) const BINARY_FIRST: u8 = 0x80;
 /// First byte of a compact message: the protocol id.
 pub(crate) const COMPACT_FIRST: u8 = 0x82;
 
-/// Tells the wires apart. A frame's length stands first on a framed wire; as
-/// messages are far below 16 MiB × 256, its first byte never looks like one of
-/// the others', and byte five says which encoding is inside. An unversioned
-/// message begins with the length of its method's name, whose high bytes are 0:
-/// unframed, byte five is the name's first letter; framed, it is such a 0.
+/// Distinguishes the wires. A framed wire begins with a frame's length. Messages are far below 16
+/// MiB × 256, so its first byte never looks like another protocol's, and byte five shows the
+/// encoding inside. An unversioned message begins with the length of its method's name, whose high
+/// bytes are 0: unframed, byte five is the name's first letter; framed, it is such a 0.
 pub fn sniff(first: &[u8]) -> Sniff {
     let thrift = |protocol, framed| Sniff::Thrift(Wire { protocol, framed });
     match first {

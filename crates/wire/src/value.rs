@@ -1,4 +1,4 @@
-//! What can stand in a field, and the macro that spells out a struct.
+//! Values of fields, and the macro that declares structs.
 
 use crate::{DecodeError, Decoder, Encoder, TType};
 use bytes::Bytes;
@@ -6,15 +6,15 @@ use std::fmt;
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Anything a field or a list can hold.
+/// A value of a field or a list.
 pub trait Value: Sized {
     /// Its type on the wire.
     const TYPE: TType;
     /// Its type as the IDL spells it, for the test that compares the two.
     fn idl() -> String;
-    /// Writes it.
+    /// Encodes it.
     fn write(&self, to: &mut Encoder);
-    /// Reads it.
+    /// Decodes it.
     fn read(from: &mut Decoder) -> Result<Self>;
 }
 
@@ -35,9 +35,9 @@ pub trait Struct: Default + Sized {
     const NAME: &'static str;
     /// Its fields.
     fn schema() -> Vec<FieldSchema>;
-    /// Writes its fields.
+    /// Encodes its fields.
     fn write_fields(&self, to: &mut Encoder);
-    /// Reads field `id` if it is one of its own; else false, nothing read.
+    /// Decodes field `id` if it is one of its own; otherwise returns false and reads nothing.
     fn read_field(&mut self, id: i16, found: TType, from: &mut Decoder) -> Result<bool>;
 }
 
@@ -66,7 +66,7 @@ impl<S: Struct> Value for S {
     }
 }
 
-/// Reads a field's value, or says that it has the wrong type.
+/// Decodes a field's value, or reports its wrong type.
 #[doc(hidden)]
 pub fn read_as<T: Value>(
     name: &'static str,
@@ -136,7 +136,7 @@ impl Value for Bytes {
     }
 }
 
-/// A `string` of the 2009 interface: bytes, exact, whatever their encoding.
+/// A `string` of the 2009 interface: exact bytes in any encoding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text(pub Bytes);
 
@@ -162,7 +162,7 @@ impl From<&str> for Text {
     }
 }
 
-/// A password or token: never shown by `{:?}`.
+/// A password or token, which `{:?}` never shows.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -207,7 +207,8 @@ impl<T: Value> Value for Vec<T> {
         if found != T::TYPE && count > 0 {
             return Err(DecodeError::WrongElementType { expected: T::TYPE, found });
         }
-        // Grown as elements come: a count is cheap to claim, a struct isn't to hold.
+        // Grows as elements arrive: a count costs its sender little, but an allocated struct costs
+        // memory.
         let mut list = Vec::new();
         for _ in 0..count {
             list.push(T::read(from)?);
@@ -216,9 +217,9 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Spells out structs of the interface: `id name: type`. Every field becomes
-/// an `Option`. `or function` names a reader that is asked first: it reads the
-/// fields of another form of the struct, and gives false for all else.
+/// Declares structs of the interface: `id name: type`. Every field becomes an `Option`. `or
+/// function` names a reader that runs first: it reads the fields of another form of the struct, and
+/// gives false for all other fields.
 #[macro_export]
 macro_rules! wire_structs {
     ($($(#[$doc:meta])* $name:ident $(or $other:path)? { $($(#[$field_doc:meta])* $id:literal $field:ident $(as $idl:literal)?: $kind:ty,)* })*) => {$(
@@ -268,8 +269,7 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// The second token if there is one, else the first: a field's IDL name where
-/// Rust reserves the word.
+/// The second token if there is one, else the first: a field's IDL name if Rust reserves the word.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! or_literal {
@@ -281,8 +281,8 @@ macro_rules! or_literal {
     };
 }
 
-/// Spells out enums of the interface. Codes of newer peers are kept, not
-/// refused: `Unknown` carries them.
+/// Declares enums of the interface. Codes of newer peers are kept, not refused: `Unknown` carries
+/// them.
 macro_rules! wire_enums {
     ($($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal,)* })*) => {$(
         $(#[$doc])*
