@@ -1,5 +1,5 @@
-//! Whose a session is: the cluster key's holders', one holder's of a key of its own, or
-//! somebody's without a key ([`crate::proto::bond`]).
+//! The bonds of sessions: to the cluster's key, to a caller's own key, or to no key
+//! ([`crate::proto::bond`]).
 
 use crate::net::clock;
 use crate::net::reader::Frame;
@@ -17,18 +17,18 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Whose greeting it is.
+/// The origin of a handshake.
 enum Greeting {
-    /// A holder of the cluster's key; anybody's where there is none.
+    /// A holder of the cluster's key; any caller if the server has none.
     Cluster,
     /// The holder of this key.
     Own(OwnKey),
-    /// Somebody's without a key.
+    /// A caller without a key.
     Keyless,
 }
 
 impl Core {
-    /// Opens a session, under what the greeting is tagged by.
+    /// Opens a session, bound to the key that tagged the handshake.
     pub(crate) fn greet(&self, frame: &Frame, origin: Origin) -> Response {
         let head = frame.head;
         let hello = Extension::decode(frame.extension());
@@ -43,7 +43,7 @@ impl Core {
             _ => None,
         };
         match (greeting, hello) {
-            // Nothing is executed by a greeting: whoever has the wrong key may learn it.
+            // A handshake executes nothing, so a caller with the wrong key may learn that.
             (None, _) if origin.transport == Transport::Udp => {
                 Response::Send(self.last_word(head.id, origin))
             }
@@ -84,7 +84,7 @@ impl Core {
             session_idle_ms: u32::try_from(self.options.admission.session_idle_us / 1000).unwrap_or(u32::MAX),
         };
         let extension = Extension { nonce: Some(nonce), terms: Some(terms), ..Extension::default() }.encode();
-        // The handshake is tagged under the key of no session: the client has none.
+        // The handshake's tag uses the key of `SessionId::NONE`: the client has no session yet.
         let key = self.key_of(greeting);
         let id = CallId { session, ..head.id };
         let head = Head { flags: flags_with(key.as_ref()), ..Head::new(Kind::Welcome, id) };
@@ -93,7 +93,7 @@ impl Core {
         Ok(frame.into())
     }
 
-    /// What answers to a greeting are tagged by.
+    /// The key of the tags on answers to a handshake.
     fn key_of(&self, greeting: &Greeting) -> Option<SessionKey> {
         match greeting {
             Greeting::Cluster => self.cluster_key(SessionId::NONE),
@@ -108,14 +108,14 @@ impl Core {
         tagged(Head { status, ..Head::new(Kind::Refused, id) }, reply, self.key_of(greeting).as_ref())
     }
 
-    /// Whether a frame proves to come from whom its session belongs to.
+    /// Whether a frame proves to come from its session's owner.
     pub(crate) fn is_authentic(&self, frame: &Frame, origin: Origin) -> bool {
         let session = frame.head.id.session;
         if self.is_bound(session) {
             return match self.admission.bond(session).as_deref() {
                 Some(Bond::Own { key, .. }) => frame.is_authentic(key),
                 Some(Bond::Keyless) => self.may_come_keyless(frame, origin),
-                // Of an earlier incarnation, or forgotten: nobody knows whose it was.
+                // The session is an earlier incarnation's, or forgotten: its owner is unknown.
                 None => false,
             };
         }
@@ -129,18 +129,18 @@ impl Core {
         }
     }
 
-    /// Whether a frame without a tag is good enough for some programs.
+    /// Whether a frame without a tag suffices for some programs.
     fn may_come_keyless(&self, frame: &Frame, origin: Origin) -> bool {
         let open = !self.options.keyless_programs.is_empty();
         open && origin.security != Security::Plain && !frame.head.has(flags::AUTHENTIC)
     }
 
-    /// Whether there may be other callers than the cluster key's holders.
+    /// Whether the server accepts callers that don't hold the cluster's key.
     fn binds_sessions(&self) -> bool {
         self.options.own_keys.is_some() || !self.options.keyless_programs.is_empty()
     }
 
-    /// Whether the session was opened under something else than the cluster's key.
+    /// Whether the session was opened without the cluster's key.
     pub(crate) fn is_bound(&self, session: SessionId) -> bool {
         self.binds_sessions() && session.is_marked()
     }
@@ -149,7 +149,7 @@ impl Core {
         if self.is_bound(session) { self.admission.bond(session) } else { None }
     }
 
-    /// Why a call isn't executed although it comes from whom its session belongs to.
+    /// Reason not to execute a call of the session's owner.
     pub(crate) fn objection_to_bound(&self, head: &Head) -> Option<Refusal> {
         let refused = match self.bond(head.id.session)?.as_ref() {
             Bond::Own { holder, .. } => !holder.is_valid(),
@@ -165,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Whether the session was opened by the cluster's key.
+    /// Whether the session was opened with the cluster's key.
     pub(crate) fn is_of_member(&self, session: SessionId) -> bool {
         self.options.key.is_some() && !self.is_bound(session)
     }
@@ -178,8 +178,8 @@ impl Core {
         }
     }
 
-    /// What the session's frames are tagged by. Nothing where nobody knows whose it was: the
-    /// cluster's key signs for no other caller.
+    /// The key of the session's tags. None if the session's owner is unknown: the cluster's key
+    /// signs for no other caller.
     pub(crate) fn session_key(&self, session: SessionId) -> Option<SessionKey> {
         if !self.is_bound(session) {
             return self.cluster_key(session);

@@ -1,7 +1,7 @@
-//! A worker with a chain call: it passes the call on, executes it, and waits for
-//! the answer of the next callee, all by itself, since each hand-off to another
-//! thread costs a callee more than the work. Only as long as another worker watches
-//! the rest: else the forwarder gets the call, whatever state it is in.
+//! A worker that carries a chain call: it passes the call on, executes it, and waits for the next
+//! callee's answer. It does all of this itself, since each hand-off to another thread costs a
+//! callee more than the work. This holds only while another worker watches the other connections.
+//! Else the forwarder takes over the call, in whatever state it is.
 
 use crate::net::clock;
 use crate::net::reader::Frame;
@@ -11,18 +11,18 @@ use crate::server::core::Core;
 use crate::server::passing::{Advanced, Passing};
 use std::sync::Arc;
 
-/// Where the call is.
+/// The end of a worker's part in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carried {
-    /// Answered: the connection can carry the next one.
+    /// Answered; the connection can carry the next call.
     Over,
-    /// Gone, and the connection is of no use.
+    /// Gone; the connection is unusable.
     Closed,
-    /// With the forwarder, and the connection with it.
+    /// Left to the forwarder, together with its connection.
     Left,
 }
 
-/// Takes the call on this connection, whose head, or all, has arrived.
+/// Carries the call on this connection: its head, or all of it, has arrived.
 pub(crate) fn carry(
     connection: &Arc<Connection>,
     frame: Option<Frame>,
@@ -62,7 +62,7 @@ pub(crate) fn carry(
     Carried::Left
 }
 
-/// Executes the call; `None` if its time was over first, and the forwarder has it.
+/// Executes the call; `None` if it timed out first, and the forwarder has it.
 fn execute(passing: Box<Passing>, job: Job, core: &Core, chains: &Chains) -> Option<Box<Passing>> {
     let id = passing.id;
     let run = || core.run(&job.head, job.args, job.caller, job.origin, job.arrived);

@@ -1,4 +1,4 @@
-//! What service workers and the forwarder share of the chain calls under way.
+//! State of the chain calls under way, shared by service workers and the forwarder.
 
 use crate::net::pool::Pool;
 use crate::proto::Micros;
@@ -17,40 +17,40 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::PoisonError;
 
-/// Idle connections to next callees: a few for each of a rack's.
+/// Idle connections to next callees: a few for each host of a rack.
 const POOLED: usize = 256;
 
-/// Below are what the forwarder tells apart from calls.
+/// The first call's id; the forwarder uses lower ids for other events.
 pub(crate) const FIRST_CALL: u64 = 1;
 
 pub(crate) struct Chains {
-    /// To the workers: calls to execute.
+    /// Calls that workers should execute.
     pub(crate) jobs: Inbox<Job>,
-    /// To the forwarder.
+    /// Messages to the forwarder.
     pub(crate) adopted: Inbox<Adopted>,
-    /// Calls that their workers execute.
+    /// Calls that their own workers are executing.
     pub(crate) lent: Lent,
     /// Connections to next callees.
     pub(crate) idle: Idle,
     next_id: AtomicU64,
-    /// Calls that are with workers.
+    /// Number of calls that workers carry.
     carried: AtomicUsize,
     closed: AtomicBool,
     /// No more calls will come.
     ended: AtomicBool,
 }
 
-/// What the forwarder takes over.
+/// A message to the forwarder.
 pub(crate) enum Adopted {
-    /// A call whose worker is needed elsewhere.
+    /// A call whose worker is needed for other connections.
     Call(Box<Passing>),
-    /// A call that it has was executed.
+    /// The result of a call that the forwarder keeps.
     Ran(u64, Result<Reply, Ended>),
 }
 
 /// A chain's call to execute at this callee.
 pub(crate) struct Job {
-    /// Which chain call it is.
+    /// The id of its chain call.
     pub(crate) passing: u64,
     pub(crate) head: Head,
     pub(crate) args: Bytes,
@@ -74,7 +74,7 @@ impl Chains {
         })
     }
 
-    /// An id for a call, and its place in the count of those with workers.
+    /// Assigns an id to a call, and counts it as carried by a worker.
     pub(crate) fn carry(&self) -> (u64, Counted<'_>) {
         self.carried.fetch_add(1, Ordering::AcqRel);
         (self.next_id.fetch_add(1, Ordering::Relaxed), Counted(self))
@@ -84,40 +84,40 @@ impl Chains {
         self.adopted.put(adopted);
     }
 
-    /// Closes the connections to next callees that no call is on.
+    /// Closes the idle connections to next callees.
     pub(crate) fn close_idle(&self) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).drain();
-        // Closed without the lock.
+        // Dropping outside the lock closes them.
         drop(idle);
     }
 
-    /// The server shuts down: the forwarder sees to all calls.
+    /// Shuts down: the forwarder takes over all calls.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.adopted.wake();
     }
 
-    /// The forwarder ends once there is nothing to do.
+    /// Lets the forwarder end after its last call.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.adopted.wake();
     }
 
-    /// Whether the server shuts down.
+    /// Whether the server is shutting down.
     pub(crate) fn are_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     /// Whether no call is left, and none will come.
     pub(crate) fn are_over(&self) -> bool {
-        // In this order: a worker gives a call to the forwarder before it uncounts it.
+        // The order matters: a worker gives a call to the forwarder before it uncounts it.
         self.ended.load(Ordering::Acquire)
             && self.carried.load(Ordering::Acquire) == 0
             && self.adopted.queue().is_empty()
     }
 }
 
-/// A call with a worker, until dropped.
+/// Counts a call as carried by a worker, until dropped.
 pub(crate) struct Counted<'a>(&'a Chains);
 
 impl Drop for Counted<'_> {
@@ -146,13 +146,13 @@ impl<T> Inbox<T> {
         self.wake();
     }
 
-    /// Has whoever watches look.
+    /// Wakes the watching threads.
     pub(crate) fn wake(&self) {
-        // It fails only at 2^64 items.
+        // Fails only at 2^64 items.
         let _ = rustix::io::write(&self.filled, &1u64.to_ne_bytes());
     }
 
-    /// An item, if there is one and nobody was faster.
+    /// Takes an item, unless there is none or another thread was faster.
     pub(crate) fn take_one(&self) -> Option<T> {
         rustix::io::read(&self.filled, &mut [0; 8]).ok()?;
         self.queue().pop_front()

@@ -1,4 +1,4 @@
-//! A caller's connection: served by one worker at a time.
+//! A caller's connection. One worker at a time serves it.
 
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
@@ -21,12 +21,12 @@ use rustix::fd::OwnedFd;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a worker sleeps on its connection before it goes back to watching
-/// all: calls that come more often than this spare an epoll round each.
+/// How long a worker sleeps on its connection before it watches all again. Calls that come more
+/// often than this save an epoll round each.
 pub(crate) const STICK: Duration = Duration::from_millis(4);
 
-/// Calls of one connection that are answered in a row while others want the worker:
-/// a round of epoll for each would cost a caller that sends ahead half its speed.
+/// Calls of one connection that a worker answers in a row while other connections wait. An epoll
+/// round for each would halve the speed of a caller that sends ahead.
 pub(crate) const IN_A_ROW: usize = 32;
 
 pub(crate) struct Connection {
@@ -36,38 +36,38 @@ pub(crate) struct Connection {
     pub(crate) line: Mutex<Line>,
 }
 
-/// What the worker that serves a connection works with.
+/// The working state of a connection.
 pub(crate) struct Line {
     pub(crate) reader: Reader,
-    /// In place of the reader, once the caller has turned out to speak plain ONC RPC.
+    /// Replaces the reader if the caller speaks plain ONC RPC.
     records: Option<Box<Records>>,
-    /// An answer that the caller hasn't taken yet, and how much of it it has.
+    /// The answer that the caller hasn't fully received.
     outgoing: Option<Outgoing>,
-    /// Since when the call that is arriving does.
+    /// The time at which the arriving call began to arrive.
     pub(crate) arrives_since: Option<Micros>,
     spinner: Spinner,
-    /// Whether nothing has been looked for since the last answer left.
+    /// Whether the worker hasn't tried to receive since the last answer left.
     pub(crate) answered: bool,
-    /// When something last arrived or left.
+    /// The time at which bytes last arrived or left.
     pub(crate) active: Micros,
-    /// The forwarder has it, and looks after its idleness.
+    /// Whether the forwarder has the connection, and checks its idleness.
     pub(crate) lent: bool,
 }
 
-/// An answer on its way.
+/// An answer under way.
 struct Outgoing {
     frame: Bytes,
     sent: usize,
-    /// Since when the caller leaves it untaken, and its memory's part of what all
-    /// callers together may.
+    /// The time since which the caller doesn't take the answer; and its share of the memory for
+    /// such answers.
     untaken: Option<(Micros, Share)>,
 }
 
 impl Line {
-    /// Whether the message under way takes longer than one that is meant.
+    /// Whether the message under way takes longer than an honest peer needs.
     pub(crate) fn is_overdue(&self, core: &Core) -> bool {
         let arriving = self.reader.head().map_or(0, |head| head.payload_len as usize);
-        // A record tells its length last.
+        // A record's length is known only at its end.
         let arriving = if self.records.is_some() { core.options.payload_bytes } else { arriving };
         self.arrives_since.is_some_and(|since| clock::since(since) > core.time_for(arriving))
             || self.outgoing.as_ref().is_some_and(|Outgoing { frame, untaken, .. }| {
@@ -75,7 +75,7 @@ impl Line {
             })
     }
 
-    /// Whether a call has begun to arrive, or an answer to leave.
+    /// Whether a call is arriving or an answer is leaving.
     pub(crate) fn is_mid_message(&self) -> bool {
         self.reader.is_mid_frame()
             || self.outgoing.is_some()
@@ -83,19 +83,19 @@ impl Line {
     }
 }
 
-/// What the connection waits for.
+/// The event that a connection waits for.
 pub(crate) enum Parked {
-    /// Something to read.
+    /// Bytes to read.
     Readable,
     /// Room to write.
     Writable,
-    /// A chain call: from its head on, or whole if it came at once.
+    /// A chain call: its head has arrived, or all of it.
     Chain(Option<Frame>),
-    /// Its end.
+    /// The connection's end.
     Closed,
 }
 
-/// Whether another worker watches the rest, so that this one may stay.
+/// Whether another worker watches the other connections, so that this one may stay.
 pub(crate) trait MayStay {
     fn may_stay(&self) -> bool;
 }
@@ -115,7 +115,7 @@ impl Connection {
         Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line) }
     }
 
-    /// Serves calls until there are none or others need the worker.
+    /// Serves calls until none is left, or other connections need the worker.
     pub(crate) fn serve(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Parked {
         for calls in 0usize.. {
             match self.flush(line, core, others) {
@@ -146,12 +146,12 @@ impl Connection {
             }
         }
         line.answered = false;
-        // What it has sent ahead is here already, of which epoll can't tell: so it gets
-        // its next turn when it can be written to, behind those who wait now.
+        // The caller's next calls may already be in the buffer, where epoll can't see them. So the
+        // connection gets its next turn when it is writable, behind those that wait now.
         Parked::Writable
     }
 
-    /// What to answer to something that isn't a frame, or what to wait for.
+    /// The answer to a message that isn't a frame, or the event to wait for.
     #[inline(never)]
     fn on_other(&self, next: Next, line: &mut Line, core: &Core) -> Result<Response, Parked> {
         let Line { reader, records, .. } = line;
@@ -175,7 +175,7 @@ impl Connection {
                 if understood { Ok(Response::Silence) } else { Err(Parked::Closed) }
             }
             Next::Chain(frame) => Err(Parked::Chain(frame.map(|frame| *frame))),
-            // What follows can't be told apart any more. Nor was its tag looked at.
+            // The next frame's beginning is unknown, and this frame's tag wasn't checked.
             Next::Refuse(frame) => Ok(Response::LastWord(frame)),
             Next::Nothing => {
                 let released = match records {
@@ -188,25 +188,25 @@ impl Connection {
         }
     }
 
-    /// Where its calls come from.
+    /// The origin of its calls.
     pub(crate) fn origin(&self) -> Origin {
         Origin { peer: self.peer, transport: Transport::Tcp, security: self.fd.security() }
     }
 
-    /// Whether the first bytes are TLS's; once, since there is none within it.
+    /// Whether the first bytes are TLS's. Only a plain connection can begin TLS.
     fn begins_tls(&self, begun: &Buffer) -> bool {
         self.fd.security() == Security::Plain && begun.as_ref().first() == Some(&tls::FIRST_BYTE)
     }
 
-    /// Goes on under TLS.
+    /// Switches to TLS.
     fn begin_tls(&self, tls: &ServerTls, begun: Buffer, len: usize) -> bool {
         let security = if tls.certified { Security::Certified } else { Security::Encrypted };
         let stream = Stream::server(tls, begun, len);
         stream.map(|stream| self.fd.begin_tls(stream, security)).is_some()
     }
 
-    /// Sends what is to be sent. A caller that doesn't take its answer holds the
-    /// worker only while it isn't needed.
+    /// Sends the outgoing answer. A caller that doesn't take it holds the worker only while no
+    /// other connection needs it.
     fn flush(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Flushed {
         while let Some(outgoing) = &mut line.outgoing {
             match self.fd.try_send(&[&outgoing.frame[outgoing.sent..]]) {
@@ -228,7 +228,7 @@ impl Connection {
         Flushed::All
     }
 
-    /// Until some is there, or whoever isn't patient has something better to do.
+    /// Waits for room, if the worker may stay.
     #[cold]
     fn wait_for_room(&self, outgoing: &mut Outgoing, core: &Core, patient: bool) -> Flushed {
         let Outgoing { frame, sent, untaken } = outgoing;
@@ -262,7 +262,8 @@ impl Connection {
                 Read::More => {
                     line.active = clock::now();
                     line.arrives_since.get_or_insert(line.active);
-                    // Who sends drop by drop, the worker never leaves to the sweeper.
+                    // A worker never leaves such a connection to the sweeper, so it checks a slow
+                    // sender itself.
                     if line.is_overdue(core) {
                         return Next::Closed;
                     }
@@ -301,7 +302,7 @@ impl Connection {
         }
     }
 
-    /// Spins, then sleeps for a while if others are watched for.
+    /// Spins, then sleeps for a while if another worker watches the other connections.
     fn recv(
         &self,
         room: &mut [u8],
@@ -310,9 +311,9 @@ impl Connection {
         active: Micros,
         others: &impl MayStay,
     ) -> std::io::Result<Option<Piece>> {
-        // Once: what TLS has taken in but not given out is only found by trying.
+        // Skips one attempt at most: only an attempt finds bytes that TLS holds back.
         let (may_stay, answered) = (others.may_stay(), std::mem::take(answered));
-        // Straight after an answer, nothing can be there yet: a system call spared.
+        // No call can arrive right after an answer, so this saves a system call.
         if !(answered && may_stay)
             && let Some(len) = self.fd.try_recv(room)?
         {
@@ -372,9 +373,9 @@ enum Next {
     Frame(Frame),
     Chain(Option<Box<Frame>>),
     Refuse(Bytes),
-    /// What has come isn't a frame.
+    /// Bytes that aren't a frame.
     Foreign,
-    /// Of plain ONC RPC.
+    /// A record of plain ONC RPC.
     Record(Message),
     Nothing,
     Closed,

@@ -1,4 +1,4 @@
-//! What a server does with a frame, whichever socket it came by.
+//! A server's handling of frames, from any socket.
 
 use crate::net::buffer::{Budget, Buffer};
 use crate::net::clock;
@@ -35,34 +35,34 @@ pub(crate) struct Core {
     pub(crate) options: ServerOptions,
     pub(crate) admission: Admission,
     pub(crate) registry: Registry,
-    /// Calls that haven't begun don't begin any more.
+    /// The server is shutting down: new calls don't begin.
     pub(crate) draining: AtomicBool,
     pub(crate) running: Running,
     pub(crate) receiving: Arc<Budget>,
-    /// For answers that callers don't take.
+    /// Budget for answers that callers don't take.
     pub(crate) sending: Arc<Budget>,
-    /// Of plain ONC RPC over UDP.
+    /// Duplicates of plain ONC RPC over UDP.
     pub(crate) duplicates: Duplicates,
     forwarding: RwLock<Forwarding>,
-    /// For callers, and for the callees that chains are passed on to.
+    /// TLS for callers, and for the next callees of chains.
     tls: RwLock<(Option<ServerTls>, Option<ClientTls>)>,
     /// How often these were replaced.
     tls_renewals: AtomicU64,
 }
 
-/// What goes back.
+/// The server's response to a frame.
 pub(crate) enum Response {
     /// This frame.
     Send(Bytes),
-    /// This frame, after which the connection is of no use.
+    /// Sends this frame; the connection is then unusable.
     LastWord(Bytes),
-    /// Nothing.
+    /// Sends nothing.
     Silence,
-    /// Nothing, and the connection is of no use.
+    /// Sends nothing; the connection is unusable.
     Hangup,
 }
 
-/// Where a frame came from.
+/// The origin of a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) peer: SocketAddr,
@@ -91,7 +91,8 @@ impl Core {
         *self.forwarding.write().unwrap_or_else(PoisonError::into_inner) = forwarding;
     }
 
-    /// `false` if callers had to show certificates, and now wouldn't: nothing is replaced.
+    /// Replaces the TLS configurations. Returns `false`, and replaces nothing, if the new one no
+    /// longer demands certificates of callers.
     pub(crate) fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> bool {
         let mut tls = self.tls.write().unwrap_or_else(PoisonError::into_inner);
         if !callers.certified && tls.0.as_ref().is_some_and(|tls| tls.certified) {
@@ -99,46 +100,46 @@ impl Core {
         }
         *tls = (Some(callers), forwarding);
         drop(tls);
-        // Afterwards: who looks at this first, and then connects, never takes an old one for new.
+        // Counted last: a thread that reads the number before it connects never takes an old
+        // connection for new.
         self.tls_renewals.fetch_add(1, Ordering::AcqRel);
         true
     }
 
-    /// How often TLS was replaced: connections that were made under another number aren't
-    /// used any more.
+    /// How often TLS was replaced. Connections made under another number aren't used any more.
     pub(crate) fn tls_renewals(&self) -> u64 {
         self.tls_renewals.load(Ordering::Acquire)
     }
 
-    /// For a caller who comes with TLS.
+    /// TLS for a caller that begins it.
     pub(crate) fn tls(&self) -> Option<ServerTls> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// For a chain's next callee.
+    /// TLS for a chain's next callee.
     pub(crate) fn forwarding_tls(&self) -> Option<ClientTls> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
-    /// Whether a chain's call may be passed on to this callee.
+    /// Whether a chain call may be passed on to this callee.
     pub(crate) fn may_forward_to(&self, next: SocketAddr) -> bool {
-        // Not under the lock: what decides may replace the rule.
+        // Decide outside the lock, since the rule may replace itself.
         let forwarding = self.forwarding.read().unwrap_or_else(PoisonError::into_inner).clone();
         forwarding.allows(next, self.options.listen, self.options.knows_callers())
     }
 
-    /// For a caller's connection.
+    /// A reader for a caller's connection.
     pub(crate) fn reader(&self) -> Reader {
         Reader::with_budget(self.options.payload_bytes, Arc::clone(&self.receiving))
     }
 
-    /// How long a message of so many bytes may take to come, or to be taken.
+    /// Longest time in which a message of so many bytes may arrive, or be taken.
     pub(crate) fn time_for(&self, bytes: usize) -> Duration {
         let times = u32::try_from(1 + bytes / STALL_BYTES).unwrap_or(u32::MAX);
         self.options.message_stall.saturating_mul(times)
     }
 
-    /// Does what the frame asks for, on this thread.
+    /// Handles a frame, on this thread.
     pub(crate) fn handle(
         &self,
         frame: Frame,
@@ -152,7 +153,7 @@ impl Core {
         }
     }
 
-    /// The same of what isn't a call.
+    /// Handles a frame that isn't a call.
     #[inline(never)]
     fn handle_other(&self, frame: &Frame, origin: Origin) -> Response {
         let head = frame.head;
@@ -182,7 +183,8 @@ impl Core {
         };
         let objection = match &caller {
             _ if !self.is_secure(origin.security) => Some(Refusal::TlsRequired),
-            // Pipelining is for streams (section IV.C); those don't come here.
+            // Pipelining is for streams (section IV.C); a chain call on a stream takes another
+            // path.
             Ok(_) if head.has(flags::CHAIN) => Some(Refusal::BadChain),
             Ok(_) => None,
             Err(_) => Some(Refusal::Malformed),
@@ -198,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Decides what becomes of a call that has arrived whole.
+    /// Decides the reaction to a whole call.
     pub(crate) fn receive(
         &self,
         frame: &Frame,
@@ -212,7 +214,7 @@ impl Core {
         self.admission.receive(Arrival { id, transport, authentic, intact, objection }, now)
     }
 
-    /// The answer of a request that isn't executed.
+    /// The answer to a request that isn't executed.
     #[inline(never)]
     pub(crate) fn respond(&self, id: CallId, reception: Reception, origin: Origin) -> Response {
         match reception {
@@ -223,7 +225,7 @@ impl Core {
         }
     }
 
-    /// Answers a call that isn't to be executed (again).
+    /// Answers a call without executing it.
     fn answer_without_execution(&self, id: CallId, verdict: Verdict, transport: Transport) -> Response {
         match (verdict, transport) {
             (Verdict::Answered(frame), _) => Response::Send(frame),
@@ -259,7 +261,7 @@ impl Core {
         }
     }
 
-    /// Runs the service, if the call, whose head was there at `arrived`, may still begin.
+    /// Runs the service if the call may still begin. `arrived` is the arrival time of its head.
     pub(crate) fn run(
         &self,
         head: &Head,
@@ -292,7 +294,8 @@ impl Core {
         self.invoke(&request, limit)
     }
 
-    /// Runs the service, unless the server ends; its result may have `limit` bytes.
+    /// Runs the service, unless the server is shutting down. Its result may have up to `limit`
+    /// bytes.
     pub(crate) fn invoke(&self, request: &Request, limit: usize) -> Result<Reply, Ended> {
         if self.draining.load(Ordering::Acquire) {
             return Err(Ended::Refused(Refusal::ShuttingDown));
@@ -315,12 +318,12 @@ impl Core {
         self.answer_without_execution(id, verdict, transport)
     }
 
-    /// Whether callers may come so.
+    /// Whether the server accepts calls with this protection.
     pub(crate) fn is_secure(&self, security: Security) -> bool {
         security != Security::Plain || !self.options.tls_required
     }
 
-    /// Why who doesn't prove to have the key isn't served.
+    /// The refusal for a sender that doesn't prove to hold the key.
     pub(crate) fn last_word(&self, id: CallId, origin: Origin) -> Bytes {
         let secure = self.is_secure(origin.security);
         untagged_refusal(id, if secure { Refusal::Unauthenticated } else { Refusal::TlsRequired })
@@ -349,7 +352,7 @@ impl Core {
         tagged(head, reply, key.as_ref())
     }
 
-    /// Of what is passed on, which goes under the cluster's key.
+    /// Flags of a frame that is passed on, which carries the cluster's tag.
     pub(crate) fn flags(&self) -> u16 {
         if self.options.key.is_some() { flags::AUTHENTIC } else { 0 }
     }
@@ -373,7 +376,7 @@ pub(crate) fn tagged(head: Head, reply: Reply, key: Option<&SessionKey>) -> Byte
     frame.into()
 }
 
-/// The frame that refuses call `id` in nobody's name.
+/// The frame that refuses call `id` without a tag.
 pub(crate) fn untagged_refusal(id: CallId, refusal: Refusal) -> Bytes {
     let mut reply = Reply::new();
     let status = refusal.encode(reply.buffer());

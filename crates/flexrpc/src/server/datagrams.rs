@@ -1,10 +1,9 @@
-//! UDP: one socket, and as many receivers on it as its datagrams keep busy.
+//! UDP: one socket, with as many receivers as its datagrams keep busy.
 //!
-//! A receiver executes what it receives itself, since handing a call to another
-//! thread costs more than most calls. Mostly one receives and the others are
-//! parked: more are called when datagrams queue up, and park when they find
-//! nothing. One of the parked, the standby, looks whether all receivers are held
-//! by slow calls, and then joins them.
+//! A receiver executes the calls that it receives, since handing a call to another thread costs
+//! more than most calls. Usually one thread receives and the others are parked. If datagrams queue
+//! up, a receiver calls more; receivers that find no datagram park again. One parked thread is the
+//! standby: it checks whether slow calls hold all receivers, and then joins them.
 
 use crate::net::buffer::{self, Buffer};
 use crate::net::clock;
@@ -27,19 +26,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How often the standby looks; at most twice this is how long a datagram waits
-/// behind slow calls.
+/// How often the standby checks. A datagram waits behind slow calls for at most twice this.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// How long the last receiver sleeps in a receive before it dozes: until then the
-/// standby looks after it, afterwards nobody wakes up.
+/// How long the last receiver sleeps in a receive before it dozes. Until then the standby checks on
+/// it; afterwards no thread wakes up.
 const ATTENTIVE: Duration = Duration::from_millis(4);
 
-/// How often a receiver looks whether datagrams queue up, and then calls another:
-/// looking is a system call, and one that was just called needs this long to begin.
+/// How often a receiver checks whether datagrams queue up, and calls another. The check is a system
+/// call, and a called receiver needs this long to begin.
 const LOOK_US: Micros = 50;
 
-/// Longest doze; nothing depends on it.
+/// Longest doze; correctness doesn't depend on it.
 const LONGEST_DOZE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Datagrams {
@@ -47,11 +45,11 @@ pub(crate) struct Datagrams {
     fd: OwnedFd,
     stop: OwnedFd,
     roles: Mutex<Roles>,
-    /// Where the parked wait but for the standby, who has a place of its own: a call is
-    /// for one of them.
+    /// Here parked threads wait for a call. The standby waits on `watch`, so a call always wakes
+    /// one of the others.
     called: Condvar,
     watch: Condvar,
-    /// Receivers that wait for a datagram, not those that execute one.
+    /// Receivers that wait for a datagram, without those that execute one.
     waiting: AtomicUsize,
     /// Datagrams received.
     received: AtomicU64,
@@ -64,7 +62,7 @@ pub(crate) struct Datagrams {
 
 #[derive(Clone, Copy, Default)]
 struct Roles {
-    /// Parked threads that are asked to receive.
+    /// Calls for parked threads that none has taken yet.
     calls: usize,
     parked: usize,
     standby: bool,
@@ -91,7 +89,7 @@ impl Datagrams {
         })
     }
 
-    /// Starts a receiver, and threads to call.
+    /// Starts a receiver and parked threads.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         self.roles().calls = 1;
         for _ in 0..self.least() {
@@ -102,17 +100,17 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Ends all workers, once they are done with what they do.
+    /// Ends all workers after their present calls.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        // Under the lock, so that nobody falls asleep between looking and waiting.
+        // The lock excludes a thread between its check and its wait.
         let _roles = self.roles();
         self.called.notify_all();
         self.watch.notify_all();
     }
 
-    /// A receiver and a standby at least.
+    /// At least a receiver and a standby.
     fn least(&self) -> usize {
         self.core.options.workers.least.max(2)
     }
@@ -142,7 +140,7 @@ impl Datagrams {
         }
     }
 
-    /// Waits to be called; `false` if the thread is to end.
+    /// Parks until called; `false` if the thread must end.
     fn park(self: &Arc<Self>) -> bool {
         let dormant = self.core.options.workers.dormant;
         let since = clock::now();
@@ -193,7 +191,7 @@ impl Datagrams {
         ended.is_ok()
     }
 
-    /// Has one more thread receive, and sees to it that one is left to look.
+    /// Calls one more receiver, and ensures that a standby remains.
     fn call(self: &Arc<Self>) {
         let Roles { parked, standby, .. } = {
             let mut roles = self.roles();
@@ -225,7 +223,7 @@ impl Datagrams {
             };
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             self.received.fetch_add(1, Ordering::AcqRel);
-            // Who slept was woken by the first of them.
+            // The first datagram wakes a sleeper, so no other waits yet.
             if !slept {
                 self.call_if_more_wait(piece.at);
             }
@@ -237,7 +235,7 @@ impl Datagrams {
 
     fn call_if_more_wait(self: &Arc<Self>, now: Micros) {
         let last = self.last_look.load(Ordering::Relaxed);
-        // Others that wait will take them.
+        // Another waiting receiver will take them.
         if self.waiting.load(Ordering::Acquire) > 0 || now.saturating_sub(last) < LOOK_US {
             return;
         }
@@ -251,11 +249,11 @@ impl Datagrams {
         let origin = Origin { peer, transport: Transport::Udp, security: Security::Plain };
         let response = match Frame::of_datagram(received, piece) {
             Ok(frame) => self.core.handle(frame, origin, |buffer| *spare = buffer),
-            // Plain ONC RPC, or not ours, or damaged: nobody to answer to for sure.
+            // Plain ONC RPC, or foreign, or damaged: there may be no caller to answer.
             Err(buffer) => self.core.answer_datagram(buffer, piece.len, origin, |buffer| *spare = buffer),
         };
         if let Response::Send(answer) = response {
-            // Lost if it can't be sent: the caller asks again.
+            // An answer that can't be sent counts as lost: the caller asks again.
             let _ = rustix::net::sendto(&self.fd, &answer, rustix::net::SendFlags::NOSIGNAL, &peer);
         }
     }
@@ -266,7 +264,7 @@ impl Datagrams {
             Ok((_, len, Some(peer))) => Some((len, SocketAddr::try_from(peer).ok()?)),
             _ => None,
         };
-        // Two that spin for one datagram only take the CPU from its sender.
+        // A second spinning receiver would only take the CPU from the sender.
         let alone = self.waiting.load(Ordering::Acquire) <= 1;
         let spun = if alone {
             let spun = spinner.spin(|| attempt(RecvFlags::DONTWAIT));
@@ -277,7 +275,7 @@ impl Datagrams {
         if let Some((piece, peer)) = spun {
             return Waited::Received(Received { piece, peer, slept: false });
         }
-        // One that waits is enough.
+        // One waiting receiver is enough.
         let spared = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
             (waiting > 1).then_some(waiting - 1)
         });
@@ -296,14 +294,14 @@ impl Datagrams {
         })
     }
 
-    /// Sleeps until there is something, with nobody looking after it.
+    /// Sleeps until a datagram arrives. Meanwhile the standby doesn't check.
     fn doze(&self) {
         self.dozing.store(true, Ordering::Release);
         registry::forget_last();
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
         let _ = socket::poll(&mut fds, Some(clock::after(clock::now(), LONGEST_DOZE)));
         self.dozing.store(false, Ordering::Release);
-        // The standby sleeps long by now.
+        // By now the standby is in a long sleep.
         let _roles = self.roles();
         self.watch.notify_all();
     }
@@ -313,17 +311,17 @@ impl Datagrams {
     }
 }
 
-/// What waiting for a datagram ended with.
+/// The outcome of waiting for a datagram.
 enum Waited {
     Received(Received),
     Nothing,
-    /// Another receiver waits; this one was uncounted.
+    /// Another receiver waits, so this one was uncounted.
     NotNeeded,
 }
 
 struct Received {
     piece: Piece,
     peer: SocketAddr,
-    /// Whether there was none before.
+    /// Whether the receiver had to sleep for it.
     slept: bool,
 }

@@ -13,25 +13,25 @@ use std::net::SocketAddr;
 pub(crate) struct Downstream {
     pub(crate) fd: Wire,
     pub(crate) reader: Reader,
-    /// For the answer.
+    /// Spinner for the answer.
     pub(crate) spinner: Spinner,
     connected: bool,
-    /// [`Core::tls_renewals`] when it was made.
+    /// [`Core::tls_renewals`] at the time of connecting.
     renewals: u64,
-    /// From the pool: it may turn out to be closed by the callee.
+    /// Taken from the pool; the callee may have closed it.
     pub(crate) pooled: bool,
-    /// Whether the forwarder's epoll tells of it.
+    /// Whether the forwarder's epoll watches it.
     pub(crate) watched: bool,
     /// Bytes of the frame that have left.
     pub(crate) sent: usize,
-    /// The whole call was sent and answered: the next one may come.
+    /// The whole call was sent and answered, so the next may follow.
     pub(crate) answered: bool,
 }
 
-/// Where a transmission is.
+/// The progress of a transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Push {
-    /// All that may leave has left.
+    /// All bytes that may leave have left.
     Done,
     /// The socket has no room, or isn't connected yet.
     Blocked,
@@ -61,20 +61,20 @@ impl Downstream {
         })
     }
 
-    /// Answered, it goes to the pool; an idle one keeps no memory.
+    /// Prepares an answered connection for the pool: an idle one keeps no memory.
     pub(crate) fn rest(mut self) -> Self {
-        // It was quiet: nothing lies in it.
+        // It was quiet, so it holds no bytes.
         let _ = self.reader.release();
         Self { pooled: true, watched: false, sent: 0, answered: false, ..self }
     }
 
-    /// Whether a connection made now would be no other, and the callee has neither closed
-    /// it nor sent something unasked.
+    /// Whether the connection is as good as a new one: the TLS configuration is the same, and the
+    /// callee has neither closed it nor sent unexpected bytes.
     pub(crate) fn is_fit(&self, core: &Core) -> bool {
         self.renewals == core.tls_renewals() && self.fd.is_quiet()
     }
 
-    /// Sends on; `slices` are the frame's bytes that may have left by now.
+    /// Continues sending; `slices` are the frame's bytes that may leave by now.
     pub(crate) fn push(&mut self, slices: &[&[u8]]) -> io::Result<Push> {
         if !self.connected {
             if !socket::wait(&self.fd, PollFlags::OUT, Some(0))? {
@@ -103,14 +103,14 @@ impl Downstream {
         }
     }
 
-    /// What is waited for where the socket is blocked: room, or the callee's part of
-    /// a handshake, for which room is no help.
+    /// The event that a blocked socket waits for: room, or the callee's part of a handshake, for
+    /// which room is no help.
     pub(crate) fn awaits(&self) -> PollFlags {
         let in_handshake = self.connected && self.fd.is_handshaking();
         if in_handshake { PollFlags::IN } else { PollFlags::OUT }
     }
 
-    /// An answer, if it is there.
+    /// Receives an answer if one has arrived.
     pub(crate) fn answer(&mut self) -> Result<Option<Frame>, ReadError> {
         if !self.connected {
             return Ok(None);

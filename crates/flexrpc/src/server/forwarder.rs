@@ -1,9 +1,9 @@
-//! The forwarder: one thread for the chain calls whose workers are needed
-//! elsewhere (section IV.C).
+//! The forwarder: one thread for the chain calls whose workers are needed for other connections
+//! (section IV.C).
 //!
-//! Waiting for a callee downstream never holds the last service worker, so chains
-//! that cross each other (A→B→C and C→B→A) can't lock up bounded pools: calls that
-//! have to wait are left to the forwarder, which only moves bytes and sleeps in epoll.
+//! The last service worker never waits for a callee downstream. So chains that cross each other
+//! (A→B→C and C→B→A) can't deadlock bounded pools. The forwarder takes over calls that have to
+//! wait; it only moves bytes and sleeps in epoll.
 
 use crate::net::clock;
 use crate::net::socket;
@@ -19,15 +19,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Events looked at in one round.
+/// Events handled in one round.
 const EVENTS: usize = 64;
 
-/// How long a shutdown waits for callees behind this one, once the call is over
-/// here: those that answer at all do so within their own calls' time, and a callee
-/// that is gone mustn't hold this one up.
+/// How long a shutdown waits for callees behind this one after the call is over here. Healthy
+/// callees answer within their own calls' time, and a dead callee mustn't hold up this one.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// Longest sleep; nothing depends on it.
+/// Longest sleep; correctness doesn't depend on it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 const INBOX: u64 = FIRST_CALL - 1;
@@ -36,9 +35,9 @@ pub(crate) struct Forwarder {
     workers: Arc<Workers>,
     epoll: OwnedFd,
     passing: HashMap<u64, Box<Passing>>,
-    /// Calls that stopped for the others' sake: nothing will tell of them.
+    /// Calls that yielded to others. No event will announce them.
     unfinished: Vec<u64>,
-    /// When the server's shutdown gives up on all.
+    /// The time at which a shutdown drops all calls.
     ends_at: Option<Micros>,
 }
 
@@ -49,7 +48,7 @@ impl Forwarder {
         Ok(Self { workers, epoll, passing: HashMap::new(), unfinished: Vec::new(), ends_at: None })
     }
 
-    /// Passes on until it is closed and has nothing left.
+    /// Passes calls on until it is closed and none is left.
     pub(crate) fn run(mut self) {
         let mut spinner = Spinner::new(self.workers.core.options.spin);
         while !self.is_over() {
@@ -104,7 +103,7 @@ impl Forwarder {
             match adopted {
                 Adopted::Call(passing) => self.adopt(passing),
                 Adopted::Ran(id, ended) => {
-                    // Gone if its time was over.
+                    // The call is gone if it timed out.
                     if let Some(passing) = self.passing.get_mut(&id) {
                         passing.ran(ended);
                         self.advance(id);
@@ -139,7 +138,7 @@ impl Forwarder {
         }
         let Some(passing) = self.passing.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &passing.upstream.fd);
-        // The next call on it may be a worker's.
+        // A worker may carry the next call on it.
         if let Some(downstream) = passing.downstream.as_ref().filter(|downstream| downstream.watched) {
             let _ = epoll::delete(&self.epoll, &downstream.fd);
         }
@@ -172,10 +171,9 @@ impl Forwarder {
     }
 }
 
-/// Both directions, told once per change: an advance always goes as far as it
-/// can.
+/// Watches both directions, edge-triggered: an advance always goes as far as it can.
 fn watch(epoll: &OwnedFd, fd: impl AsFd, id: u64) {
     let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-    // Without memory for it the call waits for its time.
+    // If the kernel lacks memory for it, the call waits until its timeout.
     let _ = epoll::add(epoll, &fd, EventData::new_u64(id), flags);
 }

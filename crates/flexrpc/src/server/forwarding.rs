@@ -1,36 +1,36 @@
-//! To whom a server passes chain calls on. A chain's next callee is an address
-//! that the caller names: without a rule, whoever may call could have the server
-//! connect to any address that it reaches, and send bytes there.
+//! The callees to which a server passes chain calls on. The caller names the address of a chain's
+//! next callee. Without a rule, any caller could make the server connect to any address that it
+//! reaches, and send bytes there.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Which callees a server passes chain calls on to; others end a chain with
-/// [`crate::Refusal::ForwardingDenied`], executed by nobody.
+/// The callees to which a server passes chain calls on. For any other callee the server ends the
+/// chain with [`crate::Refusal::ForwardingDenied`], and no callee executes the call.
 #[derive(Clone, Default)]
 pub enum Forwarding {
-    /// Anywhere, where only holders of the cluster key or of trusted certificates
-    /// call. Else only to callees on loopback, and only while listening there.
+    /// Any callee, if only holders of the cluster key or of trusted certificates may call. Else
+    /// only callees on loopback, and only if the server listens there.
     #[default]
     Guarded,
-    /// Anywhere. Without a key, for networks whose every host may be reached by
-    /// every caller.
+    /// Any callee. Without a key this is for networks in which every caller may reach every host.
     Anywhere,
-    /// Nowhere: this server ends every chain.
+    /// None: this server ends every chain.
     Nowhere,
-    /// To those that the predicate allows: see [`Forwarding::only`].
+    /// The callees that the predicate allows: see [`Forwarding::only`].
     Only(Arc<Predicate>),
 }
 
-/// Asked for each chain call, on the thread that passes it on: it mustn't wait.
+/// Decides about each chain call, on the thread that passes it on, so it mustn't block.
 pub type Predicate = dyn Fn(SocketAddr) -> bool + Send + Sync;
 
 impl Forwarding {
-    /// To those that `allowed` says yes to. It is asked anew for each call, so what
-    /// it looks at may change while the server runs; [`crate::Server::set_forwarding`]
-    /// replaces it. A panic is a no. IPv4 addresses come as such, mapped ones too.
+    /// Passes calls on to callees for which `allowed` returns true. It decides anew about each
+    /// call, so the state that it reads may change while the server runs.
+    /// [`crate::Server::set_forwarding`] replaces it. A panic counts as false. It gets IPv4
+    /// addresses as such, mapped ones too.
     pub fn only(allowed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Self {
         Self::Only(Arc::new(allowed))
     }
@@ -76,7 +76,7 @@ mod tests {
             assert!(!allows(next, "127.0.0.1:1", false), "{next}");
             assert!(allows(next, "127.0.0.1:1", true), "{next}");
         }
-        // A server that others reach doesn't lead them to what listens on its loopback.
+        // A server that other hosts reach doesn't lead them to services on its loopback.
         assert!(!allows("127.0.0.1:7", "10.0.0.1:1", false));
         assert!(!allows("127.0.0.1:7", "0.0.0.0:1", false));
     }

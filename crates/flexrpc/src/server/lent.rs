@@ -1,6 +1,5 @@
-//! Chain calls that their own workers execute: while a service runs, nobody else
-//! would notice that the caller gives up on it. The forwarder looks after their
-//! time, and answers for them when it is over.
+//! Chain calls that their own workers execute. While a service runs, no other thread would notice
+//! that the call times out. So the forwarder checks their deadlines, and answers for late ones.
 
 use crate::proto::Micros;
 use crate::server::core::Core;
@@ -13,7 +12,7 @@ pub(crate) struct Lent(Mutex<State>);
 
 struct State {
     calls: HashMap<u64, Box<Passing>>,
-    /// When the forwarder looks at them next.
+    /// The time of the forwarder's next check.
     look_at: Micros,
 }
 
@@ -24,24 +23,24 @@ impl Default for Lent {
 }
 
 impl Lent {
-    /// Leaves a call until it was executed; `true` if the forwarder must be told,
-    /// since it would look too late.
+    /// Keeps a call while its worker executes it. `true` if the forwarder must be woken, because
+    /// its next check would come too late.
     pub(crate) fn lend(&self, call: Box<Passing>, core: &Core) -> bool {
         let mut state = self.state();
         let by = call.due(core).unwrap_or(Micros::MAX);
         state.calls.insert(call.id, call);
-        // Mostly a call before it had less time: one look is for many calls.
+        // Usually an earlier call had less time, so one check serves many calls.
         let sooner = by < state.look_at;
         state.look_at = state.look_at.min(by);
         sooner
     }
 
-    /// The call, unless its time was over first.
+    /// Takes the call back, unless it timed out first.
     pub(crate) fn take_back(&self, id: u64) -> Option<Box<Passing>> {
         self.state().calls.remove(&id)
     }
 
-    /// One whose time is over.
+    /// Takes a call that has timed out.
     pub(crate) fn take_late(&self, now: Micros, core: &Core) -> Option<Box<Passing>> {
         let mut state = self.state();
         if now < state.look_at {
@@ -53,14 +52,14 @@ impl Lent {
         if now < first { None } else { state.calls.remove(&id) }
     }
 
-    /// The server's shutdown gives up on all then.
+    /// Lets all calls time out at `at`, for a shutdown.
     pub(crate) fn end_by(&self, at: Micros) {
         let mut state = self.state();
         state.calls.values_mut().for_each(|call| call.end_by(at, at));
         state.look_at = state.look_at.min(at);
     }
 
-    /// When to look for late ones.
+    /// The time of the next check for late calls.
     pub(crate) fn look_at(&self) -> Micros {
         self.state().look_at
     }

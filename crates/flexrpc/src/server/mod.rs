@@ -1,5 +1,5 @@
-//! The server: several programs on one port, TCP and UDP, served by as many
-//! threads as the load needs.
+//! The server: several programs on one port, over TCP and UDP. The number of threads follows the
+//! load.
 
 pub(crate) mod bonds;
 pub(crate) mod carrying;
@@ -45,38 +45,38 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often what has outlived its time is removed, unless it lives shorter.
+/// How often the server removes expired state, unless its lifetime is shorter.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// A sweep looks at every session: never more often than this.
+/// Shortest time between sweeps, since a sweep visits every session.
 const SWEEP_LEAST: Duration = Duration::from_millis(10);
 
-/// How often a shutdown looks whether calls still run.
+/// How often a shutdown checks for running calls.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Ports tried until one is free for TCP and UDP.
 const PORTS_TRIED: usize = 16;
 
-/// How many workers there are.
+/// Bounds of the number of workers.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
-    /// Kept even when there is nothing to do.
+    /// Workers that stay even without work.
     pub least: usize,
-    /// Never more. Each takes a stack (8 MiB of address space, some KiB of memory).
+    /// Most workers. Each takes a stack (8 MiB of address space, some KiB of memory).
     pub most: usize,
-    /// A worker ends after having had nothing to do for so long.
+    /// A worker without work for so long ends.
     pub dormant: Duration,
 }
 
-/// How a server behaves.
+/// A server's options.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where to listen, for TCP and UDP. Port 0 takes a free one. Off loopback a
-    /// key is required, or callers with certificates alone, or `allow_anonymous`.
+    /// Address to listen on, for TCP and UDP. Port 0 takes a free one. Off loopback, the server
+    /// requires a key, or that all callers have certificates, or `allow_anonymous`.
     pub listen: SocketAddr,
     /// Whether to serve UDP beside TCP.
     pub udp: bool,
-    /// The cluster's key: callers without it are refused.
+    /// The cluster's key. The server refuses callers without it.
     pub key: Option<ClusterKey>,
     /// Callers' own keys, which the server accepts beside `key`. It forwards no chains of
     /// their holders.
@@ -94,41 +94,40 @@ pub struct ServerOptions {
     /// Bytes of memory for calls larger than 128 KiB at a time, from their arrival
     /// to the end of their execution; beyond it they are refused.
     pub receive_bytes: usize,
-    /// Bytes of answers, at a time, that callers have asked for and don't take; who
-    /// leaves more is cut off, and can ask again while the results are kept. Results that
-    /// services are still making aren't in it: one of `payload_bytes` each worker at most.
+    /// Bytes of answers, at a time, that callers have asked for and don't take. Beyond it the
+    /// server cuts callers off; they can ask again while it keeps the results. Results in the
+    /// making don't count: each worker has one of at most `payload_bytes`.
     pub send_bytes: usize,
     /// Connections at a time; each costs a descriptor and some hundred bytes.
     pub connections: usize,
-    /// A connection on which nothing moves for so long is closed; the caller's
-    /// next call opens another.
+    /// The server closes a connection that was idle for so long. The caller's next call opens
+    /// another.
     pub connection_idle: Duration,
-    /// The same within a message: who began one has it ready. In each such time
-    /// [`limits::STALL_BYTES`] of a large one must come, or of an answer be taken.
+    /// The same within a message, since its sender has it ready. In each such time,
+    /// [`limits::STALL_BYTES`] of a large message must arrive, or of an answer be taken.
     pub message_stall: Duration,
     /// Sessions and the response cache.
     pub admission: AdmissionLimits,
     /// Longest delivery chain, this callee included.
     pub chain_callees: usize,
-    /// To whom calls of chains are passed on.
+    /// The callees to which chain calls may be passed on.
     pub forwarding: Forwarding,
-    /// TLS for callers who come with it: by TCP, on the same port. [`Server::set_tls`]
-    /// renews it.
+    /// TLS for callers that begin it: over TCP, on the same port. [`Server::set_tls`] renews it.
     pub tls: Option<ServerTls>,
-    /// Refuse callers without TLS; so nobody is served over UDP.
+    /// Refuse callers without TLS, and so all callers over UDP.
     pub tls_required: bool,
-    /// How chains' next callees are called: by TLS if set. Calls that came by TLS are
-    /// passed on in no other way.
+    /// TLS for calls to chains' next callees, if set. Calls that came by TLS are never passed on
+    /// without it.
     pub forwarding_tls: Option<ClientTls>,
-    /// How long a chain's call without a deadline waits for the callees behind this
-    /// one; their outcomes are then in doubt.
+    /// How long a chain call without a deadline waits for the callees behind this one. Then their
+    /// outcomes are in doubt.
     pub chain_wait: Duration,
-    /// A chain's next callee whose host acknowledges nothing for so long is lost, as of
+    /// A chain's next callee whose host acknowledges nothing for so long is lost: see
     /// [`crate::ClientOptions::peer_silence`].
     pub peer_silence: Option<Duration>,
     /// How long a shutdown waits for running calls.
     pub drain: Duration,
-    /// Callers in plain ONC RPC, on the same port.
+    /// Access for callers in plain ONC RPC, on the same port.
     pub onc: OncOptions,
 }
 
@@ -144,7 +143,7 @@ impl Default for ServerOptions {
             workers: WorkerLimits { least: 2, most: 64, dormant: Duration::from_secs(10) },
             spin: SPIN,
             payload_bytes: limits::MESSAGE_BYTES,
-            // Sixteen of the largest.
+            // Sixteen of the largest messages.
             receive_bytes: 16 * limits::MESSAGE_BYTES,
             send_bytes: 16 * limits::MESSAGE_BYTES,
             connections: 16_384,
@@ -157,7 +156,7 @@ impl Default for ServerOptions {
             tls_required: false,
             forwarding_tls: None,
             peer_silence: None,
-            // Far above what a rack's slowest disk takes for a payload.
+            // Far longer than a rack's slowest disk takes for a payload.
             chain_wait: Duration::from_secs(600),
             drain: Duration::from_secs(30),
             onc: OncOptions::default(),
@@ -166,8 +165,8 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Whether all callers hold the cluster's key or show a trusted certificate; but
-    /// for those in plain ONC RPC whom the operator lets in by name.
+    /// Whether all callers hold the cluster's key or show a trusted certificate. Callers in plain
+    /// ONC RPC that the operator admits don't count.
     pub(crate) fn knows_callers(&self) -> bool {
         let certified = self.tls_required && self.tls.as_ref().is_some_and(|tls| tls.certified);
         certified || self.key.is_some()
@@ -184,7 +183,7 @@ pub struct Server {
     workers: Arc<Workers>,
     datagrams: Option<Arc<Datagrams>>,
     threads: Threads,
-    /// The forwarder's, which ends before the workers that execute for it.
+    /// The forwarder's thread, which ends before the workers that execute calls for it.
     forwarding: Threads,
     address: SocketAddr,
     registration: Mutex<Option<Registration>>,
@@ -196,15 +195,14 @@ impl Server {
         ServerBuilder { core: Core::new(options) }
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Adds a version of a program, or replaces it, while the server runs.
     ///
-    /// # Errors
-    /// It is served, but rpcbind refuses to make it known
+    /// The server serves the program, but rpcbind refuses to register it ([`OncOptions::rpcbind`]).
     /// ([`OncOptions::rpcbind`]).
     pub fn register(&self, program: u32, version: u32, service: impl Service) -> io::Result<()> {
         self.workers.core.registry.register(program, version, Arc::new(service));
@@ -219,18 +217,16 @@ impl Server {
         registration.add(programs.iter().flat_map(mappings).collect())
     }
 
-    /// Replaces the rule to whom calls of chains are passed on; for those that begin
-    /// from now on.
+    /// Replaces the rule for chains' next callees, for calls that begin from now on.
     pub fn set_forwarding(&self, forwarding: Forwarding) {
         self.workers.core.set_forwarding(forwarding);
     }
 
-    /// Replaces [`ServerOptions::tls`] and [`ServerOptions::forwarding_tls`], as where
-    /// certificates are renewed; for connections that begin from now on. Chains are passed
-    /// on by no connection that was made before.
+    /// Replaces [`ServerOptions::tls`] and [`ServerOptions::forwarding_tls`], for example to renew
+    /// certificates. New connections use them. No chain is passed on over a connection made before.
     ///
     /// # Errors
-    /// So far callers had to show certificates, and now they wouldn't.
+    /// The server demands certificates of callers so far, and wouldn't with `callers`.
     pub fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> io::Result<()> {
         if !self.workers.core.set_tls(callers, forwarding) {
             return Err(io::Error::new(
@@ -242,21 +238,20 @@ impl Server {
         Ok(())
     }
 
-    /// Service workers at present.
+    /// The number of service workers.
     pub fn worker_count(&self) -> usize {
         self.workers.count()
     }
 
-    /// Connections at present.
+    /// The number of connections.
     pub fn connection_count(&self) -> usize {
         self.workers.connection_count()
     }
 
-    /// Refuses what hasn't begun, waits for what has, and ends; who calls in the instant of
-    /// the end itself is left in doubt. A server started
-    /// afterwards is a new incarnation: it knows no session of this one. Returns
-    /// whether all calls ended within [`ServerOptions::drain`]. A service that shuts its own
-    /// server down waits for itself: the whole of that time.
+    /// Refuses new calls, waits for running ones, and ends. A call that arrives at the very end is
+    /// left in doubt. A server started afterwards is a new incarnation: it knows no session of this
+    /// one. Returns whether all calls ended within [`ServerOptions::drain`]. A service that shuts
+    /// down its own server waits for itself, for the whole of that time.
     pub fn shutdown(self) -> bool {
         self.end()
     }
@@ -264,15 +259,15 @@ impl Server {
     fn end(&self) -> bool {
         let core = &self.workers.core;
         if core.draining.swap(true, Ordering::AcqRel) {
-            // Dropped after its shutdown: that has waited already.
+            // The server was shut down before the drop, and has already waited.
             return true;
         }
-        // First, so that nobody is sent here any more.
+        // Unregister first, so that rpcbind sends no more callers here.
         drop(self.registration.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.workers.stop_listening();
         let since = clock::now();
         self.workers.chains.close();
-        // Until then whoever calls is told that nothing begins any more.
+        // Meanwhile the server refuses new calls.
         while core.running.any() && clock::since(since) < core.options.drain {
             std::thread::sleep(LOOK);
         }
@@ -295,7 +290,7 @@ impl Drop for Server {
 }
 
 impl ServerBuilder {
-    /// Adds a version of a program; of the same version a second time, replaces it.
+    /// Adds a version of a program, or replaces it.
     #[must_use]
     pub fn register(self, program: u32, version: u32, service: impl Service) -> Self {
         self.core.registry.register(program, version, Arc::new(service));
@@ -305,9 +300,9 @@ impl ServerBuilder {
     /// Listens and serves until the returned server is dropped.
     ///
     /// # Errors
-    /// The address can't be bound, threads or descriptors are lacking, the address
-    /// is off loopback and anybody could call, TLS is required and there is none, or
-    /// the programs are to be registered with rpcbind and can't be.
+    /// The address can't be bound; threads or descriptors are lacking; the address is off loopback
+    /// and open to anybody; TLS is required but not configured; or rpcbind refuses to register the
+    /// programs.
     pub fn start(self) -> io::Result<Server> {
         let options = &self.core.options;
         if options.tls_required && options.tls.is_none() {
@@ -335,7 +330,7 @@ impl ServerBuilder {
         let workers = Arc::new(Workers::new(Arc::clone(&core), Some(listener), threads.clone())?);
         let datagrams =
             udp.map(|udp| Datagrams::new(Arc::clone(&core), udp, threads.clone())).transpose()?.map(Arc::new);
-        // From here on, dropping the server ends what has been started.
+        // From here on, dropping the server ends all started threads.
         let forwarding = Threads::default();
         let server = Server {
             workers: Arc::clone(&workers),
@@ -361,8 +356,8 @@ impl ServerBuilder {
     }
 }
 
-/// TCP and, if asked for, UDP on one port. If the port is for the system to
-/// choose, it chooses for TCP; UDP may find that one taken.
+/// Binds TCP and, if wanted, UDP to one port. If the system chooses the port, it chooses for TCP,
+/// and the port may be taken for UDP.
 fn bind(address: SocketAddr, udp: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let mut attempts = if address.port() == 0 { PORTS_TRIED } else { 1 };
     loop {

@@ -1,7 +1,6 @@
-//! One chain call on its way through this callee: bytes in from the caller or
-//! the callee before, on to the next, outcomes back. Never sleeps; whoever has it,
-//! a worker or the forwarder, calls [`Passing::advance`] whenever a socket or a
-//! timer has something.
+//! One chain call on its way through this callee: bytes arrive from the caller or the previous
+//! callee and go on to the next; outcomes come back. It never sleeps. Its owner, a worker or the
+//! forwarder, calls [`Passing::advance`] when a socket is ready or a timer is due.
 
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
@@ -30,11 +29,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Receives in a row before others are looked after.
+/// Receives in a row before other calls get their turn.
 const READS_IN_A_ROW: usize = 32;
 
-/// The part of the remaining time that is kept for the answer's way back: a
-/// callee gives up on those behind it before its own caller gives up on it.
+/// The part of the remaining time that is reserved for the answer's way back: a callee must time
+/// out before its own caller does.
 const KEPT_TIME: Micros = 16;
 
 /// Idle connections to next callees.
@@ -46,46 +45,46 @@ pub(crate) struct Passing {
     reader: Reader,
     head: Head,
     arrived: Micros,
-    /// When the callees behind are given up on.
+    /// The time at which the callees behind time out.
     answer_by: Option<Micros>,
-    /// When the server's shutdown doesn't wait for it any longer.
+    /// The time at which a shutdown stops waiting for the call.
     end_by: Option<Micros>,
-    /// When the call began to come from the caller, or the answer to leave.
+    /// The time at which the call began to arrive, or its answer to leave.
     begun: Micros,
-    /// When something of it last came or left.
+    /// The time at which bytes of it last arrived or left.
     moved: Micros,
     relay: Relay,
-    /// Who comes next and the frame's head for it; absent if the call is refused.
+    /// The next callee, and the frame's head for it; absent if the call is refused.
     next: Option<(Hop, Vec<u8>)>,
     refusal: Option<Refusal>,
     pub(crate) downstream: Option<Downstream>,
-    /// The next callee's socket has no room for what may leave.
+    /// Whether the next callee's socket has no room for bytes that may leave.
     blocked: bool,
     tag: Option<[u8; TAG_BYTES]>,
-    /// Until the call is handed to a worker.
+    /// The caller, until a worker gets the call.
     caller: Option<Caller>,
-    /// The payload, once it is whole.
+    /// The payload, after all of it has arrived.
     payload: Option<Bytes>,
     answer: Option<(Bytes, usize)>,
-    /// Its memory's part of what all callers together may leave untaken.
+    /// Its share of the memory for answers that callers don't take.
     untaken: Option<Share>,
 }
 
-/// What became of an advance.
+/// The outcome of an advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advanced {
-    /// It waits for a socket, the execution, or its time.
+    /// It waits for a socket, the execution, or a timer.
     Waits,
-    /// There is more to do at once, but others come first.
+    /// More work is possible at once, but other calls come first.
     More,
     /// The answer has left: the connection can carry the next call.
     Over,
-    /// The connection is of no use.
+    /// The connection is unusable.
     Closed,
 }
 
 impl Passing {
-    /// Takes a connection over, on which a chain call's head has arrived.
+    /// Takes over a connection on which a chain call's head has arrived.
     pub(crate) fn begin(
         id: u64,
         upstream: Arc<Connection>,
@@ -136,14 +135,14 @@ impl Passing {
         }
     }
 
-    /// Decides what is passed on to whom.
+    /// Plans the transmission to the next callee.
     fn plan(&mut self, mut extension: Extension, core: &Core) -> Result<(), Refusal> {
         let chain = extension.chain.take().ok_or(Refusal::Malformed)?;
         chain.check(core.options.chain_callees, |session| core.admission.knows(session))?;
         if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
             return Err(Refusal::ForwardingDenied);
         }
-        // What is passed on carries the cluster's tag, which no other caller is to get.
+        // A passed-on call carries the cluster's tag, which no other caller may obtain.
         if core.is_bound(self.head.id.session) {
             return Err(Refusal::ForwardingDenied);
         }
@@ -159,7 +158,7 @@ impl Passing {
         let behind = chain.hops.len();
         let (next, rest) = chain.split().ok_or(Refusal::BadChain)?;
         let store_and_forward = self.head.has(flags::STORE_AND_FORWARD);
-        // A duplicate will be answered from the cache: nothing to pass on.
+        // A duplicate gets its answer from the cache, so nothing is passed on.
         let eager = core.admission.is_new(self.head.id) && !store_and_forward;
         self.relay = Relay::new(self.head.payload_len as usize, behind, !eager);
         let chain_flag = if rest.hops.is_empty() { 0 } else { flags::CHAIN };
@@ -180,11 +179,10 @@ impl Passing {
         Ok(())
     }
 
-    /// Goes as far as it goes without waiting, but that a worker may sleep in a
-    /// receive, for [`STICK`](crate::server::connection::STICK) at most, instead of
-    /// asking first.
+    /// Advances the call as far as possible without waiting. A worker may sleep in a receive
+    /// instead of polling first, for at most [`STICK`](crate::server::connection::STICK).
     pub(crate) fn advance(&mut self, core: &Core, idle: &Idle, may_sleep: bool) -> Advanced {
-        // First what came with the head: a receive may sleep until there is more.
+        // Pass on the bytes that came with the head first: a receive may sleep until more come.
         self.pass_on(core, idle);
         let mut more = self.payload.is_none() && self.answer.is_none();
         for _ in 0..READS_IN_A_ROW {
@@ -196,10 +194,10 @@ impl Passing {
                 None => return Advanced::Closed,
             }
             self.pass_on(core, idle);
-            // Meanwhile the bytes are on their way.
+            // Compute the checksum while the bytes are under way.
             self.reader.check();
         }
-        // The next callee has executed hardly sooner than this one.
+        // The next callee is unlikely to have executed the call before this one.
         if !(may_sleep && self.has_left() && self.caller.is_some()) {
             self.listen(core, idle);
         }
@@ -208,7 +206,7 @@ impl Passing {
         if ends || self.answer_by.is_some_and(|by| now >= by) {
             self.answer_by = None;
             if self.payload.is_none() && self.answer.is_none() {
-                // The caller gives up on it too.
+                // The caller times out too.
                 return Advanced::Closed;
             }
             self.relay.timed_out();
@@ -221,13 +219,13 @@ impl Passing {
         }
     }
 
-    /// When to look at it though no socket has anything.
+    /// The time of the next advance if no socket becomes ready.
     pub(crate) fn due(&self, core: &Core) -> Option<Micros> {
         [self.answer_by, self.end_by, self.stalls_at(core)].into_iter().flatten().min()
     }
 
-    /// When a caller that sends its call, or takes its answer, has been still, or at it,
-    /// for too long.
+    /// The time at which a caller that sends its call, or takes its answer, has stalled or was too
+    /// slow overall.
     fn stalls_at(&self, core: &Core) -> Option<Micros> {
         let bytes = match (&self.payload, &self.answer) {
             (_, Some((answer, _))) => answer.len(),
@@ -238,15 +236,15 @@ impl Passing {
         Some(still.min(clock::after(self.begun, core.time_for(bytes))))
     }
 
-    /// The server ends: `soon` the callees behind are given up on, `at_last` even the
-    /// service here.
+    /// For a shutdown: the callees behind time out at `soon`, and a running service here at
+    /// `at_last`.
     pub(crate) fn end_by(&mut self, soon: Micros, at_last: Micros) {
         let by = if self.relay.waits_for_execution() { at_last } else { soon };
         self.end_by = Some(self.end_by.map_or(by, |end_by| end_by.min(by)));
     }
 
-    /// Receives once: `false` if nothing is there or nothing more is needed,
-    /// `None` if the caller is gone and the call with it.
+    /// Receives once. `false` if no bytes wait or none are needed; `None` if the caller is gone,
+    /// and the call with it.
     fn receive(&mut self, core: &Core, may_sleep: bool) -> Option<bool> {
         let Self { reader, upstream, relay, .. } = self;
         let recv = if may_sleep { Wire::recv } else { Wire::try_recv };
@@ -258,7 +256,7 @@ impl Passing {
                 Some(true)
             }
             Ok(Read::Nothing) => Some(false),
-            // Without the last byte nobody behind executes either.
+            // Without the last byte, no callee behind executes the call either.
             Err(error) => {
                 if let ReadError::NoRoom(head) = error {
                     let _ = upstream.fd.try_send(&[&untagged_refusal(head.id, Refusal::Overloaded)]);
@@ -268,7 +266,7 @@ impl Passing {
         }
     }
 
-    /// `false` if the connection is of no use.
+    /// Handles the whole payload; `false` if the connection is unusable.
     fn payload_is_whole(&mut self, frame: Frame, core: &Core) -> bool {
         let origin = self.upstream.origin();
         let reception = core.receive(&frame, self.refusal, origin, clock::now());
@@ -288,7 +286,7 @@ impl Passing {
         true
     }
 
-    /// The call is executed here, and all of it may leave.
+    /// Admits the call for execution here, so all of it may leave.
     fn admit(&mut self, frame: Frame, core: &Core) {
         self.relay.release();
         let (payload, spare) = frame.into_payload();
@@ -300,10 +298,10 @@ impl Passing {
         self.payload = Some(payload);
     }
 
-    /// The call doesn't begin here by this transmission.
+    /// Answers without execution: this transmission doesn't begin the call here.
     fn answer_instead(&mut self, answer: Bytes) {
         self.relay.withhold();
-        // Closed without the last byte, the next callee forgets what it has.
+        // Closing before the last byte makes the next callee drop the bytes it has.
         self.downstream = None;
         self.begin_answer(answer, clock::now());
     }
@@ -313,7 +311,7 @@ impl Passing {
         self.answer = Some((answer, 0));
     }
 
-    /// The call to execute here, once, as soon as its payload is whole.
+    /// The call to execute here, once, after its payload has arrived whole.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         let args = self.payload.clone()?;
         Some(Job {
@@ -326,14 +324,13 @@ impl Passing {
         })
     }
 
-    /// Whether nothing is left to pass on, so that nobody waits for this callee's
-    /// execution.
+    /// Whether nothing is left to pass on, so that no callee waits while this one executes.
     pub(crate) fn has_left(&self) -> bool {
         self.relay.is_sent_whole() || self.relay.rest_is_settled()
     }
 
-    /// Waits until an advance has something to do, for the next callee's answer
-    /// spinning at first; `false` if there is nothing for so long.
+    /// Waits until an advance has work. For the next callee's answer it spins first. `false` if
+    /// nothing happens until `until`.
     pub(crate) fn wait(&mut self, until: Micros) -> bool {
         let all_left = self.has_left();
         let upstream = match (&self.answer, &self.payload) {
@@ -341,7 +338,8 @@ impl Passing {
             (None, None) => PollFlags::IN,
             (None, Some(_)) => PollFlags::empty(),
         };
-        // What nothing is expected from isn't watched: its end would be told on and on.
+        // A socket from which nothing is expected isn't watched: its hang-up would wake this again
+        // and again.
         let mut fds = Vec::with_capacity(2);
         if !upstream.is_empty() {
             fds.push(PollFd::new(&self.upstream.fd, upstream));
@@ -359,7 +357,7 @@ impl Passing {
         }
         let start = clock::now();
         let until = self.answer_by.map_or(until, |by| by.min(until));
-        // An error is one of poll's arguments; the advance's own calls tell.
+        // Errors of poll concern its arguments; the advance's own system calls report the others.
         let ready = socket::poll(&mut fds, Some(until)).unwrap_or(true);
         if let Some(spinner) = spinner {
             spinner.slept_since(start);
@@ -367,7 +365,7 @@ impl Passing {
         ready
     }
 
-    /// The service has run.
+    /// Records the service's result.
     pub(crate) fn ran(&mut self, ended: Result<Reply, Ended>) {
         self.relay.executed(match ended {
             Ok(reply) => Outcome::Value(reply.into_result()),
@@ -376,12 +374,12 @@ impl Passing {
         });
     }
 
-    /// Sends to the next callee what may leave.
+    /// Sends the bytes that may leave to the next callee.
     fn pass_on(&mut self, core: &Core, idle: &Idle) {
         if self.relay.rest_is_settled() || self.answer.is_some() || !self.relay.head_may_leave() {
             return;
         }
-        // Again only where a pooled connection turns out to be an old one.
+        // Repeats only if a pooled connection turns out to be stale.
         while !self.relay.rest_is_settled() {
             if self.downstream.is_none()
                 && let Err(refusal) = self.connect(core, idle)
@@ -404,7 +402,7 @@ impl Passing {
         let check_out = || lock(idle).check_out((next.callee, Transport::Tcp));
         let pooled = std::iter::from_fn(check_out).find(|downstream| downstream.is_fit(core));
         let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, core), Ok)?;
-        // Whatever the settings became since the call was planned.
+        // Check again, since the settings may have changed since the call was planned.
         if self.is_encrypted() && downstream.fd.security() == Security::Plain {
             return Err(Refusal::ForwardingDenied);
         }
@@ -422,25 +420,25 @@ impl Passing {
         downstream.push(&[head, payload, tag])
     }
 
-    /// The connection to the next callee broke or couldn't be made.
+    /// Handles a broken connection to the next callee, or a failed attempt to connect.
     fn next_is_lost(&mut self) {
         let Some(downstream) = self.downstream.take() else { return };
         let unsent = (downstream.sent == 0).then(|| downstream.fd.failure().unwrap_or(Refusal::Unreachable));
-        // Where another connection is to be tried, the next advance makes it.
+        // If another connection should be tried, the next advance makes it.
         self.relay.lost(downstream.pooled, unsent);
     }
 
-    /// Takes the next callee's answer, and what has come behind one that asks for the call
-    /// again: the forwarder is told of a change once.
+    /// Takes the next callee's answer. Continues after a request to send the call again: the
+    /// forwarder's epoll announces each change only once.
     fn listen(&mut self, core: &Core, idle: &Idle) {
         while !self.relay.rest_is_settled() && self.listen_once(core, idle) {}
         if self.downstream.is_none() {
-            // Of another connection, if one is to be tried, events will tell.
+            // Events will announce another connection, if one is tried.
             self.pass_on(core, idle);
         }
     }
 
-    /// `false` if there is nothing more for now.
+    /// Receives once; `false` if no more has arrived.
     fn listen_once(&mut self, core: &Core, idle: &Idle) -> bool {
         let (Some(downstream), Some((next, _))) = (&mut self.downstream, &self.next) else { return false };
         let id = next.id;
@@ -455,7 +453,8 @@ impl Passing {
                     None => self.next_is_lost(),
                 }
                 if self.relay.rest_is_settled() {
-                    // Answered before it was sent whole, it still waits for the rest.
+                    // The callee answered before it got the whole call, so it still waits for the
+                    // rest.
                     self.downstream = self.downstream.take().filter(|_| self.relay.is_sent_whole());
                     self.downstream.iter_mut().for_each(|downstream| downstream.answered = true);
                 }
@@ -489,7 +488,7 @@ impl Passing {
                 if let Some(downstream) = &mut self.downstream {
                     downstream.sent = 0;
                 }
-                // What the socket doesn't take now leaves with the next advance.
+                // The next advance sends the bytes that the socket doesn't take now.
                 match self.push() {
                     Ok(pushed) => self.blocked = pushed == Push::Blocked,
                     Err(_) => self.next_is_lost(),
@@ -500,7 +499,7 @@ impl Passing {
         }
     }
 
-    /// Builds the answer once all outcomes are known.
+    /// Builds the answer after all outcomes are known.
     fn conclude(&mut self, core: &Core) {
         if self.answer.is_some() {
             return;
@@ -533,24 +532,24 @@ impl Passing {
                     self.moved = clock::now();
                 }
                 Ok(None) if self.untaken.is_none() => {
-                    // What a caller doesn't take costs memory, and that is bounded.
+                    // An answer that its caller doesn't take costs memory, which is bounded.
                     self.untaken = core.sending.take(answer.len() - *sent);
                     return if self.untaken.is_some() { Advanced::Waits } else { Advanced::Closed };
                 }
                 Ok(None) => return Advanced::Waits,
-                // The answer is kept: the caller can ask for it.
+                // The response cache keeps the answer, so the caller can ask for it.
                 Err(_) => return Advanced::Closed,
             }
         }
         Advanced::Over
     }
 
-    /// Gives the connections back for the next call.
+    /// Returns the connections for the next call.
     pub(crate) fn release(mut self, idle: &Idle) -> Arc<Connection> {
         let next = self.next_callee().zip(self.downstream.take());
         if let Some((callee, downstream)) = next.filter(|(_, downstream)| downstream.answered) {
             let evicted = lock(idle).check_in((callee, Transport::Tcp), downstream.rest());
-            // Closed without the lock.
+            // Dropping outside the lock closes it.
             drop(evicted);
         }
         let mut line = self.upstream.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -563,7 +562,7 @@ impl Passing {
         self.upstream
     }
 
-    /// Whether it came so: then it doesn't leave in the clear.
+    /// Whether the call arrived under TLS. Then it never leaves in the clear.
     fn is_encrypted(&self) -> bool {
         self.upstream.fd.security() != Security::Plain
     }
@@ -583,7 +582,7 @@ fn lock(idle: &Idle) -> MutexGuard<'_, Pool<Downstream>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When a call is to be answered.
+/// The time by which to answer a call.
 fn answer_by(head: &Head, arrived: Micros, without_deadline: Duration) -> Micros {
     match Micros::from(head.time_left_us) {
         0 => clock::after(arrived, without_deadline),

@@ -1,8 +1,7 @@
-//! Programs of a server: several, in several versions each (section IV.C).
+//! A server's programs: several, in several versions each (section IV.C).
 //!
-//! Each thread remembers what it found last: locks and reference counts are written to
-//! by whoever only reads, and passing their cache lines round costs threads that serve
-//! side by side more than the search.
+//! Each thread remembers its last search. Even readers write to locks and reference counts. Moving
+//! their cache lines between threads that serve concurrently costs more than the search.
 
 use crate::proto::ids::Procedure;
 use crate::proto::status::Refusal;
@@ -14,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) struct Registry {
     programs: RwLock<HashMap<u32, Versions>>,
-    /// No two registries have the same, nor one before and after a change.
+    /// A number that no other registry has, and that every change renews.
     edition: AtomicU64,
 }
 
@@ -24,11 +23,11 @@ type Versions = BTreeMap<u32, Arc<dyn Service>>;
 static EDITIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// What this thread found last.
+    /// This thread's last search.
     static LAST: Cell<Option<Entry>> = const { Cell::new(None) };
 }
 
-/// What was found in an edition, for a program and version.
+/// The service that an edition has for a program and version.
 struct Entry {
     edition: u64,
     program: u32,
@@ -36,8 +35,8 @@ struct Entry {
     service: Arc<dyn Service>,
 }
 
-/// Forgets what this thread found last: to be done before it sleeps for long, so that a
-/// service that was replaced can go.
+/// Forgets this thread's last search. Call it before a long sleep, so that a replaced service can
+/// be dropped.
 pub(crate) fn forget_last() {
     drop(LAST.take());
 }
@@ -53,7 +52,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// A program registered again is replaced.
+    /// Adds a program's version, or replaces it.
     pub(crate) fn register(&self, program: u32, version: u32, service: Arc<dyn Service>) {
         let mut programs = self.programs.write().unwrap_or_else(PoisonError::into_inner);
         programs.entry(program).or_default().insert(version, service);
@@ -69,16 +68,17 @@ impl Registry {
         programs.iter().flat_map(versions).collect()
     }
 
-    /// Has `call` use the service of that program and version.
+    /// Calls `call` with the service of that program and version.
     pub(crate) fn with<T>(
         &self,
         procedure: Procedure,
         call: impl FnOnce(&dyn Service) -> T,
     ) -> Result<T, Refusal> {
-        // Before the search: what changes meanwhile is found as of before, once.
+        // Read before the search: an entry found during a change has the old edition, so only
+        // this call uses it.
         let edition = self.edition.load(Ordering::Acquire);
         let Procedure { program, version, .. } = procedure;
-        // Taken out: a service may well call another on this thread.
+        // Taken out, because a service may make another call on this thread.
         let last = LAST
             .take()
             .filter(|last| (last.edition, last.program, last.version) == (edition, program, version));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_service_that_is_replaced_is_found_no_more_nor_kept() {
         let (registry, other) = (Registry::default(), Registry::default());
-        // With something in them: what is empty has no address of its own.
+        // Not empty, because empty closures have no address of their own.
         let service = |marker: u8| -> Arc<dyn Service> {
             Arc::new(move |_: &_, reply: &mut Reply| {
                 reply.put(&[marker]);

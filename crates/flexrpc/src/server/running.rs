@@ -1,4 +1,4 @@
-//! How many calls services execute: what a shutdown waits for.
+//! The number of running calls, for which a shutdown waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,13 +11,13 @@ thread_local! {
     static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
 }
 
-/// On a cache line of its own.
+/// A counter on a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
 struct Stripe(AtomicUsize);
 
-/// Counted by thread: of one counter, every call would have to fetch the cache line from
-/// the thread that wrote to it last.
+/// Counters by thread. With a single counter, every call would fetch its cache line from the thread
+/// that wrote last.
 pub(crate) struct Running([Stripe; STRIPES]);
 
 impl Running {
@@ -25,7 +25,7 @@ impl Running {
         Self(std::array::from_fn(|_| Stripe::default()))
     }
 
-    /// One more, until what is returned is dropped.
+    /// Counts a call until the result is dropped.
     #[inline]
     pub(crate) fn begin(&self) -> Ran<'_> {
         let stripe = &self.0[STRIPE.with(|stripe| *stripe)].0;
@@ -33,7 +33,7 @@ impl Running {
         Ran(stripe)
     }
 
-    /// Whether there are any. One that begins meanwhile may be missed.
+    /// Whether a call is running. May miss one that begins meanwhile.
     pub(crate) fn any(&self) -> bool {
         self.0.iter().any(|Stripe(count)| count.load(Ordering::Acquire) > 0)
     }

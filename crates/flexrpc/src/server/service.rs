@@ -1,4 +1,4 @@
-//! What a service sees of a call, and what it answers with.
+//! A service's view of a call, and its reply.
 
 use crate::proto::auth::Credentials;
 use crate::proto::bond::Holder;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, io};
 
-/// A call, as its service sees it.
+/// A call as its service sees it.
 pub struct Request {
     /// Program, version and procedure.
     pub procedure: Procedure,
-    /// The argument bytes as they came; above 4 KiB in the buffer that they came in, of 132
-    /// KiB at least, which clones and slices of them share: copy what is kept for long.
+    /// The argument bytes. Above 4 KiB they are in their receive buffer, of 132 KiB at least, which
+    /// clones and slices of them share: copy arguments that are kept for long.
     pub args: Bytes,
-    /// Who calls.
+    /// The caller's credentials.
     pub credentials: Credentials,
     /// Whether the caller holds the cluster key, or has shown a certificate that
     /// the server trusts.
@@ -29,19 +29,18 @@ pub struct Request {
     pub holder: Option<Arc<dyn Holder>>,
     /// Whether the call came by TLS.
     pub encrypted: bool,
-    /// Where the call came from: the caller, or the callee before in a chain.
+    /// Peer address of the call: the caller's, or the previous callee's in a chain.
     pub peer: SocketAddr,
-    /// What it came by.
+    /// The transport of the call.
     pub transport: Transport,
-    /// After this nobody waits for the answer.
+    /// The caller stops waiting for the answer at this time.
     pub deadline: Option<Instant>,
-    /// The call's identifier; the same for every duplicate. Of plain ONC RPC the
-    /// session is [`SessionId::NONE`](crate::SessionId::NONE), and the transaction
-    /// the caller's own.
+    /// The call's identifier; the same for every duplicate. For plain ONC RPC, the session is
+    /// [`SessionId::NONE`](crate::SessionId::NONE), and the transaction id the caller's own.
     pub id: CallId,
 }
 
-/// Without the arguments: they may be many, and secret.
+/// Omits the arguments: they may be long, and secret.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -58,10 +57,10 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Why a service didn't return a value.
+/// Reasons why a service returned no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceError {
-    /// There is no such procedure: nothing was executed.
+    /// The procedure doesn't exist, so nothing was executed.
     NoSuchProcedure,
     /// Executed, with this error.
     Fault(Fault),
@@ -75,12 +74,12 @@ impl From<Fault> for ServiceError {
 
 /// One version of a program.
 pub trait Service: Send + Sync + 'static {
-    /// Executes a call. What is written to `reply` is the result. It runs on a
-    /// service worker, concurrently with others, and may block.
+    /// Executes a call. The bytes written to `reply` are the result. It runs on a service worker,
+    /// concurrently with other calls, and may block.
     ///
     /// # Errors
-    /// No such procedure, or the procedure's own error; the reply is then
-    /// discarded. A panic is answered as [`Fault::system`].
+    /// No such procedure, or the procedure's own error; then the reply is discarded. After a panic
+    /// the caller gets [`Fault::system`].
     fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError>;
 }
 
@@ -93,8 +92,8 @@ where
     }
 }
 
-/// Where a service writes its result: behind room for the head, so that the
-/// answer is one buffer and one write.
+/// Buffer for a service's result. The result follows room for the head, so the answer is one buffer
+/// and one write.
 #[derive(Debug)]
 pub struct Reply(Vec<u8>);
 
@@ -103,8 +102,7 @@ impl Reply {
     pub(crate) const ROOM_BYTES: usize = HEAD_BYTES;
 
     pub(crate) fn new() -> Self {
-        // Not of zeroes: they would be asked for by calloc, which in glibc passes its
-        // threads' own caches by.
+        // Not zeroes: for those glibc uses calloc, which bypasses its per-thread caches.
         Self([u8::MAX; HEAD_BYTES].to_vec())
     }
 
@@ -113,8 +111,8 @@ impl Reply {
         self.0.extend_from_slice(bytes);
     }
 
-    /// For encoders that append to a vector. It begins with bytes that are not
-    /// the result's: only append.
+    /// The vector, for encoders that append to it. It begins with bytes that aren't part of the
+    /// result: only append.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
@@ -134,7 +132,7 @@ impl Reply {
         self.len() == 0
     }
 
-    /// Takes back what was written.
+    /// Discards the bytes written so far.
     pub fn clear(&mut self) {
         self.0.truncate(HEAD_BYTES);
     }
@@ -144,7 +142,7 @@ impl Reply {
         Bytes::from(self.into_frame()).slice(HEAD_BYTES..)
     }
 
-    /// Head room and result; the room is there again if a service took it away.
+    /// Head room and result. Restores the room if a service removed it.
     pub(crate) fn into_frame(mut self) -> Vec<u8> {
         if self.0.len() < HEAD_BYTES {
             self.0.resize(HEAD_BYTES, 0);
@@ -164,7 +162,7 @@ impl io::Write for Reply {
     }
 }
 
-/// Why a call got no value: refused before execution, or a fault of it.
+/// Reasons why a call got no value: refused before execution, or a fault of it.
 pub(crate) enum Ended {
     Refused(Refusal),
     Fault(Fault),

@@ -1,4 +1,4 @@
-//! Threads of a server, counted, so that its end can wait for theirs.
+//! Counts a server's threads, so that a shutdown can wait for their end.
 
 use crate::net::clock;
 use crate::sync::{Condvar, Mutex, thread};
@@ -9,12 +9,12 @@ use std::time::Duration;
 pub(crate) struct Threads(Arc<(Mutex<usize>, Condvar)>);
 
 impl Threads {
-    /// Starts a thread; `false` if the system has none to give.
+    /// Starts a thread; `false` if the system has no resources for it.
     pub(crate) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> bool {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let counted = Counted(self.clone());
         let thread = thread::Builder::new().name(name.to_owned());
-        // If there is no thread, the closure is dropped, and with it the count.
+        // If the thread doesn't start, dropping the closure uncounts it.
         thread
             .spawn(move || {
                 let _counted = counted;
@@ -23,7 +23,7 @@ impl Threads {
             .is_ok()
     }
 
-    /// Waits until all have ended; `false` if they haven't within `patience`.
+    /// Waits until all have ended; `false` if some run for longer than `patience`.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let (count, changed) = &*self.0;
         let since = clock::now();

@@ -1,11 +1,10 @@
-//! Service workers (section IV.C): threads that watch all connections by epoll,
-//! where the paper has select(), and execute calls. Their number follows the
-//! load: one is started when none is idle, and one that has been idle for long
-//! ends.
+//! Service workers (section IV.C): threads that watch all connections by epoll, instead of the
+//! paper's select(), and execute calls. Their number follows the load: if none is idle, another
+//! starts; a worker that was idle for long ends.
 //!
-//! A worker stays with a connection that has just been served while another
-//! watches the rest: first spinning, then sleeping in a receive. That spares the
-//! busy connection an epoll round per call; idle connections cost no thread.
+//! A worker stays with the connection that it last served while another watches the others. It
+//! first spins, then sleeps in a receive. That saves the busy connection an epoll round per call;
+//! idle connections cost no thread.
 
 use crate::net::{buffer, clock, socket};
 use crate::server::carrying::{Carried, carry};
@@ -27,10 +26,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Connections accepted before a worker looks at the others again.
+/// Connections accepted before a worker serves the others again.
 const ACCEPTED_AT_ONCE: usize = 64;
 
-/// Wait before accepting again where the system has no descriptors left.
+/// Wait before the next accept if the system has no descriptors left.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 
 const LISTENER: u64 = 0;
@@ -87,33 +86,32 @@ impl Workers {
         Ok(())
     }
 
-    /// Ends all workers, once they are done with what they do.
+    /// Ends all workers after their present calls.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        // Never read, so that it wakes every worker.
+        // Never read, so it wakes every worker.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
-    /// Takes no more connections: callers are refused, instead of waiting for a server
-    /// that won't accept them. Whoever holds the descriptor on for a while, the port
-    /// is free.
+    /// Stops accepting connections: new callers are refused, instead of waiting for a server that
+    /// won't accept them. The port is free at once, even if a thread still holds the descriptor.
     pub(crate) fn stop_listening(&self) {
         if let Some(listener) = &self.listener {
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
     }
 
-    /// Becomes readable when the server stops.
+    /// A descriptor that becomes readable when the server stops.
     pub(crate) fn stopped(&self) -> impl AsFd + '_ {
         &self.stop
     }
 
-    /// Workers at present.
+    /// The number of workers.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Connections at present.
+    /// The number of connections.
     pub(crate) fn connection_count(&self) -> usize {
         self.connections().len()
     }
@@ -145,7 +143,7 @@ impl Workers {
             let woken = epoll::wait(&self.epoll, &mut events, Some(&dormant));
             let others = self.idle.fetch_sub(1, Ordering::AcqRel) - 1;
             match woken {
-                // Whoever watches last stays, however long the others are busy.
+                // The last watcher stays, however long the others are busy.
                 Ok(0) if others > 0 && self.may_end() => return,
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => {
@@ -154,15 +152,14 @@ impl Workers {
                     }
                     self.on_event(events[0].data.u64());
                 }
-                // The epoll descriptor itself fails only if it is misused.
+                // Epoll itself fails only if it is misused.
                 Err(_) => break,
             }
         }
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether this dormant worker is above the least number; it is then no
-    /// longer counted.
+    /// Whether this dormant worker exceeds the least number. If so, this uncounts it.
     fn may_end(&self) -> bool {
         let least = self.core.options.workers.least.max(1);
         let ended = self
@@ -189,7 +186,7 @@ impl Workers {
         for chains in 1usize.. {
             let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
             let parked = connection.serve(&mut line, &self.core, self);
-            // After this another worker may have it.
+            // From here on another worker may have it.
             drop(line);
             match parked {
                 Parked::Readable => return self.rearm(connection, EventFlags::IN),
@@ -205,8 +202,8 @@ impl Workers {
         }
     }
 
-    /// Watches the connection for its next call, which may be here already: of what
-    /// was sent ahead epoll can't tell, but that there is room to write.
+    /// Watches the connection for its next call. If the caller sent one ahead, epoll can't see it,
+    /// so the connection waits to be writable.
     pub(crate) fn resume(&self, connection: &Connection) {
         let ahead = {
             let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +215,7 @@ impl Workers {
 
     /// Watches the connection again.
     pub(crate) fn rearm(&self, connection: &Connection, mut flags: EventFlags) {
-        // What TLS holds, the socket doesn't tell of: room to write it mostly has.
+        // The socket doesn't announce bytes that TLS holds, but it is usually writable.
         if connection.fd.has_more() {
             flags |= EventFlags::OUT;
         }
@@ -229,7 +226,7 @@ impl Workers {
         }
     }
 
-    /// Executes a call that the forwarder has.
+    /// Executes a call that the forwarder keeps.
     fn run_job(&self) {
         if let Some(job) = self.chains.jobs.take_one() {
             let ended = self.core.run(&job.head, job.args, job.caller, job.origin, job.arrived);
@@ -243,7 +240,7 @@ impl Workers {
             match rustix::net::acceptfrom_with(listener, SocketFlags::CLOEXEC) {
                 Ok((fd, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    // A connection that can't be taken is closed by dropping it.
+                    // Dropping the descriptor closes a connection that can't be served.
                     let _ = peer.map(|peer| self.add(fd, peer));
                 }
                 Err(Errno::AGAIN) => break,
@@ -251,7 +248,7 @@ impl Workers {
                     std::thread::sleep(NO_DESCRIPTORS);
                     break;
                 }
-                // The connection was gone before it was accepted.
+                // The connection broke before it was accepted.
                 Err(_) => {}
             }
         }
@@ -277,8 +274,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes connections on which nothing has moved for too long, unless a worker
-    /// is with them.
+    /// Closes connections that were idle for too long, unless a worker serves them.
     pub(crate) fn close_idle(&self) {
         let options = &self.core.options;
         let old = |connection: &Arc<Connection>| {
@@ -292,7 +288,7 @@ impl Workers {
                 idle > options.connection_idle || stalled || line.is_overdue(&self.core)
             })
         };
-        // Shutting down wakes whoever waits for it by epoll, who then closes it.
+        // The shutdown wakes the thread that watches the connection by epoll, which then closes it.
         for connection in self.connections().values().filter(|connection| old(connection)) {
             let _ = rustix::net::shutdown(&connection.fd, rustix::net::Shutdown::Both);
         }
@@ -303,7 +299,7 @@ impl Workers {
         self.connections().clear();
     }
 
-    /// Closes a connection once nobody is with it.
+    /// Closes a connection after its last user.
     pub(crate) fn forget(&self, token: u64) {
         self.connections().remove(&token);
     }
@@ -319,7 +315,7 @@ impl MayStay for Workers {
     }
 }
 
-/// One worker at a time, which arms the descriptor again when it is done.
+/// Wakes one worker at a time, which rearms the descriptor when it is done.
 fn once(flags: EventFlags) -> EventFlags {
     flags | EventFlags::ONESHOT
 }

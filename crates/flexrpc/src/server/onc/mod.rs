@@ -1,9 +1,9 @@
-//! Plain ONC RPC on the server's port: unmodified SunRPC clients call the same
-//! services, over TCP and UDP.
+//! Plain ONC RPC on the server's port: unmodified SunRPC clients call the same services, over TCP
+//! and UDP.
 //!
-//! They get less than FlexRPC's callers: no sessions, so at-most-once only over
-//! UDP and only as far as [`duplicates`](crate::proto::onc::duplicates) reaches;
-//! no deadlines; no cluster key; no text with an error.
+//! They get less than FlexRPC's callers. They have no sessions: execution is at most once only over
+//! UDP, and only as far as [`duplicates`](crate::proto::onc::duplicates) reaches. They have no
+//! deadlines, no cluster key, and no text with an error.
 
 pub(crate) mod records;
 pub(crate) mod registration;
@@ -28,32 +28,29 @@ use bytes::Bytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where Linux's rpcbind listens for registrations from its own host.
+/// The socket on which Linux's rpcbind accepts registrations from its own host.
 pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
 
-/// Whom a server answers in plain ONC RPC.
+/// Callers that a server answers in plain ONC RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OncAccess {
     /// Nobody.
     Nobody,
-    /// Anybody, for all programs; but where a cluster key is set, nobody, since
-    /// these callers have none.
+    /// Anybody, for all programs. If there is a cluster key, nobody, since these callers have none.
     UnlessKeyed,
-    /// Anybody, for the programs of these numbers; with a cluster key, too, which
-    /// then doesn't protect them.
+    /// Anybody, for the programs of these numbers. A cluster key then doesn't protect them.
     Programs(Vec<u32>),
 }
 
-/// How a server treats plain ONC RPC.
+/// A server's options for plain ONC RPC.
 #[derive(Clone, Debug)]
 pub struct OncOptions {
-    /// Who may call.
+    /// Access to programs.
     pub access: OncAccess,
-    /// What is remembered of calls over UDP, to tell retransmissions.
+    /// Bounds of the calls over UDP that are remembered to recognise retransmissions.
     pub duplicates: DuplicateLimits,
-    /// Registers the programs with the rpcbind that listens on this socket
-    /// (usually [`RPCBIND_SOCKET`]) at the start, and takes them back at the
-    /// shutdown.
+    /// Registers the programs with the rpcbind on this socket (usually [`RPCBIND_SOCKET`]) at the
+    /// start, and unregisters them at shutdown.
     pub rpcbind: Option<PathBuf>,
 }
 
@@ -65,8 +62,8 @@ impl Default for OncOptions {
 }
 
 impl Core {
-    /// For a connection that doesn't begin with a frame; `None` if plain ONC RPC
-    /// isn't spoken here.
+    /// Reads a connection that doesn't begin with a frame; `None` if the server doesn't serve plain
+    /// ONC RPC.
     pub(crate) fn records(&self, begun: Option<(Buffer, usize)>) -> Option<Box<Records>> {
         let (buffer, end) = begun.filter(|(buffer, _)| {
             let tls = buffer.as_ref().first() == Some(&tls::FIRST_BYTE);
@@ -76,8 +73,8 @@ impl Core {
         Some(Box::new(Records::new(payload, budget, buffer, end)))
     }
 
-    /// Does what a datagram asks for that isn't a frame. The buffer comes back if
-    /// nobody keeps the arguments in it.
+    /// Handles a datagram that isn't a frame. Returns the buffer through `reuse`, unless the
+    /// arguments stay in it.
     pub(crate) fn answer_datagram(
         &self,
         buffer: Buffer,
@@ -92,7 +89,7 @@ impl Core {
         self.answer_onc(Message::new(buffer, len), origin, reuse)
     }
 
-    /// Does what a message asks for, on this thread.
+    /// Handles a message, on this thread.
     pub(crate) fn answer_onc(
         &self,
         message: Message,
@@ -129,7 +126,7 @@ impl Core {
                 return match duplicate {
                     Verdict::Answered(reply) => Response::Send(reply),
                     Verdict::Doubtful(_) => answer(Answer::SystemError),
-                    // The first transmission will be answered.
+                    // The server will answer the first transmission.
                     _ => Response::Silence,
                 };
             }
@@ -139,7 +136,7 @@ impl Core {
         let (xid, transport) = (call.xid, origin.transport);
         let reply = match self.execute_onc(call, args, origin) {
             Ok(result) => success(result, xid, transport),
-            // Left to another incarnation, or another server at this address.
+            // Another incarnation, or another server at this address, may execute it.
             Err(Ended::Refused(Refusal::ShuttingDown)) => return Response::Hangup,
             Err(ended) => reply(answer_of(ended), xid, transport),
         };
@@ -176,14 +173,14 @@ impl Core {
             Transport::Udp => UDP_DATAGRAM_BYTES - REPLY_HEAD_BYTES,
         };
         match self.invoke(&request, limit) {
-            // It is there by convention and does nothing (section 12.3).
+            // It exists by convention and does nothing (section 12.3).
             Err(Ended::Refused(Refusal::ProcedureUnavailable)) if procedure.number == 0 => Ok(Reply::new()),
             ended => ended,
         }
     }
 }
 
-/// What SunRPC has for why a call got no result.
+/// SunRPC's answer for a call without a result.
 fn answer_of(ended: Ended) -> Answer {
     match ended {
         Ended::Refused(Refusal::ProgramUnavailable) => Answer::ProgramUnavailable,
@@ -196,7 +193,7 @@ fn answer_of(ended: Ended) -> Answer {
     }
 }
 
-/// A result as it leaves: what precedes it is written into the room before it.
+/// A result in its final form. The bytes before it fill the room in front of it.
 fn success(result: Reply, xid: u32, transport: Transport) -> Bytes {
     let mut frame = result.into_frame();
     let result_at = Reply::ROOM_BYTES;
@@ -213,7 +210,7 @@ fn success(result: Reply, xid: u32, transport: Transport) -> Bytes {
     Bytes::from(frame).slice(start..)
 }
 
-/// A reply without a result as it leaves.
+/// A reply without a result, in its final form.
 fn reply(answer: Answer, xid: u32, transport: Transport) -> Bytes {
     let message = answer.encode(xid);
     match transport {

@@ -1,5 +1,5 @@
-//! Records of plain ONC RPC as they arrive on a connection, each in one buffer,
-//! which grows with what has arrived, not with what is claimed.
+//! Records of plain ONC RPC that arrive on a connection, each in one buffer. It grows with the
+//! received bytes and not with the claimed size.
 
 use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES, Share};
 use crate::net::reader::STASHED_FREE;
@@ -9,18 +9,18 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
-/// Up to here arguments are copied out, and their buffer stays: cheaper than a
-/// trip to the pool.
+/// Largest arguments that are copied out, so that their buffer stays: cheaper than a trip to the
+/// pool.
 const COPIED_BYTES: usize = 4 << 10;
 
-/// A whole message, in the buffer that it came in.
+/// A whole message, in its receive buffer.
 pub(crate) struct Message {
     buffer: Buffer,
     len: usize,
 }
 
 impl Message {
-    /// The first `len` bytes of a buffer, which has as many.
+    /// The first `len` bytes of a buffer, which has at least as many.
     pub(crate) fn new(buffer: Buffer, len: usize) -> Self {
         Self { buffer, len }
     }
@@ -29,8 +29,7 @@ impl Message {
         &self.buffer.as_ref()[..self.len]
     }
 
-    /// The last `len` bytes in memory of their own, and the buffer, if it was
-    /// spared.
+    /// The last `len` bytes in memory of their own; also the buffer, if they were copied out.
     pub(crate) fn into_last(self, len: usize) -> (Bytes, Option<Buffer>) {
         let start = self.len - len;
         if len <= COPIED_BYTES {
@@ -39,43 +38,42 @@ impl Message {
         (Bytes::from_owner(self.buffer).slice(start..start + len), None)
     }
 
-    /// The buffer, for the next message.
+    /// Releases the buffer, for the next message.
     pub(crate) fn into_buffer(self) -> Buffer {
         self.buffer
     }
 }
 
-/// Assembles records; holds no buffer between them unless given back.
+/// Assembles records. It holds no buffer between them unless it gets one back.
 pub(crate) struct Records {
     assembly: Assembly,
     buffer: Option<Buffer>,
-    /// Bytes of the buffer that are of use.
+    /// Bytes of the buffer that count.
     end: usize,
-    /// The beginning of a record whose rest is slow to come, and its part of the
-    /// budget.
+    /// The beginning of a record whose rest is slow, and its share of the budget.
     stash: Vec<u8>,
     stashed: Option<Share>,
-    /// What records beyond the first read take their memory from.
+    /// The budget for records beyond a first read.
     budget: Arc<Budget>,
-    /// Most bytes of the buffer that can be of use: a record, and a mark.
+    /// Most bytes of the buffer that can count: a record and a mark.
     most: usize,
-    /// Bytes of the last record: the next is likely to be as large, and a buffer
-    /// that fits at once spares copies.
+    /// Size of the last record. The next one probably has the same size, and a buffer that fits at
+    /// once saves copies.
     expected: usize,
 }
 
-/// What reading once brought.
+/// The outcome of reading once.
 pub(crate) enum Read {
     /// A whole record.
     Record(Message),
-    /// Some bytes; there may be more.
+    /// Some bytes; more may be waiting.
     More,
-    /// Nothing is there now.
+    /// No bytes are waiting.
     Nothing,
 }
 
 impl Records {
-    /// For a connection of which the first `end` bytes have arrived already.
+    /// For a connection whose first `end` bytes have already arrived.
     pub(crate) fn new(payload_bytes: usize, budget: Arc<Budget>, buffer: Buffer, end: usize) -> Self {
         let limit = payload_bytes.saturating_add(CALL_HEAD_BYTES);
         Self {
@@ -95,19 +93,18 @@ impl Records {
         self.end > 0 || self.assembly.announced() > 0
     }
 
-    /// Takes a buffer back, to be used for the next record.
+    /// Takes a buffer back, for the next record.
     pub(crate) fn give_back(&mut self, buffer: Option<Buffer>) {
         if self.buffer.is_none() {
             self.buffer = buffer;
         }
     }
 
-    /// Lets the buffer go back to the pool: a connection that waits takes no more
-    /// memory than it has sent. `false` if there isn't that much left for those who
-    /// begin messages and pause.
+    /// Returns the buffer to the pool: a waiting connection holds no more memory than it has sent.
+    /// `false` if the budget for paused messages is used up.
     pub(crate) fn release(&mut self) -> bool {
         let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
-        // A large record that has begun keeps its buffer: its memory is accounted.
+        // A large record that has begun keeps its buffer: the budget already covers it.
         if let Some(buffer) = self.buffer.take_if(|buffer| !begun || buffer.as_ref().len() <= first) {
             if self.end > STASHED_FREE {
                 self.stashed = self.budget.take(self.end);
@@ -120,12 +117,12 @@ impl Records {
         true
     }
 
-    /// Receives once by `recv`, which returns the number of bytes, and `None` if
-    /// there are none now. Returns a record if it is whole.
+    /// Receives once by `recv`, which returns the number of bytes, or `None` if none wait. Returns
+    /// a record if one is whole.
     ///
     /// # Errors
-    /// The connection broke, what came isn't a record that is taken, or there is
-    /// no memory for it now: whichever it is, the connection is of no use.
+    /// The connection broke, the bytes aren't an acceptable record, or memory is lacking. In each
+    /// case the connection is unusable.
     pub(crate) fn read(
         &mut self,
         recv: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>,
@@ -161,7 +158,7 @@ impl Records {
         Ok(record(Message { buffer, len }))
     }
 
-    /// A buffer to receive into, with what has arrived already.
+    /// A buffer to receive into, with the bytes that have already arrived.
     fn resume(&mut self) -> Buffer {
         self.buffer.take().unwrap_or_else(|| {
             let large = (self.expected > FIRST_READ_BYTES)
@@ -175,7 +172,7 @@ impl Records {
         })
     }
 
-    /// Takes in what has arrived; whether the record is whole then.
+    /// Takes in the arrived bytes. Returns whether the record is whole.
     fn take_in(&mut self, buffer: &mut Buffer) -> io::Result<bool> {
         let arrived = &mut buffer.as_mut()[..self.end];
         let (end, whole) = self.assembly.take_in(arrived).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -183,15 +180,15 @@ impl Records {
         Ok(whole)
     }
 
-    /// Makes a buffer twice as large, out of the budget: so it is never much larger than
-    /// what has arrived, and each byte is copied about once.
+    /// Doubles the buffer, within the budget. So it is never much larger than the received bytes,
+    /// and each byte is copied about once.
     fn enlarge(&self, full: &mut Buffer) -> io::Result<()> {
         let wanted = (2 * full.as_ref().len()).min(self.most).max(self.end + 1);
         let enlarged = full.enlarge(&self.budget, wanted, self.end);
         enlarged.then_some(()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// A caller may send its next record before the answer to this one.
+    /// Keeps the bytes of a next record that the caller sent before the answer to this one.
     fn keep_surplus(&mut self, whole: &Buffer, len: usize) -> io::Result<()> {
         let surplus = &whole.as_ref()[len..self.end];
         self.end = surplus.len();
@@ -212,7 +209,7 @@ mod tests {
         Records::new(payload_bytes, Budget::new(budget_bytes), Buffer::take(FIRST_READ_BYTES), 0)
     }
 
-    /// Feeds `bytes` in pieces of at most `piece`, with a pause after each.
+    /// Feeds `bytes` in pieces of at most `piece` bytes, with a pause after each.
     fn feed(records: &mut Records, bytes: &[u8], piece: usize) -> io::Result<Vec<Vec<u8>>> {
         let (mut at, mut found) = (0, Vec::new());
         loop {

@@ -1,5 +1,5 @@
-//! Registration with rpcbind, over the Unix socket by which it knows whose a
-//! registration is.
+//! Registration with rpcbind. It uses the Unix socket, by which rpcbind knows the owner of a
+//! registration.
 
 use crate::proto::onc::record::{self, Assembly};
 use crate::proto::onc::rpcbind::{self, Mapping};
@@ -9,29 +9,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// rpcbind answers from memory, within microseconds.
+/// Timeout of a call: rpcbind answers from memory, within microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Largest reply: a bool and what precedes it, with a verifier of any length.
+/// Largest reply: a bool, and a head with a verifier of any length.
 const REPLY_BYTES: usize = 512;
 
-/// What rpcbind knows of this server, taken back when dropped.
+/// This server's registrations, which are removed when dropped.
 pub(crate) struct Registration {
     socket: PathBuf,
     known: Mutex<Vec<Mapping>>,
 }
 
 impl Registration {
-    /// With the rpcbind that listens on `socket`.
+    /// Registers with the rpcbind on `socket`.
     pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket, known: Mutex::default() }
     }
 
-    /// Makes mappings known, in place of others of their programs: those of a
-    /// server that couldn't take them back.
+    /// Registers mappings. Replaces other registrations of their programs, which a server may have
+    /// left behind.
     ///
     /// # Errors
-    /// There is no rpcbind, or it refuses.
+    /// No rpcbind listens, or it refuses.
     pub(crate) fn add(&self, mappings: Vec<Mapping>) -> io::Result<()> {
         let about = |error: io::Error, what: &str| {
             let socket = self.socket.display();
@@ -63,7 +63,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let known = std::mem::take(self.known.get_mut().unwrap_or_else(PoisonError::into_inner));
-        // Without an rpcbind, nobody is told wrong either.
+        // If there is no rpcbind, there are no stale registrations either.
         if let (false, Ok(mut rpcbind)) = (known.is_empty(), Rpcbind::connect(&self.socket)) {
             for mapping in known {
                 let _ = rpcbind.ask(&|xid| mapping.unset(xid));
@@ -86,7 +86,7 @@ impl Rpcbind {
         Ok(Self { stream, xid: 0 })
     }
 
-    /// Makes a call; whether it was done.
+    /// Makes a call. Returns whether rpcbind executed it.
     fn ask(&mut self, call: &dyn Fn(u32) -> Vec<u8>) -> io::Result<bool> {
         self.xid += 1;
         let call = call(self.xid);
