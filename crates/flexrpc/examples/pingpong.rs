@@ -1,7 +1,7 @@
-//! Latency of single calls beside a bare blocking ping-pong of the same bytes,
-//! in turns: `cargo run --release -p strait-flexrpc --example pingpong -- [tcp|udp|tls] [BYTES…]`.
-//! Prints the median of the rounds' p50 ratios for three placements: both ends on
-//! one CPU, on two, and where the scheduler puts them.
+//! Compares the latency of single calls with a bare blocking ping-pong of the same bytes, in turns:
+//! `cargo run --release -p strait-flexrpc --example pingpong -- [tcp|udp|tls] [BYTES…]`. Prints the
+//! median of the rounds' p50 ratios for three placements: both ends on one CPU, on two, and where
+//! the scheduler puts them.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ fn p50(mut one: impl FnMut(), calls: usize) -> f64 {
     times[calls / 2]
 }
 
-/// A bare peer: reads a message, answers a head's worth of bytes.
+/// A bare peer: reads a message and answers with a head's worth of bytes.
 fn bare(transport: Transport, bytes: usize) -> Box<dyn FnMut()> {
     let message = vec![7u8; bytes + HEAD];
     let mut answer = [0; HEAD];
@@ -73,7 +73,7 @@ fn bare(transport: Transport, bytes: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// A certificate, and a client's trust in it.
+/// A certificate, and a client that trusts it.
 fn certified() -> (ServerTls, ClientTls) {
     let dir = tempfile::tempdir().expect("a directory");
     let authority = Authority::new().expect("an authority");

@@ -1,10 +1,10 @@
-//! Real calls through a bad network: datagrams lost, duplicated, reordered, late;
-//! connections cut and reset in mid-message; servers restarted, stalling, and
-//! forgetful of results and sessions. Whatever a caller is told must agree with
-//! what the service's own log says, and each of these faults must have been there.
+//! Real calls through a bad network: datagrams are lost, duplicated, reordered and late;
+//! connections are cut and reset in mid-message. Servers restart, stall, and forget results and
+//! sessions. Each outcome must agree with the service's own log, and each of these faults must have
+//! occurred.
 //!
-//! `FLEXRPC_CALLS=…` sets how many calls are made: a thousand by default, a million
-//! in `make test-heavy`.
+//! `FLEXRPC_CALLS=…` sets the number of calls: a thousand by default, a million in `make
+//! test-heavy`.
 
 mod common;
 #[path = "common/proxy.rs"]
@@ -26,14 +26,13 @@ use strait_flexrpc::{
 /// Callers at a time, half of them by UDP.
 const CALLERS: u32 = 16;
 
-/// Of so many calls, about one chain is called.
+/// About one in so many calls is a chain call.
 const CALLS_PER_CHAIN: u32 = 10;
 
-/// From this number of calls on, every kind of doubt must have come up.
+/// From this number of calls on, every kind of doubt must have occurred.
 const MANY: u32 = 100_000;
 
-/// Times between restarts, one after another: the longer ones let results and
-/// sessions outlive their time.
+/// Times between restarts, one after another. The longer ones let results and sessions expire.
 const LIVES_MS: [u64; 4] = [300, 700, 200, 1_500];
 
 fn calls() -> u32 {
@@ -52,7 +51,7 @@ fn what_callers_are_told_agrees_with_the_services_log() {
     let calls = calls();
     let service = Arc::new(Service::default());
     let admission = AdmissionLimits {
-        // Some ten results, and not for long.
+        // Room for some ten results, for a short time.
         result_bytes: 1_000,
         result_us: 100_000,
         // Shorter than the network's pauses.
@@ -88,7 +87,7 @@ fn what_callers_are_told_agrees_with_the_services_log() {
                         }
                         let said = tell(&client, by[caller as usize % 2], tag);
                         if said == Told::NotExecuted {
-                            // Mostly a server that isn't back yet: to be refused is quick.
+                            // Usually the server is still restarting, and refusals come fast.
                             std::thread::sleep(Duration::from_millis(5));
                         }
                         told.lock().unwrap().insert(tag, said);
@@ -196,7 +195,7 @@ fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
     let mut servers: Vec<Option<Server>> =
         services.iter().map(|service| Some(common::start(options(free), service))).collect();
     let addresses: Vec<_> = servers.iter().flatten().map(Server::address).collect();
-    // Between the caller and each, and between each and the next.
+    // Proxies between the caller and each callee, and between each callee and the next.
     let callees: Vec<_> = addresses.iter().map(|address| tcp_proxy(*address, &faults)).collect();
     let told: Mutex<Vec<(Vec<u8>, Vec<Outcome>)>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -214,7 +213,7 @@ fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
                             store_and_forward: call_number % 3 == 0,
                             ..MulticastOptions::default()
                         };
-                        // In the one direction and in the other.
+                        // In one direction and in the other.
                         let mut route = callees.clone();
                         if caller % 2 == 1 {
                             route.reverse();

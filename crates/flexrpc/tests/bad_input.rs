@@ -1,5 +1,5 @@
-//! What comes from outside can't crash the server, fill its memory, or have
-//! anything executed that a proper caller didn't ask for.
+//! Input from outside can't crash the server or fill its memory. Nor can it make the server execute
+//! a call that no proper caller made.
 //!
 //! | what comes | the claim |
 //! | --- | --- |
@@ -39,7 +39,7 @@ fn id(session: SessionId, transaction: u64) -> CallId {
     CallId { session, handle: 0, transaction }
 }
 
-/// The server serves a proper caller, and has executed `executed` calls.
+/// Checks that the server serves a proper caller, and has executed `executed` calls.
 fn is_well(server: &strait_flexrpc::Server, service: &Service, executed: usize) {
     for transport in [Transport::Tcp, Transport::Udp] {
         let result = client().call(server.address(), transport, procedure(ECHO), &[b"well"]);
@@ -91,7 +91,7 @@ fn a_call_whose_time_is_over_when_it_is_there_is_not_executed() {
     };
     let mut raw = Raw::tcp(server.address());
     let late = timed(1, 1_000);
-    // The time counts from the head's arrival on.
+    // The time counts from the head's arrival.
     let (begun, rest) = late.split_at(HEAD_BYTES);
     raw.send(begun);
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -111,7 +111,7 @@ fn claimed_sizes_cost_nothing_and_are_refused() {
         let (answer, _, _) = raw.ask(&head.encode(&[])).unwrap();
         assert_eq!((answer.kind, answer.status), (Kind::Refused, 7), "{claimed}");
         assert!(raw.is_closed());
-        // Larger than the datagram that claims it.
+        // The claimed size exceeds the datagram.
         Raw::udp(server.address()).send(&head.encode(&[]));
     }
     let mut extension = Head::new(Kind::Call, id(session, 1)).encode(&[]);
@@ -179,7 +179,7 @@ fn with_a_key_nothing_untagged_mistagged_or_altered_is_executed() {
     let key = ClusterKey::new(&[5; 32]).unwrap();
     let server =
         common::start(ServerOptions { key: Some(key.clone()), ..ServerOptions::default() }, &service);
-    // A proper caller's session, learnt by listening.
+    // A proper caller's session, which an attacker learnt by listening.
     let mut raw = Raw::udp(server.address());
     let session = raw.ask(&raw::tagged_hello(&key)).unwrap().0.id.session;
     let head = Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id(session, 1)) };
@@ -198,7 +198,7 @@ fn with_a_key_nothing_untagged_mistagged_or_altered_is_executed() {
     assert_eq!(service.executed(), 1);
 }
 
-/// Nobody asked it for others' outcomes.
+/// The caller asked this callee for no other callee's outcomes.
 #[test]
 fn a_callee_that_answers_for_a_chain_leaves_doubt_where_there_is_none() {
     let outcomes = encode_outcomes(&[Outcome::Value(Bytes::from_static(b"mine"))]);
@@ -209,7 +209,7 @@ fn a_callee_that_answers_for_a_chain_leaves_doubt_where_there_is_none() {
     let doubt = Outcome::Unknown(Doubt::BadAnswer);
     let single = client.call(callee, Transport::Tcp, procedure(ECHO), &[]).map(Outcome::Value);
     assert_eq!(single.unwrap_or_else(Outcome::from), doubt);
-    // By a worker, by this thread, and by a worker for the size.
+    // By a worker, by this thread, and by a worker because of the size.
     for size in [1, 1, 1 << 20] {
         let args = [Bytes::from(vec![0; size])];
         let parallel = client.call_parallel(&[callee], Transport::Tcp, procedure(ECHO), &args, &options);
@@ -252,7 +252,7 @@ fn hostile_chains_are_refused_and_their_callees_untouched() {
     let hop = |callee, session: [u8; 16]| Hop { callee, id: id(SessionId(session), 1) };
     let elsewhere = "127.0.0.1:1".parse().unwrap();
     let chains = [
-        // Back to this server under another name; twice to one; too many.
+        // Back to this server under another name; twice to one callee; too many callees.
         vec![Hop { callee: elsewhere, id: id(session, 2) }],
         vec![hop(other.address(), [1; 16]), hop(other.address(), [2; 16])],
         vec![hop(other.address(), [1; 16]), hop(elsewhere, [1; 16])],
@@ -269,7 +269,7 @@ fn hostile_chains_are_refused_and_their_callees_untouched() {
         let mut raw = Raw::tcp(server.address());
         let (answer, _, _) = raw.ask(&raw::frame(head, &extension, &[1; 1000])).unwrap();
         assert_eq!((answer.kind, answer.status), (Kind::Refused, 10), "{case}");
-        // The connection is still of use.
+        // The connection is still usable.
         assert_eq!(raw.ask(&raw::hello()).unwrap().0.kind, Kind::Welcome);
     }
     is_well(&server, &service, 0);
@@ -312,7 +312,7 @@ fn idle_connections_cost_no_threads_and_are_bounded() {
 
 #[test]
 fn a_head_is_sixty_eight_bytes() {
-    // Beyond the head's end, its length is part of the wire's definition.
+    // The length of the head is part of the wire's definition.
     assert_eq!(HEAD_BYTES, 68);
 }
 
@@ -326,7 +326,7 @@ fn memory_for_large_calls_is_bounded() {
     let mut first = Raw::tcp(server.address());
     let refused = || Raw::tcp(server.address()).ask(&call(2)[..200_000]).map(|answer| answer.0.status);
     common::eventually("the second finds no room", || {
-        // Now and then a worker is quicker with the second.
+        // Sometimes a worker handles the second first.
         first = Raw::tcp(server.address());
         first.send(&call(1)[..400_000]);
         refused() == Some(8)
@@ -379,7 +379,7 @@ fn no_part_of_any_message_and_no_damage_to_one_has_anything_executed() {
         }
         common::eventually("the server is done with them", || server.connection_count() == 0);
         assert_eq!((service.executed(), next_service.executed()), (0, 0));
-        // Whole and undamaged it is executed, at both.
+        // Both callees execute it if it is whole and undamaged.
         let (answer, _, _) = Raw::tcp(server.address()).ask(&messages[2]).unwrap();
         assert_eq!(answer.kind, Kind::Outcomes);
         assert_eq!((service.executed(), next_service.executed()), (1, 1));
@@ -407,7 +407,7 @@ fn a_damaged_or_cut_answer_is_never_taken_for_the_value() {
     while answered.load(Ordering::SeqCst) < bits + bits / 8 {
         let case = answered.load(Ordering::SeqCst);
         let outcome = client.call(callee, Transport::Tcp, procedure(ECHO), &[b"x"]);
-        // Where shaking hands takes all the time, nothing is sent.
+        // If the handshake takes all the time, the client sends nothing.
         let unsent =
             [Refusal::DeadlinePassed, Refusal::Unreachable].map(|why| Err(CallError::NotExecuted(why)));
         assert!(
@@ -459,7 +459,7 @@ fn what_a_datagram_cant_carry_is_an_error_that_says_so() {
     assert_eq!(too_large, Err(CallError::NotExecuted(Refusal::TooLarge)));
     assert!(too_large.unwrap_err().to_string().contains("use TCP"));
     assert_eq!(service.executed(), 1);
-    // Executed, but the result doesn't fit.
+    // The callee executes it, but the result doesn't fit.
     match client().call(server.address(), Transport::Udp, LARGE, &[]) {
         Err(CallError::Fault(fault)) => assert!(fault.message.contains("use TCP"), "{fault}"),
         other => panic!("{other:?}"),

@@ -1,5 +1,4 @@
-//! What bounds a chain's call at a callee: to whom it is passed on, and for how long
-//! it is waited for.
+//! Bounds of a chain call at a callee: the callees that may get it, and the time that it may take.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -34,7 +33,7 @@ fn call(callees: &[SocketAddr]) -> Vec<Outcome> {
     client().call_chain(callees, procedure(COUNT), &args, &MulticastOptions::default())
 }
 
-/// A call without a deadline to `next`, behind `server`, as it goes over the wire.
+/// A call without a deadline to `next`, behind `server`, in the wire's form.
 fn bytes_of_chain(raw: &mut Raw, next: SocketAddr, number: u32, args: &[u8]) -> Vec<u8> {
     let id = CallId { session: raw.session(), handle: 0, transaction: 1 };
     let hop = Hop { callee: next, id: CallId { session: SessionId([8; 16]), ..id } };
@@ -43,14 +42,14 @@ fn bytes_of_chain(raw: &mut Raw, next: SocketAddr, number: u32, args: &[u8]) -> 
     raw::frame(head, &extension.encode(), args)
 }
 
-/// The outcomes that came back.
+/// The outcomes in the answer.
 fn outcomes(raw: &mut Raw) -> Vec<Outcome> {
     let (head, _, payload) = raw.receive().expect("an answer");
     assert_eq!(head.kind, Kind::Outcomes);
     chain::decode_outcomes(&payload.into(), 2).unwrap()
 }
 
-/// A callee that takes calls and never answers.
+/// A callee that receives calls and never answers.
 fn silent_callee() -> SocketAddr {
     raw::callee(|_, _| Some(Vec::new()))
 }
@@ -61,7 +60,7 @@ fn a_call_is_passed_on_to_nobody_whom_the_server_may_not_forward_to() {
     let next = TcpListener::bind("127.0.0.1:0").unwrap();
     next.set_nonblocking(true).unwrap();
     let mut raw = Raw::tcp(first.address());
-    // At once, and in pieces: not even its head leaves.
+    // In one piece and in many: not even its head leaves.
     for size in [10, 1 << 20] {
         let bytes = bytes_of_chain(&mut raw, next.local_addr().unwrap(), COUNT, &vec![1; size]);
         let (head, _, _) = raw.ask(&bytes).unwrap();
@@ -69,7 +68,7 @@ fn a_call_is_passed_on_to_nobody_whom_the_server_may_not_forward_to() {
     }
     assert!(next.accept().is_err(), "nobody connected");
     assert_eq!(first_service.executed(), 0);
-    // The end of a chain forwards to nobody.
+    // The last callee of a chain forwards to no other.
     assert!(call(&[first.address()])[0].is_value());
 }
 
@@ -100,7 +99,7 @@ fn the_rule_may_change_while_the_server_runs() {
     assert_eq!(call(&route)[0], denied);
     first.set_forwarding(Forwarding::Anywhere);
     assert!(call(&route).iter().all(Outcome::is_value), "another rule");
-    // Even by what decides.
+    // The rule itself may replace the rule.
     let first = Arc::new(first);
     let itself = Arc::downgrade(&first);
     first.set_forwarding(Forwarding::only(move |_| {
@@ -207,7 +206,7 @@ fn a_server_that_has_shut_down_holds_nothing_of_a_chains_call() {
     let begun = Instant::now();
     assert!(!server.shutdown(), "a call still runs");
     assert!(begun.elapsed() < Duration::from_secs(2), "waited once, not twice: {:?}", begun.elapsed());
-    // While the service holds its thread, the port is free for the next incarnation.
+    // The service still holds its thread, but the port is free for the next incarnation.
     let next = ServerOptions { listen: address, udp: false, ..ServerOptions::default() };
     let next = common::try_start(next, &service);
     assert!(next.is_some() && service.running() == 1);
@@ -264,7 +263,7 @@ fn what_a_next_callee_answers_takes_bounded_memory() {
 
 #[test]
 fn a_call_that_was_sent_ahead_behind_a_chains_call_is_answered_too() {
-    // With one worker the forwarder sees to the chain.
+    // With one worker the forwarder takes over the chain.
     let workers = strait_flexrpc::WorkerLimits { least: 1, most: 1, dormant: Duration::from_secs(10) };
     for options in [ServerOptions::default(), ServerOptions { workers, ..ServerOptions::default() }] {
         let (server, service) = start(options);
@@ -282,8 +281,8 @@ fn a_call_that_was_sent_ahead_behind_a_chains_call_is_answered_too() {
     }
 }
 
-/// Hands bytes on between callers and `server`, but for the second answer of the first
-/// connection: that is lost with it, `when_lost`.
+/// Relays bytes between callers and `server`. It drops the second answer of the first connection,
+/// together with that connection, and calls `when_lost`.
 fn loses_an_answer(server: SocketAddr, when_lost: impl FnOnce() + Send + 'static) -> SocketAddr {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpStream};
@@ -363,7 +362,7 @@ fn a_connection_that_carried_a_chains_call_may_rest() {
     let (second, _) = start(ServerOptions::default());
     let mut raw = Raw::tcp(first.address());
     let call = bytes_of_chain(&mut raw, second.address(), COUNT, &[1; 100_000]);
-    // Its first bytes alone, so that the server waits for the head, too.
+    // Only the first bytes, so that the server waits for the head too.
     raw.send(&call[..30]);
     let mut other = Raw::tcp(first.address());
     let session = other.session();
@@ -380,7 +379,7 @@ fn a_connection_that_carried_a_chains_call_may_rest() {
 
 #[test]
 fn a_callee_that_is_lost_after_a_damaged_answer_may_have_executed() {
-    // Its answer is damaged on its way, and then it is gone before the call is sent again.
+    // The callee damages its answer, and is gone before the first callee sends the call again.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let next = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -389,7 +388,7 @@ fn a_callee_that_is_lost_after_a_damaged_answer_may_have_executed() {
             let Some((call, _, _)) = raw.receive() else { continue };
             let mut answer = raw::frame(Head::new(Kind::Value, call.id), &[], b"done");
             *answer.last_mut().unwrap() ^= 1;
-            // Reset, so that not a byte can follow.
+            // A reset, so that no byte can follow.
             rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
             raw.send(&answer);
         }

@@ -1,4 +1,4 @@
-//! What a caller does about a chain's callee that doesn't know its session any more.
+//! A caller's reaction to a callee of a chain that doesn't know its session any more.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -28,9 +28,9 @@ fn a_session_that_a_callee_further_back_has_lost_costs_one_call_alone() {
         let callees = [first.address(), second.address()];
         client.call_chain(&callees, procedure(COUNT), &args, &MulticastOptions::default())
     };
-    // Both have a session with the caller; no call gets to the second.
+    // Both have a session with the caller; no call reaches the second.
     assert!(call().iter().all(|outcome| !outcome.is_value()));
-    // There is room for one, and somebody else takes it.
+    // It has room for one session, and another client takes it.
     Raw::udp(second.address()).session();
     first.set_forwarding(Forwarding::Guarded);
     let outcomes = call();

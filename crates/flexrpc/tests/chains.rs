@@ -40,8 +40,8 @@ fn executed(chain: &Chain) -> Vec<usize> {
     chain.services.iter().map(|service| service.executed()).collect()
 }
 
-/// A worker sleeps for up to 4 ms in a receive. Once it did so before it passed on what had
-/// come with the head, so that each callee held a chain up by the time of a segment.
+/// A worker sleeps for up to 4 ms in a receive. It once slept before it passed on the bytes that
+/// had come with the head. So each callee delayed a chain by the time of a segment.
 #[test]
 fn what_comes_with_the_head_is_passed_on_before_the_rest_is_waited_for() {
     const ROUNDS: u64 = 20;
@@ -77,7 +77,7 @@ fn what_comes_with_the_head_is_passed_on_before_the_rest_is_waited_for() {
         passed_on.read_exact(&mut [0; 30_000]).unwrap();
         begun.elapsed()
     });
-    // On a busy machine others may hold one up.
+    // On a busy machine other processes may delay some.
     assert!(held_up.min().unwrap() < SOON);
 }
 
@@ -97,7 +97,7 @@ fn every_callee_of_a_chain_executes_once_and_answers() {
                     &[args.slice(..size / 2), args.slice(size / 2..)],
                     &options,
                 );
-                // Results of a chain come together: large ones are for single calls.
+                // Results of a chain arrive together, so large ones belong in single calls.
                 if size * length < 20 << 20 {
                     assert!(
                         outcomes.iter().all(|outcome| *outcome == Outcome::Value(args.clone())),
@@ -125,7 +125,7 @@ fn each_callees_outcome_is_its_own() {
     chain.services[1].mark(true);
     drop(chain.servers.remove(3));
     let client = client();
-    // All four must be there when the call begins, or it doesn't.
+    // The call begins only if all four callees are reachable.
     let options = MulticastOptions::default();
     let outcomes = client.call_chain(&chain.addresses, procedure(COUNT), &[bytes(10)], &options);
     assert!(matches!(outcomes[3], Outcome::NotExecuted(Refusal::Unreachable)), "{outcomes:?}");
@@ -198,7 +198,7 @@ fn chains_that_are_too_long_or_loop_are_refused() {
     let client = client();
     let [a, b, c] = chain.addresses[..] else { unreachable!() };
     refused(client.call_chain(&[a, b, a], procedure(COUNT), &[], &options));
-    // The callee's own limit, for payloads that come at once and in pieces.
+    // The callee's own limit, for payloads in one piece and in many.
     for size in [0, 10, 3 << 20] {
         refused(client.call_chain(&[a, b, c], procedure(COUNT), &[bytes(size)], &options));
     }
@@ -262,7 +262,7 @@ fn a_connection_carries_single_calls_and_chains_in_turn() {
     assert_eq!(chain.servers[1].connection_count(), 2, "the caller's, and the first callee's");
 }
 
-/// Whether something comes within this time.
+/// Whether bytes arrive within this time.
 fn is_spoken_to(stream: &TcpStream, within: Duration) -> bool {
     stream.set_read_timeout(Some(within)).unwrap();
     stream.peek(&mut [0]).is_ok_and(|len| len > 0)
@@ -271,7 +271,7 @@ fn is_spoken_to(stream: &TcpStream, within: Duration) -> bool {
 #[test]
 fn calls_with_one_turn_leave_one_after_the_other() {
     const PATIENCE: Duration = Duration::from_secs(10);
-    // More than two sockets hold of what nobody receives.
+    // More than two sockets buffer without a receiver.
     let args = bytes(48 << 20);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let callee = listener.local_addr().unwrap();

@@ -1,6 +1,6 @@
-//! With a cluster key, who doesn't hold it has nothing said in the server's name. What
-//! carries a tag is believed by the true caller, so a refusal of a forged copy that
-//! carried one could be handed to it while the call itself is executed.
+//! With a cluster key, a stranger without it can't make the server sign anything. The true caller
+//! believes tagged frames. So a stranger could hand it the tagged refusal of a forged copy while
+//! the server executes the call itself.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -45,8 +45,8 @@ fn call_head(session: SessionId) -> Head {
     Head { procedure: procedure(COUNT), ..Head::new(Kind::Call, id) }
 }
 
-/// What somebody makes of a frame who sees it and hasn't the key: another argument,
-/// another tag, none.
+/// Forgeries of a frame by a stranger that sees it but lacks the key: another argument, another
+/// tag, no tag.
 fn forgeries(head: Head, extension: &[u8]) -> [Vec<u8>; 3] {
     let other = ClusterKey::new(&[6; 32]).unwrap();
     let mut altered = raw::tagged(head, extension, b"argument", &key());
@@ -69,7 +69,7 @@ fn a_forged_datagram_gets_no_answer_and_leaves_the_true_call_alone() {
 #[test]
 fn a_forged_greeting_is_refused_without_a_tag() {
     let (server, _, _) = start(ServerOptions::default());
-    // Nothing is executed by it, so that whoever has the wrong key may be told.
+    // A handshake executes nothing, so a caller with the wrong key may learn the refusal.
     for mut raw in [Raw::udp(server.address()), Raw::tcp(server.address())] {
         let (answer, _, _) = raw.ask(&raw::hello()).unwrap();
         assert_eq!((answer.kind, answer.status, answer.flags), (Kind::Refused, UNAUTHENTICATED, 0));
@@ -86,12 +86,12 @@ fn over_a_connection_forged_frames_get_an_untagged_last_word() {
     let claim = |bytes| Head { payload_len: bytes, flags: flags::AUTHENTIC, ..head }.encode(&[]);
     let refused = [
         (forgeries(head, &[]).to_vec(), UNAUTHENTICATED),
-        // An extension that nobody could read.
+        // An extension that no server can read.
         (forgeries(head, &[77, 0, 1, 0]).to_vec(), UNAUTHENTICATED),
         (forgeries(of_chain, &chain(vec![next])).to_vec(), UNAUTHENTICATED),
-        // A chain that would be refused from anybody.
+        // A chain that the server refuses from any caller.
         (forgeries(of_chain, &chain(Vec::new())).to_vec(), UNAUTHENTICATED),
-        // Sizes that are refused before there is a tag to look at.
+        // The server refuses these sizes before it has a tag to check.
         (vec![claim(u32::MAX)], TOO_LARGE),
         (vec![claim(2 << 20)], OVERLOADED),
     ];
@@ -130,8 +130,8 @@ fn a_frame_that_was_damaged_on_its_way_is_asked_for_again() {
     assert_eq!((service.executed(), next.1.executed()), (2, 1));
 }
 
-/// A network that has `meddle` look at each call on its way to `server`, and hands on
-/// to the caller what that gets for an answer.
+/// A network that runs `meddle` on each call to `server`, and hands the resulting answers to the
+/// caller.
 fn meddler(
     server: SocketAddr,
     meddle: impl Fn(&[u8], &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) -> Vec<Vec<u8>> + Send + 'static,
@@ -200,7 +200,7 @@ fn a_chains_call_that_comes_by_udp_as_well_isnt_refused_if_it_was_executed() {
     assert_eq!(Raw::tcp(server.address()).ask(&call(1)).unwrap().0.kind, Kind::Outcomes);
     let (diverted, _, _) = Raw::udp(server.address()).ask(&call(1)).unwrap();
     assert_eq!(diverted.kind, Kind::Outcomes, "its answer");
-    // Refused, it isn't executed afterwards.
+    // After the refusal the server doesn't execute it.
     assert_eq!(Raw::udp(server.address()).ask(&call(2)).unwrap().0.status, BAD_CHAIN);
     assert_eq!(Raw::tcp(server.address()).ask(&call(2)).unwrap().0.kind, Kind::Refused);
     assert_eq!((service.executed(), next_service.executed()), (1, 1));

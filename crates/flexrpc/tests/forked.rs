@@ -1,4 +1,4 @@
-//! A child that was forked from a process which calls, and from its other threads' locks.
+//! A child forked from a process that makes calls, while its other threads hold locks.
 
 mod common;
 
@@ -14,11 +14,11 @@ unsafe extern "C" {
     fn _exit(code: i32) -> !;
 }
 
-/// Children of a process whose threads call all the time: with locks in common, one in some
+/// Number of children of a process whose threads call all the time. With shared locks, one in some
 /// dozens hangs.
 const FORKS: usize = 100;
 
-/// Of a child, which otherwise needs milliseconds.
+/// Timeout of a child, which otherwise needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -37,7 +37,7 @@ fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
     assert!(client.calling_workers() > 0);
     let child = fork_to(|| {
         let single = client.call(callees[0], Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok();
-        // The first shakes hands, which workers see to.
+        // The first makes handshakes, which workers do.
         single && multicast(1) && multicast(1 << 20)
     });
     assert_well(child);
@@ -54,7 +54,7 @@ fn what_other_threads_hold_at_the_fork_a_child_doesnt_wait_for() {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    // Without a pooled one: what takes each of the locks.
+                    // Without a pooled handle, which takes each of the locks.
                     let client = client.clone();
                     let held = client.handle(server.address(), Transport::Udp);
                     assert!(held.is_ok() && call());
@@ -76,7 +76,7 @@ fn a_handle_that_a_child_drops_stays_its_parents_alone() {
     let call = || client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"child's"]);
     let mut childs = Some(handle);
     let child = fork_to(|| {
-        // It has a pool of its own now, to which the handle would go.
+        // The child now has a pool of its own, to which the handle would return.
         let first = call();
         drop(childs.take());
         first.is_ok() && call().unwrap() == "child's" && client.pooled_handles() == 1
@@ -86,10 +86,10 @@ fn a_handle_that_a_child_drops_stays_its_parents_alone() {
     assert_eq!(handle.call(procedure(ECHO), &[b"parent's"]).unwrap(), "parent's");
 }
 
-/// A child that does this alone, and ends with whether it went well.
+/// Forks a child that runs only `body`, and exits with its result.
 fn fork_to(body: impl FnOnce() -> bool) -> Pid {
-    // SAFETY: the child waits for none of the parent's other threads, which aren't in it, and
-    // ends without running anybody's destructors.
+    // SAFETY: the child doesn't wait for the parent's other threads, which it lacks. It exits
+    // without running destructors.
     match unsafe { fork() } {
         0 => {
             let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);

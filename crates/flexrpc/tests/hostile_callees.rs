@@ -1,4 +1,4 @@
-//! What a callee sends, or doesn't, can't keep its callers beyond their time.
+//! A callee can't keep its callers beyond their timeout, whatever it sends or omits.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -15,17 +15,17 @@ use strait_flexrpc::{
     Transport, Turn,
 };
 
-/// How long the callers of these tests wait.
+/// Timeout of the callers of these tests.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Far beyond it, and below any default.
+/// Far longer than the timeout, and shorter than any default.
 const TOO_LONG: Duration = Duration::from_secs(3);
 
 fn options() -> CallOptions {
     CallOptions { timeout: Some(TIMEOUT), ..CallOptions::default() }
 }
 
-/// A callee that answers a call with frame after frame, until the caller is gone.
+/// A callee that answers a call with frame after frame until the caller is gone.
 fn chatterbox(frame: fn(CallId) -> Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ fn answers_to_other_calls_dont_keep_a_caller_beyond_its_deadline() {
             handle.call_with(procedure(ECHO), &[b"x"], &options())
         });
         assert_eq!(outcome, Err(CallError::Unknown(Doubt::TimedOut)));
-        // The same where one thread sees to several callees.
+        // The same if one thread serves several callees.
         let client = client();
         drop([(); 2].map(|()| client.handle(callee, Transport::Tcp).unwrap()));
         let outcomes = in_time(|| {
@@ -107,7 +107,7 @@ fn a_callers_deadline_holds_while_another_shakes_hands_with_a_silent_callee() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| client.call(callee, Transport::Tcp, procedure(ECHO), &[]));
         let (_connection, _) = silent.accept().unwrap();
-        // It has begun to shake hands when its greeting is there.
+        // The handshake has begun when its first bytes have arrived.
         std::io::Read::read_exact(&mut &_connection, &mut [0; 4]).unwrap();
         let options = MulticastOptions { call: options(), ..MulticastOptions::default() };
         let outcomes =
@@ -125,7 +125,7 @@ fn a_multicasts_deadline_holds_while_all_calling_workers_are_busy() {
     let callees = [server.address()];
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
-            // Without a session yet, a worker sees to it.
+            // Without a session, a worker makes the call.
             let args = [Bytes::copy_from_slice(&(2 * TOO_LONG.as_millis() as u32).to_be_bytes())];
             client.call_parallel(
                 &callees,
@@ -147,7 +147,7 @@ fn a_multicasts_deadline_holds_while_all_calling_workers_are_busy() {
 
 #[test]
 fn a_caller_in_a_hurry_doesnt_sleep_before_it_connects_anew() {
-    // Closes each connection as soon as a call has come.
+    // Closes each connection as soon as a call arrives.
     let callee = raw::callee(|_, _| None);
     let retry =
         strait_flexrpc::RetryPolicy { first_us: 10_000_000, longest_us: 60_000_000, ..Default::default() };
@@ -161,7 +161,7 @@ fn a_caller_in_a_hurry_doesnt_sleep_before_it_connects_anew() {
 
 #[test]
 fn a_callers_deadline_holds_while_another_has_the_turn() {
-    // Takes the greeting, and nothing of a call.
+    // Receives the handshake, and nothing of a call.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap();
     let (server, service) = common::server();
@@ -172,7 +172,7 @@ fn a_callers_deadline_holds_while_another_has_the_turn() {
         client.call_chain(&[callee], procedure(COUNT), &[Bytes::from(vec![1; size])], &options)
     };
     std::thread::scope(|scope| {
-        // More than sockets hold.
+        // More than sockets buffer.
         let first = scope.spawn(|| call(silent, 48 << 20, 2 * TOO_LONG));
         let mut connection = Raw::of(listener.accept().unwrap().0);
         let hello = connection.receive().unwrap();
@@ -181,7 +181,7 @@ fn a_callers_deadline_holds_while_another_has_the_turn() {
         stream.peek(&mut [0]).expect("it has begun to leave");
         let outcomes = in_time(|| call(server.address(), 1, TIMEOUT));
         assert_eq!(outcomes, [Outcome::NotExecuted(Refusal::DeadlinePassed)]);
-        // Nobody waits behind one that has gone away.
+        // The next call doesn't wait for one that is gone.
         let next = scope.spawn(|| call(server.address(), 1, 2 * TOO_LONG));
         drop((connection, listener));
         assert!(matches!(first.join().unwrap()[..], [Outcome::NotExecuted(_)]));

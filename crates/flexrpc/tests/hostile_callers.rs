@@ -1,4 +1,4 @@
-//! No caller takes from others what it has no right to: workers, memory, sessions.
+//! No caller can take workers, memory or sessions from others beyond its share.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -30,15 +30,15 @@ fn id(session: SessionId, handle: u32, transaction: u64) -> CallId {
     CallId { session, handle, transaction }
 }
 
-/// Whether a call by a proper caller is answered within two seconds.
+/// Whether the server answers a proper caller within two seconds.
 fn is_served(server: &Server) -> bool {
     let (timeout, connect_timeout) = (Some(Duration::from_secs(2)), Duration::from_secs(2));
     let client = Client::new(ClientOptions { timeout, connect_timeout, ..ClientOptions::default() });
     client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok()
 }
 
-/// Sends calls without a pause to a server with one worker, by `call` of the session
-/// and a number, while proper callers want to be served, too.
+/// Sends calls without a pause to a server with one worker, while proper callers want service too.
+/// `call` makes the calls from a session and a number.
 fn never_pauses(call: impl Fn(SessionId, u64) -> Vec<u8> + Sync) {
     let workers = WorkerLimits { least: 1, most: 1, dormant: Duration::from_secs(10) };
     let (server, _) = start(ServerOptions { workers, ..ServerOptions::default() });
@@ -49,7 +49,7 @@ fn never_pauses(call: impl Fn(SessionId, u64) -> Vec<u8> + Sync) {
         let (mut calls, mut answers) = (&stream, &stream);
         let (over, call, answered) = (&over, &call, &answered);
         scope.spawn(move || {
-            // Many in one write, the next written before they are answered.
+            // Many in one write; the next write doesn't wait for their answers.
             for round in 0u64.. {
                 let bytes: Vec<u8> = (1..=1_000).flat_map(|n| call(session, round * 1_000 + n)).collect();
                 if over.load(Ordering::SeqCst) || calls.write_all(&bytes).is_err() {
@@ -78,7 +78,7 @@ fn a_caller_that_never_pauses_leaves_others_their_turn() {
 
 #[test]
 fn a_caller_of_chains_that_never_pauses_leaves_others_their_turn() {
-    // Refused at once: a chain of nobody.
+    // Refused at once, since the chain is empty.
     let extension = Extension { chain: Some(Chain::default()), ..Extension::default() }.encode();
     never_pauses(|session, n| {
         let head = Head { flags: flags::CHAIN, ..Head::new(Kind::Call, id(session, 0, n)) };
@@ -140,7 +140,7 @@ fn answers_that_nobody_takes_take_bounded_memory() {
     assert_eq!(answers.count(), 1, "the one that was within the bound gets its own");
 }
 
-/// A single call, and the same to a chain with nobody behind.
+/// A single call, and the same call to a chain without a callee behind.
 fn calls(session: SessionId, number: u32, args: &[u8]) -> [Vec<u8>; 2] {
     [0, flags::CHAIN].map(|mode| {
         let transaction = if mode == 0 { 1 } else { 2 };
@@ -157,8 +157,8 @@ fn who_sends_or_takes_drop_by_drop_is_cut_off() {
     let message_stall = Duration::from_millis(300);
     let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
     let session = Raw::udp(server.address()).session();
-    // Never still for as long as is allowed; in less than the time, too, for which a worker
-    // stays with a connection.
+    // It never pauses for as long as the server allows; one pause is even shorter than a worker's
+    // stay with a connection.
     let record = [&[0x80, 0x10, 0, 0][..], &[0; 1 << 20]].concat();
     for call in calls(session, COUNT, &[1; 1 << 20]).into_iter().chain([record]) {
         for pause in [10, 2] {
@@ -215,7 +215,7 @@ fn what_is_sent_ahead_takes_bounded_memory() {
             let call = |transaction, number, args: &[u8]| {
                 raw::call(id(session, handle, transaction), procedure(number), args)
             };
-            // Long enough that the rest is there when it is over.
+            // Long enough that the rest arrives before its end.
             let first = [&100u32.to_be_bytes()[..], &[0; 250_000]].concat();
             raw.send(&call(1, SLEEP, &first));
             raw.send(&[call(2, ECHO, b"x"), call(3, COUNT, &[7; 264_000])[..263_000].to_vec()].concat());

@@ -1,6 +1,5 @@
-//! Plain ONC RPC on FlexRPC's port, spoken by hand: every answer that RFC 5531
-//! has, retransmissions, and what no proper client sends. What an unmodified
-//! client makes of it is in tests/idl.
+//! Plain ONC RPC on FlexRPC's port, in hand-made messages: every answer of RFC 5531,
+//! retransmissions, and messages that no proper client sends. tests/idl has unmodified clients.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -19,10 +18,10 @@ use strait_flexrpc::{
     ServerOptions, Transport,
 };
 
-/// How long an answer may take before there is none.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long is waited for what must not come.
+/// Wait for an answer that must not come.
 const SILENCE: Duration = Duration::from_millis(200);
 
 fn call(xid: u32, procedure: Procedure, args: &[u8]) -> Vec<u8> {
@@ -52,7 +51,7 @@ fn udp(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// The next record's reply: to which call, the answer, the result.
+/// The next record's reply: its call, the answer, the result.
 fn reply(stream: &mut TcpStream) -> std::io::Result<(u32, Answer, Vec<u8>)> {
     let mut mark = [0; 4];
     stream.read_exact(&mut mark)?;
@@ -95,7 +94,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
-/// The server serves both kinds of callers, and has executed `executed` calls.
+/// Checks that the server serves both kinds of callers, and has executed `executed` calls.
 fn is_well(server: &Server, service: &Service, executed: usize) {
     for transport in BOTH {
         let result = client().call(server.address(), transport, procedure(ECHO), &[b"well"]);
@@ -225,7 +224,7 @@ fn a_retransmitted_datagram_is_answered_and_not_executed_again() {
         assert_eq!(receive(&socket).unwrap(), (1, Answer::Success, b"once".to_vec()));
     }
     assert_eq!(service.executed(), 1);
-    // Another call by its arguments, its id, or its caller.
+    // A different call, by its arguments, its id, or its caller.
     socket.send(&call(1, procedure(COUNT), b"2nd.")).unwrap();
     assert_eq!(receive(&socket).unwrap().2, b"2nd.");
     socket.send(&call(2, procedure(COUNT), b"once")).unwrap();
@@ -297,7 +296,7 @@ fn truncated_calls_are_not_executed() {
     let socket = udp(server.address());
     for len in 0..whole.len() {
         socket.send(&whole[..len]).unwrap();
-        // Cut short on its way, and as a record of its own.
+        // Cut off on its way, and as a record of its own.
         tcp(server.address()).write_all(&record(&whole)[..len + 4]).unwrap();
         let mut stream = tcp(server.address());
         stream.write_all(&record(&whole[..len])).unwrap();
@@ -311,7 +310,7 @@ fn truncated_calls_are_not_executed() {
 #[test]
 fn a_flipped_bit_costs_at_most_the_call_it_is_in() {
     let (server, service) = common::server();
-    // None of the procedures is one bit away.
+    // No procedure's number is one bit away.
     let whole = record(&call(1, procedure(77), b"args"));
     for bit in 0..whole.len() * 8 {
         let mut damaged = whole.clone();
@@ -335,7 +334,7 @@ fn hostile_marks_are_refused_before_anything_arrives() {
     let sum: Vec<u8> = (0..40_000).flat_map(|_| [&32u32.to_be_bytes()[..], &[7; 32]].concat()).collect();
     for bytes in [fragment(u32::MAX), fragment(0x7fff_ffff), fragment(0x8020_0000), fragment(0), sum] {
         let mut stream = tcp(server.address());
-        // It may be closed before all of it has left.
+        // The server may close it before all of it has left.
         let _ = stream.write_all(&bytes);
         assert!(is_closed(&mut stream));
     }

@@ -1,5 +1,5 @@
-//! A server that comes back with other settings refuses calls that the one before has
-//! executed: nobody may be told that they weren't.
+//! A restarted server with other settings refuses calls that the previous incarnation executed.
+//! Their callers must not learn "not executed".
 
 mod common;
 
@@ -14,8 +14,8 @@ use strait_flexrpc::{
 
 const LARGE: usize = 1_000_000;
 
-/// A port behind which `first` is until it has executed a call, whose answer is lost with
-/// it; and `second` from then on.
+/// A port that leads to `first` until it has executed a call, whose answer is lost with it. From
+/// then on the port leads to `second`.
 fn successive(first: SocketAddr, executed: &Arc<Service>, second: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -62,7 +62,7 @@ fn what_a_former_server_has_executed_is_in_doubt_whatever_the_next_one_says() {
         let outcome = client().call(address, Transport::Tcp, procedure(COUNT), &[&vec![1; LARGE]]);
         assert_eq!(outcome, Err(CallError::Unknown(Doubt::SessionLost)), "{successor:?}");
         assert_eq!(service.executed(), 1);
-        // A new call is refused in one transmission, which is certain.
+        // The server refuses a new call after a single transmission, which is certain.
         let again = client().call(address, Transport::Tcp, procedure(COUNT), &[&vec![1; LARGE]]);
         assert!(matches!(again, Ok(_) | Err(CallError::NotExecuted(_))), "{again:?}");
     }

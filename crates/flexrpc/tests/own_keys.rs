@@ -1,5 +1,5 @@
-//! Callers with keys of their own beside the cluster's: who calls is known by the key, and
-//! nobody gets into another's session.
+//! Callers with keys of their own beside the cluster's. The key identifies the caller, and no
+//! caller can use another's session.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -42,7 +42,7 @@ impl Holder for User {
     }
 }
 
-/// By the ids of their keys.
+/// Users by the ids of their keys.
 #[derive(Default)]
 struct Users(Mutex<HashMap<Vec<u8>, Keyed>>);
 
@@ -117,7 +117,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, CallError>) -> Refusal {
     }
 }
 
-/// A session of this key's, by hand.
+/// Opens a session with this key, by hand.
 fn session(server: &Server, id: Option<&str>, key: &ClusterKey) -> SessionId {
     let (head, _, _) = Raw::tcp(server.address()).ask(&hello(id, key)).expect("a welcome");
     assert_eq!(head.kind, Kind::Welcome);
@@ -167,9 +167,9 @@ fn a_wrong_key_an_unknown_id_and_another_s_id_are_refused_alike() {
         ("alice", key_of("mallory")),
         ("carol", key_of("carol")),
         ("alice", key_of("bob")),
-        // Revoked, or expired.
+        // The key is revoked, or expired.
         ("bob", key_of("bob")),
-        // The cluster's key is nobody's own.
+        // The cluster's key is no caller's own.
         ("alice", cluster_key()),
     ];
     for (id, key) in clients {
@@ -178,7 +178,7 @@ fn a_wrong_key_an_unknown_id_and_another_s_id_are_refused_alike() {
             assert_eq!(refusal, Refusal::Unauthenticated, "{id} by {transport:?}");
         }
     }
-    // Nor is an own key the cluster's: without its id it is no key.
+    // Nor does a caller's own key count as the cluster's: without its id it is no key.
     let nameless = Client::new(ClientOptions { key: Some(key_of("alice")), ..ClientOptions::default() });
     assert_eq!(refused(echo(&nameless, &server, Transport::Tcp)), Refusal::Unauthenticated);
     assert_eq!(service.executed(), 0);
@@ -194,8 +194,8 @@ fn a_server_without_the_lookup_refuses_and_the_caller_does_not_fall_back() {
     }
 }
 
-/// Somebody in between who takes the id out of the greeting, so that the server would take the
-/// key for the cluster's, or puts another in.
+/// An attacker in between removes the id from the handshake, so that the server would take the key
+/// for the cluster's; or it inserts another id.
 #[test]
 fn an_altered_greeting_is_refused() {
     let (server, _) = serve(&users());
@@ -231,7 +231,7 @@ fn a_session_takes_frames_by_its_own_key_alone() {
         }
         let untagged = raw::frame(call(*session, 1), &[], b"forged");
         assert_eq!(Raw::tcp(server.address()).ask(&untagged).unwrap().0.status, UNAUTHENTICATED);
-        // The true call isn't revoked or taken for a copy by that.
+        // That neither revokes the true call nor makes it a copy.
         let sound = raw::tagged(call(*session, 1), &[], b"mine", own);
         assert_eq!(Raw::tcp(server.address()).ask(&sound).unwrap().0.kind, Kind::Value);
     }
@@ -243,8 +243,8 @@ fn same(one: &ClusterKey, other: &ClusterKey) -> bool {
     tag(one) == tag(other)
 }
 
-/// Its session is known by the holder's own key: that says nothing of a greeting in it, which
-/// without an id is the cluster's.
+/// The holder's own key protects this session. A handshake inside it isn't covered: without an id
+/// it must carry the cluster's tag.
 #[test]
 fn a_greeting_within_an_own_session_opens_none_of_the_clusters() {
     let (server, _) = serve(&users());
@@ -266,7 +266,7 @@ fn a_replayed_call_is_not_executed_again() {
     for _ in 0..3 {
         assert_eq!(Raw::tcp(server.address()).ask(&sent).unwrap().2, b"once", "the same answer");
     }
-    // A replayed greeting opens a session in which only the key's holder can call.
+    // A replayed handshake opens a session in which only the key's holder can call.
     let (again, _, _) = Raw::tcp(server.address()).ask(&greeting).unwrap();
     assert_ne!(again.id.session, head.id.session);
     let moved = [
@@ -310,11 +310,11 @@ fn a_caller_goes_on_after_the_server_restarted() {
         server.is_some()
     });
     let server = server.unwrap();
-    // One call may be in doubt, the next is made in a new session.
+    // One call may be in doubt; the next uses a new session.
     eventually("it is served", || echo(&client, &server, Transport::Tcp).is_ok());
 }
 
-/// Else it would get the cluster's tag for what it says to others.
+/// Else the holder would get the cluster's tag for its messages to other servers.
 #[test]
 fn chains_of_a_caller_with_a_key_of_its_own_lead_nowhere() {
     let users = users();
@@ -328,7 +328,7 @@ fn chains_of_a_caller_with_a_key_of_its_own_lead_nowhere() {
         &MulticastOptions::default(),
     );
     assert!(outcomes.iter().all(|outcome| !matches!(outcome, Outcome::Value(_))), "{outcomes:?}");
-    // Also by hand, where the next callee's session is one of the cluster's.
+    // Also by hand, with a session of the cluster's at the next callee.
     let mine = session(&first, Some("alice"), &key_of("alice"));
     let theirs = session(&second, None, &cluster_key());
     let hop = Hop { callee: second.address(), id: CallId { session: theirs, handle: 0, transaction: 1 } };
@@ -360,7 +360,7 @@ fn certified() -> Certified {
     }
 }
 
-/// The head of what a frame gets that is sent by hand under TLS.
+/// Sends a frame by hand under TLS. Returns the answer's head.
 fn ask_by_tls(server: &Server, certified: &Certified, frame: &[u8]) -> Head {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certified.authority.clone()).unwrap();
@@ -409,14 +409,14 @@ fn without_a_key_an_open_program_is_served_by_tls_and_nothing_else() {
         let refusal = refused(in_clear.call(server.address(), transport, open, &[b"in"]));
         assert_eq!(refusal, Refusal::Unauthenticated, "{transport:?}");
     }
-    // By TLS, but in a session of the cluster's or of Alice's: these want tags.
+    // By TLS, but in a session of the cluster's or of Alice's: these require tags.
     for session in [session(&server, None, &cluster_key()), session(&server, Some("alice"), &key_of("alice"))]
     {
         let answer = ask_by_tls(&server, &certified, &raw::frame(call(session, 1), &[], b"forged"));
         assert_eq!((answer.kind, answer.status, answer.flags), (Kind::Refused, UNAUTHENTICATED, 0));
     }
     assert_eq!(service.executed(), 0);
-    // Those with keys may come by TLS as well.
+    // Callers with keys may use TLS too.
     let both = ClientOptions {
         key: Some(key_of("alice")),
         key_id: KeyId::new(b"alice"),

@@ -1,27 +1,25 @@
-//! The paper's sections III and IV: the sentences that say what the system does, and
-//! the test that it does. Where this crate does better than the sentence, the test
-//! says so. These sentences don't hold here:
+//! The paper's sections III and IV: the sentences about the system's behaviour, and a test of each.
+//! If this crate does better than the sentence, the test says so. These sentences don't hold here:
 //!
 //! - IV.A: "The calling worker which finishes the last subcall of the request dequeues the
-//!   corresponding entry." The one that begins it does: what nobody can begin any more is
-//!   only looked at in vain.
-//! - IV.A: "The result is stored in pre-allocated area designated by the caller." It is
-//!   returned in the buffer that it was received in, which costs no copy either.
-//! - IV.B: "returns an error code to the caller", where a connection breaks: only if others
-//!   don't bring the call's answer.
-//! - IV.C: "The service worker monitor a set of socket descriptors using select()." By epoll,
+//!   corresponding entry." Here the worker that begins it does: later workers would inspect the
+//!   entry in vain.
+//! - IV.A: "The result is stored in pre-allocated area designated by the caller." Here it is
+//!   returned in its receive buffer, which costs no copy either.
+//! - IV.B: "returns an error code to the caller", if a connection breaks. Here only if no other
+//!   connection brings the call's answer.
+//! - IV.C: "The service worker monitor a set of socket descriptors using select()." Here by epoll,
 //!   which costs as much for a thousand as for one.
-//! - IV.C: "For TCP, FlexRPC supports unlimited payload size." It is limited, to 64 MiB by
-//!   default ([`limits::MESSAGE_BYTES`] says why).
-//! - IV.D: "The requests with the same cid an pid are clustered to check related requests
-//!   fast." They are found by session and handle, and spread over the cache's shards, so
-//!   that a client's threads don't meet at a lock.
+//! - IV.C: "For TCP, FlexRPC supports unlimited payload size." Here it is limited, to 64 MiB by
+//!   default ([`limits::MESSAGE_BYTES`] gives the reason).
+//! - IV.D: "The requests with the same cid an pid are clustered to check related requests fast."
+//!   Here they are found by session and handle, and spread over the cache's shards, so a client's
+//!   threads don't contend for a lock.
 //!
-//! Section IV.E, the IDL, is the stub generator's. Sentences about threads that
-//! can't be seen from outside are unit tests where the threads are: the call
-//! request queue's counters in `client/workers.rs`, the pool in `net/pool.rs`,
-//! outcomes in `client/gather.rs`, the lifetime of cache entries in
-//! `proto/admission`, what a relay may pass on in `proto/relay.rs`.
+//! Section IV.E, the IDL, belongs to the stub generator. Sentences about threads that tests can't
+//! see from outside have unit tests beside those threads: the call request queue's counters in
+//! `client/workers.rs`, the pool in `net/pool.rs`, outcomes in `client/gather.rs`, the lifetime of
+//! cache entries in `proto/admission`, the bytes that a relay may pass on in `proto/relay.rs`.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -60,9 +58,9 @@ fn s3a_calls_are_served_concurrently() {
     }
 }
 
-/// III.A: "a single thread must invoke a call at any given time" is what it must
-/// not be like. IV.A: "FlexRPC inherently guarantees thread-safeness on the client
-/// side and can be used with any Pthreads-based applications."
+/// III.A: "a single thread must invoke a call at any given time" is the restriction to avoid. IV.A:
+/// "FlexRPC inherently guarantees thread-safeness on the client side and can be used with any
+/// Pthreads-based applications."
 #[test]
 fn s3a_any_threads_may_call_by_one_client() {
     let (server, service) = server();
@@ -143,15 +141,15 @@ fn s3b_a_chain_is_sent_once_and_answered_by_the_first_callee() {
     let outcomes = client.call_chain(&callees, procedure(1), &[Bytes::new()], &MulticastOptions::default());
     let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.into_result().unwrap()).collect();
     assert_eq!(results, [&[0][..], &[1], &[2]], "collected, in the chain's order");
-    // The second and third were called by the one before: a connection each that
-    // isn't the caller's, beside the caller's own, by which it got its session.
+    // The previous callee called the second and the third over a connection of its own. The caller
+    // has another one to each, on which it got its session.
     assert_eq!(servers.iter().map(Server::connection_count).collect::<Vec<_>>(), [1, 2, 2]);
     let callers: Vec<_> = peers.iter().map(|peers| peers.lock().unwrap()[0].port()).collect();
     assert!(callers[0] != callers[1] && callers[1] != callers[2]);
 }
 
-/// III.B: "the failure in the middle of delivery chain impedes the exact failure
-/// detection": not here, every callee's outcome is its own.
+/// III.B: "the failure in the middle of delivery chain impedes the exact failure detection". Not
+/// here: every callee has an outcome of its own.
 #[test]
 fn s3b_a_failure_in_mid_chain_leaves_no_doubt_about_the_others() {
     let mut servers: Vec<_> = (0..3).map(|_| server()).collect();
@@ -185,8 +183,8 @@ fn s3c_lost_datagrams_are_sent_again_and_executed_once() {
     assert_eq!((result.unwrap(), service.executed()), (Bytes::from_static(b"once"), 1));
 }
 
-/// Between one caller and `callee`: passes a datagram on if `passes` says so, by whether
-/// the callee sent it, and its kind.
+/// A proxy between one caller and `callee`. It forwards a datagram if `passes` returns true, given
+/// whether the callee sent it, and its kind.
 fn proxy(callee: SocketAddr, mut passes: impl FnMut(bool, Kind) -> bool + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -194,7 +192,7 @@ fn proxy(callee: SocketAddr, mut passes: impl FnMut(bool, Kind) -> bool + Send +
     std::thread::spawn(move || {
         let (mut caller, mut buffer) = (None, [0; 65_536]);
         loop {
-            // A callee that restarts refuses datagrams: lost, too.
+            // A restarting callee refuses datagrams, which also loses them.
             let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
             let from_callee = from == callee;
             if !from_callee {
@@ -344,7 +342,7 @@ fn s4c_a_payload_in_pieces_is_executed_when_it_is_whole_and_holds_no_worker() {
     let bytes = raw::call(id, procedure(COUNT), &[5; 100_000]);
     for piece in bytes[..bytes.len() - 1].chunks(30_000) {
         raw.send(piece);
-        // The only worker serves others in between.
+        // The only worker serves other callers in between.
         client().call(server.address(), Transport::Tcp, procedure(ECHO), &[]).unwrap();
     }
     assert_eq!(service.executed(), 0, "the last byte isn't there");
@@ -396,10 +394,10 @@ fn s4c_a_chain_has_sixteen_callees_by_default() {
     assert!(call(17).iter().all(|outcome| *outcome == Outcome::NotExecuted(Refusal::BadChain)));
 }
 
-/// IV.C: "the pipelining scheme which forwards the payload as soon as possible even
-/// if only a partial payload is available", against "store-and-forward … after
-/// receiving the whole payload from the sender". Here the next callee has the
-/// bytes but the last one, which proves that they are whole.
+/// IV.C: "the pipelining scheme which forwards the payload as soon as possible even if only a
+/// partial payload is available", against "store-and-forward … after receiving the whole payload
+/// from the sender". Here the next callee gets all bytes but the last one, which proves that they
+/// are whole.
 #[test]
 fn s4c_pipelining_passes_a_partial_payload_on_and_store_and_forward_doesnt() {
     use strait_flexrpc::proto::chain::{Chain, Hop};
@@ -473,7 +471,7 @@ fn s4c_a_damaged_payload_is_asked_for_again() {
     }
 }
 
-/// The same from the caller's side: it sends the very same call again.
+/// The same from the caller's side: it repeats the same call.
 #[test]
 fn s4c_the_caller_sends_again_what_came_damaged() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -501,7 +499,7 @@ fn s4d_a_duplicate_gets_the_stored_result() {
         let answers: Vec<_> = (0..3).map(|_| raw.ask(&call).unwrap()).collect();
         assert!(answers.iter().all(|answer| *answer == answers[0] && answer.2 == b"once"));
         assert_eq!(service.executed(), before + 1);
-        // By another connection or socket as well.
+        // Over another connection or socket too.
         for mut other in [Raw::tcp(server.address()), Raw::udp(server.address())] {
             assert_eq!(other.ask(&call).unwrap(), answers[0]);
         }
@@ -551,10 +549,9 @@ fn s4d_of_a_call_the_result_is_kept_and_not_the_argument() {
     assert_eq!(executed.load(Ordering::SeqCst), calls.len(), "the second time from the cache");
 }
 
-/// IV.D: "In case the duplicated request is detected but the result is not ready …
-/// the response cache returns a special code that makes the service worker to
-/// ignore the request." Over TCP the connection of the first may be gone, so there
-/// the caller is told.
+/// IV.D: "In case the duplicated request is detected but the result is not ready … the response
+/// cache returns a special code that makes the service worker to ignore the request." Over TCP the
+/// first copy's connection may be gone, so there the server answers the duplicate.
 #[test]
 fn s4d_a_duplicate_of_a_running_call_is_ignored() {
     let (server, service) = server();
@@ -605,8 +602,8 @@ fn s4d_a_new_transaction_of_a_handle_retires_the_old_one() {
     assert_eq!(service.executed(), 2);
 }
 
-/// The paper says nothing of callees that restart: its cache dies with them. Here a
-/// session names the server's incarnation.
+/// The paper doesn't cover callees that restart: its cache dies with them. Here a session
+/// identifies the server's incarnation.
 #[test]
 fn s4d_a_call_of_an_earlier_incarnation_is_refused() {
     let (server, _) = server();
@@ -631,7 +628,7 @@ fn s4d_a_call_sent_before_a_restart_is_in_doubt() {
     let options = |listen| ServerOptions { listen, drain: Duration::ZERO, ..ServerOptions::default() };
     let server = common::start(options("127.0.0.1:0".parse().unwrap()), &service);
     let address = server.address();
-    // Its answer gets lost, however often it is asked for.
+    // The proxy drops every copy of its answer.
     let lossy = proxy(address, |from_callee, kind| !(from_callee && kind == Kind::Value));
     let next = Arc::new(Service::default());
     std::thread::scope(|scope| {

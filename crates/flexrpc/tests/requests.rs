@@ -1,4 +1,4 @@
-//! For which request a call is made is known wherever it goes.
+//! Every hop knows for which request a call is made.
 
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use strait_flexrpc::{
 use strait_telemetry::RequestId;
 
 const TELL: Procedure = Procedure::new(7, 1, 1);
-/// Asks the callee whose port is its argument.
+/// Asks the callee on the port in its argument.
 const ASK_ANOTHER: Procedure = Procedure::new(7, 1, 2);
 
-/// Answers what it works for.
+/// A server that answers with the request it works for.
 fn server() -> Server {
     let client = Client::default();
     let serve = move |request: &Request, reply: &mut Reply| {

@@ -1,4 +1,4 @@
-//! Callees from which nothing comes any more are given up, however much time a call has.
+//! Calls to silent callees fail early, however much time they have left.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -18,7 +18,7 @@ use strait_testkit::Network;
 
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Far beyond it, and a small part of [`long`].
+/// Far longer than the silence, and a small part of [`long`].
 const SOON: Duration = Duration::from_secs(60);
 
 fn client() -> Client {
@@ -99,7 +99,7 @@ fn a_callee_that_takes_nothing_in_counts_as_silent_though_its_host_is_well() {
     let callee = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         let calling = scope.spawn(|| {
-            // More than sockets hold.
+            // More than sockets buffer.
             client().handle(callee, Transport::Tcp)?.call_with(
                 procedure(ECHO),
                 &[&vec![1; 48 << 20]],

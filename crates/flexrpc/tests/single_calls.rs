@@ -118,7 +118,7 @@ fn somebody_watches_for_calls_however_long_all_others_are_busy() {
                 || client().call(server.address(), transport, procedure(SLEEP), &[&1500u32.to_be_bytes()]);
             scope.spawn(slow);
             common::eventually("it runs", || service.running() == 1);
-            // Longer than the one that watches may be dormant.
+            // Longer than the watching worker may be dormant.
             std::thread::sleep(Duration::from_millis(400));
             client().call(server.address(), transport, procedure(ECHO), &[b"x"]).unwrap();
             assert_eq!(service.running(), 1, "{transport:?}: answered beside the slow call");
@@ -151,13 +151,13 @@ fn a_restarted_server_is_a_new_incarnation_and_calls_go_on() {
     assert!(server.shutdown());
     let service = Arc::new(Service::default());
     let mut restarted = None;
-    // Somebody else's connection may have the port for a moment.
+    // Another process's connection may have the port for a moment.
     common::eventually("the port is free again", || {
         let options = ServerOptions { listen: address, ..ServerOptions::default() };
         restarted = common::try_start(options, &service);
         restarted.is_some()
     });
-    // The pooled connection is found dead, and the session unknown: a new one.
+    // The pooled connection turns out dead and the session unknown, so the client makes new ones.
     common::eventually("a call succeeds", || {
         client.call(address, Transport::Tcp, procedure(COUNT), &[b"after"]).is_ok()
     });
@@ -352,7 +352,7 @@ fn the_longest_times_there_are_mean_for_ever_and_nothing_breaks() {
         let outcomes = client.call_chain(&callees, procedure(COUNT), &args, &Default::default());
         assert!(outcomes.iter().all(strait_flexrpc::Outcome::is_value), "{outcomes:?}");
     }
-    // All threads are still there.
+    // All threads still run.
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap(), "x");
     assert!(server.shutdown() && next.shutdown());

@@ -1,5 +1,5 @@
-//! TLS between real certificates: who is trusted, what is refused and why, and
-//! that calls are what they are without it.
+//! TLS with real certificates: the trusted peers, the refusals with their reasons, and calls that
+//! work as without TLS.
 
 mod common;
 #[path = "common/proxy.rs"]
@@ -44,7 +44,7 @@ impl Certified {
         ServerTls::load(&self.identity, None).unwrap()
     }
 
-    /// Serves callers from `other` alone.
+    /// Accepts only callers with certificates from `other`.
     fn server_of(&self, other: &Self) -> ServerTls {
         ServerTls::load(&self.identity, Some(&other.authority)).unwrap()
     }
@@ -94,7 +94,7 @@ fn calls_of_every_size_are_answered_on_one_pooled_connection() {
     assert_eq!((server.connection_count(), client.pooled_handles()), (1, 1));
 }
 
-/// A connection under TLS, spoken by hand.
+/// A connection under TLS, driven by hand.
 fn by_hand(
     certified: &Certified,
     server: SocketAddr,
@@ -152,7 +152,7 @@ fn an_answer_that_is_not_taken_for_long_is_there_whole_in_the_end() {
     let head = Call { xid: 1, procedure: procedure(ECHO), credentials: Credentials::None }.encode();
     let mut stream = by_hand(&certified, server.address());
     stream.write_all(&[&mark(head.len() + args.len()), &head[..], &args].concat()).unwrap();
-    // Meanwhile others are served: nobody waits with it.
+    // Meanwhile other callers get service: no worker waits for this one.
     let client = by(certified.trusting());
     for _ in 0..50 {
         assert_eq!(echo(&client, server.address(), b"well").unwrap(), "well");
@@ -229,7 +229,7 @@ fn a_client_that_wants_tls_sends_nothing_in_the_clear() {
     assert_eq!(refused(echo(&client, server.address(), b"")), Refusal::TlsUnavailable);
     let udp = client.call(server.address(), Transport::Udp, procedure(ECHO), &[]);
     assert_eq!(refused(udp), Refusal::TlsRequired);
-    // Neither to who answers otherwise, or not at all.
+    // Nor to a peer that answers in another protocol, or not at all.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let other = std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"220 mail ready\r\n"));
@@ -271,7 +271,7 @@ fn a_server_that_wants_certificates_serves_only_callers_with_a_good_one() {
     let (server, service) = serve(required(servers.server_of(&clients)));
     let call = |tls| by(tls).call(server.address(), Transport::Tcp, procedure(COUNT), &[b"hello"]);
     assert_eq!(refused(call(servers.trusting())), Refusal::CertificateWanted);
-    // From an authority, but not from that one.
+    // From an authority, but not the one that the server trusts.
     assert_eq!(refused(call(servers.trusting_as(&servers.identity))), Refusal::CertificateWanted);
     assert_eq!(service.executed(), 0);
     assert_eq!(call(servers.trusting_as(&clients.identity)).unwrap(), "hello");
@@ -312,7 +312,7 @@ fn certificates_are_renewed_while_a_server_runs() {
     assert_eq!(echo(&after, server.address(), b"4").unwrap(), "4");
     let weaker = server.set_tls(new.server(), None).map_err(|error| error.kind());
     assert_eq!(weaker, Err(ErrorKind::InvalidInput));
-    // The next callee has new certificates, too.
+    // The next callee has new certificates too.
     let (next, _) = serve(ServerOptions { tls: Some(new.server_of(&new)), ..tls });
     let callees = [server.address(), next.address()];
     let args = [Bytes::from_static(b"5")];
@@ -320,7 +320,7 @@ fn certificates_are_renewed_while_a_server_runs() {
     assert_eq!(outcomes, vec![Outcome::Value(args[0].clone()); 2]);
 }
 
-/// Callees in whose chain each hop is under TLS.
+/// Callees whose chain uses TLS on each hop.
 fn callees(certified: &Certified, count: usize) -> Vec<(Server, Arc<Service>)> {
     let options = ServerOptions {
         forwarding_tls: Some(certified.trusting_as(&certified.identity)),
@@ -345,7 +345,8 @@ fn a_chain_goes_by_tls_from_hop_to_hop() {
         }
     }
     assert!(callees.iter().all(|(_, service)| service.executed() == 10));
-    // Each callee's connection from the one before is pooled, whoever carried the call.
+    // Each callee pools its connection from the previous one, whether a worker or the forwarder
+    // carried the call.
     assert!(callees[1..].iter().all(|(server, _)| server.connection_count() <= 2));
 }
 
@@ -405,7 +406,7 @@ fn multicasts_side_by_side_go_by_tls() {
     }
 }
 
-/// A relay that keeps what passes through it, both ways.
+/// A relay that records the bytes of both directions.
 fn tapped(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
@@ -476,7 +477,7 @@ fn damaged_and_unfinished_handshakes_cost_nobody_else_anything() {
     let (server, service) = serve(required(certified.server()));
     let (address, seen) = tapped(server.address());
     echo(&by(certified.trusting()), address, b"hello").unwrap();
-    // Begins with the handshake's first message.
+    // The recording begins with the handshake's first message.
     let recorded = seen.lock().unwrap().clone();
     let hello = &recorded[..5 + usize::from(u16::from_be_bytes([recorded[3], recorded[4]]))];
     let mut unfinished = Vec::new();
@@ -490,7 +491,7 @@ fn damaged_and_unfinished_handshakes_cost_nobody_else_anything() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         TcpStream::connect(server.address()).unwrap().write_all(&damaged).unwrap();
     }
-    // A replay, with what followed it.
+    // A replay of the whole recording.
     TcpStream::connect(server.address()).unwrap().write_all(&recorded).unwrap();
     assert_eq!(echo(&by(certified.trusting()), server.address(), b"well").unwrap(), "well");
     assert_eq!(service.executed(), 0);
@@ -525,7 +526,7 @@ fn files_that_are_no_good_are_named() {
     assert_eq!(with(&missing, key).path, missing);
     assert_eq!(with(&empty, key).problem, "no PEM certificate in it");
     assert_eq!(with(certificate, &missing).path, missing);
-    // The key is another certificate's.
+    // The key belongs to another certificate.
     assert_eq!(with(certificate, &Certified::new().identity.key).path, *certificate);
     let roots = ClientTls::load(&Trust::Authorities(empty.clone()), None).unwrap_err();
     assert!(roots.to_string().contains("empty.pem"), "{roots}");
@@ -554,7 +555,7 @@ fn once_tls_is_set_chains_are_passed_on_by_no_connection_that_was_made_before() 
     first.set_tls(certified.server(), Some(certified.trusting())).unwrap();
     assert!(chain(&by(certified.trusting())).iter().all(Outcome::is_value));
     assert_eq!(*seen.lock().unwrap(), [false, true]);
-    // Nor to whom it trusted before.
+    // Nor to a callee that it trusted before.
     first.set_tls(certified.server(), Some(Certified::new().trusting())).unwrap();
     assert_eq!(chain(&by(certified.trusting()))[1], Outcome::NotExecuted(Refusal::Untrusted));
 }

@@ -1,4 +1,4 @@
-//! Callers: the real call, around it what a handle does. One call at a time each.
+//! Callers: the real call, inside a model of a handle. Each makes one call at a time.
 
 use crate::proto::Micros;
 use crate::proto::answer;
@@ -16,10 +16,10 @@ use bytes::Bytes;
 
 const POLICY: RetryPolicy = RetryPolicy { first_us: 10_000, longest_us: 80_000, reconnects: 3, damaged: 6 };
 
-/// Two callers are of one client: they share its sessions.
+/// Every two callers belong to one client and share its sessions.
 const CALLERS_OF_A_CLIENT: usize = 2;
 
-/// Longer than a session is kept in which no call was made.
+/// Longer than a server keeps a session without calls.
 const LONG_PAUSE: Micros = 2 * SESSION_UNUSED_MS * 1000;
 
 pub(super) struct Caller {
@@ -35,7 +35,7 @@ pub(super) struct Caller {
 struct Active {
     tag: u64,
     call: Call,
-    /// Whom the frames go to.
+    /// The server that gets the frames.
     server: usize,
     transport: Transport,
     work: Work,
@@ -51,7 +51,7 @@ enum Work {
         ids: Vec<CallId>,
         store_and_forward: bool,
     },
-    /// Asking callee `at` of a chain what became of the call.
+    /// A question to callee `at` of a chain about the call's outcome.
     Resolve {
         callees: Vec<usize>,
         ids: Vec<CallId>,
@@ -66,8 +66,8 @@ impl Caller {
             index,
             calls_left: calls,
             sessions: vec![None; SERVERS],
-            // Callers of a client share a session, and take from one counter; here
-            // each has every second number, which is the same.
+            // Callers of a client share a session and its counter. Here each takes every second
+            // number, which is equivalent.
             next_transaction: (index % CALLERS_OF_A_CLIENT) as u64 + 1,
             active: None,
             streams: vec![None; SERVERS],
@@ -82,7 +82,7 @@ impl Caller {
     fn next_id(&mut self, session: SessionId) -> CallId {
         let transaction = self.next_transaction;
         self.next_transaction += CALLERS_OF_A_CLIENT as u64;
-        // A caller's handle; the client's other caller has another one.
+        // The caller's handle; the client's other caller has another.
         CallId { session, handle: (self.index % CALLERS_OF_A_CLIENT) as u32, transaction }
     }
 }
@@ -117,7 +117,7 @@ impl World {
         self.begin(caller, Active { tag, call, server, transport, work, stamp: 0, deadline });
     }
 
-    /// The client's session with a server; a handshake where there is none.
+    /// The client's session with a server; makes a handshake if there is none.
     fn session(&mut self, caller: usize, server: usize) -> Option<SessionId> {
         let client = caller / CALLERS_OF_A_CLIENT;
         let first = client * CALLERS_OF_A_CLIENT;
@@ -142,7 +142,7 @@ impl World {
         self.follow(caller, Step::Send);
     }
 
-    /// Does what the call asks for.
+    /// Executes the call's next step.
     fn follow(&mut self, caller: usize, step: Step) {
         let Some(active) = &self.callers[caller].active else { return };
         self.tell(|| {
@@ -163,7 +163,7 @@ impl World {
             Step::NotExecuted(refusal) => self.end(caller, Outcome::NotExecuted(refusal), Kind::Refused),
             Step::Unknown(doubt) => {
                 let server = active.server;
-                // An answer may still come by it.
+                // An answer may still arrive on it.
                 self.callers[caller].streams[server] = None;
                 self.end(caller, Outcome::Unknown(doubt), Kind::Doubtful);
             }
@@ -232,14 +232,14 @@ impl World {
         }
         let step = if stamp & RECONNECT == 0 {
             match active.call.on_time(now) {
-                // The next timer is set already.
+                // The next timer is already set.
                 Step::Wait(Some(until)) if until > active.deadline => return,
                 step => step,
             }
         } else {
             Step::Send
         };
-        // A timer of a wait that was replaced: the later one will come.
+        // An outdated timer does nothing: the later one will fire.
         if !matches!(step, Step::Wait(_)) {
             self.follow(caller, step);
         }
@@ -268,7 +268,7 @@ impl World {
             Transport::Tcp => stream.is_some() && self.callers[caller].streams[active.server] == stream,
         };
         if !authentic {
-            // Over UDP anybody can send anything; on a connection it is over.
+            // Over UDP anybody can forge frames; a connection ends with a forged frame.
             if let Some(stream) = stream.filter(|_| by_its_way) {
                 self.streams[stream].alive = false;
                 self.caller_sees_cut(caller, stream);
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// The frames' outcome is known; a chain may have more to ask.
+    /// Takes the outcome of the frames; for a chain, more callees may have to be asked.
     fn end(&mut self, caller: usize, outcome: Outcome, kind: Kind) {
         let Some(active) = self.callers[caller].active.take() else { return };
         let Active { tag, call, server, deadline, work, .. } = active;
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// Asks the next callee whose outcome is in doubt, or ends the call.
+    /// Asks the next callee with an unknown outcome, or ends the call.
     #[expect(clippy::too_many_arguments, reason = "a chain's state, taken apart")]
     fn resolve(
         &mut self,
@@ -365,7 +365,7 @@ impl World {
             }
             self.claims.push((tag, *server, claim));
         }
-        // Sometimes after a long pause, in which servers forget.
+        // One pause in a hundred is long, so that servers forget.
         let pause = match self.random.below(100) {
             0 => LONG_PAUSE,
             1..=10 => 600_000,
@@ -375,10 +375,10 @@ impl World {
     }
 }
 
-/// A stamp's mark: connect anew, then send.
+/// A stamp's flag: reconnect, then send.
 const RECONNECT: u64 = 1 << 63;
 
-/// What the first callee's answer says of all.
+/// Outcomes of all callees, from the first callee's answer.
 fn spread(first: Outcome, kind: Kind, degree: usize) -> Vec<Outcome> {
     match first {
         Outcome::Value(payload) if kind == Kind::Outcomes => chain::decode_outcomes(&payload, degree)

@@ -1,4 +1,4 @@
-//! Frames as they go over the virtual network, tagged in the worlds that have a key.
+//! Frames of the virtual network, tagged in worlds with a key.
 
 use crate::proto::auth::ClusterKey;
 use crate::proto::checksum::crc32c;
@@ -7,7 +7,7 @@ use crate::proto::frame::{Head, flags};
 use crate::proto::ids::CallId;
 use crate::proto::status::Refusal;
 
-/// Makes and reads frames as a member does.
+/// Makes and reads frames as a cluster member does.
 #[derive(Clone)]
 pub(super) struct Frames {
     key: Option<ClusterKey>,
@@ -26,18 +26,18 @@ impl Frames {
         Self { key: keyed.then(|| ClusterKey::new(&[5; 32]).ok()).flatten() }
     }
 
-    /// Whether some can't make them.
+    /// Whether frames need a key, which strangers lack.
     pub(super) fn are_keyed(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Of a head, an extension and a payload.
+    /// Makes a frame of a head, an extension and a payload.
     pub(super) fn frame(&self, head: Head, extension: &[u8], payload: &[u8]) -> Vec<u8> {
         let head = Head { payload_len: payload.len() as u32, payload_crc: crc32c(payload), ..head };
         self.seal(head, extension, payload)
     }
 
-    /// The same where the head tells of the payload already.
+    /// The same for a head that already describes the payload.
     pub(super) fn seal(&self, head: Head, extension: &[u8], payload: &[u8]) -> Vec<u8> {
         let flag = if self.key.is_some() { flags::AUTHENTIC } else { 0 };
         let head = Head { flags: head.flags | flag, ..head };

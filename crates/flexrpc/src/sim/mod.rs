@@ -1,12 +1,13 @@
-//! The protocol under a seeded simulator: the state machines of [`crate::proto`]
-//! with a virtual clock and a virtual network that loses, duplicates, reorders,
-//! delays, damages and cuts; with servers that restart, at times with limits that no call
-//! is within, stall, forget, and change to whom they pass calls on; with or without a key, and then with somebody who hasn't it, sends
-//! copies of what they see, altered or not, and hands on the answers.
+//! The protocol under a seeded simulator: the state machines of [`crate::proto`] with a virtual
+//! clock and a virtual network. The network loses, duplicates, reorders, delays, damages and cuts.
+//! Servers restart (at times with limits below every call's size), stall, forget, and change their
+//! forwarding rules. Some worlds have a key. There, a stranger without it sends copies of the
+//! requests that it sees, altered or not, and replays the answers.
 //!
-//! Every schedule is checked: nothing executed twice, a value only where it was
-//! executed once, "not executed" only where it never was. A failing seed prints
-//! and reproduces: `FLEXRPC_SIM_SEED=… cargo test -p strait-flexrpc sim`. Longer
+//! Every schedule is checked: no call is executed twice; a value is reported only if the call was
+//! executed once; "not executed" is reported only if it never was. A failing seed prints and
+//! reproduces: `FLEXRPC_SIM_SEED=… cargo test -p strait-flexrpc sim`. Longer runs:
+//! `FLEXRPC_SIM_SEEDS=1000000 cargo test --release -p strait-flexrpc sim`.
 //! runs: `FLEXRPC_SIM_SEEDS=1000000 cargo test --release -p strait-flexrpc sim`.
 
 mod callers;
@@ -23,10 +24,10 @@ use world::World;
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 2_000;
 
-/// Within how many seeds a planted fault must be noticed (DESIGN §10).
+/// Seeds within which the simulator must notice a planted fault (DESIGN §10).
 const SEEDS_TO_CATCH: u64 = 100_000;
 
-/// What is wrong in the schedule of a seed.
+/// The violation in a seed's schedule, if any.
 fn violation(seed: u64) -> Option<String> {
     World::new(seed).run().err()
 }
@@ -100,7 +101,7 @@ fn the_schedules_reach_what_they_are_for() {
     }
 }
 
-/// Each fault must show as a violation, or the simulator is too weak.
+/// Each planted fault must show as a violation; else the simulator is too weak.
 fn is_caught(fault: Planted) {
     plant(Some(fault));
     let caught = (0..SEEDS_TO_CATCH).find_map(|seed| Some((seed, violation(seed)?)));

@@ -1,9 +1,9 @@
-//! The virtual network: datagrams that anything may happen to, streams that are
-//! in order until they are cut.
+//! The virtual network: datagrams that may suffer any fault, and streams that stay in order until
+//! they are cut.
 
 use crate::proto::Micros;
 
-/// Random numbers from a seed (SplitMix64): the same on every machine.
+/// Random numbers from a seed (SplitMix64), the same on every machine.
 #[derive(Clone)]
 pub(super) struct Random(u64);
 
@@ -20,19 +20,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `bound`, which isn't zero.
+    /// A number below `bound`, which isn't zero.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// With a probability of `percent`.
+    /// True with a probability of `percent`.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
 
-/// How bad this schedule's world is. Each evil is there or not by the seed, so
-/// that schedules differ in kind and not only in order.
+/// The faults of a schedule's world. The seed enables or disables each fault, so that schedules
+/// differ in kind and not only in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weather {
     pub(super) loss: u64,
@@ -45,9 +45,9 @@ pub(super) struct Weather {
     pub(super) forgetful: bool,
     /// Whether members have a key.
     pub(super) keyed: bool,
-    /// Requests of which somebody without it sends copies.
+    /// Percentage of requests that a stranger without the key copies.
     pub(super) forgeries: u64,
-    /// How often each server changes whether it passes calls on.
+    /// How often each server changes its forwarding rule.
     pub(super) flips: u64,
 }
 
@@ -78,29 +78,29 @@ pub(super) struct Stream {
     pub(super) server: usize,
     /// The server's incarnation that accepted it.
     pub(super) incarnation: u64,
-    /// Arrivals are in order: none before these.
+    /// Arrivals are in order: none comes before these times.
     pub(super) to_server: Micros,
     pub(super) to_owner: Micros,
 }
 
-/// Who connected.
+/// The end that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Caller(usize),
     /// A server's relay.
     Relay(usize, u64),
-    /// Somebody without the key.
+    /// A stranger without the key.
     Stranger(Victim),
 }
 
-/// To whom a stranger hands the answers to copies, and by which way.
+/// The true caller to which a stranger replays answers, and the way there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
     Caller(usize),
     Stream(usize),
 }
 
-/// What a frame came by, and where its answer goes.
+/// The way on which a frame came, and on which its answer goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     Datagram(usize),

@@ -1,5 +1,4 @@
-//! Callees in the middle of a chain: the real relay, around it what the
-//! forwarder does.
+//! Callees in the middle of a chain: the real relay, inside a model of the forwarder.
 
 use crate::proto::answer;
 use crate::proto::call::{Answer, Transport};
@@ -18,23 +17,23 @@ use bytes::Bytes;
 pub(super) struct Passing {
     upstream: usize,
     head: Head,
-    /// Why nothing is passed on.
+    /// Reason to pass nothing on.
     objection: Option<Refusal>,
     relay: Relay,
     next: Hop,
     rest: Chain,
     payload: Vec<u8>,
     downstream: Option<usize>,
-    /// An earlier relay's, too.
+    /// Whether the connection may be an earlier relay's.
     pooled: bool,
-    /// Whether another may use it afterwards.
+    /// Whether another relay may use the connection afterwards.
     answered: bool,
     left: bool,
     whole: bool,
 }
 
 impl World {
-    /// All of the payload is there, but nothing says yet that it is whole.
+    /// The whole payload has arrived, without the proof that it is whole.
     pub(super) fn head_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
         let frames = self.frames.clone();
         let Some(Parsed { head, payload, .. }) = frames.parse(bytes) else { return };
@@ -68,14 +67,14 @@ impl World {
         self.pass_on(server, number);
     }
 
-    /// The last byte is there.
+    /// The last byte has arrived.
     pub(super) fn chain_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
         let frames = self.frames.clone();
         let Some(Parsed { head, payload, intact, authentic }) = frames.parse(bytes) else { return };
         let waiting = |(_, passing): &(&u64, &Passing)| passing.upstream == stream && !passing.whole;
         let number = match self.servers[server].relays.iter().find(waiting) {
             Some((number, _)) => *number,
-            // The head's own event was lost with a cut; the bytes weren't.
+            // A cut removed the head's own event, but not the bytes.
             None => {
                 self.head_arrives(server, stream, bytes);
                 match self.servers[server].relays.iter().find(waiting) {
@@ -107,8 +106,7 @@ impl World {
         self.respond(id, reception, Path::Stream(stream));
     }
 
-    /// Sends to the next callee once all bytes may leave; before that it has
-    /// bytes that mean nothing.
+    /// Sends to the next callee after all bytes may leave. The bytes before that mean nothing.
     fn pass_on(&mut self, server: usize, number: u64) {
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         let whole = passing.relay.head_may_leave() && passing.relay.may_leave() == passing.payload.len();
@@ -117,13 +115,13 @@ impl World {
         }
         passing.left = true;
         let next = usize::from(passing.next.callee.port());
-        // That one was closed isn't always noticed in time.
+        // A relay doesn't always notice in time that a connection was closed.
         let idle = self.servers[server].idle.remove(&next);
         let pooled = idle.filter(|stream| self.streams[*stream].alive || self.random.percent(50));
         self.send_by(server, number, pooled);
     }
 
-    /// Has the call leave by a pooled connection, or a new one.
+    /// Sends the call over a pooled connection, or a new one.
     fn send_by(&mut self, server: usize, number: u64, pooled: Option<usize>) {
         let Some(passing) = self.servers[server].relays.get(&number) else { return };
         let (next, owner) = (usize::from(passing.next.callee.port()), Owner::Relay(server, number));
@@ -154,7 +152,7 @@ impl World {
         self.send_on(server, number);
     }
 
-    /// Sends the whole call to the next callee, once more if that asks for it.
+    /// Sends the whole call to the next callee, and repeats it if that callee asks.
     fn send_on(&mut self, server: usize, number: u64) {
         let Some(passing) = self.servers[server].relays.get(&number) else { return };
         let Some(downstream) = passing.downstream else { return };
@@ -208,7 +206,7 @@ impl World {
     pub(super) fn relay_sees_cut(&mut self, server: usize, number: u64, stream: usize) {
         let Some(passing) = self.servers[server].relays.get_mut(&number) else { return };
         if passing.downstream == Some(stream) {
-            // It may have been about to send, or to send again.
+            // The relay may have been about to send, or to send again.
             let unsent = self.random.percent(50).then_some(Refusal::Unreachable);
             if passing.relay.lost(passing.pooled, unsent) {
                 return self.send_by(server, number, None);

@@ -1,4 +1,4 @@
-//! A server: the real admission, around it what its shell does.
+//! A server: the real admission, inside a model of its shell.
 
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, AdmissionLimits, Verdict};
@@ -15,15 +15,15 @@ use crate::sim::world::{Event, World};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Of a hundred restarts, those with other settings.
+/// Percentage of restarts with narrow limits.
 const NARROW: u64 = 20;
 
 pub(super) struct Server {
     pub(super) incarnation: u64,
     pub(super) admission: Admission,
-    /// Its operator's rule.
+    /// The operator's forwarding rule.
     pub(super) forwards: bool,
-    /// Takes no payload of any call's size.
+    /// Accepts no call's payload, whatever its size.
     pub(super) narrow: bool,
     pub(super) relays: BTreeMap<u64, Passing>,
     /// Its connections to other servers that no relay uses.
@@ -36,14 +36,14 @@ pub(super) struct Job {
     pub(super) id: CallId,
     pub(super) tag: u64,
     pub(super) path: Path,
-    /// The relay that waits for it.
+    /// The relay that waits for the execution.
     pub(super) relay: Option<u64>,
 }
 
 impl Server {
     pub(super) fn new(weather: &Weather, random: &mut Random) -> Self {
         let limits = if weather.forgetful {
-            // Room for two or three results, and little patience.
+            // Room for two or three results, which expire soon.
             AdmissionLimits {
                 result_bytes: 100 + random.below(200) as usize,
                 result_us: 20_000 + random.below(100_000),
@@ -78,7 +78,7 @@ impl Server {
     }
 }
 
-/// The tag of a call is its payload; a damaged one is another's.
+/// A call's tag is its payload; a damaged payload holds another tag.
 pub(super) fn tag_of(payload: &[u8]) -> u64 {
     payload.first_chunk().map_or(u64::MAX, |tag| u64::from_be_bytes(*tag))
 }
@@ -98,7 +98,7 @@ impl World {
         let is_chain = head.has(flags::CHAIN);
         if let (true, Kind::Call, Path::Stream(stream)) = (self.servers[server].narrow, head.kind, path) {
             self.reached.unasked += 1;
-            // With a key nothing is believed that has no tag, as this hasn't.
+            // With a key, callers believe no frame without a tag, such as this one.
             if self.frames.are_keyed() {
                 return self.cut(stream);
             }
@@ -133,16 +133,16 @@ impl World {
                 let again = self.frames.frame(Head::new(Kind::SendAgain, id), &[], &[]);
                 self.answer(path, &again);
             }
-            // Of the last word nothing is believed.
+            // Callers don't believe the untagged last word, so only the cut counts.
             (Reception::TurnAway, Path::Stream(stream)) => self.cut(stream),
             _ => {}
         }
     }
 
-    /// Executes an admitted call, unless it is too late for it.
+    /// Executes an admitted call, unless its deadline has passed.
     pub(super) fn execute(&mut self, server: usize, head: &Head, tag: u64, path: Path, relay: Option<u64>) {
-        // The arrival is this very moment; a head that says one microsecond was
-        // late when it was sent.
+        // The call arrives at this very moment. A head with one microsecond left was late when it
+        // was sent.
         if head.time_left_us == 1 {
             return self.ended(server, head.id, path, relay, Outcome::NotExecuted(Refusal::DeadlinePassed));
         }

@@ -1,4 +1,4 @@
-//! The virtual clock, what happens when, and what must hold in the end.
+//! The virtual clock, its events, and the final checks.
 
 use crate::proto::Micros;
 use crate::proto::call::Transport;
@@ -15,7 +15,7 @@ pub(super) const SERVERS: usize = 3;
 const CALLERS: usize = 4;
 const CALLS_OF_A_CALLER: u32 = 6;
 
-/// A schedule that doesn't end is a fault too.
+/// A schedule that doesn't end also counts as a violation.
 const MOST_EVENTS: u64 = 200_000;
 
 pub(super) enum Event {
@@ -24,7 +24,7 @@ pub(super) enum Event {
         caller: usize,
         bytes: Vec<u8>,
     },
-    /// A copy from somebody without the key.
+    /// A copy from a stranger without the key.
     Forged {
         server: usize,
         victim: Victim,
@@ -34,7 +34,7 @@ pub(super) enum Event {
         stream: usize,
         bytes: Vec<u8>,
     },
-    /// A chain call's head and payload, all but the proof that it is whole.
+    /// A chain call's head and payload, without the proof that it is whole.
     HeadToServer {
         stream: usize,
         bytes: Vec<u8>,
@@ -83,7 +83,7 @@ pub(super) enum Event {
     Sweep {
         server: usize,
     },
-    /// Another rule to whom calls are passed on.
+    /// Changes a server's forwarding rule.
     Flip {
         server: usize,
     },
@@ -92,7 +92,7 @@ pub(super) enum Event {
     },
 }
 
-/// What was said of a call at one callee.
+/// A caller's claim about a call at one callee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     Value(Vec<u8>),
@@ -100,7 +100,7 @@ pub(super) enum Claim {
     Unknown,
 }
 
-/// How often the schedules got where faults hide.
+/// How often the schedules reached states in which faults hide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
     pub(super) values: u64,
@@ -114,7 +114,7 @@ pub(super) struct Reached {
     pub(super) forged: u64,
     pub(super) denied: u64,
     pub(super) pooled: u64,
-    /// Refusals of calls that the cache wasn't asked about.
+    /// Refusals that the server sent without asking the cache.
     pub(super) unasked: u64,
 }
 
@@ -147,12 +147,12 @@ pub(super) struct World {
     pub(super) streams: Vec<Stream>,
     pub(super) servers: Vec<Server>,
     pub(super) callers: Vec<Caller>,
-    /// Executions of each call at each server. What a server did outlives it.
+    /// Executions of each call at each server. They survive the server's restarts.
     pub(super) executed: BTreeMap<(u64, usize), u64>,
     pub(super) claims: Vec<(u64, usize, Claim)>,
     pub(super) next_tag: u64,
     pub(super) reached: Reached,
-    /// Whether to print what happens: a single seed is looked into.
+    /// Whether to print the events: the run examines a single seed.
     told: bool,
 }
 
@@ -196,7 +196,7 @@ impl World {
         world
     }
 
-    /// Runs until nothing more happens; the error says what doesn't hold.
+    /// Runs until no event is left; the error names the violation.
     pub(super) fn run(&mut self) -> Result<(), String> {
         while let Some(Reverse((time, number))) = self.queue.pop() {
             self.now = time;
@@ -291,7 +291,7 @@ impl World {
             Event::Flip { server } => self.servers[server].forwards ^= true,
             Event::Sweep { server } => {
                 self.servers[server].admission.sweep(self.now);
-                // Ends with the callers, or the schedule wouldn't.
+                // Stops after the last caller; else the schedule would never end.
                 if self.callers.iter().any(|caller| !caller.is_done()) {
                     self.after(100_000, Event::Sweep { server });
                 }
@@ -300,14 +300,14 @@ impl World {
         }
     }
 
-    /// Prints a line of the schedule that is looked into.
+    /// Prints a line of the examined schedule.
     pub(super) fn tell(&self, line: impl FnOnce() -> String) {
         if self.told {
             println!("{:>9} {}", self.now, line());
         }
     }
 
-    /// Schedules within `most` µs from now.
+    /// Schedules an event at most `most` µs from now.
     pub(super) fn after(&mut self, most: Micros, event: Event) {
         let delay = self.random.below(most.max(1)) + 1;
         self.at(self.now + delay, event);
@@ -320,7 +320,7 @@ impl World {
         self.queue.push(Reverse((time.max(self.now), number)));
     }
 
-    /// A datagram: lost, damaged, duplicated, late.
+    /// Sends a datagram, which may be lost, damaged, duplicated or late.
     pub(super) fn datagram(&mut self, to_server: Option<usize>, caller: usize, bytes: &[u8]) {
         if let Some(server) = to_server {
             self.forge(server, Victim::Caller(caller), bytes);
@@ -338,8 +338,8 @@ impl World {
         }
     }
 
-    /// Somebody without the key sees a request, and sends a copy: damaged, with its tag
-    /// altered, or as it is; by either transport, and to be handed to the true caller.
+    /// A stranger without the key sees a request and sends a copy: damaged, with an altered tag, or
+    /// unchanged. It uses either transport, and replays the answer to the true caller.
     fn forge(&mut self, server: usize, victim: Victim, bytes: &[u8]) {
         if !self.frames.are_keyed() || !self.random.percent(self.weather.forgeries) {
             return;
@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    /// Only what may be believed: another frame would end the connection.
+    /// Replays only frames that the caller may believe: any other would end the connection.
     fn hand_on(&mut self, victim: Victim, bytes: Vec<u8>) {
         if !self.frames.parse(&bytes).is_some_and(|frame| frame.authentic) {
             return;
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// A frame towards the server, in order; a chain's head runs ahead.
+    /// Sends a frame to the server, in order; a chain's head runs ahead.
     pub(super) fn stream_to_server(&mut self, stream: usize, bytes: Vec<u8>, is_chain: bool) {
         if !matches!(self.streams[stream].owner, Owner::Stranger(_)) {
             self.forge(self.streams[stream].server, Victim::Stream(stream), &bytes);
@@ -393,8 +393,8 @@ impl World {
         self.at(arrival, Event::ToOwner { stream, bytes });
     }
 
-    /// What TCP's own checksum lets through. A damaged head ends the connection,
-    /// which cuts do already.
+    /// Damage that TCP's own checksum misses. A damaged head would end the connection, which cuts
+    /// do already.
     fn damaged_payload(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         let head = Head::decode(&bytes).ok().flatten().map_or(0, |head| head.head_len());
         if bytes.len() > head && self.random.percent(self.weather.damage) {
@@ -417,8 +417,8 @@ impl World {
     pub(super) fn cut(&mut self, stream: usize) {
         if std::mem::replace(&mut self.streams[stream].alive, false) {
             self.tell(|| format!("stream {stream} is cut: {:?}", self.streams[stream]));
-            // What is on its way to the server may have arrived already, and is
-            // served though nobody waits for it; so it stays scheduled.
+            // Bytes on their way to the server may have arrived already. The server then handles
+            // them though their caller is gone, so they stay scheduled.
             self.after(2_000, Event::CutSeen { stream });
         }
     }
@@ -431,7 +431,7 @@ impl World {
                 self.cut(stream);
             }
         }
-        // The relays of the old incarnation are gone; so are their connections.
+        // The old incarnation's relays are gone, and so are their connections.
         for stream in 0..self.streams.len() {
             if matches!(self.streams[stream].owner, Owner::Relay(of, _) if of == server) {
                 self.streams[stream].alive = false;
@@ -439,7 +439,7 @@ impl World {
         }
     }
 
-    /// Sends an answer the way that its request came.
+    /// Sends an answer back on its request's way.
     pub(super) fn answer(&mut self, path: Path, bytes: &[u8]) {
         self.tell(|| {
             let head = Head::decode(bytes).ok().flatten();

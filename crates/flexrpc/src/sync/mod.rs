@@ -1,7 +1,6 @@
-//! What threads share, and what they wait for, where they hand work to each other:
-//! the standard library's and the kernel's. Tests built with `--cfg shuttle` get
-//! what is in [`modelled`] instead, under which shuttle decides who runs next, at
-//! every step, and tries thousands of orders.
+//! Primitives that threads share or wait for when they hand work to each other: those of the
+//! standard library and the kernel. Tests built with `--cfg shuttle` get those of [`modelled`]
+//! instead. There, shuttle chooses the next thread at every step, and tries thousands of orders.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use self::real::*;
@@ -20,18 +19,18 @@ mod real {
     pub(crate) use std::thread;
     use std::time::{Duration, Instant};
 
-    /// Microseconds of the system's monotonic clock. In one place: inlined, each of the
-    /// dozen looks on a call's way would have its own copy of what finds the clock.
+    /// Microseconds of the system's monotonic clock. Not inlined: else each of the dozen calls on a
+    /// call's path would have its own copy of the clock lookup.
     #[inline(never)]
     pub(crate) fn now() -> Micros {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000
     }
 
-    /// That point in time, not long past, for who knows the standard library's clock alone.
+    /// The same recent time for code that knows only the standard library's clock.
     pub(crate) fn instant(at: Micros) -> Option<Instant> {
         static BOTH: OnceLock<(Micros, Instant)> = OnceLock::new();
-        // In this order: should this thread stand still in between, deadlines are early, not late.
+        // In this order: if this thread pauses in between, deadlines come early and not late.
         let both = || {
             let instant = Instant::now();
             (now(), instant)

@@ -1,5 +1,5 @@
-//! Shuttle's locks, atomics and threads, and what it lacks: timeouts, time, and waiting
-//! for sockets.
+//! Shuttle's locks, atomics and threads, and models of the parts that it lacks: timeouts, time, and
+//! waiting for sockets.
 
 use crate::proto::Micros;
 use rustix::event::{PollFd, Timespec};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
-/// Of waits that may time out, one in so many does so at once.
+/// One in so many waits with a timeout times out at once.
 const TIMEOUTS: u32 = 4;
 
 fn times_out() -> bool {
@@ -22,7 +22,7 @@ fn times_out() -> bool {
     thread_rng().gen_ratio(1, TIMEOUTS)
 }
 
-/// Shuttle's, whose guard knows its lock: a wait that times out takes it anew.
+/// Shuttle's mutex, with a guard that knows its lock: a wait that times out locks it again.
 #[derive(Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -45,7 +45,7 @@ impl<T> Mutex<T> {
         Ok(MutexGuard { lock: self, guard })
     }
 
-    /// A panic fails the test anyway.
+    /// Expects an unpoisoned lock: a panic fails the test anyway.
     fn guard<'a>(&'a self, locked: LockResult<shuttle::sync::MutexGuard<'a, T>>) -> MutexGuard<'a, T> {
         MutexGuard { lock: self, guard: locked.expect("no thread has panicked") }
     }
@@ -65,12 +65,12 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// One whose timeouts pass in any order, but do pass.
+/// A condition variable whose timeouts pass in any order, but do pass.
 #[derive(Default)]
 pub(crate) struct Condvar {
     forever: shuttle::sync::Condvar,
     waiting_forever: AtomicUsize,
-    /// Of each who waits for a time, whether it was woken.
+    /// For each wait with a timeout, whether it was woken.
     patient: std::sync::Mutex<Vec<Arc<AtomicBool>>>,
 }
 
@@ -106,7 +106,7 @@ impl Condvar {
         self.forever.notify_all();
     }
 
-    /// Wakes any of them.
+    /// Wakes any waiting thread.
     pub(crate) fn notify_one(&self) {
         use shuttle::rand::{Rng, thread_rng};
         let mut patient = self.patient();
@@ -120,13 +120,13 @@ impl Condvar {
         }
     }
 
-    /// Never held while others may run.
+    /// Never held while other threads may run.
     fn patient(&self) -> std::sync::MutexGuard<'_, Vec<Arc<AtomicBool>>> {
         self.patient.lock().expect("no poison")
     }
 }
 
-/// Whether a wait ended by itself.
+/// Whether a wait ended by its timeout.
 pub(crate) struct TimedOut(bool);
 
 impl TimedOut {
@@ -137,24 +137,24 @@ impl TimedOut {
 
 thread_local!(static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) });
 
-/// So much time passes, in which others may do anything.
+/// Lets `time` pass, in which other threads may run.
 fn pass(time: Duration) {
     NOW.set(NOW.get().saturating_add(time));
     thread::yield_now();
 }
 
-/// By a clock that only timeouts move on. All of shuttle's threads run on one.
+/// A clock that only timeouts advance. All of shuttle's threads run on one system thread.
 pub(crate) fn now() -> Micros {
     NOW.get().as_micros() as Micros
 }
 
-/// Services are told of no deadline: they know the standard library's clock alone.
+/// None: services know only the standard library's clock, so they get no deadline.
 pub(crate) fn instant(_at: Micros) -> Option<std::time::Instant> {
     None
 }
 
-/// Asks until there is something, the time is over, or others have had their turn often
-/// enough: a real wait would stop all threads, since they are one.
+/// Asks until `ready` returns a value, the time is over, or other threads have run often enough. A
+/// real wait would stop all threads, since they are one.
 fn ask<T>(timeout: Option<Duration>, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         if let Some(ready) = ready() {
@@ -175,7 +175,7 @@ fn duration(timeout: Option<&Timespec>) -> Option<Duration> {
     timeout.map(|timeout| Duration::new(timeout.tv_sec as u64, timeout.tv_nsec as u32))
 }
 
-/// The kernel's own.
+/// The kernel's poll.
 pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> rustix::io::Result<usize> {
     let attempt = || match rustix::event::poll(fds, Some(&Timespec::default())) {
         Ok(0) => None,
@@ -184,7 +184,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> rustix
     ask(duration(timeout), attempt).unwrap_or(Ok(0))
 }
 
-/// What sockets that are received from are set to.
+/// The receive timeout that sockets are set to.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(4);
 
 fn ask_socket<T>(
@@ -199,12 +199,12 @@ fn ask_socket<T>(
     ask(Some(timeout), attempt).unwrap_or(Err(Errno::AGAIN))
 }
 
-/// The kernel's own.
+/// The kernel's recv.
 pub(crate) fn recv(fd: impl AsFd, into: &mut [u8], flags: RecvFlags) -> rustix::io::Result<(usize, usize)> {
     ask_socket(flags, |flags| rustix::net::recv(&fd, &mut *into, flags))
 }
 
-/// The kernel's own.
+/// The kernel's recvfrom.
 pub(crate) fn recvfrom(
     fd: impl AsFd,
     into: &mut [u8],
@@ -213,7 +213,7 @@ pub(crate) fn recvfrom(
     ask_socket(flags, |flags| rustix::net::recvfrom(&fd, &mut *into, flags))
 }
 
-/// The kernel's own.
+/// The kernel's epoll.
 pub(crate) mod epoll {
     use super::{ask, duration};
     pub(crate) use rustix::event::epoll::{

@@ -1,4 +1,4 @@
-//! A service whose executions can be counted, and what tests start.
+//! A service that counts its executions, and helpers that tests start.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -15,7 +15,7 @@ pub const PROGRAM: u32 = 0x2000_0042;
 pub const ECHO: u32 = 1;
 /// Returns its arguments, and logs them as executed.
 pub const COUNT: u32 = 2;
-/// Ends with error 13 and its arguments as the message.
+/// Fails with error 13, and its arguments as the message.
 pub const FAIL: u32 = 3;
 /// Panics.
 pub const PANIC: u32 = 4;
@@ -27,23 +27,23 @@ pub const RUNNING: u32 = 6;
 /// Takes two seconds if the service is marked.
 pub const SLEEP_IF_MARKED: u32 = 7;
 
-/// As [`COUNT`], now and then slow, and rarely stalling the whole service: see
-/// [`SLOW_EVERY`] and [`STALL_EVERY`].
+/// As [`COUNT`], but sometimes slow, and rarely stalling the whole service: see [`SLOW_EVERY`] and
+/// [`STALL_EVERY`].
 pub const COUNT_SLOWLY: u32 = 8;
 
 /// Runs until [`Service::let_go`].
 pub const HOLD: u32 = 9;
 
-/// Of so many executions of [`COUNT_SLOWLY`], one takes 50 ms.
+/// One in so many executions of [`COUNT_SLOWLY`] takes 50 ms.
 pub const SLOW_EVERY: usize = 50;
 
-/// Of so many, one holds up all others, for longer than impatient callers wait.
+/// One in so many holds up all others, for longer than impatient callers wait.
 pub const STALL_EVERY: usize = 2_000;
 
-/// Of a call of [`HOLD`].
+/// Longest run of a call of [`HOLD`].
 const LONGEST_HOLD: Duration = Duration::from_secs(20);
 
-/// How long.
+/// Length of a stall.
 pub const STALL: Duration = Duration::from_millis(450);
 
 /// Procedure `number` of the tests' program.
@@ -51,7 +51,7 @@ pub fn procedure(number: u32) -> Procedure {
     Procedure::new(PROGRAM, 1, number)
 }
 
-/// What the service has done.
+/// A log of the service's work.
 #[derive(Default)]
 pub struct Service {
     log: Mutex<Vec<Vec<u8>>>,
@@ -82,13 +82,13 @@ impl Service {
         self.marked.store(marked, Ordering::SeqCst);
     }
 
-    /// Ends all calls of [`HOLD`], those to come as well.
+    /// Ends all calls of [`HOLD`], present and future.
     pub fn let_go(&self) {
         *self.let_go.0.lock().unwrap() = true;
         self.let_go.1.notify_all();
     }
 
-    /// Whose the last call was.
+    /// Credentials of the last call.
     pub fn last_credentials(&self) -> Credentials {
         self.credentials.lock().unwrap().clone()
     }
@@ -130,7 +130,7 @@ impl Service {
             HOLD => {
                 let (let_go, changed) = &self.let_go;
                 self.running.fetch_add(1, Ordering::SeqCst);
-                // A test that fails before it lets go ends, too.
+                // Bounded, so that a test that fails before it lets go also ends.
                 let held = let_go.lock().unwrap();
                 drop(changed.wait_timeout_while(held, LONGEST_HOLD, |let_go| !*let_go).unwrap());
                 self.running.fetch_sub(1, Ordering::SeqCst);
@@ -155,12 +155,12 @@ pub fn start(options: ServerOptions, service: &Arc<Service>) -> Server {
     builder(options, service).start().expect("the server starts")
 }
 
-/// The same, where the port may still be taken.
+/// The same if the port may still be taken.
 pub fn try_start(options: ServerOptions, service: &Arc<Service>) -> Option<Server> {
     builder(options, service).start().ok()
 }
 
-/// Before it is started.
+/// The server before it starts.
 pub fn builder(options: ServerOptions, service: &Arc<Service>) -> ServerBuilder {
     let service = Arc::clone(service);
     Server::builder(options)
@@ -172,7 +172,7 @@ pub fn client() -> Client {
     Client::default()
 }
 
-/// Waits until `done`, at most ten seconds.
+/// Waits until `done` returns true, at most ten seconds.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {

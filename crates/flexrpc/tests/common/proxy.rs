@@ -1,4 +1,4 @@
-//! A bad network between caller and callee, which counts what it does to them.
+//! A bad network between caller and callee, which counts its faults.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -10,17 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Of so many datagrams, and of so many pieces of a stream, one is followed by
-/// [`PAUSE`] without any.
+/// After one in so many datagrams, or pieces of a stream, a [`PAUSE`] follows.
 const PAUSE_EVERY: u64 = 2_000;
 
-/// Long enough for a forgetful server to forget whoever is silent meanwhile.
+/// Long enough that a forgetful server forgets callers that are silent meanwhile.
 const PAUSE: Duration = Duration::from_millis(120);
 
-/// A socket towards the server that its caller hasn't used for so long is closed.
+/// The proxy closes a socket towards the server that its caller hasn't used for so long.
 const BACK_KEPT: Duration = Duration::from_secs(3);
 
-/// What happened, over all proxies that share it.
+/// The faults, over all proxies that share the counters.
 #[derive(Debug, Default)]
 pub struct Faults {
     pub lost: AtomicUsize,
@@ -46,7 +45,7 @@ fn count(of: &AtomicUsize) {
     of.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A small generator: the network's dice needn't be good ones.
+/// A small generator: the network's dice needn't be good.
 struct Dice(u64);
 
 impl Dice {
@@ -62,14 +61,14 @@ impl Dice {
     }
 }
 
-/// Loses 2 %, duplicates 10 %, and holds 10 % back behind later datagrams.
+/// Loses 2 %, duplicates 10 %, and delays 10 % behind later datagrams.
 pub fn udp_proxy(server: SocketAddr, faults: &Arc<Faults>, stop: Arc<AtomicBool>) -> SocketAddr {
     let front = UdpSocket::bind("127.0.0.1:0").unwrap();
     front.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
     let address = front.local_addr().unwrap();
     let faults = Arc::clone(faults);
     std::thread::spawn(move || {
-        // Behind the proxy each caller has a socket of its own, while it uses it.
+        // Each active caller has a socket of its own behind the proxy.
         let mut backs: HashMap<SocketAddr, (UdpSocket, Instant)> = HashMap::new();
         let mut dice = Dice(0x1234_5678_9abc_def1);
         let mut held: VecDeque<(Vec<u8>, SocketAddr, bool)> = VecDeque::new();
@@ -111,7 +110,7 @@ pub fn udp_proxy(server: SocketAddr, faults: &Arc<Faults>, stop: Arc<AtomicBool>
             }
             for _ in 0..held.len().saturating_sub(dice.below(3) as usize) {
                 let Some((bytes, caller, to_server)) = held.pop_front() else { break };
-                // A server that restarts refuses datagrams: lost, too.
+                // A restarting server refuses datagrams, which also loses them.
                 let _ = match backs.get(&caller) {
                     Some((back, _)) if to_server => back.send(&bytes),
                     _ if to_server => continue,
@@ -123,7 +122,7 @@ pub fn udp_proxy(server: SocketAddr, faults: &Arc<Faults>, stop: Arc<AtomicBool>
     address
 }
 
-/// Ends connections after a random number of bytes, every other one by a reset.
+/// Ends connections after a random number of bytes, every second one by a reset.
 pub fn tcp_proxy(server: SocketAddr, faults: &Arc<Faults>) -> SocketAddr {
     let front = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = front.local_addr().unwrap();
@@ -136,7 +135,7 @@ pub fn tcp_proxy(server: SocketAddr, faults: &Arc<Faults>) -> SocketAddr {
             let resets = dice.percent(50);
             if resets {
                 for end in [&caller, &callee] {
-                    // Closing then throws away what is under way, and says so.
+                    // Closing then drops the bytes under way and sends a reset.
                     sockopt::set_socket_linger(end, Some(Duration::ZERO)).unwrap();
                 }
             }
@@ -174,7 +173,7 @@ fn pass_on(
         }
         left -= len;
     }
-    // The other direction's thread wakes up and lets go of both as well.
+    // This also wakes the other direction's thread, which drops both sockets.
     let ends = if resets { Shutdown::Read } else { Shutdown::Both };
     let _ = from.shutdown(ends);
     let _ = to.shutdown(ends);

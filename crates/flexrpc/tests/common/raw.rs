@@ -1,4 +1,4 @@
-//! A peer that speaks the wire by hand: what a proper client or server wouldn't.
+//! A peer that writes the wire by hand: frames that a proper client or server wouldn't send.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -10,10 +10,10 @@ use strait_flexrpc::proto::extension::{Extension, Terms};
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use strait_flexrpc::{CallId, ClusterKey, Procedure, SessionId};
 
-/// How long an answer may take before there is none.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same of a large call on a busy machine.
+/// The same for a large call on a busy machine.
 const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A frame: head, extension, payload.
@@ -61,7 +61,7 @@ fn parse(bytes: &[u8]) -> Option<(Frame, usize)> {
     Some(((head, head_bytes[HEAD_BYTES..].to_vec(), payload.to_vec()), head.frame_len()))
 }
 
-/// Either transport.
+/// A peer by either transport.
 pub enum Raw {
     /// A connection.
     Tcp(TcpStream, Vec<u8>),
@@ -75,14 +75,14 @@ impl Raw {
         Self::of(TcpStream::connect(server).unwrap())
     }
 
-    /// A connection that is there already.
+    /// A peer on an existing connection.
     pub fn of(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self::Tcp(stream, Vec::new())
     }
 
-    /// Waits longer for answers, of which there must be one.
+    /// Waits longer for an answer that must come.
     pub fn patient(self) -> Self {
         if let Self::Tcp(stream, _) = &self {
             stream.set_read_timeout(Some(LONG_PATIENCE)).unwrap();
@@ -98,7 +98,7 @@ impl Raw {
         Self::Udp(socket)
     }
 
-    /// Sends bytes as they are; the other end may have closed.
+    /// Sends bytes unchanged; the other end may have closed.
     pub fn send(&mut self, bytes: &[u8]) {
         match self {
             Self::Tcp(stream, _) => drop(stream.write_all(bytes)),
@@ -114,7 +114,7 @@ impl Raw {
         }
     }
 
-    /// The next frame; `None` if none comes, or the end does.
+    /// The next frame; `None` if none comes or the connection ends.
     pub fn receive(&mut self) -> Option<Frame> {
         match self {
             Self::Udp(socket) => {
@@ -147,7 +147,7 @@ impl Raw {
         }
     }
 
-    /// Sends, and takes the answer.
+    /// Sends bytes, and receives the answer.
     pub fn ask(&mut self, bytes: &[u8]) -> Option<Frame> {
         self.send(bytes);
         self.receive()
@@ -161,12 +161,12 @@ impl Raw {
     }
 }
 
-/// A callee that does as `answer` says for each frame but the handshake; it
-/// counts its connections.
+/// A callee that answers each frame but the handshake by `answer`, which also gets the connection's
+/// number.
 pub fn callee(mut answer: impl FnMut(usize, Frame) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Ends with the test's process: it waits for a connection for ever.
+    // Ends with the test's process, since it waits for connections for ever.
     std::thread::spawn(move || {
         for (connection, stream) in listener.incoming().enumerate() {
             let Ok(stream) = stream else { return };

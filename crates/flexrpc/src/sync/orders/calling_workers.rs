@@ -6,7 +6,7 @@ use crate::sync::{Condvar, Mutex, thread};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What became of the work, and who waits for it.
+/// A record of the work's outcomes, and of the threads that wait for it.
 #[derive(Default)]
 struct Book {
     entries: Mutex<Entries>,
@@ -21,7 +21,7 @@ struct Entries {
 }
 
 impl Book {
-    /// Waits for so many to be over: for ever, if one is lost.
+    /// Waits until `count` tasks are over; waits for ever if one is lost.
     fn wait_for(&self, count: usize) {
         let mut entries = self.entries.lock().unwrap();
         while entries.done.len() + entries.refused.len() < count {
@@ -29,7 +29,7 @@ impl Book {
         }
     }
 
-    /// All numbers below `count` are in the book once, those done and those refused.
+    /// Checks that each number below `count` is in the book once, as done or refused.
     fn is_complete(&self, count: usize) {
         let entries = self.entries.lock().unwrap();
         let mut all = [&entries.done[..], &entries.refused].concat();
@@ -40,7 +40,7 @@ impl Book {
 
 struct Task {
     number: usize,
-    /// It ends only once so many have begun.
+    /// The task ends only after so many have begun.
     company: usize,
     book: Arc<Book>,
 }
@@ -91,7 +91,7 @@ fn what_is_submitted_is_done_once_while_workers_come_and_go_dormant() {
         submitters.into_iter().for_each(|submitter| submitter.join().unwrap());
         assert!(workers.count() <= 2, "{} workers", workers.count());
         book.wait_for(3);
-        // Those of before may be dormant, ending, or gone.
+        // Earlier workers may be dormant, ending, or gone.
         workers.submit(tasks(3..5, &book));
         book.wait_for(5);
         close(&workers);
@@ -107,7 +107,7 @@ fn nothing_waits_behind_something_else_while_there_may_be_more_workers() {
         let workers = Arc::new(CallingWorkers::new(2, DORMANT));
         workers.submit(tasks(0..1, &book));
         book.wait_for(1);
-        // One worker is dormant, or going to be, or gone.
+        // One worker may be dormant, about to be, or gone.
         for number in 1..3 {
             let both = Task { number, company: 3, book: Arc::clone(&book) };
             workers.submit(vec![both]);
@@ -128,7 +128,7 @@ fn a_queue_that_is_closed_is_worked_off() {
             let workers = Arc::clone(&workers);
             thread::spawn(move || workers.close())
         };
-        // Before the closing, or after it.
+        // Before or after the closing.
         workers.submit(tasks(2..3, &book));
         closer.join().unwrap();
         book.wait_for(3);

@@ -1,5 +1,4 @@
-//! A chain's call between the worker that carries it, the forwarder, and whoever looks
-//! after the time of calls that are executed.
+//! A chain call between the worker that carries it, the forwarder, and the check for late calls.
 
 use super::in_any_order_with_sockets;
 use crate::net::{clock, socket};
@@ -25,10 +24,10 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until it is let go.
+/// Waits until the test lets it go.
 const STAY: Procedure = Procedure::new(1, 1, 2);
 
-/// The caller's at this callee, and at the next.
+/// The caller's sessions at this callee and at the next.
 const SESSIONS: [SessionId; 2] = [SessionId([1; 16]), SessionId([2; 16])];
 
 const ARGUMENT: &[u8] = b"an argument";
@@ -53,7 +52,7 @@ impl Callee {
     fn start(most_workers: usize) -> Self {
         let limits = WorkerLimits { least: 1, most: most_workers, dormant: Duration::from_secs(1) };
         let options = ServerOptions { workers: limits, spin: Duration::ZERO, ..ServerOptions::default() };
-        // Only deadlines that a claim is about.
+        // Finite deadlines only where a claim is about them.
         let (chain_wait, message_stall) = (Duration::MAX, Duration::MAX);
         let core = Arc::new(Core::new(ServerOptions { chain_wait, message_stall, ..options }));
         core.admission.open_session(SESSIONS[0], clock::now()).unwrap();
@@ -81,7 +80,7 @@ impl Callee {
         Self { workers, forwarding, service, address, next: Arc::new(next) }
     }
 
-    /// Begins a call, in two pieces.
+    /// Begins a call, sent in two pieces.
     fn call(&self, handle: u32, procedure: Procedure, time_left: Duration) -> Caller {
         let id = |session| CallId { session, handle, transaction: 1 };
         let hop = Hop { callee: self.next.local_addr().unwrap(), id: id(SESSIONS[1]) };
@@ -102,7 +101,7 @@ impl Callee {
         caller
     }
 
-    /// The next callee, which answers every call until it is told to end.
+    /// The next callee, which answers every call until the test ends it.
     fn answer_as_next(&self) -> Next {
         let (next, over) = (Arc::clone(&self.next), Arc::new(AtomicBool::new(false)));
         let told = Arc::clone(&over);
@@ -123,7 +122,7 @@ impl Callee {
         Next { thread, over }
     }
 
-    /// Shuts down, and waits until all threads have ended; the calls executed.
+    /// Shuts down and waits until all threads have ended. Returns the executed calls.
     fn stop(&self) -> Vec<u32> {
         self.workers.core.draining.store(true, std::sync::atomic::Ordering::Release);
         self.workers.stop_listening();
@@ -133,7 +132,7 @@ impl Callee {
         self.workers.stop();
         while !self.workers.threads.wait(Duration::from_secs(1)) {}
         self.workers.close_all();
-        // What came after the forwarder's end goes with the server.
+        // Messages that arrive after the forwarder's end go with the server.
         while self.workers.chains.adopted.take_one().is_some() {}
         let mut executed = self.service.executed.lock().unwrap().clone();
         executed.sort_unstable();
@@ -162,12 +161,12 @@ struct Caller {
 impl Caller {
     fn new(stream: TcpStream) -> Self {
         stream.set_nonblocking(true).unwrap();
-        // What is delayed by the kernel's clock isn't by the model's.
+        // The model doesn't cover delays by the kernel's clock.
         stream.set_nodelay(true).unwrap();
         Self { stream, bytes: Vec::new() }
     }
 
-    /// A frame, if one is there; `Some(None)` if the other end has closed.
+    /// A frame, if one has arrived; `Some(None)` if the other end has closed.
     fn take_in(&mut self) -> Option<Option<(Head, Vec<u8>)>> {
         loop {
             if let Some(head) = Head::decode(&self.bytes).unwrap()
@@ -196,7 +195,7 @@ impl Caller {
         }
     }
 
-    /// The outcomes that it is answered with, here and behind; none if it is refused.
+    /// The outcomes in the answer, here and behind; none if the call is refused.
     fn outcomes(&mut self) -> Option<Vec<Outcome>> {
         let (head, payload) = self.frame()?;
         match head.kind {
@@ -234,7 +233,7 @@ fn a_call_whose_time_is_over_is_answered_once_though_its_service_goes_on() {
         let callee = Callee::start(2);
         let next = callee.answer_as_next();
         let mut caller = callee.call(0, STAY, Duration::from_secs(1));
-        // The connection is closed where the time was over before the call was whole.
+        // The callee closes the connection if the call timed out before it was whole.
         let outcomes = caller.outcomes();
         *callee.service.free.lock().unwrap() = true;
         callee.service.freed.notify_all();

@@ -1,4 +1,4 @@
-//! The receivers of datagrams: who receives, who is parked, and who looks after them.
+//! The receivers of datagrams: receiving, parked, and the standby.
 
 use super::in_any_order_with_sockets;
 use crate::net::{clock, socket};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until another call of it runs, too.
+/// Waits until another call of it runs too.
 const MEET: Procedure = Procedure::new(1, 1, 2);
 
 const SESSION: SessionId = SessionId([1; 16]);
@@ -63,14 +63,14 @@ impl Callee {
         Self { datagrams, threads, service, caller }
     }
 
-    /// Each on a handle of its own.
+    /// Sends a call on a handle of its own.
     fn call(&self, handle: u32, procedure: Procedure) {
         let id = CallId { session: SESSION, handle, transaction: 1 };
         let head = Head { procedure, ..Head::new(Kind::Call, id) };
         self.caller.send(&head.fixed(&[])).unwrap();
     }
 
-    /// The handles that so many answers are for; waits for ever, if one doesn't come.
+    /// The handles of the next `count` answers; waits for ever if one doesn't come.
     fn answers(&self, count: usize) -> Vec<u32> {
         let mut answered = Vec::new();
         while answered.len() < count {
@@ -88,7 +88,7 @@ impl Callee {
         answered
     }
 
-    /// Stops, and waits until all have ended.
+    /// Stops, and waits until all receivers have ended.
     fn stop(&self) -> Vec<u32> {
         self.datagrams.stop();
         while !self.threads.wait(Duration::from_secs(1)) {}
@@ -114,7 +114,7 @@ fn every_datagram_is_executed_once_while_receivers_come_and_go_dormant() {
 fn a_datagram_never_waits_for_ever_behind_a_slow_call() {
     in_any_order_with_sockets(|| {
         let callee = Callee::start(2);
-        // Each ends only once both run.
+        // Each ends only while both run.
         (0..2).for_each(|handle| callee.call(handle, MEET));
         assert_eq!(callee.answers(2), [0, 1]);
         assert_eq!(callee.stop(), [0, 1]);

@@ -12,7 +12,7 @@ fn callee(port: u16) -> Callee {
     (([127, 0, 0, 1], port).into(), Transport::Tcp)
 }
 
-/// Which handles there are: in the test's own lock, which no schedule sees.
+/// The state of all handles, in the test's own lock, which no schedule sees.
 #[derive(Default)]
 struct Ledger {
     made: AtomicUsize,
@@ -20,7 +20,7 @@ struct Ledger {
     closed: Mutex<HashSet<usize>>,
 }
 
-/// Closed when dropped, as a socket is.
+/// A handle that is closed when dropped, as a socket is.
 struct Socket {
     number: usize,
     callee: Callee,
@@ -40,7 +40,7 @@ impl Drop for Socket {
     }
 }
 
-/// One call by a pooled handle, or a new one.
+/// Makes one call with a pooled handle, or a new one.
 fn call(handles: &Handles<Socket>, ledger: &Arc<Ledger>, callee: Callee, broke: bool) {
     let socket = handles.check_out(callee).unwrap_or_else(|| Socket::new(callee, ledger));
     assert_eq!(socket.callee, callee, "a handle of another callee");
@@ -50,7 +50,7 @@ fn call(handles: &Handles<Socket>, ledger: &Arc<Ledger>, callee: Callee, broke: 
     ledger.held.lock().unwrap().remove(&socket.number);
     let number = socket.number;
     if broke {
-        // Nobody has it any more, nor will.
+        // No other caller has it, or will.
         drop(socket);
         handles.give_back(callee, None, true);
     } else {
@@ -110,7 +110,7 @@ fn a_broken_handle_takes_all_idle_ones_of_its_callee_and_no_others() {
         for port in [1, 1, 1, 2] {
             handles.give_back(callee(port), Some(Socket::new(callee(port), &ledger)), false);
         }
-        // One breaks while another is in use, or isn't yet, or isn't any more.
+        // One breaks before, during or after another's use.
         let callers: Vec<_> = [true, false]
             .map(|broke| {
                 let (handles, ledger) = (Arc::clone(&handles), Arc::clone(&ledger));
@@ -118,7 +118,7 @@ fn a_broken_handle_takes_all_idle_ones_of_its_callee_and_no_others() {
             })
             .into();
         callers.into_iter().for_each(|caller| caller.join().unwrap());
-        // What was given back afterwards is the only one that can be there.
+        // The pool can hold at most a handle that was returned after the break.
         let left: Vec<_> = std::iter::from_fn(|| handles.check_out(callee(1))).collect();
         assert!(left.len() <= 1, "{} are left", left.len());
         assert!(handles.check_out(callee(2)).is_some(), "another callee's");

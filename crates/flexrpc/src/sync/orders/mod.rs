@@ -1,7 +1,6 @@
-//! Handing over between threads, in whatever order these run: of each claim some
-//! thousand orders are tried, at random, and such as change seldom (probabilistic
-//! concurrency testing). `SHUTTLE_ORDERS` sets how many. A failure prints the
-//! schedule that `shuttle::replay` repeats.
+//! Handovers between threads in any order. Each claim is tried in thousands of orders: random ones,
+//! and ones with few switches (probabilistic concurrency testing). `SHUTTLE_ORDERS` sets their
+//! number. A failure prints the schedule, which `shuttle::replay` repeats.
 
 mod calling_workers;
 mod chains;
@@ -11,15 +10,15 @@ mod service_workers;
 mod sessions;
 mod turns;
 
-/// Of each claim, by default: half a minute in all.
+/// Default number of orders for each claim: half a minute in all.
 const ORDERS: usize = 10_000;
 
-/// Changes of who runs, in schedules with few of them: most bugs of this kind take
-/// two or three.
+/// Switches between threads in schedules with few of them: most bugs of this kind need two or
+/// three.
 const CHANGES: usize = 3;
 
-/// Of claims with real sockets in them so many times fewer: each order takes twice as many times
-/// as long.
+/// Claims with real sockets get so many times fewer orders: each order takes twice as many times as
+/// long.
 const WITH_SOCKETS: usize = 10;
 
 fn in_any_order(claim: impl Fn() + Send + Sync + 'static) {
@@ -30,7 +29,7 @@ fn in_any_order_with_sockets(claim: impl Fn() + Send + Sync + 'static) {
     in_orders(WITH_SOCKETS, claim);
 }
 
-/// In one of `part` orders that are asked for.
+/// Tries one in `part` of the requested orders.
 fn in_orders(part: usize, claim: impl Fn() + Send + Sync + 'static) {
     let orders = std::env::var("SHUTTLE_ORDERS").ok().and_then(|orders| orders.parse().ok());
     let orders = orders.unwrap_or(ORDERS) / part;

@@ -1,4 +1,4 @@
-//! The service workers (section IV.C), and what the forwarder hands to them.
+//! The service workers (section IV.C), and the forwarder's jobs for them.
 
 use super::in_any_order;
 use crate::net::clock;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until another call of it runs, too.
+/// Waits until another call of it runs too.
 const MEET: Procedure = Procedure::new(1, 1, 2);
 
 #[derive(Default)]
@@ -66,8 +66,8 @@ fn job(number: u64, procedure: Procedure) -> Job {
     }
 }
 
-/// The numbers of so many calls that the forwarder is told were executed; waits for
-/// ever, if one is lost.
+/// The numbers of the next `count` calls that workers report as executed; waits for ever if one is
+/// lost.
 fn told(workers: &Workers, count: usize) -> Vec<u64> {
     let mut told = Vec::new();
     while told.len() < count {
@@ -119,7 +119,7 @@ fn what_is_handed_over_is_executed_once_while_workers_come_and_go_dormant() {
 fn a_call_never_waits_behind_a_running_one_while_there_may_be_more_workers() {
     in_any_order(|| {
         let (workers, _) = start(1, 2);
-        // Each ends only once both run.
+        // Each ends only while both run.
         for number in 0..2 {
             workers.chains.jobs.put(job(number, MEET));
         }

@@ -9,7 +9,7 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One that is trusted for longer than the waits of the model, of a minute each, may take.
+/// A session trusted for longer than the model's waits, of a minute each, may take.
 fn made() -> Session {
     let terms = Terms { payload_bytes: 1, session_idle_ms: u32::MAX };
     let session = Session::new(SessionId([1; 16]), None, terms);
@@ -17,8 +17,8 @@ fn made() -> Session {
     session
 }
 
-/// So many callers, of whose handshakes the first `failing` fail; how many got a
-/// session, and how many handshakes there were.
+/// Runs `count` callers, whose first `failing` handshakes fail. Returns the numbers of callers with
+/// a session and of handshakes.
 fn callers(count: usize, failing: usize) -> (usize, usize) {
     let (place, handshakes) = (Arc::new(Place::default()), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..count)

@@ -12,7 +12,7 @@ fn one_has_the_turn_at_a_time_and_nobody_waits_for_ever_though_some_give_up() {
     in_any_order(|| {
         let turn = Turn::default();
         let (holders, served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        // Who waits without a deadline mustn't miss that one before it has given up.
+        // A caller without a deadline must notice when the caller before it gives up.
         let callers: Vec<_> = [None, Some(1_000), None, Some(1_000)]
             .into_iter()
             .map(|patience| {
