@@ -1,4 +1,4 @@
-//! From a file to code: for build scripts and the command.
+//! Compiles a file to code, for build scripts and the command.
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::Sources;
@@ -6,18 +6,18 @@ use crate::{check, library, rust, source};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs, io};
 
-/// Why there is no output.
+/// Reasons why there is no output.
 pub enum Error {
     /// The source is wrong.
     Source(Diagnostics),
     /// A file can't be read or written.
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Not within a build script.
+    /// The caller isn't a build script.
     NoOutDir,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// As people read it, on a line of its own: build scripts unwrap, or return the error from
-/// `main`, and cargo shows what that prints.
+/// The message for people, on a line of its own. Build scripts unwrap, or return the error from
+/// `main`, and cargo shows the printed form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
@@ -47,25 +47,25 @@ impl From<Diagnostics> for Error {
     }
 }
 
-/// Compiles `foo.x` to `$OUT_DIR/foo.rs`, in a build script, and tells cargo what
-/// to watch.
+/// Compiles `foo.x` to `$OUT_DIR/foo.rs` in a build script, and names the source files to cargo,
+/// which then reruns the script after changes.
 ///
 /// # Errors
-/// The source is wrong, or a file can't be read or written.
+/// The source has errors, or a file can't be read or written.
 pub fn compile(path: impl AsRef<Path>) -> Result<(), Error> {
     Builder::default().compile(path)
 }
 
-/// What comes of a source.
+/// The output for a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generated {
-    /// In Rust.
+    /// The Rust code.
     pub code: String,
-    /// What its users may trip over.
+    /// Warnings about names that its users may trip over.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// How to compile.
+/// Options of a compilation.
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     include_dirs: Vec<PathBuf>,
@@ -75,7 +75,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Looks for included files here, after the including file's own directory.
+    /// Searches for included files here, after the including file's own directory.
     #[must_use]
     pub fn include_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.include_dirs.push(directory.into());
@@ -89,25 +89,25 @@ impl Builder {
         self
     }
 
-    /// Takes the types and numbers that a source mentions and doesn't define from this file,
-    /// which is in the RPC language, too: `typedef unsigned hyper time_t;`.
+    /// Takes types and numbers that a source mentions but doesn't define from this file. It is in
+    /// the RPC language too: `typedef unsigned hyper time_t;`.
     #[must_use]
     pub fn types(mut self, path: impl Into<PathBuf>) -> Self {
         self.types.push(path.into());
         self
     }
 
-    /// Gives no warnings: the names of an interface that others have set stay as they are.
+    /// Suppresses warnings, for interfaces whose names are set by others.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// As [`compile`].
+    /// Compiles as the function [`compile`] does.
     ///
     /// # Errors
-    /// As [`compile`].
+    /// The errors of [`compile`].
     pub fn compile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let directory = PathBuf::from(env::var_os("OUT_DIR").ok_or(Error::NoOutDir)?);
@@ -122,18 +122,18 @@ impl Builder {
         write(&output, &code)
     }
 
-    /// The Rust code for a file.
+    /// Generates the Rust code for a file.
     ///
     /// # Errors
-    /// As [`compile`].
+    /// The errors of [`compile`].
     pub fn generate(&self, path: impl AsRef<Path>) -> Result<Generated, Error> {
         self.file(path.as_ref()).map(|(generated, _)| generated)
     }
 
-    /// The Rust code for a text, called `name` in errors and in the output.
+    /// Generates the Rust code for a text, which errors and output call `name`.
     ///
     /// # Errors
-    /// The source is wrong.
+    /// The source has errors.
     pub fn generate_from(&self, name: &str, text: &str) -> Result<Generated, Error> {
         let path = PathBuf::from(name);
         source::check_size(text.len()).map_err(|why| Error::File { path: path.clone(), why })?;
@@ -167,7 +167,7 @@ impl Builder {
     }
 }
 
-/// Leaves a file alone that is right already: a new time would rebuild what includes it.
+/// Writes only a changed file: a new time would rebuild the crates that include it.
 pub(crate) fn write(path: &Path, code: &str) -> Result<(), Error> {
     if fs::read(path).is_ok_and(|found| found == code.as_bytes()) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Definitions as written into a model that holds: every name known, every
-//! number in range, nothing twice, no type of infinite size.
+//! Checks definitions and makes a model of them: every name is known, every number in range, none
+//! defined twice, no type of infinite size.
 
 use crate::cycles;
 use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
@@ -36,7 +36,7 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
         if let Err(error) = checker.definition(definition, &mut model) {
             checker.errors.push(error);
             if is_type(&definition) {
-                // Keeps the count; nothing is made of a model with errors.
+                // Keeps the indexes right; a model with errors produces no code.
                 let body = TypeBody::Struct(Vec::new());
                 model.types.push(TypeDefinition { name: definition.name.clone(), body });
             }
@@ -53,9 +53,9 @@ struct Checker<'a> {
     sources: &'a Sources,
     scope: Scope<'a>,
     types: HashMap<&'a str, (usize, &'a Definition)>,
-    /// Typedefs that stand for their meaning.
+    /// Typedefs that are replaced by their meaning.
     in_place: HashMap<&'a str, &'a Declaration>,
-    /// By the numbers of program and version.
+    /// By program number and version number.
     served: HashMap<(u32, u32), &'a Name>,
     errors: Vec<Diagnostic>,
 }
@@ -116,7 +116,7 @@ impl<'a> Checker<'a> {
             .map_err(|_| self.error(member.name.span, format!("{value} is beyond an enum's 32 bits, signed")))
     }
 
-    /// What holds; else the mistake is kept, and what comes behind it is looked at all the same.
+    /// Records an error, if there is one, so that the check can continue behind it.
     fn noted<T>(&mut self, checked: Checked<T>) -> Option<T> {
         match checked {
             Ok(holds) => return Some(holds),
@@ -162,7 +162,7 @@ impl<'a> Checker<'a> {
             Some(None) => Some(None),
             None => None,
         };
-        // It is for values without a case of their own: there may be none.
+        // It covers values without a case of their own, and there may be none.
         let default = default.filter(|_| !allowed.are_all(&seen));
         Ok(Union { discriminant, cases, default })
     }
@@ -190,7 +190,7 @@ impl<'a> Checker<'a> {
         Ok(Case { value: value as i64, label, field })
     }
 
-    /// What values the type of a discriminant has.
+    /// The values of a discriminant's type.
     fn discriminant_values(&self, declaration: &'a Declaration) -> Checked<Values> {
         let refused = || {
             let message = "a discriminant is an int, unsigned int, bool or enum (or shorter)";
@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
             return refused();
         }
         let mut base = &declaration.base;
-        // Typedefs of typedefs; a circle of them is an error of its own.
+        // Follows typedefs of typedefs. A circle of them is a separate error.
         for _ in 0..=self.types.len() {
             let range = match self.primitive(base) {
                 Some(Primitive::I8) => -0x80..=0x7f,
@@ -277,7 +277,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Also behind the names of C's headers.
+    /// Also finds primitives behind the names of C's headers.
     fn primitive(&self, base: &Base) -> Option<Primitive> {
         match &base.kind {
             BaseKind::Primitive(primitive) => Some(*primitive),
@@ -302,8 +302,8 @@ impl<'a> Checker<'a> {
         versions.collect()
     }
 
-    /// One number may have several programs, so that a file can add a version to what it
-    /// includes; each version is in one of them.
+    /// Several programs may have one number, so that a file can add a version to an included
+    /// program. Each version belongs to one of them.
     fn versions_once(&mut self, name: &'a Name, number: u32, versions: &[Version], at: Span) -> Checked<()> {
         for version in versions {
             if let Some(first) = self.served.insert((number, version.number), name) {
@@ -387,7 +387,7 @@ impl Values {
         }
     }
 
-    /// Whether there are no others; `some` are among them.
+    /// Whether `some`, which are among these values, are all of them.
     fn are_all(&self, some: &HashSet<i128>) -> bool {
         match self {
             Self::Range(range) => (range.end() - range.start()).cast_unsigned() < some.len() as u128,

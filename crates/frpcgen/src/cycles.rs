@@ -1,15 +1,15 @@
-//! Types that contain themselves: by value that is an infinite size.
+//! Types that contain themselves: by value, their size is infinite.
 
 use crate::MAX_NESTING;
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
 use crate::model::{Model, Type, TypeBody};
 use crate::source::Sources;
 
-/// Errors for types of infinite size, for typedefs that lead to themselves, and
-/// for values nested deeper than a stack bears.
+/// Errors for types of infinite size, for typedefs that lead to themselves, and for values nested
+/// too deep for a stack.
 pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
     let by_value: Vec<Vec<usize>> = model.types.iter().map(|kind| by_value(&kind.body)).collect();
-    // Typedefs stay names in Rust, which has none that mention themselves, not even behind a pointer.
+    // Typedefs stay names in Rust, where no alias may mention itself, even behind a pointer.
     let by_alias = model.types.iter().map(|kind| match &kind.body {
         TypeBody::Alias(aliased) => all(aliased).filter(|index| is_alias(model, *index)).collect(),
         _ => Vec::new(),
@@ -36,7 +36,7 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
             }
         }
         if !errors.is_empty() {
-            break; // the second check would say the same in other words
+            break; // the second check would repeat the errors in other words
         }
     }
     errors
@@ -67,7 +67,7 @@ fn in_line(kind: &Type) -> Option<usize> {
     }
 }
 
-/// The definition that a type mentions, by value or not.
+/// The definition that a type mentions, by value or otherwise.
 fn all(kind: &Type) -> impl Iterator<Item = usize> {
     let mut kind = kind;
     loop {
@@ -79,8 +79,8 @@ fn all(kind: &Type) -> impl Iterator<Item = usize> {
     }
 }
 
-/// How deep the graph goes on from each node; `None` for those in or before a
-/// circle. Without recursion: the graph may be as deep as a file is long.
+/// The depth of the graph from each node; `None` for nodes in or before a circle. Without
+/// recursion, since the graph may be as deep as a file is long.
 fn depths(edges: &[Vec<usize>]) -> Vec<Option<usize>> {
     let mut open: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut users = vec![Vec::new(); edges.len()];

@@ -1,45 +1,45 @@
-//! Errors in a source file, and warnings, as people read them.
+//! Errors and warnings about a source file, in the form that people read.
 
 use crate::source::Sources;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Most errors told at once; later ones are mostly consequences.
+/// Most errors shown at once; later ones are mostly consequences.
 pub(crate) const MAX_SHOWN: usize = 20;
 
 /// Longest part of a line that is shown, in characters.
 const MAX_LINE: usize = 200;
 
-/// How much is wrong.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// There is no code.
+    /// The source yields no code.
     Error,
-    /// There is, and something about it is hard on its users.
+    /// The source yields code, with a trap for its users.
     Warning,
 }
 
-/// One error or warning, and where.
+/// One error or warning, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Which of them.
+    /// The severity.
     pub severity: Severity,
     /// The file.
     pub path: PathBuf,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// How much of the line is meant, in characters.
+    /// Length of the marked part of the line, in characters.
     pub length: usize,
     /// The line.
     pub source_line: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
 }
 
 impl Diagnostic {
-    /// Where, and what, without the line.
+    /// The place and the message, without the line.
     pub(crate) fn head(&self) -> String {
         let severity = match self.severity {
             Severity::Error => "error",
@@ -54,7 +54,7 @@ impl fmt::Display for Diagnostic {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
         let column = self.column - 1;
-        // A tab stays a tab, so that the caret stands where the text does.
+        // A tab stays a tab, so that the caret stands below the text.
         let line: String = self.source_line.chars().take(MAX_LINE).collect();
         let lead: String = line.chars().take(column).map(|c| if c == '\t' { c } else { ' ' }).collect();
         writeln!(f, "{}", self.head())?;
@@ -65,12 +65,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// All that is wrong with a source file; never empty.
+/// All errors in a source file; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// The first of these, in the order of the source.
+    /// The first errors, in the order of the source.
     pub(crate) fn in_order(sources: &Sources, mut errors: Vec<Diagnostic>) -> Self {
         let file = |error: &Diagnostic| sources.paths().position(|path| path == error.path);
         errors.sort_by_key(|error| (file(error), error.line, error.column));

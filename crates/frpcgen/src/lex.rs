@@ -1,4 +1,4 @@
-//! One file's text into tokens.
+//! Splits one file's text into tokens.
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{Sources, Span};
@@ -6,17 +6,17 @@ use crate::source::{Sources, Span};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     Word(String),
-    /// The value, where it fits; the sign is a token of its own.
+    /// The value, if it fits; the sign is a token of its own.
     Number(u64),
     /// The content, escapes resolved.
     Text(String),
     Punctuation(&'static str),
-    /// A line that begins with `%`, without it.
+    /// A line that begins with `%`, without the `%`.
     Verbatim(String),
-    /// A line that begins with `#`: the directive's words follow up to `EndOfLine`.
+    /// A line that begins with `#`. The directive's words follow, up to `EndOfLine`.
     Hash,
     EndOfLine,
-    /// What the language doesn't have: an error, unless `#if` passes over it.
+    /// Text outside the language: an error, unless `#if` skips it.
     Wrong(Box<Diagnostic>),
 }
 
@@ -32,13 +32,13 @@ impl Token {
     }
 }
 
-/// Those of the language, then those that only `#if` knows. Longer ones first.
+/// Punctuation of the language, then of `#if` alone. Longer ones first.
 const PUNCTUATION: [&str; 28] = [
     "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", ",",
     "=", "*", "-", "+", "!", "/", "&", "|", "~",
 ];
 
-/// The tokens of a file. Line ends are kept within directives only.
+/// The tokens of a file. Only directives keep their line ends.
 pub fn tokens(sources: &Sources, file: usize) -> Result<Vec<Token>, Diagnostic> {
     Lexer { sources, file, rest: sources.text(file), line: 0, column: 0, directive: false, out: Vec::new() }
         .run()
@@ -118,7 +118,7 @@ impl<'a> Lexer<'a> {
             self.advance(found.len());
             Kind::Punctuation(found)
         } else if self.directive {
-            // What a directive for the C compiler holds (#pragma, #error) is not for us to judge.
+            // Directives for the C compiler (#pragma, #error) may contain any text.
             let text = self.advance(next.len_utf8());
             Kind::Word(text.to_owned())
         } else {
@@ -134,7 +134,7 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self, at: Span) -> Result<Kind, Diagnostic> {
         let text = self.word();
-        // rpcgen hands numbers to the C compiler, so C's suffixes occur.
+        // rpcgen hands numbers to the C compiler, so they may have C's suffixes.
         let digits = text.trim_end_matches(['u', 'U', 'l', 'L']);
         let (digits, radix) = match digits.as_bytes() {
             [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
@@ -189,7 +189,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Passes over so many bytes of the text, and returns them.
+    /// Skips `length` bytes of the text, and returns them.
     fn advance(&mut self, length: usize) -> &'a str {
         let (passed, rest) = self.rest.split_at(length);
         self.rest = rest;
@@ -217,7 +217,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Up to the end of the line, of a later one behind a backslash.
+/// Length up to the end of the line; a backslash continues it on the next line.
 fn verbatim_length(text: &str) -> usize {
     let mut ends = text.match_indices('\n').map(|(end, _)| end);
     let is_last = |end: &usize| !text[..*end].trim_end_matches('\r').ends_with('\\');

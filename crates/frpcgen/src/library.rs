@@ -1,12 +1,12 @@
-//! Names that a source mentions and doesn't define. rpcgen takes any name and leaves it to the
-//! C compiler; here a definition is looked for, in this order:
+//! Names that a source mentions and doesn't define. rpcgen accepts any name and leaves it to the C
+//! compiler. frpcgen searches for a definition, in this order:
 //!
 //! 1. the files that the user gives (`--types`),
 //! 2. the source's own lines for the C compiler, `%#define NAME NUMBER`,
 //! 3. the `.x` file behind a header: `foo.x` beside the source for `%#include "foo.h"`,
 //! 4. the table of C's names, `c_types.x`.
 //!
-//! Definitions that are needed come into the model, others don't.
+//! Only needed definitions enter the model.
 
 mod foreign;
 mod mentions;
@@ -20,20 +20,20 @@ use mentions::{defined_names, mentions};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// The names that C headers define, as .x files mean them.
+/// The names that C headers define, with their meaning in .x files.
 const C_TYPES: &str = include_str!("c_types.x");
 
 /// Most headers that are followed. Real interfaces name some twenty.
 const MAX_HEADERS: usize = 256;
 
-/// Where to look.
+/// The places to search.
 pub struct Places<'a> {
     pub types: &'a [PathBuf],
     pub include_dirs: &'a [PathBuf],
     pub defined: &'a [(String, String)],
 }
 
-/// Reads a file's definitions with all that they need. Warnings tell what nothing defines.
+/// Reads a file's definitions with all that they need. Warns about names without a definition.
 pub fn read(
     sources: &mut Sources,
     file: usize,
@@ -51,7 +51,7 @@ pub fn read(
     let (mut definitions, verbatim) = library.parse(file)?;
     without_repeats(&mut definitions);
     library.complete(&mut definitions, &verbatim)?;
-    // In whatever branch of `#ifdef`: it may be for another output of rpcgen.
+    // In any branch of `#ifdef`, since a branch may be for another output of rpcgen.
     let speaks_to_c = sources.text(file).lines().any(|line| line.starts_with('%'));
     let warnings = if speaks_to_c { foreign::replace(sources, &mut definitions) } else { Vec::new() };
     Ok((definitions, warnings))
@@ -63,7 +63,7 @@ struct Verbatim {
     span: Span,
 }
 
-/// A place that is still to be read.
+/// A place that hasn't been read yet.
 enum Open {
     Types(PathBuf),
     Header(Verbatim),
@@ -73,11 +73,11 @@ enum Open {
 struct Library<'a> {
     sources: &'a mut Sources,
     places: &'a Places<'a>,
-    /// What was read so far.
+    /// The definitions read so far.
     read: Vec<Definition>,
-    /// Where in `read` a name has its definition.
+    /// For each name, the index of its definition in `read`.
     found: HashMap<String, usize>,
-    /// The next place is the last.
+    /// A stack: the last is read next.
     open: Vec<Open>,
     headers: usize,
     opened: HashSet<PathBuf>,
@@ -95,7 +95,7 @@ impl Library<'_> {
         Ok((parse::parse(self.sources, &tokens)?, verbatim))
     }
 
-    /// Adds what the definitions mention and don't define.
+    /// Adds the definitions that these mention but don't define.
     fn complete(
         &mut self,
         definitions: &mut Vec<Definition>,
@@ -117,7 +117,7 @@ impl Library<'_> {
                 continue;
             }
             let Some(definition) = self.find(&name)? else {
-                known.insert(name); // once is enough: nothing defines it
+                known.insert(name); // once is enough, since nothing defines it
                 continue;
             };
             known.extend(defined_names(&definition).map(str::to_owned));
@@ -156,7 +156,7 @@ impl Library<'_> {
         Ok(())
     }
 
-    /// What was found first stays.
+    /// Keeps a definition, unless an earlier place has defined the name.
     fn keep(&mut self, mut definition: Definition, in_place: bool) {
         if matches!(definition.body, Body::Program { .. }) {
             return;
@@ -168,7 +168,7 @@ impl Library<'_> {
         self.read.push(definition);
     }
 
-    /// Numbers that lines define, and the headers that they name.
+    /// Reads numbers that lines define, and the headers that they include.
     fn verbatim(&mut self, lines: &[Verbatim]) {
         for line in lines {
             if let Some(constant) = self.define(line) {
@@ -183,7 +183,7 @@ impl Library<'_> {
         }
     }
 
-    /// `%#define NAME NUMBER`, `%#define NAME (OTHER + NUMBER)`.
+    /// Reads `%#define NAME NUMBER` and `%#define NAME (OTHER + NUMBER)`.
     fn define(&mut self, line: &Verbatim) -> Option<Definition> {
         let (name, value) = directive(&line.text, "define")?.split_once(|c: char| c.is_whitespace())?;
         let path = self.sources.path(line.span.file).to_path_buf();
@@ -193,7 +193,7 @@ impl Library<'_> {
         Some(Definition { name, body: Body::Constant(Constant::Sum(value, add)), in_place: false })
     }
 
-    /// The `.x` that a header is made from, by its path as written or by its name alone.
+    /// The `.x` from which a header is made, by its path as written or by its file name.
     fn header(&mut self, line: &Verbatim) -> Result<Option<usize>, Diagnostics> {
         let Some(name) = header(&line.text) else { return Ok(None) };
         let name = Path::new(name).with_extension("x");
@@ -204,7 +204,7 @@ impl Library<'_> {
             [Some(name.as_path()), alone].into_iter().flatten().map(|name| directory.join(name))
         });
         let Some(path) = paths.find(|path| path.is_file()) else { return Ok(None) };
-        // A file that includes its own header, or two that include each other's.
+        // A file may include its own header, and two files each other's.
         if self.sources.paths().any(|read| read == path) || !self.opened.insert(path.clone()) {
             return Ok(None);
         }
@@ -218,13 +218,13 @@ impl Library<'_> {
     }
 }
 
-/// What follows a directive's name, in a line without its `%`.
+/// The text after a directive's name, in a line without its `%`.
 fn directive<'t>(line: &'t str, name: &str) -> Option<&'t str> {
     let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix(name)?;
     rest.starts_with(|c: char| c.is_whitespace() || c == '"' || c == '<').then(|| rest.trim())
 }
 
-/// The path that a line includes.
+/// The path of the header that a line includes.
 fn header(line: &str) -> Option<&str> {
     let rest = directive(line, "include")?;
     let closing = match rest.chars().next()? {
@@ -235,7 +235,7 @@ fn header(line: &str) -> Option<&str> {
     rest[1..].split_once(closing).map(|(path, _)| path)
 }
 
-/// A number, or a name, and a number on top.
+/// Parses a number, or a name, and a number added to it.
 fn sum(mut tokens: &[Token], span: Span) -> Option<(Value, i128)> {
     while let [first, inner @ .., last] = tokens
         && first.is("(")
@@ -258,7 +258,7 @@ fn sum(mut tokens: &[Token], span: Span) -> Option<(Value, i128)> {
     Some((value, add))
 }
 
-/// C allows a typedef and a macro again if they say the same.
+/// Removes repeated typedefs and macros, which C allows if they are equal.
 fn without_repeats(definitions: &mut Vec<Definition>) {
     let mut first: HashMap<String, Body> = HashMap::new();
     definitions.retain(|definition| {

@@ -69,7 +69,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
     match output {
         Some(path) => fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()).into()),
-        // Not print!, which panics where the reader has gone, as in `frpcgen foo.x | head`.
+        // Not print!, which panics if the reader has gone, as in `frpcgen foo.x | head`.
         None => match io::stdout().write_all(code.as_bytes()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),

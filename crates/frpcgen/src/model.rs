@@ -1,9 +1,8 @@
-//! A specification that was checked: every name found, every number known. What
-//! an output language starts from.
+//! A checked specification: every name found, every number known. The input of an output language.
 
 use crate::syntax::{Name, Primitive};
 
-/// In the order of the source.
+/// All definitions, in the order of the source.
 #[derive(Debug, Default)]
 pub struct Model {
     pub constants: Vec<Constant>,
@@ -35,7 +34,7 @@ pub enum TypeBody {
     Struct(Vec<Field>),
     Union(Union),
     Alias(Type),
-    /// Defined by C headers alone: it has no values.
+    /// A type that only C headers define, so it has no values.
     Foreign,
 }
 
@@ -45,7 +44,7 @@ pub struct Field {
     pub kind: Type,
 }
 
-/// A type where it is used. `Named` counts [`Model::types`].
+/// A type at its use. `Named` is an index into [`Model::types`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
     Primitive(Primitive),
@@ -70,7 +69,7 @@ pub struct Union {
 #[derive(Debug)]
 pub struct Case {
     pub value: i64,
-    /// If the label is one.
+    /// The label's name, if it is one.
     pub label: Option<String>,
     /// `None` for void.
     pub field: Option<Field>,
@@ -95,12 +94,12 @@ pub struct Procedure {
     pub number: u32,
     pub result: Option<Type>,
     pub arguments: Vec<Field>,
-    /// As in the source, without the number.
+    /// The declaration as in the source, without the number.
     pub written: String,
 }
 
 impl Model {
-    /// Behind aliases: the type that counts on the wire.
+    /// The type behind aliases, which determines the form on the wire.
     pub fn resolve<'m>(&'m self, mut kind: &'m Type) -> &'m Type {
         while let Type::Named(index) = kind
             && let TypeBody::Alias(aliased) = &self.types[*index].body

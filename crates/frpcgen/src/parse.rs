@@ -1,6 +1,6 @@
-//! Tokens into definitions: the grammar of RFC 5531 and RFC 4506, and rpcgen's
-//! habits. A type that is defined inside a declaration (RFC 4506 allows it,
-//! rpcgen doesn't) becomes a definition of its own, named owner_declaration.
+//! Parses tokens into definitions: the grammar of RFC 5531 and RFC 4506, with rpcgen's extensions.
+//! A type that is defined inside a declaration (RFC 4506 allows it, rpcgen doesn't) becomes a
+//! definition of its own, named owner_declaration.
 
 use crate::MAX_NESTING;
 use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
@@ -9,7 +9,7 @@ use crate::source::{Sources, Span};
 use crate::syntax::*;
 
 pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Diagnostics> {
-    // Lines for the C compiler say nothing about the protocol.
+    // Lines for the C compiler don't describe the protocol.
     let tokens: Vec<&Token> =
         tokens.iter().filter(|token| !matches!(token.kind, Kind::Verbatim(_))).collect();
     let mut parser = Parser { sources, tokens: &tokens, at: 0, nesting: 0, definitions: Vec::new() };
@@ -23,7 +23,7 @@ pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Dia
     if errors.is_empty() { Ok(parser.definitions) } else { Err(Diagnostics(errors)) }
 }
 
-/// What a definition begins with.
+/// First words of definitions.
 const DEFINITIONS: [&str; 6] = ["const", "typedef", "enum", "struct", "union", "program"];
 
 /// Words that can't be names, in RFC 4506, RFC 5531 or rpcgen.
@@ -67,8 +67,8 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Behind a mistake: to where a line begins with a definition, as nobody writes them within
-    /// another.
+    /// After a mistake, skips to a line that begins with a definition. Interfaces don't write such
+    /// lines inside a definition.
     fn skip_to_next_definition(&mut self) {
         let begins = |token: &&Token| {
             token.span.column == 0
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         match self.declaration("typedef")? {
-            // `typedef struct foo foo;`, a habit from C, says nothing here.
+            // `typedef struct foo foo;`, a habit from C, has no meaning here.
             Some(Declaration {
                 name,
                 base: Base { kind: BaseKind::Named(same), .. },
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What follows `enum`, `struct` or `union` and, if it has one, its name.
+    /// Parses the part after `enum`, `struct` or `union` and its name, if any.
     fn type_body(&mut self, keyword: &str, owner: &str) -> Parsed<Body> {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(Body::Union(Box::new(Union { discriminant, arms, default })))
     }
 
-    /// A typed name; `None` for void.
+    /// Parses a type and a name; `None` for void.
     fn declaration(&mut self, owner: &str) -> Parsed<Option<Declaration>> {
         if self.take_word("void") {
             return Ok(None);
@@ -242,7 +242,7 @@ impl<'a> Parser<'a> {
         Ok(Some(Declaration { name, base, shape }))
     }
 
-    /// Behind `<`.
+    /// Parses the part after `<`.
     fn limit(&mut self) -> Parsed<Shape> {
         if self.take(">") {
             return Ok(Shape::Variable(None));
@@ -308,7 +308,7 @@ impl<'a> Parser<'a> {
         unsigned
     }
 
-    /// The name that a body, here, will be declared by: `struct { … } name`.
+    /// The name after a body that begins here: `struct { … } name`.
     fn name_behind_body(&self) -> Option<String> {
         let mut at = self.at + 1;
         match self.peek_word()? {
@@ -360,7 +360,7 @@ impl<'a> Parser<'a> {
         let name = self.name("the procedure's name")?;
         self.punctuation("(")?;
         let mut arguments = Vec::new();
-        // rpcgen takes `()` for `(void)`.
+        // rpcgen accepts `()` for `(void)`.
         while !self.peek_is(")") {
             let span = self.peek().map_or(name.span, |token| token.span);
             match self.parameter(&format!("arg{}", arguments.len() + 1))? {
@@ -378,7 +378,7 @@ impl<'a> Parser<'a> {
         Ok(Procedure { name, number: self.value()?, result, arguments, written })
     }
 
-    /// The tokens from one on up to here, as the source has them, macros by their names.
+    /// The tokens from `start` up to here, as in the source, with macros by their names.
     fn written(&self, start: usize) -> String {
         let mut spans: Vec<Span> = self.tokens[start..self.at].iter().map(|token| token.span).collect();
         spans.dedup();
@@ -396,7 +396,7 @@ impl<'a> Parser<'a> {
         written
     }
 
-    /// An argument or result: a type, and for rpcgen's users a name, `*` or a
+    /// Parses an argument or result: a type, and as rpcgen's users write it, a name, `*` or a
     /// string's limit.
     fn parameter(&mut self, default_name: &str) -> Parsed<Option<Declaration>> {
         if self.take_word("void") {
@@ -437,7 +437,7 @@ impl<'a> Parser<'a> {
                 Ok(Value::Number(if negative { -number } else { number }, *span))
             }
             Some(Token { kind: Kind::Word(_), .. }) if !negative => {
-                // The two of bool are keywords in one RFC and constants in the other.
+                // TRUE and FALSE are keywords in one RFC and constants in the other.
                 self.name("a number or a constant's name").map(Value::Name)
             }
             _ => Err(self.expected("a number or a constant's name")),
@@ -515,7 +515,7 @@ impl<'a> Parser<'a> {
         self.here(&format!("expected {what}, found {found}"))
     }
 
-    /// An error at the next token, or behind the last one.
+    /// Makes an error at the next token, or behind the last one.
     fn here(&self, message: &str) -> Diagnostic {
         let end = || {
             let last = self.tokens.last()?.span;
@@ -531,7 +531,7 @@ fn primitive(word: &str) -> Option<Primitive> {
         "bool" => Primitive::Bool,
         "char" => Primitive::I8,
         "short" => Primitive::I16,
-        // XDR has no longer `long` than 32 bits, whatever C's is.
+        // XDR's longest `long` has 32 bits, whatever C's has.
         "int" | "long" => Primitive::I32,
         "hyper" => Primitive::I64,
         "float" => Primitive::F32,

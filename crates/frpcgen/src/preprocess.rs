@@ -1,7 +1,6 @@
-//! What rpcgen leaves to the C preprocessor, as far as .x files use it:
-//! `#include`, `#define` of names without parameters, `#undef`, `#ifdef` and
-//! kin, `#if` with `defined` and integers, `#error`. Lines of `#pragma`,
-//! `#ident` and line markers are passed over.
+//! The part of the C preprocessor that .x files use: `#include`, `#define` of names without
+//! parameters, `#undef`, `#ifdef` and kin, `#if` with `defined` and integers, `#error`. It skips
+//! `#pragma`, `#ident` and line markers.
 
 mod condition;
 
@@ -12,7 +11,7 @@ use crate::{MAX_INCLUDE_DEPTH, MAX_TOKENS};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The tokens that are left, in order, those of included files in their place.
+/// The remaining tokens in order, with those of included files in their place.
 pub fn preprocess(
     sources: &mut Sources,
     file: usize,
@@ -34,16 +33,16 @@ struct Preprocessor<'a> {
     include_dirs: &'a [PathBuf],
     macros: HashMap<String, Vec<Token>>,
     out: Vec<Token>,
-    /// Tokens handled so far, kept or not: bounds time.
+    /// Tokens handled so far, kept or not. Bounds the time.
     work: usize,
 }
 
-/// One `#if` that is open.
+/// An open `#if`.
 struct Branch {
     opened: Span,
-    /// What is between here and the next `#else` or `#endif` counts.
+    /// Whether the part up to the next `#else` or `#endif` counts.
     active: bool,
-    /// One of its branches counted already, or the whole is within one that doesn't.
+    /// Whether a branch counted already, or the whole is inside a branch that doesn't.
     settled: bool,
     after_else: bool,
 }
@@ -65,7 +64,7 @@ impl Preprocessor<'_> {
             let end = after.iter().position(|token| token.kind == Kind::EndOfLine).unwrap_or(after.len());
             let line = &after[..end];
             rest = after.get(end + 1..).unwrap_or_default();
-            // `#` alone is allowed, and `# 1 "file"` is a line marker.
+            // `#` alone is valid, and `# 1 "file"` is a line marker.
             let Some((Token { kind: Kind::Word(name), span }, arguments)) = line.split_first() else {
                 continue;
             };
@@ -79,7 +78,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Handles a directive of the `#if` family; false if it is another.
+    /// Handles a directive of the `#if` family; false for any other.
     fn conditional(
         &mut self,
         name: &str,
@@ -185,14 +184,13 @@ impl Preprocessor<'_> {
         let path = found.ok_or_else(|| self.sources.error(span, format!("file '{name}' not found")))?;
         let text = source::read(&path)
             .map_err(|why| self.sources.error(span, format!("{}: {why}", path.display())))?;
-        // Empty files included over and over are work, too.
+        // Including an empty file again and again is work too.
         self.count(1 + text.len() / 16, span)?;
         let file = self.sources.add(path, text);
         self.file(file, depth + 1)
     }
 
-    /// Appends a token, or what its macro stands for, unless that is being
-    /// expanded already.
+    /// Appends a token, or its macro's expansion unless that is already under way.
     fn expand(&mut self, token: &Token, used_at: Span, within: &mut Vec<String>) -> Result<(), Diagnostic> {
         self.count(1, used_at)?;
         if let Kind::Wrong(wrong) = &token.kind {
@@ -211,7 +209,7 @@ impl Preprocessor<'_> {
             within.pop();
             return Ok(());
         }
-        // Errors point to where the macro is used: that is the line people know.
+        // Errors point to the macro's use: people know that line.
         self.out.push(Token { kind: token.kind.clone(), span: used_at });
         Ok(())
     }

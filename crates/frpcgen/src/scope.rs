@@ -1,4 +1,4 @@
-//! The names of a specification, and the numbers behind those of constants.
+//! The names of a specification, and the numbers of constants.
 
 use crate::MAX_NESTING;
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
@@ -13,10 +13,10 @@ pub struct Scope<'a> {
     known: RefCell<HashMap<&'a str, i128>>,
 }
 
-/// The two of `bool`, unless the source defines them.
+/// The constants of `bool`, unless the source defines them.
 const BOOL: [(&str, i128); 2] = [("FALSE", 0), ("TRUE", 1)];
 
-/// A named number: a value, and how much an enum has counted on from it.
+/// A named number: a value, and the enum's count from it.
 #[derive(Clone, Copy)]
 struct Number<'a> {
     from: Option<&'a Value>,
@@ -24,11 +24,12 @@ struct Number<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// All named numbers; errors for names that are taken.
+    /// All named numbers; adds errors for names defined twice.
     pub fn new(sources: &'a Sources, definitions: &'a [Definition], errors: &mut Vec<Diagnostic>) -> Self {
         let mut taken: HashMap<&str, &Name> = HashMap::new();
         let bools = BOOL.iter().map(|(name, number)| (*name, Number { from: None, add: *number }));
-        // In C the names of programs, versions and procedures are macros; other definitions go before.
+        // In C the names of programs, versions and procedures are macros; other definitions have
+        // priority.
         let mut numbers: HashMap<_, _> = bools.chain(definitions.iter().flat_map(of_program)).collect();
         let mut take = |name: &'a Name| {
             if let Some(first) = taken.insert(&name.text, name)
@@ -69,7 +70,7 @@ impl<'a> Scope<'a> {
         self.number_within(value, 0)
     }
 
-    /// The number behind a name that is known to be one.
+    /// The number of a name that is known to have one.
     pub fn number_of(&self, name: &'a Name) -> Result<i128, Diagnostic> {
         self.named(name, 0)
     }
@@ -105,7 +106,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The numbers that a program names: its own, those of its versions and their procedures.
+/// The numbers that a program names: its own, those of its versions, and of their procedures.
 fn of_program(definition: &Definition) -> Vec<(&str, Number<'_>)> {
     let Body::Program { number, versions } = &definition.body else { return Vec::new() };
     let of_versions = versions.iter().flat_map(|version| {

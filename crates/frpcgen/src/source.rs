@@ -1,4 +1,4 @@
-//! The files read, and places in them.
+//! The files read, and positions in them.
 
 use crate::MAX_FILE_BYTES;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A place: so many bytes of a line.
+/// A position: a number of bytes in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     pub file: usize,
@@ -17,7 +17,7 @@ pub struct Span {
     pub length: usize,
 }
 
-/// The files read so far; a span's `file` counts them.
+/// The files read so far; a span's `file` is an index into them.
 #[derive(Debug, Default)]
 pub struct Sources {
     files: Vec<Source>,
@@ -27,7 +27,7 @@ pub struct Sources {
 struct Source {
     path: PathBuf,
     text: String,
-    /// Where each line begins: errors and directives look lines up often.
+    /// The start of each line, since errors and directives look up lines often.
     line_starts: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Sources {
         self.files.get(file).map_or("", |source| &source.text)
     }
 
-    /// The line of a place, without its end.
+    /// The line at a position, without its end.
     pub fn line(&self, span: Span) -> &str {
         let start = self.files.get(span.file).and_then(|source| source.line_starts.get(span.line));
         let rest = start.and_then(|start| self.text(span.file).get(*start..)).unwrap_or_default();
@@ -75,14 +75,14 @@ impl Sources {
     }
 }
 
-/// A file's text.
+/// Reads a file's text.
 pub fn read(path: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| error.to_string())?;
     check_size(bytes.len())?;
-    // Comments in Latin-1 are common in old files, and are all that can hold it.
+    // Comments in Latin-1 are common in old files, and only comments can contain it.
     Ok(String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }

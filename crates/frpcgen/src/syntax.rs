@@ -1,9 +1,9 @@
-//! A specification as it is written: RFC 5531, section 12, on RFC 4506,
-//! section 6. Names are the source's own, nothing is looked up yet.
+//! A specification as written: RFC 5531, section 12, on RFC 4506, section 6. Names are the source's
+//! own and not resolved yet.
 
 use crate::source::Span;
 
-/// A name, and where it stands.
+/// A name and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     pub text: String,
@@ -17,7 +17,7 @@ pub enum Value {
     Name(Name),
 }
 
-/// By what is written, wherever it stands.
+/// Compares the written form, wherever it stands.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -41,8 +41,8 @@ impl Value {
 pub struct Definition {
     pub name: Name,
     pub body: Body,
-    /// Of the table of C's names: a typedef or constant that stands for its meaning and has no
-    /// definition in the output.
+    /// From the table of C's names: a typedef or constant that is replaced by its meaning and has
+    /// no definition in the output.
     pub in_place: bool,
 }
 
@@ -64,12 +64,12 @@ pub enum Body {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Constant {
     Value(Value),
-    /// A value and a number on top: `%#define A B+1`.
+    /// A value plus a number: `%#define A B+1`.
     Sum(Value, i128),
     Text(String),
 }
 
-/// `value` is absent where the enum counts by itself.
+/// `value` is absent if the enum counts by itself.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub name: Name,
@@ -99,13 +99,13 @@ pub struct Declaration {
 }
 
 impl Declaration {
-    /// Whether the other says the same of the same name.
+    /// Whether the other declares the same for the same name.
     pub fn repeats(&self, other: &Self) -> bool {
         (&self.name.text, &self.base.kind, &self.shape) == (&other.name.text, &other.base.kind, &other.shape)
     }
 }
 
-/// What a type specifier names.
+/// The type that a specifier names.
 #[derive(Debug, Clone)]
 pub struct Base {
     pub kind: BaseKind,
@@ -161,6 +161,6 @@ pub struct Procedure {
     /// `None` for void.
     pub result: Option<Declaration>,
     pub arguments: Vec<Declaration>,
-    /// Up to the number, on one line, for documentation.
+    /// The text up to the number, on one line, for documentation.
     pub written: String,
 }

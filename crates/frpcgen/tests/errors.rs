@@ -1,4 +1,4 @@
-//! What is said of a source that is wrong, and that nothing can hurt the compiler.
+//! Messages about wrong sources, and inputs that try to hurt the compiler.
 
 use frpcgen::{Builder, Error, MAX_FILE_BYTES, MAX_NESTING};
 use std::process::Command;
@@ -7,7 +7,7 @@ fn error(source: &str) -> String {
     Builder::default().generate_from("test.x", source).expect_err(source).to_string()
 }
 
-/// The message alone, of the first error, with line and column.
+/// The first error's message, with line and column.
 fn first(source: &str) -> String {
     let error = error(source);
     let line = error.lines().next().unwrap_or_default();
@@ -102,7 +102,7 @@ test.x:9:5: error: 'A' and 'C' both have a version 1 of program 536870978
 9 | } = 536870978;
   |     ^^^^^^^^^";
     assert_eq!(error(&again), expected);
-    // Another version may have a block of its own, and another program the same versions.
+    // Another version may have a block of its own; another program may have the same versions.
     accepted(&(program("A", 1, 7) + &program("B", 2, 7) + &program("C", 1, 8)));
     let twice =
         "program A { version V { void F(void) = 1; } = 1;\nversion W { void F(void) = 1; } = 1; } = 7;";
@@ -153,7 +153,7 @@ struct A { int i; };";
     let expected =
         ["1:11", "2:12", "2:31", "2:34", "3:34", "3:62", "4:32", "4:43", "4:76", "5:10", "5:30", "6:8"];
     assert_eq!(places(meaning), expected);
-    // What a mistake of grammar says nothing of goes on where the next definition begins a line.
+    // After a mistake of grammar, the check continues where a definition begins a line.
     let grammar = "struct a { int };\nconst B 5;\n  struct c { int d; };\nconst D = 6;\nenum e { };\n";
     assert_eq!(places(grammar), ["1:16", "2:9", "5:10"]);
 }
@@ -219,7 +219,7 @@ fn a_procedure_is_documented_as_it_is_written() {
         );
         let code = accepted(&source);
         let expected = if written.contains("/*") { "string WHO(int a, int)" } else { written };
-        // Of the client, the callees and the service.
+        // For the client, the callees and the service.
         assert_eq!(code.matches(&format!("/// `{expected} = 16`.\n")).count(), 3, "{code}");
     }
 }
@@ -258,12 +258,12 @@ fn nothing_hangs_or_exhausts_the_compiler() {
         " ".repeat(MAX_FILE_BYTES + 1),
         (0..deep).map(|n| format!("const A{n} = A{};", n + 1)).collect(),
         "a ".repeat(1 << 20),
-        // Each of very many mistakes, on one line, would be shown with the line.
+        // Very many mistakes on one line: each would be shown with the line.
         (0..20_000).map(|n| format!("struct a{n} {{ a{n} b; }};")).collect(),
         format!("enum e {{ {}A }};", (0..20_000).map(|n| format!("A{n}, a{n}, ")).collect::<String>()),
         format!("struct s {{ {}}};", (0..20_000).map(|n| format!("lost a{n}; ")).collect::<String>()),
         "\u{e9}\u{0}\r%".repeat(10),
-        // Each is only known to be C's when the one before it is.
+        // Each becomes known as C's only after the one before it.
         (1..20_000).map(|n| format!("enum e{n} {{ A{n} = A{m} }};\n", m = n - 1)).collect::<String>() + "%\n",
     ] {
         let result = Builder::default().generate_from("test.x", &source);

@@ -1,4 +1,4 @@
-//! What rpcgen accepts of the files of others: names that C headers define, and habits of C.
+//! Parts of others' files that rpcgen accepts: names that C headers define, and habits of C.
 
 use frpcgen::{Builder, Generated};
 use std::fs;
@@ -54,7 +54,7 @@ fn c_types_have_the_size_that_they_have_on_the_wire() {
         let code = accepted(&format!("struct s {{ {c} field; }};"));
         assert!(code.contains(&format!("pub field: {rust},")), "{c}: {code}");
     }
-    // A struct of C comes with its fields, and only if it is used.
+    // A struct of C comes with its fields, but only if it is used.
     let code = accepted("struct s { struct timeval at; netbuf address; };");
     assert!(code.contains("pub tv_usec: i32") && code.contains("pub maxlen: u32"), "{code}");
     assert!(!accepted("struct s { int i; };").contains("Timeval"));
@@ -117,7 +117,7 @@ fn names_of_programs_versions_and_procedures_are_numbers() {
         assert!(code.contains(field), "{code}");
     }
     assert!(code.contains("`case COUNT: int i`"), "{code}");
-    // A constant of the same name goes before.
+    // A constant of the same name has priority.
     let own = "program P { version V { void ADD(int) = 4; } = 3; } = 9; enum e { ADD = 2 }; struct s { int a[ADD]; };";
     assert!(accepted(own).contains("a: [i32; 2]"));
 }
@@ -168,7 +168,7 @@ fn numbers_of_lines_for_the_c_compiler_count() {
         "%#define MOST 0x20\n%# define MORE\t(MOST + 1)\nstruct s { int a[MOST]; string b<MORE>; };",
     );
     assert!(code.contains("pub a: [i32; 32]") && code.contains("`string b<33>`"), "{code}");
-    // A circle of them is none.
+    // A circle of definitions defines nothing.
     let circle = refused("%#define ONE TWO\n%#define TWO ONE\nstruct s { int a[ONE]; };");
     assert!(circle.contains("stands for itself"), "{circle}");
 }
@@ -193,7 +193,7 @@ fn a_header_that_rpcgen_makes_is_known_by_its_source() {
     assert_eq!(warnings, []);
     assert!(code.contains("pub type Word = [i32; 3];") && code.contains("b: [i32; 7]"), "{code}");
     assert!(!code.contains("Unused"), "{code}");
-    // A mistake in such a file is told where it is.
+    // An error in such a file names its position.
     write("base.x", "typedef int word[\n");
     let error = builder.generate(directory.join("app.x")).expect_err("a mistake").to_string();
     assert!(error.contains("base.x:1:"), "{error}");
@@ -224,9 +224,9 @@ fn what_c_headers_alone_define_has_no_values() {
             "'VENDOR_SIZE': no value of 't' can be sent or received: only C headers define this number (see --types)",
         ]
     );
-    // Without a line for the C compiler nothing can define it: it is a mistake.
+    // Without a line for the C compiler nothing can define it, so it is an error.
     assert!(refused("struct s { vendor_t *a; };").contains("unknown type 'vendor_t'"));
-    // The number of a procedure can't be unknown.
+    // The number of a procedure must be known.
     let number = "%#include <vendor.h>\nprogram P { version V { void GET(void) = VENDOR_A; } = 1; } = 1;";
     assert!(refused(number).contains("'VENDOR_A' is not the name of a number"));
 }

@@ -1,4 +1,4 @@
-//! Bytes into values, opaques left where they are.
+//! Decodes bytes into values, without copying opaques.
 
 use crate::encode::padding;
 use crate::nesting::Nesting;
@@ -8,30 +8,30 @@ use bytes::{Buf, Bytes};
 /// A value of a type that an interface declares. `'m` is the message's lifetime,
 /// if the value borrows from it.
 pub trait Decode<'m>: Sized {
-    /// Takes the value's bytes from what is left.
+    /// Decodes the value from the remaining bytes.
     ///
     /// # Errors
-    /// They aren't such a value.
+    /// The bytes aren't such a value.
     fn decode(from: &mut Decoder<'m>) -> Result<Self, DecodeError>;
 }
 
-/// One value that is a whole message, borrowing from it.
+/// Decodes one value, which is the whole message and borrows from it.
 ///
 /// # Errors
-/// The message isn't such a value, or goes on after it.
+/// The message isn't such a value, or continues after it.
 pub fn from_bytes<'m, T: Decode<'m>>(message: &'m [u8]) -> Result<T, DecodeError> {
     Decoder::new(message).whole(T::decode)
 }
 
-/// One value that is a whole message, sharing its memory.
+/// Decodes one value, which is the whole message and shares its memory.
 ///
 /// # Errors
-/// As [`from_bytes`].
+/// The errors of [`from_bytes`].
 pub fn from_shared<T: Decode<'static>>(message: Bytes) -> Result<T, DecodeError> {
     Decoder::shared(message).whole(T::decode)
 }
 
-/// What is left of a message.
+/// The remaining part of a message.
 #[derive(Debug)]
 pub struct Decoder<'m> {
     rest: Rest<'m>,
@@ -48,20 +48,20 @@ enum Rest<'m> {
 type Decoded<T> = Result<T, DecodeError>;
 
 impl<'m> Decoder<'m> {
-    /// Opaques will borrow from the message.
+    /// A decoder whose opaques borrow from the message.
     pub fn new(message: &'m [u8]) -> Self {
         Self { length: message.len(), rest: Rest::Borrowed(message), nesting: Nesting::default() }
     }
 
-    /// Opaques will share the message's memory.
+    /// A decoder whose opaques share the message's memory.
     pub fn shared(message: Bytes) -> Decoder<'static> {
         Decoder { length: message.len(), rest: Rest::Shared(message), nesting: Nesting::default() }
     }
 
-    /// What `decode` makes of all of it.
+    /// Decodes the whole rest by `decode`.
     ///
     /// # Errors
-    /// What `decode` says, or that something follows.
+    /// The error of `decode`, or bytes follow.
     pub fn whole<T>(mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
         let value = decode(&mut self)?;
         match self.remaining() {
@@ -70,7 +70,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// So many bytes are left.
+    /// The number of remaining bytes.
     pub fn remaining(&self) -> usize {
         match &self.rest {
             Rest::Borrowed(rest) => rest.len(),
@@ -78,7 +78,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// An error at this place.
+    /// An error at the present position.
     pub fn error(&self, problem: Problem) -> DecodeError {
         DecodeError { problem, offset_bytes: self.length - self.remaining() }
     }
@@ -86,7 +86,7 @@ impl<'m> Decoder<'m> {
     /// `int`, `long`.
     ///
     /// # Errors
-    /// The message ends too early, as of all that follow.
+    /// The message ends too early. All methods below can fail so.
     pub fn i32(&mut self) -> Decoded<i32> {
         self.take().map(i32::from_be_bytes)
     }
@@ -190,7 +190,7 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// As [`Decoder::opaque_array`].
     pub fn opaque_exact(&mut self, length: u32) -> Decoded<Opaque<'m>> {
-        let length = length as usize; // usize has 32 bits at least wherever std has sockets
+        let length = length as usize; // usize has at least 32 bits on every platform where std has sockets
         let bytes = self.take_bytes(length)?;
         self.padding(length)?;
         Ok(bytes)
@@ -213,10 +213,10 @@ impl<'m> Decoder<'m> {
         self.opaque(limit).map(Text::from_opaque)
     }
 
-    /// `T items<limit>`, each item, at least `item_bytes` long, by `decode`.
+    /// `T items<limit>`. `decode` decodes each item, of at least `item_bytes` bytes.
     ///
     /// # Errors
-    /// More than `limit`, more than can be there, or what `decode` says.
+    /// More than `limit` items, more than the message can hold, or the error of `decode`.
     pub fn list<T>(
         &mut self,
         limit: u32,
@@ -227,10 +227,10 @@ impl<'m> Decoder<'m> {
         self.items(count, item_bytes, decode)
     }
 
-    /// `T items[count]`, each item, at least `item_bytes` long, by `decode`.
+    /// `T items[count]`. `decode` decodes each item, of at least `item_bytes` bytes.
     ///
     /// # Errors
-    /// What `decode` says.
+    /// More items than the message can hold, or the error of `decode`.
     pub fn items<T>(
         &mut self,
         count: u32,
@@ -242,8 +242,8 @@ impl<'m> Decoder<'m> {
         if count > remaining / item_bytes.max(1) {
             return Err(self.error(Problem::Truncated));
         }
-        // A claim takes no more memory than the bytes that are there; items that
-        // come take what they need.
+        // A claimed count reserves no more memory than the remaining bytes. Decoded items grow the
+        // vector.
         let mut items = Vec::with_capacity(count.min(remaining / size_of::<T>().max(1)));
         for _ in 0..count {
             items.push(decode(self)?);
@@ -251,10 +251,10 @@ impl<'m> Decoder<'m> {
         Ok(items)
     }
 
-    /// `T items[N]` as an array, each item by `decode`.
+    /// `T items[N]` as an array; `decode` decodes each item.
     ///
     /// # Errors
-    /// What `decode` says.
+    /// The error of `decode`.
     pub fn array<T, const N: usize>(
         &mut self,
         mut decode: impl FnMut(&mut Self) -> Decoded<T>,
@@ -266,16 +266,15 @@ impl<'m> Decoder<'m> {
     /// `T *item`.
     ///
     /// # Errors
-    /// As [`Decoder::bool`], or what `decode` says.
+    /// The errors of [`Decoder::bool`], or of `decode`.
     pub fn option<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<Option<T>> {
         if self.bool()? { decode(self).map(Some) } else { Ok(None) }
     }
 
-    /// `T *first`, where T ends in `T *next`: one item after another, not one
-    /// inside the other.
+    /// `T *first`, where T ends in `T *next`: decodes one item after another, without nesting.
     ///
     /// # Errors
-    /// As [`Decoder::bool`], or what `decode` says.
+    /// The errors of [`Decoder::bool`], or of `decode`.
     pub fn chain<T>(&mut self, mut decode: impl FnMut(&mut Self) -> Decoded<T>) -> Decoded<Vec<T>> {
         let mut items = Vec::new();
         while self.bool()? {
@@ -284,12 +283,12 @@ impl<'m> Decoder<'m> {
         Ok(items)
     }
 
-    /// A value of a type that contains itself and has so many `fields`, not counting those
+    /// A value of a type that contains itself. `fields` is the number of its fields, without those
     /// that are decoded [`apart`](Self::apart).
     ///
     /// # Errors
     /// Nested deeper than [`MAX_DEPTH`](crate::MAX_DEPTH) or
-    /// [`MAX_NESTED_BYTES`](crate::MAX_NESTED_BYTES), or what `decode` says.
+    /// [`MAX_NESTED_BYTES`](crate::MAX_NESTED_BYTES), or the error of `decode`.
     pub fn nested<T>(&mut self, fields: usize, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
         let outer = self.nesting;
         self.nesting = outer.within::<T>(fields).ok_or_else(|| self.error(Problem::TooDeep))?;
@@ -298,10 +297,10 @@ impl<'m> Decoder<'m> {
         value
     }
 
-    /// What `decode` makes, with a stack frame of its own for it.
+    /// Runs `decode` in a stack frame of its own.
     ///
     /// # Errors
-    /// What `decode` says.
+    /// The error of `decode`.
     pub fn apart<T>(&mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
         decode(self)
     }
@@ -312,7 +311,7 @@ impl<'m> Decoder<'m> {
         N: TryFrom<W>,
     {
         let value = wide(self)?;
-        // The bits as sent, whichever sign the type has.
+        // The bits as sent, whether the type is signed or not.
         N::try_from(value).map_err(|_| self.error(Problem::OutOfRange(value.into() as u32)))
     }
 

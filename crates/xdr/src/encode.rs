@@ -1,16 +1,16 @@
-//! Values into bytes, large opaques left where they are.
+//! Encodes values into bytes, without copying large opaques.
 
 use crate::nesting::Nesting;
 use crate::{EncodeError, Opaque, Text, UNIT_BYTES};
 use bytes::Bytes;
 use std::io::IoSlice;
 
-/// From this size on an opaque is sent from where it lies. A copy of 8 KiB costs
-/// about as much as one more slice in a gathering write (0.3 µs).
+/// From this size on an opaque is sent from its own memory. Copying 8 KiB costs about as much as
+/// one more slice in a gathering write (0.3 µs).
 const GATHER_BYTES: usize = 8 << 10;
 
-/// What comes behind a large opaque in a flat buffer mostly fits into so great a part of it:
-/// checksums of it, say. The opaque isn't copied to a larger buffer then.
+/// Spare part of a flat buffer behind a large opaque. The bytes that follow, such as checksums of
+/// it, usually fit. So the opaque isn't copied to a larger buffer.
 const BEHIND_PART: usize = 128;
 
 /// A value of a type that an interface declares.
@@ -23,48 +23,48 @@ pub trait Encode {
     fn encode<'v>(&'v self, to: &mut Encoder<'v>) -> Result<(), EncodeError>;
 }
 
-/// One value as one piece of memory, everything copied.
+/// Encodes one value into one piece of memory, by copying everything.
 ///
 /// # Errors
-/// As [`Encode::encode`].
+/// The errors of [`Encode::encode`].
 pub fn to_vec<T: Encode>(value: &T) -> Result<Vec<u8>, EncodeError> {
     let mut to = Encoder::default();
     value.encode(&mut to)?;
     Ok(to.finish().to_vec())
 }
 
-/// Collects what is encoded.
+/// Collects encoded values.
 #[derive(Debug, Default)]
 pub struct Encoder<'v> {
     buffer: Vec<u8>,
     gathered: Vec<Gathered<'v>>,
-    /// Copies everything into the buffer.
+    /// Whether to copy everything into the buffer.
     flat: bool,
     nesting: Nesting,
 }
 
-/// An opaque that is sent after so many bytes of the buffer.
+/// An opaque that follows so many bytes of the buffer.
 #[derive(Debug, Clone)]
 struct Gathered<'v> {
     at: usize,
     bytes: &'v [u8],
-    /// The same bytes, where they are owned in common.
+    /// The same bytes, if their ownership is shared.
     shared: Option<&'v Bytes>,
 }
 
 impl<'v> Encoder<'v> {
-    /// Appends to what `buffer` holds already: a header, or room for one.
+    /// Appends to the content of `buffer`: a header, or room for one.
     pub fn new(buffer: Vec<u8>) -> Self {
         Self { buffer, ..Self::default() }
     }
 
-    /// As [`Encoder::new`], for somebody who can send one buffer only: everything
-    /// is copied into it, once.
+    /// As [`Encoder::new`], for callers that can send only one buffer: everything is copied into
+    /// it, once.
     pub fn flat(buffer: Vec<u8>) -> Self {
         Self { flat: true, ..Self::new(buffer) }
     }
 
-    /// Everything that was appended, behind what the buffer held.
+    /// All appended bytes, behind the buffer's earlier content.
     pub fn finish(self) -> Encoded<'v> {
         Encoded { buffer: self.buffer, gathered: self.gathered }
     }
@@ -124,7 +124,7 @@ impl<'v> Encoder<'v> {
         self.u32(value.into());
     }
 
-    /// `opaque[n]` that is an array in Rust.
+    /// `opaque[n]` of an array in Rust.
     pub fn opaque_array<const N: usize>(&mut self, bytes: &'v [u8; N]) {
         self.payload(bytes, None);
     }
@@ -132,7 +132,7 @@ impl<'v> Encoder<'v> {
     /// `opaque[expected]`.
     ///
     /// # Errors
-    /// The length is another.
+    /// The length isn't `expected`.
     pub fn opaque_exact(&mut self, bytes: &'v Opaque<'_>, expected: u32) -> Result<(), EncodeError> {
         check_exact(bytes.len(), expected)?;
         self.opaque_payload(bytes);
@@ -159,7 +159,7 @@ impl<'v> Encoder<'v> {
         Ok(())
     }
 
-    /// `T items<limit>`, each item by `encode`.
+    /// `T items<limit>`; `encode` encodes each item.
     ///
     /// # Errors
     /// There are more than `limit`, or an item can't be sent.
@@ -173,7 +173,7 @@ impl<'v> Encoder<'v> {
         self.items(items, encode)
     }
 
-    /// `T items[expected]`, each item by `encode`.
+    /// `T items[expected]`; `encode` encodes each item.
     ///
     /// # Errors
     /// There are more or fewer than `expected`, or an item can't be sent.
@@ -187,7 +187,7 @@ impl<'v> Encoder<'v> {
         self.items(items, encode)
     }
 
-    /// `T *item`: whether there is one, then the item.
+    /// `T *item`: a bool for its presence, then the item.
     ///
     /// # Errors
     /// The item can't be sent.
@@ -200,8 +200,7 @@ impl<'v> Encoder<'v> {
         item.map_or(Ok(()), |item| encode(self, item))
     }
 
-    /// `T *first`, where T ends in `T *next`: before each item that there is one,
-    /// and at the end that there is none.
+    /// `T *first`, where T ends in `T *next`: a true before each item, and a false at the end.
     ///
     /// # Errors
     /// An item can't be sent.
@@ -218,11 +217,10 @@ impl<'v> Encoder<'v> {
         Ok(())
     }
 
-    /// A value of `T`, a type that contains itself and has so many `fields`.
+    /// A value of `T`, a type that contains itself. `fields` is the number of its fields.
     ///
     /// # Errors
-    /// Nested deeper than can be decoded, as of [`crate::Decoder::nested`], or what
-    /// `encode` says.
+    /// Nested deeper than [`crate::Decoder::nested`] can decode, or the error of `encode`.
     pub fn nested<T>(
         &mut self,
         fields: usize,
@@ -261,7 +259,7 @@ impl<'v> Encoder<'v> {
         self.payload(opaque, shared);
     }
 
-    /// Bytes and their padding.
+    /// Appends bytes and their padding.
     fn payload(&mut self, bytes: &'v [u8], shared: Option<&'v Bytes>) {
         if self.flat || bytes.len() < GATHER_BYTES {
             if bytes.len() >= GATHER_BYTES {
@@ -275,7 +273,7 @@ impl<'v> Encoder<'v> {
     }
 }
 
-/// How many zeros fill up the last unit of so many bytes.
+/// The number of zeros that fill the last unit of so many bytes.
 pub(crate) fn padding(length: usize) -> usize {
     length.wrapping_neg() % UNIT_BYTES
 }
@@ -288,7 +286,7 @@ pub(crate) fn check_exact(length: usize, expected: u32) -> Result<(), EncodeErro
     }
 }
 
-/// What was encoded: pieces of one buffer, and between them large opaques.
+/// Encoded values: pieces of one buffer, with large opaques between them.
 #[derive(Debug, Clone)]
 pub struct Encoded<'v> {
     buffer: Vec<u8>,
@@ -296,17 +294,17 @@ pub struct Encoded<'v> {
 }
 
 impl Encoded<'_> {
-    /// All of it, in bytes.
+    /// The length of all pieces, in bytes.
     pub fn len(&self) -> usize {
         self.buffer.len() + self.gathered.iter().map(|payload| payload.bytes.len()).sum::<usize>()
     }
 
-    /// Whether there is nothing, as for `void`.
+    /// Whether there are no bytes, as for `void`.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The pieces, in order, none of them empty.
+    /// The pieces in order, without empty ones.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.gathered.iter().map(|payload| payload.at));
         let ends = self.gathered.iter().map(|payload| payload.at).chain([self.buffer.len()]);
@@ -323,14 +321,14 @@ impl Encoded<'_> {
         self.segments().map(IoSlice::new).collect()
     }
 
-    /// The first bytes of the buffer, which the encoder was given: to fill in a
-    /// header, once the length is known.
+    /// The first bytes of the buffer, which the encoder got at the start: to fill in a header when
+    /// the length is known.
     pub fn head_mut(&mut self) -> &mut [u8] {
         let end = self.gathered.first().map_or(self.buffer.len(), |payload| payload.at);
         &mut self.buffer[..end]
     }
 
-    /// In one piece, copied.
+    /// One piece, copied.
     pub fn to_vec(&self) -> Vec<u8> {
         if self.gathered.is_empty() {
             return self.buffer.clone();
@@ -340,13 +338,13 @@ impl Encoded<'_> {
         whole
     }
 
-    /// In one piece; copied only if there are several.
+    /// One piece, copied only if there are several.
     pub fn into_vec(self) -> Vec<u8> {
         if self.gathered.is_empty() { self.buffer } else { self.to_vec() }
     }
 
-    /// The pieces, for somebody who sends them from other threads. Large opaques
-    /// that are borrowed are copied; shared ones stay where they are.
+    /// The pieces, for senders on other threads. Borrowed large opaques are copied; shared ones
+    /// aren't.
     pub fn into_shared(self) -> Vec<Bytes> {
         let buffer = Bytes::from(self.buffer);
         let mut pieces = Vec::with_capacity(2 * self.gathered.len() + 1);
@@ -361,7 +359,7 @@ impl Encoded<'_> {
         pieces
     }
 
-    /// The buffer, to be used again.
+    /// The buffer, for reuse.
     pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }

@@ -1,20 +1,20 @@
-//! What can be wrong with bytes, and with values.
+//! Errors in bytes and in values.
 
 #[cfg(doc)]
 use crate::{MAX_DEPTH, MAX_NESTED_BYTES};
 use std::error::Error;
 use std::fmt;
 
-/// Why bytes aren't a value of the type that was asked for.
+/// Reason why bytes aren't a value of the requested type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
-    /// How many bytes before it were understood.
+    /// Number of correct bytes before it.
     pub offset_bytes: usize,
 }
 
-/// What is wrong with the bytes.
+/// A problem with the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -22,21 +22,21 @@ pub enum Problem {
     Truncated,
     /// They go on after the value.
     Trailing {
-        /// So many bytes more.
+        /// Number of further bytes.
         bytes: usize,
     },
     /// A length beyond the declared limit.
     TooLong {
-        /// As the bytes have it, in bytes or elements.
+        /// The length in the message, in bytes or elements.
         length: u32,
-        /// As declared.
+        /// The declared limit.
         limit: u32,
     },
     /// A bool that is neither 0 nor 1.
     NotABool(u32),
     /// A number beyond the range of its `char` or `short`.
     OutOfRange(u32),
-    /// A number that the enum doesn't have.
+    /// A number without a value in the enum.
     NotInEnum {
         /// The enum, by its name in Rust.
         name: &'static str,
@@ -50,7 +50,7 @@ pub enum Problem {
         /// The discriminant.
         value: i64,
     },
-    /// A type that only C headers define: nothing says how its bytes look.
+    /// A type that only C headers define, so the form of its bytes is unknown.
     Foreign {
         /// The type, by its name in Rust.
         name: &'static str,
@@ -88,22 +88,22 @@ impl fmt::Display for Problem {
 
 impl Error for DecodeError {}
 
-/// Why a value can't be sent: it breaks a rule that its type can't express.
+/// Reason why a value can't be sent: it breaks a rule that its type can't express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// Longer than declared.
     TooLong {
-        /// As the value has it, in bytes or elements.
+        /// The value's length, in bytes or elements.
         length: usize,
-        /// As declared.
+        /// The declared limit.
         limit: u32,
     },
     /// Not of the declared length.
     WrongLength {
-        /// As the value has it, in bytes or elements.
+        /// The value's length, in bytes or elements.
         length: usize,
-        /// As declared.
+        /// The declared length.
         expected: u32,
     },
     /// The default arm of a union with a discriminant that has its own arm.

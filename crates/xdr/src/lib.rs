@@ -7,14 +7,14 @@
 //!   Bytes ─ Decoder ─→ value that shares its opaques with the message    (client)
 //! ```
 //!
-//! Code that `frpcgen` writes stands on it; nothing here knows of calls. One
-//! value has one encoding, and nothing else decodes to it: padding must be zero,
-//! a bool 0 or 1, an enum one of its values, a `char` or `short` in its range,
-//! and nothing may follow. RFC 4506 says so of what is sent; libtirpc doesn't
-//! check it on receipt, we do, so that equal values mean equal checksums.
+//! The code that `frpcgen` generates uses this crate, which knows nothing of calls. Each value has
+//! one encoding, and nothing else decodes to it: padding must be zero, a bool 0 or 1, an enum one
+//! of its values, a `char` or `short` in its range, and no byte may follow. RFC 4506 demands this
+//! of senders. libtirpc doesn't check it on receipt; this crate does, so that equal values mean
+//! equal checksums.
 //!
-//! This crate must never: take memory by a length that a message only claims;
-//! panic on any input; let nesting exhaust the stack; copy a large opaque.
+//! This crate must never allocate by a length that a message only claims; panic on any input; let
+//! nesting exhaust the stack; or copy a large opaque.
 #![forbid(unsafe_code)]
 
 mod decode;
@@ -34,24 +34,24 @@ pub use text::Text;
 
 pub use bytes::Bytes;
 
-/// Everything in XDR is a multiple of so many bytes (RFC 4506, section 3).
+/// Every XDR item is a multiple of so many bytes (RFC 4506, section 3).
 pub const UNIT_BYTES: usize = 4;
 
 /// Deepest nesting of a type that contains itself. Lists don't nest: they decode
 /// into a `Vec`.
 pub const MAX_DEPTH: u32 = 128;
 
-/// Most bytes in memory of values that are nested in each other, what they point to
-/// aside; one of many small fields counts as [`FIELD_BYTES`] of each. Decoding has all of
-/// them on the stack, some four times over. Without optimisation a level takes eight times
-/// its size, 180 bytes for each field and 1 KiB, as measured: 1.4 MiB at most, so it fits
-/// into a thread's 2 MiB. It is each program's own bound, no part of the protocol: what one
-/// encodes, another build may refuse. Types of up to 512 bytes and 32 fields reach [`MAX_DEPTH`].
+/// Most bytes in memory of nested values, without those behind their pointers. A value of many
+/// small fields counts as [`FIELD_BYTES`] for each. Decoding holds all of them on the stack, some
+/// four times over. Without optimisation a level takes eight times its size, 180 bytes for each
+/// field, and 1 KiB, as measured. That is 1.4 MiB at most, so it fits a thread's 2 MiB. The bound
+/// belongs to each program and not to the protocol: another build may refuse values that one
+/// encodes. Types of up to 512 bytes and 32 fields reach [`MAX_DEPTH`].
 pub const MAX_NESTED_BYTES: usize = 64 << 10;
 
-/// What a field counts at least: however small, it takes a place for its result and for its
-/// error, and without optimisation each field has places of its own.
+/// Least count of a field. Even a small one takes a place for its result and one for its error, and
+/// without optimisation each field has its own.
 pub const FIELD_BYTES: usize = 16;
 
-/// The limit of a length for which none is declared.
+/// The limit of a length without a declared one.
 pub const UNLIMITED: u32 = u32::MAX;

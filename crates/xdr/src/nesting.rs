@@ -1,8 +1,8 @@
-//! How deep values of types that contain themselves are nested in each other.
+//! The depth of nested values of types that contain themselves.
 
 use crate::{FIELD_BYTES, MAX_DEPTH, MAX_NESTED_BYTES};
 
-/// A place within such values.
+/// A position inside such values.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Nesting {
     depth: u32,
@@ -10,7 +10,7 @@ pub(crate) struct Nesting {
 }
 
 impl Nesting {
-    /// Within a `T` of so many fields here; `None` if that is too deep.
+    /// Enters a `T` with so many fields; `None` if that is too deep.
     pub(crate) fn within<T>(self, fields: usize) -> Option<Self> {
         let bytes = size_of::<T>().max(fields.saturating_mul(FIELD_BYTES));
         let inner = Self { depth: self.depth + 1, bytes: self.bytes.saturating_add(bytes) };

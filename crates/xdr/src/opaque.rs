@@ -5,24 +5,23 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// How many bytes are shown for debugging.
+/// Most bytes shown for debugging.
 const SHOWN_BYTES: usize = 32;
 
-/// Bytes that are borrowed or shared, never copied on their way.
+/// Bytes that are borrowed or shared, and never copied on their way.
 ///
-/// A server's handler gets them borrowed from the receive buffer, a client's
-/// caller gets them sharing the reply's buffer; both may send either.
+/// A server's handler borrows them from the receive buffer. A client's caller shares the reply's
+/// buffer. Both can send either kind.
 #[derive(Clone)]
 pub enum Opaque<'a> {
-    /// Of somebody who outlives the value.
+    /// Borrowed from an owner that outlives the value.
     Borrowed(&'a [u8]),
-    /// Owned in common; a clone shares the same bytes.
+    /// Shared ownership; a clone shares the same bytes.
     Shared(Bytes),
 }
 
 impl Opaque<'_> {
-    /// The same bytes, independent of what they were borrowed from: copied if
-    /// they were borrowed.
+    /// The same bytes, independent of their former owner: copied if they were borrowed.
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
@@ -103,7 +102,7 @@ impl Hash for Opaque<'_> {
     }
 }
 
-/// A payload of a megabyte in a log helps nobody: the length and the beginning.
+/// Shows the length and the beginning: a payload of a megabyte would be no help in a log.
 impl fmt::Debug for Opaque<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self[..self.len().min(SHOWN_BYTES)];

@@ -1,4 +1,4 @@
-//! `string`: bytes that are meant as text.
+//! `string`: bytes meant as text.
 
 use crate::Opaque;
 use bytes::Bytes;
@@ -7,19 +7,19 @@ use std::str::{self, Utf8Error};
 
 /// The bytes of an XDR string, exact.
 ///
-/// RFC 4506 says ASCII; peers send UTF-8, and file names in whatever their disks
-/// hold. So these are bytes until somebody asks for more with [`Text::as_str`].
-/// A NUL among them is kept here, but a C peer sees the string end there.
+/// RFC 4506 says ASCII. Peers send UTF-8, and file names in any encoding of their disks. So these
+/// are bytes until a program calls [`Text::as_str`]. A NUL among them is kept here, but a C peer
+/// sees the string end there.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Text<'a>(Opaque<'a>);
 
 impl<'a> Text<'a> {
-    /// As sent.
+    /// The bytes as sent.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// As UTF-8, of which ASCII is a part.
+    /// The text as UTF-8, which includes ASCII.
     ///
     /// # Errors
     /// The bytes aren't UTF-8.
@@ -27,7 +27,7 @@ impl<'a> Text<'a> {
         str::from_utf8(&self.0)
     }
 
-    /// The same text, independent of what it was borrowed from.
+    /// The same text, independent of its former owner.
     pub fn into_owned(self) -> Text<'static> {
         Text(self.0.into_owned())
     }
@@ -95,7 +95,7 @@ impl PartialEq<&str> for Text<'_> {
     }
 }
 
-/// What isn't UTF-8 shows as replacement characters.
+/// Shows invalid UTF-8 as replacement characters.
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&String::from_utf8_lossy(&self.0))

@@ -1,6 +1,5 @@
-//! The runtime by itself: one value has one encoding, and hostile bytes cost
-//! nothing. Whether the encoding is the world's is for frpcgen's tests, which
-//! have libtirpc beside them.
+//! The runtime by itself: each value has one encoding, and hostile bytes cost nothing. frpcgen's
+//! tests compare the encoding with libtirpc's.
 
 use proptest::prelude::*;
 use strait_xdr::{
@@ -8,7 +7,7 @@ use strait_xdr::{
     MAX_NESTED_BYTES, Opaque, Problem, Text, UNLIMITED, from_bytes, from_shared, to_vec,
 };
 
-/// Well beyond what is copied.
+/// Much larger than any copied opaque.
 const LARGE: usize = 1 << 20;
 
 #[derive(Debug, PartialEq)]
@@ -103,8 +102,8 @@ fn every_truncation_and_every_addition_is_noticed() {
 fn a_claimed_length_takes_no_memory() {
     let mut decoder = Decoder::new(&[0xff; 4]);
     assert_eq!(problem(decoder.opaque(UNLIMITED)), Problem::Truncated);
-    // 2^32 - 1 items of 64 bytes in memory and 4 on the wire: with room taken first
-    // this would ask for 256 GiB.
+    // 2^32 - 1 items of 64 bytes in memory and 4 on the wire: reserving room first would ask for
+    // 256 GiB.
     let mut decoder = Decoder::new(&[0xff; 8]);
     assert_eq!(problem(decoder.list(UNLIMITED, 4, |from| Ok([from.u64()?; 8]))), Problem::Truncated);
     let mut decoder = Decoder::new(&[0, 0, 0, 3, 0, 0, 0, 1]);
@@ -230,7 +229,7 @@ proptest! {
         prop_assert_eq!(from_bytes::<Write>(&message).unwrap(), write);
     }
 
-    /// Canonical: what decodes was encoded so.
+    /// Canonical: decoded bytes encode to themselves.
     #[test]
     fn what_decodes_encodes_to_the_same(message in prop::collection::vec(0u8..3, 0..64)) {
         if let Ok(write) = from_bytes::<Write>(&message) {

@@ -1,6 +1,6 @@
 //! Names that only C can define, in a source with lines for the C compiler: rpcgen leaves them to
-//! it. Here such a type has no values, a limit of such a number isn't checked, and a type
-//! whose form depends on such a number is such a type itself.
+//! it. frpcgen gives such a type no values and doesn't check such a limit. If a type's form depends
+//! on such a number, the type gets no values either.
 
 use super::mentions::{Mention, defined_names, mentions};
 use crate::MAX_NESTING;
@@ -9,13 +9,13 @@ use crate::source::Sources;
 use crate::syntax::{BaseKind, Body, Constant, Declaration, Definition, Name, Shape, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Replaces what nothing defines; a warning for each.
+/// Replaces names without a definition, and returns a warning for each.
 pub fn replace(sources: &Sources, definitions: &mut Vec<Definition>) -> Vec<Diagnostic> {
     let mut this =
         Foreign { sources, known: known(definitions), named: HashSet::new(), warnings: Vec::new() };
     this.types(definitions);
-    // A type that gives way takes its numbers with it, so that others follow; beyond this depth
-    // the numbers are errors.
+    // A type that gives way takes its numbers with it, so others follow. Beyond this depth the
+    // numbers are errors.
     for _ in 0..MAX_NESTING {
         this.known = known(definitions);
         definitions.retain(|definition| !this.lost_constant(definition));
@@ -42,13 +42,13 @@ fn known(definitions: &[Definition]) -> HashSet<String> {
 struct Foreign<'a> {
     sources: &'a Sources,
     known: HashSet<String>,
-    /// In warnings.
+    /// Names that warnings already mention.
     named: HashSet<String>,
     warnings: Vec<Diagnostic>,
 }
 
 impl Foreign<'_> {
-    /// Types that nothing defines.
+    /// Replaces types without a definition.
     fn types(&mut self, definitions: &mut Vec<Definition>) {
         let mut unknown = Vec::new();
         for definition in definitions.iter() {
@@ -66,7 +66,7 @@ impl Foreign<'_> {
         }
     }
 
-    /// Whether this is a constant that stands for a number that nothing defines.
+    /// Whether a constant stands for a number without a definition.
     fn lost_constant(&mut self, definition: &Definition) -> bool {
         let Body::Constant(Constant::Value(Value::Name(name)) | Constant::Sum(Value::Name(name), _)) =
             &definition.body
@@ -82,7 +82,7 @@ impl Foreign<'_> {
         lost
     }
 
-    /// Limits that nothing defines.
+    /// Replaces limits without a definition.
     fn limits(&mut self, definition: &mut Definition) {
         let declarations: Vec<&mut Declaration> = match &mut definition.body {
             Body::Typedef(typedef) => vec![typedef],
@@ -110,7 +110,7 @@ impl Foreign<'_> {
         }
     }
 
-    /// Whether a type's form depends on a number that nothing defines.
+    /// Whether a type's form depends on a number without a definition.
     fn gives_way(&mut self, definition: &Definition, by_name: &HashMap<&str, &Body>) -> bool {
         if !matches!(definition.body, Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Typedef(_)) {
             return false;
@@ -144,7 +144,7 @@ impl Foreign<'_> {
 fn switches_on_foreign(body: &Body, by_name: &HashMap<&str, &Body>) -> bool {
     let Body::Union(union) = body else { return false };
     let mut kind = &union.discriminant.base.kind;
-    // Through typedefs, as deep as they may be; a circle of them is an error of its own.
+    // Follows typedefs to any valid depth. A circle of them is a separate error.
     for _ in 0..MAX_NESTING {
         let BaseKind::Named(name) = kind else { return false };
         match by_name.get(name.as_str()) {

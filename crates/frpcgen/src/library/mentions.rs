@@ -33,7 +33,7 @@ pub fn defined_names(definition: &Definition) -> impl Iterator<Item = &str> {
     names.into_iter()
 }
 
-/// Calls back for each name, in the order of the source.
+/// Calls `of` for each name, in the order of the source.
 pub fn mentions<'a>(definition: &'a Definition, of: &mut dyn FnMut(Mention<'a>)) {
     match &definition.body {
         Body::Constant(Constant::Value(number) | Constant::Sum(number, _)) => value(number, of),

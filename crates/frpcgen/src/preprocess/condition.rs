@@ -1,5 +1,5 @@
-//! The expressions of `#if`: integers, names, `defined`, `!`, comparisons,
-//! `&&`, `||` and parentheses. A name that isn't defined is 0, as in C.
+//! The expressions of `#if`: integers, names, `defined`, `!`, comparisons, `&&`, `||` and
+//! parentheses. An undefined name is 0, as in C.
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::{Kind, Token};
@@ -7,7 +7,7 @@ use crate::source::{Sources, Span};
 use crate::{MAX_INCLUDE_DEPTH, MAX_NESTING};
 use std::collections::HashMap;
 
-/// Whether the expression is other than 0.
+/// Whether the expression isn't 0.
 pub fn holds(
     sources: &Sources,
     macros: &HashMap<String, Vec<Token>>,
@@ -22,7 +22,7 @@ pub fn holds(
     }
 }
 
-/// Operators by how strongly they bind, weakest first.
+/// Operators by precedence, weakest first.
 const LEVELS: [&[&str]; 4] = [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"]];
 
 struct Condition<'a> {

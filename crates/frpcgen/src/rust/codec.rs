@@ -1,12 +1,12 @@
-//! A type's name in Rust, and the expressions that encode and decode it. Paths
-//! are written out, since a source may define a `Result` or `Vec` of its own.
+//! A type's name in Rust, and the expressions that encode and decode it. They write paths in full,
+//! since a source may define a `Result` or `Vec` of its own.
 
 use super::names::camel;
 use super::shape::{Held, Shapes};
 use crate::model::Type;
 use crate::syntax::Primitive;
 
-/// How a type is written, with this lifetime if it borrows.
+/// A type in Rust, with this lifetime if it borrows.
 pub fn type_name(shapes: &Shapes<'_>, kind: &Type, lifetime: &str) -> String {
     let inner = |item| type_name(shapes, item, lifetime);
     match shapes.held(kind) {
@@ -30,7 +30,7 @@ pub fn type_name(shapes: &Shapes<'_>, kind: &Type, lifetime: &str) -> String {
     }
 }
 
-/// How a type is written in the RPC language, for documentation.
+/// A type in the RPC language, for documentation.
 pub fn declared(shapes: &Shapes<'_>, kind: &Type, name: &str) -> String {
     let limit = |limit: u32| if limit == u32::MAX { String::new() } else { limit.to_string() };
     let of = |item: &Type, rest: String| declared(shapes, item, &rest);
@@ -46,7 +46,7 @@ pub fn declared(shapes: &Shapes<'_>, kind: &Type, name: &str) -> String {
     }
 }
 
-/// What is encoded: a place like `self.field`, or a name bound to a reference.
+/// The value to encode: a place like `self.field`, or a name bound to a reference.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Place(&'a str),
@@ -81,7 +81,7 @@ pub fn encode(shapes: &Shapes<'_>, kind: &Type, source: Source<'_>) -> String {
     if fallible { format!("{code}?;") } else { format!("{code};") }
 }
 
-/// As [`encode`], as the last expression of what returns a result.
+/// As [`encode`], but as the last expression of a function that returns a result.
 pub fn encode_last(shapes: &Shapes<'_>, kind: &Type, source: Source<'_>) -> String {
     match encoding(shapes, kind, source) {
         (code, true) => code,
@@ -103,7 +103,7 @@ fn encoding(shapes: &Shapes<'_>, kind: &Type, source: Source<'_>) -> (String, bo
             return (format!("to.{}({})", method(primitive), source.value()), false);
         }
         Held::Named(_) => match shapes.model.resolve(kind) {
-            // Traits are of the types that have a definition in Rust.
+            // Only types with a definition in Rust implement the traits.
             Type::Named(_) => format!("xdr::Encode::encode({reference}, to)"),
             resolved => return encoding(shapes, resolved, source),
         },
@@ -157,7 +157,7 @@ pub fn decode(shapes: &Shapes<'_>, kind: &Type) -> String {
     }
 }
 
-/// Whether the runtime has its arrays at once.
+/// Whether the runtime converts arrays of this type at once.
 fn is_number(shapes: &Shapes<'_>, item: &Type) -> bool {
     use Primitive::{F32, F64, I32, I64, U32, U64};
     let held = shapes.held(shapes.model.resolve(item));

@@ -1,6 +1,6 @@
-//! Circles in a graph of any depth, without recursion.
+//! Finds circles in a graph of any depth, without recursion.
 
-/// Which nodes can reach themselves: Kosaraju's two passes.
+/// The nodes that can reach themselves, by Kosaraju's two passes.
 pub fn on_circles(uses: &[Vec<usize>]) -> Vec<bool> {
     let mut used_by = vec![Vec::new(); uses.len()];
     for (user, used) in uses.iter().enumerate() {
@@ -28,7 +28,7 @@ pub fn on_circles(uses: &[Vec<usize>]) -> Vec<bool> {
     result
 }
 
-/// Each node after all that it reaches, circles aside.
+/// Puts each node after all nodes that it reaches, circles aside.
 fn finishing_order(uses: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::new();
     let mut seen = vec![false; uses.len()];

@@ -1,4 +1,4 @@
-//! Rust from a model.
+//! Generates Rust from a model.
 
 mod codec;
 mod graph;
@@ -16,7 +16,7 @@ pub use prelude::warnings;
 use shape::Shapes;
 use syn::parse::Parser;
 
-/// The code, formatted; the same for the same model.
+/// The formatted code; equal models give equal code.
 pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String, Diagnostics> {
     let shapes = Shapes::new(model);
     let errors = unique::check(sources, &shapes);
@@ -27,7 +27,7 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     if !model.programs.is_empty() {
         code += "use ::strait_flexrpc::stub::{self, xdr};\n";
     } else if !model.types.is_empty() {
-        // Typedefs of numbers alone don't need it.
+        // Typedefs of numbers alone don't need the import.
         code += "#[allow(unused_imports)]\nuse ::strait_xdr as xdr;\n";
     }
     model.constants.iter().for_each(|constant| code += &types::constant(constant));
@@ -46,8 +46,9 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     ))
 }
 
-/// Of items that a program may leave unused. Who calls doesn't serve, and nobody needs all of
-/// an interface: a binary, where `pub` is no use, would be warned of the rest.
+/// The attributes of an item that a program may leave unused. Callers don't serve, and no program
+/// needs a whole interface. A binary, in which `pub` has no effect, would get warnings about the
+/// rest.
 fn attributes(item: &mut syn::Item) -> Option<&mut Vec<syn::Attribute>> {
     match item {
         syn::Item::Const(item) => Some(&mut item.attrs),
@@ -61,7 +62,7 @@ fn attributes(item: &mut syn::Item) -> Option<&mut Vec<syn::Attribute>> {
     }
 }
 
-/// A mistake of this compiler, not of the source.
+/// An error of this compiler, not of the source.
 fn internal(sources: &Sources, why: &syn::Error) -> Diagnostic {
     sources.error(Span::default(), format!("frpcgen wrote code that isn't Rust ({why}); please report this"))
 }

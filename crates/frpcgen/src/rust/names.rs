@@ -1,6 +1,6 @@
-//! Names of the RPC language into names of Rust.
+//! Converts names of the RPC language to names of Rust.
 
-/// `nfs_fh3`, `NFS_FH3` and `nfsFh3` into `NfsFh3`.
+/// Converts `nfs_fh3`, `NFS_FH3` and `nfsFh3` to `NfsFh3`.
 pub fn camel(name: &str) -> String {
     let joined: String = words(name).iter().map(|word| capitalised(word)).collect();
     match joined.as_str() {
@@ -11,7 +11,7 @@ pub fn camel(name: &str) -> String {
     }
 }
 
-/// `readArgs` and `READ_ARGS` into `read_args`.
+/// Converts `readArgs` and `READ_ARGS` to `read_args`.
 pub fn snake(name: &str) -> String {
     let joined = words(name).join("_");
     match joined.as_str() {
@@ -23,7 +23,7 @@ pub fn snake(name: &str) -> String {
     }
 }
 
-/// `maxLen` into `MAX_LEN`.
+/// Converts `maxLen` to `MAX_LEN`.
 pub fn screaming(name: &str) -> String {
     let joined = words(name).join("_").to_ascii_uppercase();
     match joined.chars().next() {
@@ -32,7 +32,7 @@ pub fn screaming(name: &str) -> String {
     }
 }
 
-/// An enum's member: without the enum's own name, if it begins with that.
+/// An enum's member, without the enum's own name if it begins with that.
 pub fn variant(owner: &str, member: &str) -> String {
     let (owner, member) = (camel(owner), camel(member));
     match member.strip_prefix(&owner) {
@@ -41,9 +41,8 @@ pub fn variant(owner: &str, member: &str) -> String {
     }
 }
 
-/// In small letters; a new one begins behind `_`, where a capital follows a
-/// small letter, and with the last capital of several before a small letter
-/// (`XDRFile` is `xdr`, `file`).
+/// The words of a name, in small letters. A word begins after `_`, at a capital after a small
+/// letter, and at the last of several capitals before a small letter (`XDRFile` is `xdr`, `file`).
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for part in name.split('_').filter(|part| !part.is_empty()) {
@@ -72,7 +71,7 @@ fn capitalised(word: &str) -> String {
     characters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(characters).collect()
 }
 
-/// Rust's, those that `r#` can escape.
+/// Rust's keywords that `r#` can escape.
 const KEYWORDS: [&str; 48] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro",

@@ -1,11 +1,11 @@
-//! Names that each Rust program has without an import, and that a source takes for its types.
+//! Names that every Rust program has without an import, and that a source uses for its types.
 
 use super::names::camel;
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
 use crate::model::Model;
 use crate::source::Sources;
 
-/// Those that are used all over.
+/// The names in common use.
 const PRELUDE: [&str; 22] = [
     "AsRef",
     "Box",
@@ -31,7 +31,7 @@ const PRELUDE: [&str; 22] = [
     "Vec",
 ];
 
-/// A name that comes by a glob goes before one of the prelude.
+/// Warns about types that hide the prelude's: a name imported by a glob has priority.
 pub fn warnings(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
     let taken = model.types.iter().filter_map(|kind| {
         let (name, rust) = (&kind.name, camel(&kind.name.text));

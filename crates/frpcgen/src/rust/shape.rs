@@ -1,35 +1,35 @@
-//! What matters about a type before it is written down: whether it borrows, how
-//! large it is in memory, whether it is a list in disguise.
+//! Properties of a type that decide its form in Rust: whether it borrows, its size in memory, and
+//! whether it is a list in disguise.
 
 use super::graph;
 use crate::model::{Model, Type, TypeBody};
 use crate::syntax::Primitive;
 
-/// Largest `opaque[n]` that is an array, copied on decoding; file handles and
-/// hashes are. A larger one is borrowed, its length checked.
+/// Largest `opaque[n]` that is an array, copied on decoding: file handles and hashes are. Larger
+/// ones are borrowed, with a length check.
 const MAX_ARRAY_BYTES: u32 = 128;
 
-/// Most items of a `T name[n]` that is an array, and most bytes of it; beyond
-/// that it is a `Vec` of checked length.
+/// Most items and most bytes of a `T name[n]` that is an array. Larger ones are a `Vec` with a
+/// length check.
 const MAX_ARRAY_ITEMS: u32 = 32;
 const MAX_ARRAY_MEMORY: usize = 256;
 
-/// From this size on, in bytes, what may be absent on the wire (optional data, a
-/// union's arm) is boxed: else four bytes of message could claim any amount of
-/// memory, and a union would be as large as its largest arm.
+/// From this size in bytes on, values that may be absent on the wire (optional data, a union's arm)
+/// are boxed. Else four bytes of message could claim any amount of memory, and a union would be as
+/// large as its largest arm.
 const MAX_UNBOXED: usize = 192;
 
 /// Largest type that is `Copy`, in bytes.
 const MAX_COPY: usize = 64;
 
-/// Largest type that contains itself, in bytes, so that it can at least sixteen deep, or four
-/// where all its fields are of four bytes (`strait_xdr::MAX_NESTED_BYTES` and `FIELD_BYTES`).
+/// Largest type that contains itself, in bytes. It can nest at least sixteen deep, or four if all
+/// its fields have four bytes (`strait_xdr::MAX_NESTED_BYTES` and `FIELD_BYTES`).
 pub const MAX_RECURSIVE_MEMORY: usize = 4 << 10;
 
-/// Largest type at all: beyond that a value by value is a mistake.
+/// Largest type at all: a larger value by value is a mistake.
 pub const MAX_MEMORY: usize = 64 << 10;
 
-/// Of each definition, by its index in the model.
+/// Shape of a definition, by its index in the model.
 #[derive(Debug, Default, Clone)]
 pub struct Shape {
     /// Has a lifetime parameter.
@@ -39,15 +39,15 @@ pub struct Shape {
     pub copy: bool,
     /// Contains itself behind a pointer or an array.
     pub recursive: bool,
-    /// Ends in an optional of itself and is used as optional only: a `Vec` of items.
+    /// Ends in an optional of itself, and is only used as optional: a `Vec` of items.
     pub chain: bool,
-    /// About, in bytes.
+    /// Approximate size, in bytes.
     pub memory: usize,
     /// Least bytes on the wire.
     pub wire: usize,
 }
 
-/// How a type is held in Rust.
+/// The form of a type in Rust.
 pub enum Held<'t> {
     Primitive(Primitive),
     Named(usize),
@@ -135,7 +135,7 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// About, in bytes.
+    /// Approximate size, in bytes.
     pub fn memory(&self, kind: &Type) -> usize {
         match self.held(kind) {
             Held::Primitive(Primitive::Quadruple) => 16,
@@ -162,15 +162,14 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// The fields that are there in Rust: of a chain's item, all but the pointer
-    /// to the next.
+    /// The fields in Rust. A chain's item omits the pointer to the next.
     pub fn kept_fields(&self, index: usize) -> impl Iterator<Item = &'m Type> + use<'m> {
         let kinds = self.model.types[index].body.kinds();
         let kept = kinds.len() - usize::from(self.shapes[index].chain);
         kinds.into_iter().take(kept)
     }
 
-    /// The definition behind a type that is only names.
+    /// The definition that a type of mere names leads to.
     fn named(&self, kind: &Type) -> Option<usize> {
         match self.model.resolve(kind) {
             Type::Named(index) => Some(*index),
@@ -182,15 +181,15 @@ impl<'m> Shapes<'m> {
         let tails: Vec<_> = (0..self.shapes.len()).map(|index| self.tail(index)).collect();
         let definitions = self.model.types.iter().zip(&tails).flat_map(|(definition, tail)| {
             let kinds = definition.body.kinds().into_iter().enumerate();
-            // A typedef of a name only passes on what its users will use.
+            // A typedef of a name only passes on its users' choice.
             let passes_on = matches!(definition.body, TypeBody::Alias(Type::Named(_)));
             kinds.filter(move |(position, _)| *tail != Some(*position) && !passes_on).map(|(_, kind)| kind)
         });
         let procedures = self.model.procedures().flat_map(|procedure| {
             procedure.arguments.iter().map(|argument| &argument.kind).chain(&procedure.result)
         });
-        // By value a struct needs its own end, so it stays as it is; and so does
-        // one that nothing points to.
+        // By value a struct needs its own end, so it stays as it is. So does a struct without a
+        // pointer to it.
         let (mut pointed_to, mut by_value) = (vec![false; tails.len()], vec![false; tails.len()]);
         for kind in definitions.chain(procedures) {
             let (mentioned, optional) = mention(kind);
@@ -203,8 +202,8 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Which field of a struct is an optional of the struct itself, at its end.
-    /// With another such field it is a tree, no list.
+    /// Index of the last field of a struct if that is an optional of the struct itself. With
+    /// another such field the struct is a tree and no list.
     fn tail(&self, index: usize) -> Option<usize> {
         let TypeBody::Struct(fields) = &self.model.types[index].body else { return None };
         let last = fields.len().checked_sub(1).filter(|last| *last > 0)?;
@@ -225,8 +224,8 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Sizes. Nesting by value is bounded by `cycles::check`, so are the rounds
-    /// until they stand.
+    /// Computes sizes. `cycles::check` bounds the nesting by value, and so the rounds until the
+    /// sizes are final.
     fn measure(&mut self) {
         for _ in 0..=crate::MAX_NESTING {
             for index in 0..self.shapes.len() {
@@ -251,7 +250,7 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Carries what a type has from what it contains to what contains it.
+    /// Spreads properties from a type to the types that contain it.
     fn spread(&mut self) {
         let count = self.shapes.len();
         let mut users = vec![Vec::new(); count];
@@ -303,7 +302,7 @@ impl<'t> Held<'t> {
     }
 }
 
-/// The definition that a type mentions, directly or as item.
+/// The definition that a type mentions, directly or as an item.
 fn mentioned(kind: &Type) -> Option<usize> {
     match kind {
         Type::Named(index) => Some(*index),
@@ -312,7 +311,7 @@ fn mentioned(kind: &Type) -> Option<usize> {
     }
 }
 
-/// The name that a type mentions, and whether as optional.
+/// The name that a type mentions, and whether it is optional.
 fn mention(kind: &Type) -> (Option<&Type>, bool) {
     match kind {
         Type::Optional(item) if matches!(**item, Type::Named(_)) => (Some(item), true),

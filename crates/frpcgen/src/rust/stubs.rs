@@ -1,26 +1,25 @@
-//! A version of a program: client, multicast client, server trait, dispatcher.
+//! The items for a version of a program: client, multicast client, server trait, dispatcher.
 
 use super::codec::{self, Source};
 use super::names::{camel, snake};
 use super::shape::{Held, Shapes};
 use crate::model::{Field, Procedure, Program, Type, Version};
 
-/// Arguments' names that generated methods use themselves.
+/// Names of arguments that generated methods use themselves.
 const TAKEN: [&str; 2] = ["to", "call"];
 
-/// Methods' names: the client's own function, and those that each type has by the prelude's
-/// `Into` and `TryInto`, which a call `client.into(…)` would mean.
+/// Names of methods that are taken: the client's own function, and those that every type has from
+/// the prelude's `Into` and `TryInto`, which `client.into(…)` would call.
 const TAKEN_METHODS: [&str; 3] = ["new", "into", "try_into"];
 
-/// What the names of a version's items begin with: `FILES_PROGRAM`, 2 makes
-/// `FilesV2`.
+/// The prefix of a version's items: `FILES_PROGRAM`, 2 makes `FilesV2`.
 pub fn prefix(program: &Program, version: &Version) -> String {
     let name = program.name.text.as_str();
     let name = ["_PROGRAM", "_PROG"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     format!("{}V{}", camel(name), version.number)
 }
 
-/// The items of a version, as [`version`] names them.
+/// The items of a version, with the names from [`version`].
 pub fn item_names(program: &Program, version: &Version) -> [String; 4] {
     let prefix = prefix(program, version);
     ["Client", "Callees", "Service", "Server"].map(|kind| format!("{prefix}{kind}"))
@@ -52,7 +51,7 @@ pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> Str
     let null = if version.procedures.iter().any(|procedure| procedure.number == 0) {
         String::new()
     } else {
-        // By convention it is there and does nothing (RFC 5531, section 12.3).
+        // By convention it exists and does nothing (RFC 5531, section 12.3).
         "0 => stub::serve(call, reply, |_| ::std::result::Result::Ok(()),
             |()| ::std::result::Result::Ok(()), |_, _| ::std::result::Result::Ok(())),"
             .to_owned()
@@ -144,7 +143,7 @@ impl<'a> Stub<'a> {
         )
     }
 
-    /// The multicast client's.
+    /// The multicast client's method.
     fn multicast(&self) -> String {
         let result = self.result("'static");
         let results = format!("::std::vec::Vec<::std::result::Result<{result}, stub::StubError>>");
@@ -166,7 +165,7 @@ impl<'a> Stub<'a> {
         )
     }
 
-    /// The service's.
+    /// The service's method.
     fn method(&self) -> String {
         format!(
             "{}///
@@ -179,11 +178,11 @@ impl<'a> Stub<'a> {
         )
     }
 
-    /// That of an `Arc` of a service.
+    /// The method of an `Arc` of a service.
     fn delegate(&self, service: &str) -> String {
         let passed: String = self.arguments().map(|(name, _)| format!(", {name}")).collect();
         let method = method_name(self.procedure);
-        // By its full name: a plain call would mean the method of the `Arc` itself. A source may
+        // By its full path: a plain call would mean the method of the `Arc` itself. A source may
         // have a type `S`, and none has `S_`.
         format!("{} {{ <S_ as {service}>::{method}(self, call{passed}) }}\n", self.signature())
     }
@@ -238,7 +237,7 @@ impl<'a> Stub<'a> {
         self.arguments().map(|(name, kind)| format!("{name}: {},", self.borrowed(kind))).collect()
     }
 
-    /// How a caller passes a value: numbers as they are, the rest by reference.
+    /// A parameter's type at the caller: numbers by value, others by reference.
     fn borrowed(&self, kind: &Type) -> String {
         let resolved = self.shapes.model.resolve(kind);
         match self.shapes.held(resolved) {
@@ -290,7 +289,7 @@ impl<'a> Stub<'a> {
         format!("/// `{} = {}`.\n", self.procedure.written, self.procedure.number)
     }
 
-    /// Long lists of arguments are the interface's doing.
+    /// The interface determines the number of arguments.
     fn allow(&self) -> &'static str {
         if self.procedure.arguments.len() > 5 { "#[allow(clippy::too_many_arguments)]" } else { "" }
     }

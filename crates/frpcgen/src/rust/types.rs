@@ -1,4 +1,4 @@
-//! Definitions of types and constants.
+//! Generates definitions of types and constants.
 
 use super::codec::{self, Source};
 use super::names::{camel, screaming, snake, variant};
@@ -16,7 +16,7 @@ pub fn constant(constant: &Constant) -> String {
     format!("/// `const {}`.\npub const {name}: {kind} = {value};\n", constant.name.text)
 }
 
-/// Lengths and numbers of programs are `u32`; so is what fits.
+/// The type of a number. Lengths and programs' numbers are `u32`, and so are all numbers that fit.
 fn number_type(number: i128) -> &'static str {
     match number {
         0..=0xffff_ffff => "u32",
@@ -38,14 +38,15 @@ pub fn definition(shapes: &Shapes<'_>, index: usize) -> String {
     }
 }
 
-/// Whether this is a typedef of a type that has the same name in Rust, as `typedef struct _foo foo`:
-/// one definition is enough for both.
+/// Whether this is a typedef of a type with the same name in Rust, as `typedef struct _foo foo`.
+/// Then one definition is enough for both.
 pub fn same_in_rust(model: &Model, definition: &TypeDefinition) -> bool {
     let TypeBody::Alias(Type::Named(target)) = &definition.body else { return false };
     camel(&model.types[*target].name.text) == camel(&definition.name.text)
 }
 
-/// Members whose value has a name already; of those that are one in Rust and have one value, one.
+/// Members whose value already has a name. Of members with the same name in Rust and the same
+/// value, one.
 pub fn second_names(members: &[(Name, i32)]) -> impl Iterator<Item = &(Name, i32)> {
     let (mut values, mut seen) = (HashSet::new(), HashSet::new());
     let others = members.iter().filter(move |(_, value)| !values.insert(*value));
@@ -73,7 +74,7 @@ fn number_name(value: i64) -> String {
     format!("Case{sign}{}", value.unsigned_abs())
 }
 
-/// What matches these values, of which there is one at least: as few ranges as will do.
+/// A pattern for these values, of which there is at least one, with as few ranges as possible.
 fn pattern(mut values: Vec<i64>) -> String {
     values.sort_unstable();
     let runs = values.chunk_by(|one, next| one + 1 == *next);
@@ -84,7 +85,7 @@ fn pattern(mut values: Vec<i64>) -> String {
     ranges.collect::<Vec<_>>().join(" | ")
 }
 
-/// A definition, by what all parts of it need.
+/// A definition, and the values that all its parts need.
 struct Of<'a> {
     shapes: &'a Shapes<'a>,
     index: usize,
@@ -259,15 +260,15 @@ impl Of<'_> {
         )
     }
 
-    /// Of what nests, each arm in a frame of its own: without optimisation one frame has
-    /// room for all of them, at each level.
+    /// In nested types, gives each arm a stack frame of its own. Without optimisation one frame has
+    /// room for all arms, at each level.
     fn decode_arm(&self, value: &str) -> String {
         let value = format!("::std::result::Result::Ok({value})");
         if self.shapes.of(self.index).recursive { format!("from.apart(|from| {value})") } else { value }
     }
 
-    /// An arm's type, the statement that encodes it from `value`, and the
-    /// expression that decodes it.
+    /// An arm's type, the statement that encodes it from `value`, and the expression that decodes
+    /// it.
     fn arm(&self, field: &Field) -> (String, String, String) {
         let kind = codec::type_name(self.shapes, &field.kind, "'a");
         let decode = codec::decode(self.shapes, &field.kind);
@@ -297,7 +298,7 @@ impl Of<'_> {
         }
     }
 
-    /// Without values, so that all that doesn't need one works.
+    /// An enum without values, so that all code that needs no value works.
     fn foreign(&self) -> String {
         let rust = &self.rust;
         format!(
@@ -338,7 +339,7 @@ impl Of<'_> {
         format!("#[derive(Clone{copy}, Debug, PartialEq{eq})]")
     }
 
-    /// Those that take places on the stack all at once, which an arm doesn't.
+    /// Number of fields that take stack places at the same time; arms don't.
     fn fields(&self) -> usize {
         match &self.shapes.model.types[self.index].body {
             TypeBody::Struct(_) => self.shapes.kept_fields(self.index).count(),

@@ -1,4 +1,4 @@
-//! Names that differ in the RPC language and not in Rust, and types too large.
+//! Finds names that differ in the RPC language but not in Rust, and types that are too large.
 
 use super::names::{camel, screaming, snake, variant};
 use super::shape::{MAX_MEMORY, MAX_RECURSIVE_MEMORY, Shapes};
