@@ -11,7 +11,7 @@ fn main() -> Result<(), String> {
         ["types", "counter", "kv", "files", "portmap", "monitor", "habits", "ledger", "versions", "borrowed"]
     {
         let builder = Builder::default().include_dir("idl");
-        // They have hard names, and names that nothing defines, on purpose.
+        // They contain difficult names, and names without a definition, on purpose.
         let builder = if ["habits", "borrowed"].contains(&name) { builder.quiet() } else { builder };
         builder.compile(format!("idl/{name}.x")).map_err(|error| format!("\n{error}"))?;
     }
@@ -22,7 +22,7 @@ fn main() -> Result<(), String> {
     foreign::generate(&output)
 }
 
-/// Types that contain themselves, of more fields than anybody would write down.
+/// Types that contain themselves, with more fields than a person would write.
 fn deep() -> String {
     let fields = |count: u32, field: &str| (0..count).map(|n| format!("{field}{n}; ")).collect::<String>();
     format!(

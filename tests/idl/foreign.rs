@@ -1,4 +1,4 @@
-//! For the build script: Rust of files that others wrote, where they are installed.
+//! For the build script: generates Rust from installed files of other projects.
 
 use frpcgen::{Builder, Error};
 use std::collections::HashSet;
@@ -6,14 +6,14 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Where Debian's libtirpc-dev, libnsl-dev and rpcsvc-proto put theirs.
+/// Directories of Debian's libtirpc-dev, libnsl-dev and rpcsvc-proto.
 const SYSTEM: [&str; 2] = ["/usr/include/rpcsvc", "/usr/include/tirpc"];
 
-/// A directory of other files, to be tested in place of the system's.
+/// Names a directory of other files, to test in place of the system's.
 pub const DIRECTORY: &str = "STRAIT_X_FILES";
 
-/// Writes `foreign.rs`: the list `FILES` of each file and why frpcgen refuses it, if it does, and
-/// a module for each that it accepts.
+/// Writes `foreign.rs`: the list `FILES`, with frpcgen's reason for each file that it refuses, and
+/// a module for each file that it accepts.
 pub fn generate(output: &Path) -> Result<(), String> {
     println!("cargo::rerun-if-env-changed={DIRECTORY}");
     let chosen = env::var_os(DIRECTORY).map(PathBuf::from);
@@ -47,7 +47,7 @@ pub fn generate(output: &Path) -> Result<(), String> {
     fs::write(output.join("foreign.rs"), code).map_err(|error| error.to_string())
 }
 
-/// A directory that is missing has no files.
+/// Finds the `.x` files of a directory; a missing directory has none.
 fn find(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

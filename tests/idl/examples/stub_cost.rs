@@ -1,4 +1,4 @@
-//! What typed calls cost beside untyped ones of the same bytes: `stub_cost [seconds]`. One
+//! Compares the cost of typed calls with untyped ones of the same bytes: `stub_cost [seconds]`. One
 //! caller, over TCP on loopback; rounds of both in turn.
 
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use strait_flexrpc::{Client, Procedure, Reply, Request, Server, ServerOptions, S
 use strait_idl_tests::habits::{HabitsV1Client, HabitsV1Server, HabitsV1Service, Result as Item};
 use strait_xdr::Text;
 
-/// Untyped, under a number of its own.
+/// The untyped procedure, with a number of its own.
 const UNTYPED: Procedure = Procedure::new(0x2000_0105, 1, 1);
 
 /// Calls of one kind in a row.

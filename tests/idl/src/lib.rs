@@ -1,5 +1,5 @@
-//! What frpcgen writes for the interfaces in `idl/`, under the workspace's lints:
-//! a warning in generated code is a failed lint here.
+//! The code that frpcgen generates for the interfaces in `idl/`, under the workspace's lints: a
+//! warning in generated code is a failed lint here.
 
 macro_rules! interface {
     ($($name:ident: $about:literal;)*) => {$(
@@ -24,7 +24,7 @@ interface! {
     habits: "What rpcgen takes beyond the standard, and names that are hard on Rust.";
 }
 
-/// What `docs/flexrpc.md` shows, run.
+/// Runs the examples in `docs/flexrpc.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/flexrpc.md")]
 pub struct Documentation;

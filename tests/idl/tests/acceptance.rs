@@ -1,11 +1,10 @@
-//! Three processes in a delivery chain, behind a service written in the RPC language, of
-//! which one is killed, cut off or stopped at every point of a long stream of calls. What
-//! the caller is told of each callee agrees with what that callee's own log says, which
-//! it writes before it answers.
+//! Three processes in a delivery chain, with a service written in the RPC language. One of them is
+//! killed, cut off or stopped at every point of a long stream of calls. The outcome that the caller
+//! gets of each callee agrees with that callee's own log, which it writes before it answers.
 //!
-//! `FLEXRPC_BYTES_APART=1` tries every byte of the calls and answers, on each of the three
-//! links; by default one in some twenty. At each, one callee meets one fault: which ones go
-//! round, and `FLEXRPC_FIRST_FAULT=…`, below 15, says with which to begin.
+//! `FLEXRPC_BYTES_APART=1` tries every byte of the calls and answers, on each of the three links;
+//! by default one in some twenty. At each byte, one callee suffers one fault. The faults take
+//! turns, and `FLEXRPC_FIRST_FAULT=…`, below 15, selects the first.
 
 mod faults;
 
@@ -19,35 +18,35 @@ use strait_idl_tests::ledger::*;
 
 const CALLEES: usize = 3;
 
-/// In one segment, and in many pieces, which a callee passes on as they arrive.
+/// One fits a segment. The other travels in many pieces, which a callee passes on as they arrive.
 const NOTES: [usize; 2] = [100, 1 << 20];
 
-/// Of a large call, so many points: most bytes of its note are like the next.
+/// Points tried in a large call: most bytes of its note resemble the next.
 const POINTS_OF_A_LARGE_CALL: usize = 4;
 
-/// Of a call that nothing hinders.
+/// Timeout of an unhindered call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Of a call that waits for somebody who is silent.
+/// Timeout of a call that waits for a silent peer.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn number(variable: &str, unless: usize) -> usize {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(unless)
 }
 
-/// What happens to a callee.
+/// A fault of a callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fault {
-    /// It is back when the call is over.
+    /// It restarts after the call is over.
     Killed,
-    /// It is back before the next byte.
+    /// It restarts before the next byte.
     KilledAndRestarted,
-    /// Its process stands still until the call is over, then goes on.
+    /// Its process stops until the call is over, then continues.
     Stopped,
-    /// Of what it and those who call it send each other nothing arrives until the call is
-    /// over, and nobody is told.
+    /// Nothing arrives of the bytes between it and its callers until the call is over. Neither side
+    /// gets an error.
     Silenced,
-    /// All connections to it break; new ones are well. It is asked by one of these.
+    /// All connections to it break; new ones work. The caller asks it over a new one.
     CutOff,
 }
 
@@ -70,13 +69,13 @@ impl Fault {
         }
     }
 
-    /// How long the caller waits.
+    /// The caller's timeout.
     fn timeout(self) -> Duration {
         if matches!(self, Self::Stopped | Self::Silenced) { SHORT } else { PATIENCE }
     }
 }
 
-/// What the caller was told of a callee.
+/// The caller's outcome for a callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Told {
     Executed,
@@ -89,7 +88,7 @@ struct Cluster {
     links: [Arc<Link>; CALLEES],
     logs: tempfile::TempDir,
     client: Client,
-    /// What was told of each call; its number is its place.
+    /// The outcomes of each call, by its number.
     told: Vec<[Told; CALLEES]>,
 }
 
@@ -125,7 +124,7 @@ impl Cluster {
         told
     }
 
-    /// Whoever was struck comes back, and calls get through again.
+    /// Restores the struck callee, and waits until calls succeed again.
     fn mend(&mut self, note: usize) {
         for (callee, link) in self.callees.iter().zip(&self.links) {
             let mut callee = callee.lock().unwrap();
@@ -145,11 +144,11 @@ impl Cluster {
             self.mend(note);
             self.links[link].passed(direction) - before
         };
-        // There may be a greeting in the one, and what a broken connection left.
+        // One may include a handshake, and the rest of a broken connection.
         measure().min(measure())
     }
 
-    /// How often each callee has executed each call. They are dead then.
+    /// How often each callee has executed each call. Kills the callees first.
     fn logs(&self) -> [HashMap<usize, usize>; CALLEES] {
         std::array::from_fn(|number| {
             self.callees[number].lock().unwrap().kill();
@@ -173,7 +172,7 @@ fn tell(callee: i32, number: i64, outcome: Result<Receipt, StubError>) -> Told {
     }
 }
 
-/// Every so many bytes, the first, the one before the last, and the last.
+/// Every `apart` bytes: the first, the one before the last, and the last.
 fn points(length: usize, apart: usize) -> impl Iterator<Item = usize> {
     let rest = (0..length.saturating_sub(1)).step_by(apart);
     rest.chain([length.saturating_sub(1), length])
@@ -181,7 +180,7 @@ fn points(length: usize, apart: usize) -> impl Iterator<Item = usize> {
 
 fn what_is_told_agrees_with_the_logs(key: Option<&'static str>) {
     let mut cluster = Cluster::start(key);
-    // Each with each callee, over and over.
+    // Each fault with each callee, again and again.
     let faults = FAULTS.iter().flat_map(|fault| (0..CALLEES).map(move |victim| (*fault, victim))).cycle();
     let bytes_apart = number("FLEXRPC_BYTES_APART", 23);
     let mut faults = faults.skip(number("FLEXRPC_FIRST_FAULT", 0));
@@ -223,7 +222,7 @@ fn what_is_told_agrees_with_the_logs(key: Option<&'static str>) {
         }
     }
     println!("{} calls, {struck} faults, {missed} missed: {outcomes:?}", cluster.told.len());
-    // A busy machine may let a short deadline pass before.
+    // On a busy machine a short deadline may pass before the fault.
     assert!(missed * 10 <= struck, "{missed} faults of {struck} didn't happen");
     let times = |fault, told| outcomes.get(&(fault, told)).copied().unwrap_or(0);
     for fault in FAULTS {
@@ -231,7 +230,7 @@ fn what_is_told_agrees_with_the_logs(key: Option<&'static str>) {
         let hindered = times(fault, Told::NotExecuted) + times(fault, Told::Unknown);
         assert!(hindered > 0 || fault == Fault::CutOff, "{fault:?} hinders: {outcomes:?}");
     }
-    // Who asks a callee that is there learns what became of the call.
+    // A caller that asks a running callee learns the call's outcome.
     assert_eq!(times(Fault::CutOff, Told::Unknown), 0, "{outcomes:?}");
 }
 

@@ -14,7 +14,7 @@ use strait_idl_tests::versions::{
 };
 use strait_xdr::{EncodeError, Opaque, Text};
 
-/// More than is ever copied into a buffer.
+/// More than any buffer gets as a copy.
 const BLOCK: usize = 1 << 20;
 
 struct Files;
@@ -211,7 +211,7 @@ impl JournalV2Service for Journal {
 #[test]
 fn two_versions_of_a_program_share_one_state() -> Tested {
     let journal = Arc::new(Journal::default());
-    // Of a version, what it is for is all that a server needs to know.
+    // A server needs to know only a version's trait.
     let second: Arc<dyn JournalV2Service> = journal.clone();
     let program = JournalV1Server::<Arc<Journal>>::PROGRAM;
     let server = Server::builder(ServerOptions::default())

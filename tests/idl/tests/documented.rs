@@ -1,5 +1,5 @@
-//! What `docs/flexrpc.md` shows and its documentation tests can't run: a server in a process of its
-//! own, with the key of a file and until a signal comes; and a client in C.
+//! The parts of `docs/flexrpc.md` that its documentation tests can't run: a server in a process of
+//! its own, with a key from a file, until a signal arrives; and a client in C.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -14,14 +14,14 @@ use strait_idl_tests::kv::*;
 
 const PAGE: &str = include_str!("../../../docs/flexrpc.md");
 
-/// The page's block of a language that has these words in it.
+/// The page's block in `language` that contains these words.
 fn shown(language: &str, words: &str) -> &'static str {
     let fence = format!("```{language}\n");
     let mut blocks = PAGE.split(&fence).skip(1).filter_map(|rest| rest.split("```").next());
     blocks.find(|block| block.contains(words)).unwrap_or_else(|| panic!("no {language} with '{words}'"))
 }
 
-/// Runs commands of the page; the first that fails ends them.
+/// Runs commands of the page; stops at the first failure.
 fn run(directory: &Path, commands: &str) {
     let output = Command::new("sh").args(["-ec", commands]).current_dir(directory).output();
     let output = output.expect("a shell");

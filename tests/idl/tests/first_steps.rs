@@ -1,4 +1,4 @@
-//! From an interface (`idl/counter.x`) to its server and its callers: what to copy from.
+//! An example to copy: from an interface (`idl/counter.x`) to its server and its callers.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +10,13 @@ use strait_flexrpc::{
 };
 use strait_idl_tests::counter::*;
 
-/// A real one has as many random bytes, and is read from a file that only its owner reads.
+/// A real key has as many random bytes, and is in a file that only its owner can read.
 const KEY: [u8; 32] = [7; 32];
 
-/// An error of the interface's own, by a number that its callers know.
+/// An error of the interface's own, with a number that callers know.
 const NOTHING_ADDED: u32 = 1;
 
-/// What a callee has; its methods run side by side.
+/// A callee's state; its methods run concurrently.
 #[derive(Default)]
 struct Counter(Mutex<u32>);
 
@@ -72,7 +72,7 @@ fn one_interface_serves_single_calls_multicasts_and_chains() -> Result<(), Box<d
         assert!(all.counter_add(1)?.iter().all(Result::is_ok), "{pattern:?}");
     }
 
-    // Two values are enough. Whoever wasn't waited for may have executed the call all the same.
+    // Two values are enough. The third callee may have executed the call too.
     let options = MulticastOptions { required: Some(2), ..MulticastOptions::default() };
     let pattern = Pattern::Parallel(Transport::Tcp);
     let quorum = CounterV1Callees { callees: Callees { client, addresses, pattern, options } };

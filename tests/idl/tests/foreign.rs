@@ -1,9 +1,9 @@
-//! Files that others wrote: frpcgen accepts those that rpcgen accepts, and the Rust that it writes
+//! Files of other projects: frpcgen accepts the files that rpcgen accepts, and the generated Rust
 //! compiles, or this test doesn't.
 //!
 //! By default these are the system's, of Debian's rpcsvc-proto, libtirpc-dev and libnsl-dev. With
-//! `STRAIT_X_FILES=DIRECTORY` they are all of a directory and below it; then 95 of 100 must be
-//! accepted, and the rest is listed.
+//! `STRAIT_X_FILES=DIRECTORY` they are all files in a directory and below it. Then frpcgen must
+//! accept 95 of 100, and the test lists the others.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,13 +16,13 @@ mod files {
     include!(concat!(env!("OUT_DIR"), "/foreign.rs"));
 }
 
-/// Of the system's, which nobody should be without.
+/// Number of the system's files, which every machine should have.
 const SYSTEMS_FILES: usize = 15;
 
-/// All that rpcgen writes: header, XDR, client, server.
+/// All outputs of rpcgen: header, XDR, client, server.
 const OUTPUTS: [&str; 4] = ["-h", "-c", "-l", "-m"];
 
-/// With the arguments of procedures as a struct, or one by one (`-N`).
+/// Whether rpcgen accepts a file, with arguments as a struct or one by one (`-N`).
 fn rpcgen_accepts(file: &Path) -> bool {
     let (directory, name) = (file.parent().expect("a directory"), file.file_name().expect("a name"));
     let accepts = |option: &str| {
@@ -65,7 +65,7 @@ fn borrowed_names_look_on_the_wire_as_in_c() {
     let entry = Entry { kind: -2, size: 3, owner: 4, changed: -5, nothing: [], tags: vec![6] };
     let bytes = to_vec(&Reply::BorrowedGet(entry)).expect("within its limits");
     let words: Vec<i32> = bytes.chunks(4).map(|word| i32::from_be_bytes(word.try_into().unwrap())).collect();
-    // The case by the procedure's number; an array without items takes no bytes.
+    // The procedure's number selects the case; an array without items takes no bytes.
     assert_eq!(words, [4, -2, 3, 4, -5, 1, 6]);
     let long = Entry { tags: vec![0; 4], kind: 0, size: 0, owner: 0, changed: 0, nothing: [] };
     assert!(to_vec(&Reply::BorrowedGet(long)).is_err(), "the limit of a %#define holds");

@@ -1,5 +1,5 @@
-//! The real rpcgen and libtirpc read what we encode, see the same values in it,
-//! and encode them to the same bytes.
+//! The real rpcgen and libtirpc decode messages from this crate's encoder, see the same values, and
+//! encode them to the same bytes.
 
 mod arbitrary;
 mod c;
@@ -30,7 +30,7 @@ impl Peer {
         Self { child, input, output }
     }
 
-    /// What libtirpc encodes after it has decoded `message`, and what it saw.
+    /// libtirpc's encoding after it has decoded `message`, and the values that it saw.
     fn answer(&mut self, message: &[u8]) -> io::Result<(Vec<u8>, String)> {
         self.input.write_all(&(message.len() as u32).to_be_bytes())?;
         self.input.write_all(message)?;
@@ -73,7 +73,7 @@ fn libtirpc_sees_the_same_values_and_writes_the_same_bytes() {
     assert!(largest > 1000, "the values are too simple to prove anything");
 }
 
-/// As `everything_text` in peer.c.
+/// The same text as `everything_text` in peer.c.
 fn text(e: &Everything<'_>) -> String {
     let mut out = String::new();
     numbers(&mut out, &e.n);

@@ -1,4 +1,4 @@
-//! Messages that nest as deep as their sender likes.
+//! Messages whose sender nests them as deep as it likes.
 
 use std::thread;
 use strait_idl_tests::deep::{Crossroads, Switches};
@@ -8,13 +8,13 @@ use strait_xdr::{
     to_vec,
 };
 
-/// What the standard library gives to a thread: service workers have it.
+/// The standard library's stack size for threads, which service workers have.
 const STACK_BYTES: usize = 2 << 20;
 
 /// Bytes of an `ample` on the wire, up to its first pointer.
 const IN_LINE: usize = 3 * 8 * 128;
 
-/// So many, each in the one before.
+/// A message of `depth` values, each inside the previous one.
 fn message(depth: usize) -> Vec<u8> {
     let one = |index: usize| {
         let followed = u32::from(index + 1 < depth);
@@ -43,7 +43,7 @@ fn no_message_exhausts_a_workers_stack() {
 fn nor_does_one_of_a_union_with_many_arms() {
     on_a_workers_stack(|| {
         let deepest = (MAX_NESTED_BYTES / size_of::<Wide>()).min(MAX_DEPTH as usize);
-        // Of each: case 0, and that there is another.
+        // In each: case 0, and the mark of another.
         let message = |depth: usize| [[0, 0, 0, 0, 0, 0, 0, 1].repeat(depth - 1), vec![0; 8]].concat();
         let value: Wide = from_bytes(&message(deepest)).unwrap();
         assert_eq!(to_vec(&value).unwrap(), message(deepest));
@@ -60,9 +60,9 @@ fn nor_does_one_of_a_struct_with_many_fields() {
     });
 }
 
-/// Of a type whose first field points to the next.
+/// Checks a type whose first field points to the next.
 fn many_fields_bear_any_message<T: Encode + for<'m> Decode<'m>>(fields: usize) {
-    // That there is another, then zeros for whatever is left of all of them.
+    // The marks of further values, then zeros for the rest of all of them.
     let message = |depth: usize| {
         let left = depth * fields - (depth - 1);
         [[0, 0, 0, 1].repeat(depth - 1), [0; 4].repeat(left)].concat()
@@ -76,7 +76,7 @@ fn many_fields_bear_any_message<T: Encode + for<'m> Decode<'m>>(fields: usize) {
     }
 }
 
-/// An overflow ends the process.
+/// A stack overflow ends the process.
 fn on_a_workers_stack(body: impl FnOnce() + Send + 'static) {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(body).unwrap().join().unwrap();
 }

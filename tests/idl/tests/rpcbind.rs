@@ -1,5 +1,5 @@
-//! A server makes its programs known to a real rpcbind, in a network and mount
-//! namespace of its own (needs root), and takes them back.
+//! A server registers its programs with a real rpcbind, in a network and mount namespace of its own
+//! (needs root), and unregisters them.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use strait_flexrpc::{OncOptions, Reply, Request, Server, ServerOptions};
 const PROGRAM: u32 = 0x2000_0105;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Its socket and lock have fixed names, which a private /run keeps apart.
+/// rpcbind's socket and lock have fixed names, which a private /run separates.
 const START: &str = "mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && \
     PATH=$PATH:/usr/sbin:/sbin && ip link set lo up && exec rpcbind -f";
 
@@ -34,7 +34,7 @@ impl Rpcbind {
         format!("/proc/{}/root/run/rpcbind.sock", self.0.id()).into()
     }
 
-    /// What the real rpcinfo says of the program: version, transport, port.
+    /// The real rpcinfo's list of the program: version, transport, port.
     fn known(&self) -> Vec<String> {
         let mut command = Command::new("nsenter");
         command.args(["--mount", "--net", "--target", &self.0.id().to_string()]);
@@ -96,7 +96,7 @@ fn what_a_server_left_behind_is_replaced() {
 fn a_server_that_cannot_register_does_not_start_and_says_why() {
     let missing = start("/nonexistent/rpcbind.sock".into()).err().expect("no rpcbind").to_string();
     assert!(missing.contains("rpcbind at /nonexistent/rpcbind.sock"), "{missing}");
-    // One that closes at once, and one that talks nonsense.
+    // A peer that closes at once, and one that sends nonsense.
     for nonsense in [&b""[..], b"\x80\x00\x00\x04what"] {
         let path = std::env::temp_dir().join(format!("rpcbind-{}.sock", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");

@@ -1,5 +1,5 @@
-//! An unmodified SunRPC client, written in C on what the real rpcgen makes of
-//! idl/types.x, calls a service of ours that is written for the same file.
+//! An unmodified SunRPC client in C, built on the real rpcgen's output for idl/types.x, calls a
+//! service generated from the same file.
 
 mod arbitrary;
 mod c;
@@ -30,7 +30,7 @@ mod stat {
     pub const SYSTEMERROR: u32 = 12;
 }
 
-/// What the calls of [`ExchangeV1Service::exchange_count`] were.
+/// The arguments of all calls of [`ExchangeV1Service::exchange_count`].
 #[derive(Clone, Default)]
 struct Exchange(Arc<Mutex<Vec<u32>>>);
 
@@ -123,7 +123,7 @@ impl Client {
         Answer { stat, detail: [low, high], result }
     }
 
-    /// The number that the call returned.
+    /// Makes a call, and returns the number in its result.
     fn number(&mut self, what: u8, argument: u32) -> u32 {
         let answer = self.ask(what, &argument.to_be_bytes());
         assert_eq!(answer.stat, stat::SUCCESS);
@@ -188,7 +188,7 @@ fn every_error_is_the_one_that_the_client_knows() {
         assert_eq!(client.ask(b'g', b""), expect(stat::CANTDECODEARGS, [0, 0]));
         assert_eq!(client.ask(b'x', b""), expect(stat::PROGUNAVAIL, [0, 0]));
         assert_eq!(client.ask(b'v', b""), expect(stat::PROGVERSMISMATCH, [1, 3]));
-        // And the handle is good for more.
+        // The handle still works.
         assert_eq!(client.number(b'c', 7), client.number(b'c', 7) - 1);
     }
 }
@@ -217,8 +217,8 @@ fn with_a_cluster_key_the_client_is_told_that_its_credentials_are_too_weak() {
     assert!(exchange.0.lock().unwrap().is_empty());
 }
 
-/// Between client and server: each datagram of the client arrives twice, and of
-/// the replies to a call the first few are lost, so that the client sends it again.
+/// A network between client and server. It delivers each datagram of the client twice, and drops
+/// the first few replies to a call, so that the client sends it again.
 fn lossy(server: SocketAddr, lost: u32, stop: Arc<AtomicBool>) -> (SocketAddr, std::thread::JoinHandle<u32>) {
     const LOOK: Duration = Duration::from_millis(2);
     let (front, back) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -256,7 +256,7 @@ fn a_call_that_the_client_retransmits_is_executed_once() {
     let exchange = Exchange::default();
     let server = serve(ServerOptions::default(), &exchange);
     let stop = Arc::new(AtomicBool::new(false));
-    // Two transmissions arrive at a time: one of the first four replies at most passes.
+    // Two transmissions arrive at a time, so at most one of the first four replies passes.
     let (address, relay) = lossy(server.address(), 3, Arc::clone(&stop));
     let mut client = Client::start("udp", address);
     for call in 1..=CALLS {

@@ -1,5 +1,5 @@
-//! A program that uses nothing of an interface builds without a warning: clippy, which
-//! takes warnings for errors, is the test. (Of a library every `pub` counts as used.)
+//! A program that uses nothing of an interface builds without a warning. Clippy is the test, since
+//! it turns warnings into errors. (In a library every `pub` counts as used.)
 
 mod types {
     include!(concat!(env!("OUT_DIR"), "/types.rs"));

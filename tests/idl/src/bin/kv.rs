@@ -1,5 +1,5 @@
-//! The server of `docs/flexrpc.md`: `Store` is that of its first program, and the rest what it
-//! shows. `tests/documented.rs` compares them, and runs it.
+//! The server of `docs/flexrpc.md`: `Store` comes from its first program, the rest from its other blocks.
+//! `tests/documented.rs` compares them, and runs this program.
 
 use kv::{Found, Key, KvV1Server, KvV1Service, Pair};
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(listen), Some(key)) = (arguments.next(), arguments.next()) else {
         return Err("kv ADDRESS KEY".into());
     };
-    // From here on they don't end the process, but wait until they are asked for.
+    // From here on they don't end the process. They wait until the program asks for them.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let options = ServerOptions {
         listen: listen.parse()?,

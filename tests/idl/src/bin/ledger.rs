@@ -1,6 +1,5 @@
-//! A callee in a process of its own, which can be killed: `ledger CALLEE LOG [KEY]`.
-//! Whatever it executes is in its log before it is answered. It says where it listens,
-//! and ends with its standard input.
+//! A callee in a process of its own, which tests can kill: `ledger CALLEE LOG [KEY]`. It logs each
+//! execution before it answers. It prints its address, and ends with its standard input.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,7 +16,8 @@ struct Ledger {
 impl LedgerV1Service for Ledger {
     fn ledger_enter(&self, _: &Request, entry: Entry<'static>) -> Result<Receipt, ServiceError> {
         let line = format!("{}\n", entry.number);
-        // One write, to the kernel: killed after it, the process has executed the call.
+        // One write to the kernel: if the process is killed after it, the process has executed the
+        // call.
         self.log.lock().expect("no writer panics").write_all(line.as_bytes()).expect("the log takes it");
         Ok(Receipt { callee: self.callee, number: entry.number })
     }

@@ -1,4 +1,4 @@
-//! Random values of types.x, with no NUL in text, where C's end.
+//! Random values of types.x. Text contains no NUL, which ends text in C.
 
 use proptest::prelude::*;
 use strait_idl_tests::types::*;
@@ -17,7 +17,7 @@ fn color() -> impl Strategy<Value = Color> {
 }
 
 fn numbers() -> impl Strategy<Value = Numbers> {
-    // Not any bits for the floats: two NaNs aren't equal.
+    // No arbitrary bits for the floats: two NaNs aren't equal.
     let small = any::<(i8, u8, i16, u16, i32, u32)>();
     let large = any::<(i32, u32, i64, u64, f32, f64, bool)>();
     (small, large).prop_map(|((c, uc, s, us, i, u), (l, ul, h, uh, f, d, b))| Numbers {
@@ -66,7 +66,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Any value that both sides can hold.
+/// Any value that both sides can represent.
 pub fn everything() -> impl Strategy<Value = Everything<'static>> {
     let plain = (numbers(), any::<[u8; 7]>(), color(), opaque(0..=9000), opaque(150..=150), label());
     let arrays = (

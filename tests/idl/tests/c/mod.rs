@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds tests/libtirpc/NAME.c with what rpcgen writes for each of `parts`, an
-/// option (`-c`, `-l`) and the file that it makes.
+/// Builds tests/libtirpc/NAME.c with rpcgen's output for each of `parts`, which are an option
+/// (`-c`, `-l`) and the file that it makes.
 pub fn build(name: &str, parts: &[(&str, &str)]) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // rpcgen refuses to write over a file.
+    // rpcgen refuses to overwrite a file.
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).expect("a directory for the C program");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -17,8 +17,8 @@ pub fn build(name: &str, parts: &[(&str, &str)]) -> PathBuf {
     }
     let source = here.join(format!("tests/libtirpc/{name}.c"));
     let source = source.to_str().expect("a path in UTF-8");
-    // `char` is signed in XDR, not everywhere in C; and rpcgen writes `bool`
-    // for an array's items, which its headers don't define.
+    // XDR's `char` is signed, C's isn't everywhere. For an array's items rpcgen writes `bool`,
+    // which its headers don't define.
     let flags = ["-fsigned-char", "-Dbool=bool_t", "-w", "-I.", "-I/usr/include/tirpc", source];
     let files: Vec<&str> = parts.iter().map(|(_, file)| *file).collect();
     run(&directory, "cc", &[&flags[..], &files, &["-ltirpc", "-o", name]].concat());

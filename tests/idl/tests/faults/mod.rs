@@ -1,4 +1,4 @@
-//! Callees that die, stop and come back, and links between them that fail at a byte.
+//! Callees that die, stop and restart, and links between them that fail at a byte.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A callee's process, one after another of them.
+/// A callee, with its successive processes.
 pub struct Callee {
     number: usize,
     log: PathBuf,
@@ -24,19 +24,19 @@ impl Callee {
         Self { number, log, key, child, running: true, address }
     }
 
-    /// By SIGKILL; it is gone when this returns.
+    /// Kills it by SIGKILL, and waits until it is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
         self.running = false;
     }
 
-    /// Until [`Callee::revive`].
+    /// Stops it until [`Callee::revive`].
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Whether it was dead or stopped, it runs now.
+    /// Restarts or continues it, after a kill or a stop.
     pub fn revive(&mut self) {
         if self.running {
             return self.signal(Signal::CONT);
@@ -73,7 +73,7 @@ fn spawn(number: usize, log: &PathBuf, key: Option<&str>) -> (Child, SocketAddr)
     (child, line.trim().parse().expect("an address"))
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the callee.
@@ -82,9 +82,9 @@ pub enum Direction {
     Back,
 }
 
-/// All connections to a callee, whoever makes them.
+/// All connections to a callee, from any peer.
 pub struct Link {
-    /// Where the callee seems to be.
+    /// The callee's address for its peers.
     pub address: SocketAddr,
     target: Mutex<SocketAddr>,
     connections: Mutex<Connections>,
@@ -95,7 +95,7 @@ pub struct Link {
 
 #[derive(Default)]
 struct Connections {
-    /// Nothing passes, and nobody is told.
+    /// Whether nothing passes, without an error for either side.
     silent: bool,
     open: Vec<Connection>,
 }
@@ -111,7 +111,7 @@ impl Connection {
     }
 }
 
-/// What happens after so many bytes.
+/// An action after so many bytes.
 enum Trigger {
     None,
     Armed { direction: Direction, left: usize, fire: Box<dyn FnOnce() + Send> },
@@ -137,7 +137,7 @@ impl Link {
         link
     }
 
-    /// The callee is there now; silence is over, and what was silent is broken.
+    /// Leads to the callee's present address, ends the silence, and breaks silent connections.
     pub fn mend(&self, target: SocketAddr) {
         *self.target.lock().unwrap() = target;
         let mut connections = self.connections.lock().unwrap();
@@ -151,25 +151,24 @@ impl Link {
         });
     }
 
-    /// What was sent and didn't arrive never will; new connections are taken, and lead
-    /// nowhere.
+    /// Drops all bytes under way. Accepts new connections, which lead nowhere.
     pub fn silence(&self) {
         let mut connections = self.connections.lock().unwrap();
         connections.silent = true;
         connections.open.iter().for_each(|connection| connection.silent.store(true, Ordering::SeqCst));
     }
 
-    /// Ends all connections; new ones are well.
+    /// Ends all connections; new ones work.
     pub fn cut(&self) {
         self.connections.lock().unwrap().open.drain(..).for_each(|connection| connection.close());
     }
 
-    /// After `left` more bytes that way, before the next, `fire` happens.
+    /// Runs `fire` after `left` more bytes in that direction, before the next.
     pub fn arm(&self, direction: Direction, left: usize, fire: impl FnOnce() + Send + 'static) {
         *self.trigger.lock().unwrap() = Trigger::Armed { direction, left, fire: Box::new(fire) };
     }
 
-    /// Whether it has happened; if not, it won't.
+    /// Whether the trigger fired; if not, it won't.
     pub fn disarm(&self) -> bool {
         let trigger = self.trigger.lock().unwrap();
         let mut trigger =
@@ -177,7 +176,7 @@ impl Link {
         matches!(std::mem::replace(&mut *trigger, Trigger::None), Trigger::None)
     }
 
-    /// Bytes that have passed that way.
+    /// Bytes that have passed in that direction.
     pub fn passed(&self, direction: Direction) -> usize {
         self.passed[direction as usize].load(Ordering::SeqCst)
     }
@@ -187,7 +186,7 @@ impl Link {
         let silent = Arc::new(AtomicBool::new(connections.silent));
         let mut ends = vec![caller];
         if !connections.silent {
-            // Of a dead callee: closed at once, as it would be.
+            // A dead callee's connection closes at once, as its own would.
             let target = *self.target.lock().unwrap();
             let Ok(callee) = TcpStream::connect(target) else { return };
             ends.push(callee);
@@ -220,19 +219,19 @@ impl Link {
             if silent.load(Ordering::SeqCst) {
                 continue;
             }
-            // Before somebody who has got them can look.
+            // Count before the receiver of these bytes can look.
             self.passed[direction as usize].fetch_add(len, Ordering::SeqCst);
             if to.write_all(bytes).is_err() {
                 break;
             }
         }
-        // Nobody is told of the end of a silent connection before it is mended.
+        // The end of a silent connection stays hidden until the link is mended.
         if !silent.load(Ordering::SeqCst) {
             let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
         }
     }
 
-    /// What is to happen within these bytes, and after how many of them.
+    /// The action due within these bytes, and its position in them.
     fn due(&self, direction: Direction, len: usize) -> Option<(usize, Box<dyn FnOnce() + Send>)> {
         let mut trigger = self.trigger.lock().unwrap();
         match &mut *trigger {

@@ -1,8 +1,8 @@
 /*
- * An ordinary SunRPC client of types.x: `client tcp|udp PORT`. Reads what to do
+ * An ordinary SunRPC client of types.x: `client tcp|udp PORT`. Reads commands
  * from standard input: a letter, a length (four bytes, big-endian), and as many
- * bytes. Answers each with the call's clnt_stat, two words of detail, and the
- * length and bytes of the result.
+ * bytes. Answers each command with the call's clnt_stat, two words of detail,
+ * and the length and bytes of the result.
  */
 #include "types.h"
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 /* Room for a datagram's arguments and results. */
 #define DATAGRAM 60000
 
-/* How long until a datagram is sent again, and all in all. */
+/* Time until a datagram is sent again, and total time. */
 static struct timeval again = {0, 200000};
 static struct timeval patience = {20, 0};
 
@@ -56,7 +56,7 @@ static void answer(CLIENT *by, const void *bytes, uint32_t length)
 	fflush(stdout);
 }
 
-/* The result of a generated stub: without one, the client has the error. */
+/* The result of a generated stub. Without one, the client holds the error. */
 static void result(CLIENT *by, void *value, xdrproc_t coder)
 {
 	char *bytes = NULL;
@@ -76,7 +76,7 @@ static void result(CLIENT *by, void *value, xdrproc_t coder)
 		xdr_free(coder, value);
 }
 
-/* A call of any procedure, by an argument of no bytes or a number. */
+/* Calls any procedure, with an empty argument or a number. */
 static void any(CLIENT *by, u_long procedure)
 {
 	u_int argument = 7;

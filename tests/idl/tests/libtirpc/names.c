@@ -1,4 +1,4 @@
-/* Writes values of types that C headers define as libtirpc has them on the wire. */
+/* Writes values of types that C headers define, in libtirpc's form on the wire. */
 #include <rpc/rpc.h>
 #include <rpc/auth_unix.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * Reads messages from standard input, each behind its length (four bytes,
- * big-endian): an `everything` of types.x. Answers each with what libtirpc makes
- * of it: encoded anew, and as text, each behind its length. A message that
+ * big-endian): an `everything` of types.x. Answers each with libtirpc's version
+ * of it: encoded again, and as text, each behind its length. A message that
  * libtirpc can't decode ends the program.
  */
 #include "types.h"
