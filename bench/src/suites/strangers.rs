@@ -2,9 +2,10 @@
 //! meanwhile, beside a quiet minute, and how much memory the gateway takes.
 
 use crate::Result;
-use crate::host::{Gateway, setting, strait};
+use crate::host::{Gateway, seconds, setting, strait};
 use crate::pairs::Sample;
 use crate::report::{Better, Row};
+use bytes::Bytes;
 use std::any::Any;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,7 +13,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use strait_testkit::attacks::{Attack, Crowd, Times, log_in};
-use strait_testkit::{free_port, http_request};
+use strait_testkit::thrift::Client;
+use strait_testkit::{Process, free_port, http_request, wait_until};
+use strait_wire::{AppendDataRequest, CloseFileRequest, CreateFileRequest, methods};
 
 /// Memory that the gateway may take, MiB.
 const BOUND_MIB: f64 = 256.0;
@@ -26,49 +29,73 @@ const OTHER_USER: u32 = 12_345;
 const PAUSE: Duration = Duration::from_millis(50);
 /// A file that takes a checksum longer than the suite.
 const ENDLESS_BYTES: u64 = 1 << 40;
+/// Files that one user opens, and how much of each it reads.
+const OPEN_FILES: usize = 900;
+const READ_MIB: usize = 6;
 
 struct Scene {
     gateway: Gateway,
     metrics: SocketAddr,
     seconds: u64,
+    /// The cluster that the gateway serves, if it serves one.
+    _kadoop: Option<Process>,
     _dir: tempfile::TempDir,
+}
+
+/// The store that the gateway serves.
+enum Store {
+    Directory,
+    Kadoop,
 }
 
 /// Starts an attack, which goes on until what is returned is dropped.
 type Start = fn(&Scene) -> Result<Box<dyn Any>>;
 
 pub fn run() -> Result<Vec<Row>> {
-    let attacks: [(&str, Start); 5] = [
-        ("40 strangers announce 16 MiB each", |scene| {
+    use Store::{Directory, Kadoop};
+    let attacks: [(&str, Store, Start); 8] = [
+        ("40 strangers announce 16 MiB each", Directory, |scene| {
             Ok(Box::new(Attack::drip(scene.gateway.address, None, 40, 16 << 20, 150_000)))
         }),
-        ("one user's 40 connections announce 16 MiB each", |scene| {
+        ("one user's 40 connections announce 16 MiB each", Directory, |scene| {
             let ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
             let drip = Attack::drip(scene.gateway.address, ada.token.clone(), 40, 16 << 20, 150_000);
             Ok(Box::new((ada, drip)))
         }),
-        ("one user's 140 checksums", |scene| {
+        ("one user reads 6 MiB of each of 900 Kadoop files", Kadoop, |scene| {
+            let mut ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
+            put(&mut ada, "/shared/read", READ_MIB + 1)?;
+            let attack = Attack::many_readers(ada, "/shared/read", OPEN_FILES, READ_MIB << 20);
+            Ok(Box::new(attack.map_err(|e| format!("{e:?}"))?))
+        }),
+        ("one user's 140 checksums", Directory, |scene| {
             let ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
             let attack = Attack::checksums(scene.gateway.address, ada.token.clone(), 140, "/endless");
             Ok(Box::new((ada, attack)))
         }),
-        ("another local user's 4,096 connections", |scene| {
+        ("another local user's 4,096 connections", Directory, |scene| {
             Ok(Box::new(Crowd::start(scene.gateway.address, OTHER_USER, 4_096)?))
         }),
-        ("200 slow sockets on the metrics port", |scene| {
+        ("another local user's 95 password guesses a second", Directory, |scene| {
+            Ok(Box::new(Crowd::guess(scene.gateway.address, OTHER_USER, "bob", 10)?))
+        }),
+        ("another local user's 100 logins at once", Directory, |scene| {
+            Ok(Box::new(Crowd::guess(scene.gateway.address, OTHER_USER, "bob", 100)?))
+        }),
+        ("200 slow sockets on the metrics port", Directory, |scene| {
             Ok(Box::new(Attack::half_requests(scene.metrics, 200)))
         }),
     ];
     let mut rows = Vec::new();
-    for (name, start) in attacks {
-        rows.extend(beside(name, start)?);
+    for (name, store, start) in attacks {
+        rows.extend(beside(name, store, start)?);
     }
     Ok(rows)
 }
 
 /// A gateway in a quiet time, and then beside an attack.
-fn beside(name: &str, start: Start) -> Result<Vec<Row>> {
-    let scene = Scene::new()?;
+fn beside(name: &str, store: Store, start: Start) -> Result<Vec<Row>> {
+    let scene = Scene::new(store)?;
     let quiet = scene.times()?;
     let attack = start(&scene)?;
     let attacked = scene.times()?;
@@ -101,28 +128,75 @@ fn p99_ms(times: &[Duration]) -> f64 {
     times.get(rank).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
 }
 
+/// Writes a file of zeroes.
+fn put(client: &mut Client, path: &str, mib: usize) -> Result<()> {
+    let request = CreateFileRequest { path: Some(path.to_owned()), ..Default::default() };
+    let handle = client.v2::<methods::CreateFile>(request).map_err(|e| format!("{e:?}"))?.handle;
+    for _ in 0..mib {
+        let data = Some(Bytes::from(vec![0; 1 << 20]));
+        let request = AppendDataRequest { handle, data, ..Default::default() };
+        client.v2::<methods::AppendData>(request).map_err(|e| format!("{e:?}"))?;
+    }
+    let request = CloseFileRequest { handle, ..Default::default() };
+    client.v2::<methods::CloseFile>(request).map_err(|e| format!("{e:?}"))?;
+    Ok(())
+}
+
+/// Starts Kadoop in one process, with a directory `/shared` that all may write to; its store's
+/// URI, and the clients' key.
+fn kadoop(dir: &Path) -> Result<(Process, String, String)> {
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut command = Command::new(strait()?);
+    command.current_dir(dir).args(["up", "--data", "data", "--listen", &address]);
+    let mut process = Process::spawn("up", command, dir)?;
+    let said = |process: &Process| {
+        let log = std::fs::read_to_string(process.log()).unwrap_or_default();
+        log.lines().find_map(|line| Some(line.split_once("default = ")?.1.trim_end_matches('/').to_owned()))
+    };
+    process.wait_ready(Duration::from_secs(60), || std::net::TcpStream::connect(&address).is_ok())?;
+    if !wait_until(Duration::from_secs(10), || said(&process).is_some()) {
+        return Err("strait up doesn't name its store".into());
+    }
+    let uri = said(&process).unwrap_or_default();
+    for action in [&["mkdir"][..], &["chmod", "777"]] {
+        let mut command = Command::new(strait()?);
+        seconds(command.args(action).arg(format!("strait://{address}/shared")))?;
+    }
+    Ok((process, uri, dir.join("data/kadoop.key").display().to_string()))
+}
+
 impl Scene {
-    fn new() -> Result<Self> {
+    fn new(store: Store) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let (data, passwords) = (dir.path().join("data"), dir.path().join("passwords"));
-        std::fs::create_dir(&data)?;
-        std::fs::File::create(data.join("endless"))?.set_len(ENDLESS_BYTES)?;
+        let (cluster, uri, key) = match store {
+            Store::Directory => {
+                std::fs::create_dir_all(data.join("shared"))?;
+                std::fs::File::create(data.join("endless"))?.set_len(ENDLESS_BYTES)?;
+                (None, format!("file://{}", data.display()), None)
+            }
+            Store::Kadoop => {
+                let (cluster, uri, key) = kadoop(dir.path())?;
+                (Some(cluster), uri, Some(key))
+            }
+        };
         for user in ["ada", "bob"] {
             set_password(&passwords, user)?;
         }
         let metrics = format!("127.0.0.1:{}", free_port());
         let passwords = passwords.display().to_string();
-        let arguments = ["--passwords", &passwords, "--metrics", &metrics];
-        let gateway = Gateway::start_with(&format!("file://{}", data.display()), None, &arguments)?;
+        let mut arguments = vec!["--passwords", &passwords, "--metrics", &metrics];
+        arguments.extend(key.iter().flat_map(|key| ["--kadoop-key", key.as_str()]));
+        let gateway = Gateway::start_with(&uri, None, &arguments)?;
         let seconds = setting("STRAIT_BENCH_SECONDS", 60)? as u64;
-        Ok(Self { gateway, metrics: metrics.parse()?, seconds, _dir: dir })
+        Ok(Self { gateway, metrics: metrics.parse()?, seconds, _kadoop: cluster, _dir: dir })
     }
 
     /// What bob's calls take.
     fn times(&self) -> Result<Times> {
         let (begun, mut times) = (Instant::now(), Times::default());
         while begun.elapsed() < Duration::from_secs(self.seconds) {
-            times.measure(self.gateway.address, "bob", "secret", "/").map_err(|e| format!("{e:?}"))?;
+            times.measure(self.gateway.address, "bob", "secret", "/shared").map_err(|e| format!("{e:?}"))?;
             std::thread::sleep(PAUSE);
         }
         Ok(times)

@@ -66,19 +66,61 @@ impl Attack {
         goes_on: impl Fn(&mut TcpStream) -> bool + Send + 'static,
     ) -> Self {
         let mut streams: Vec<Option<TcpStream>> = (0..connections).map(|_| begin()).collect();
+        Self::start(move || {
+            for stream in &mut streams {
+                if !stream.as_mut().is_some_and(&goes_on) {
+                    *stream = begin();
+                }
+            }
+            std::thread::sleep(PAUSE);
+        })
+    }
+
+    /// A thread that takes one step after the other.
+    fn start(mut step: impl FnMut() + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                for stream in &mut streams {
-                    if !stream.as_mut().is_some_and(&goes_on) {
-                        *stream = begin();
-                    }
-                }
-                std::thread::sleep(PAUSE);
+                step();
             }
         });
         Self { stop, thread: Some(thread) }
+    }
+
+    /// A client that opens a file `times` times and reads `bytes` of each, 1 MiB of one after
+    /// 1 MiB of another, again and again.
+    ///
+    /// # Errors
+    /// As the gateway's, where the file can't be opened.
+    pub fn many_readers(
+        mut client: Client,
+        path: &str,
+        times: usize,
+        bytes: usize,
+    ) -> std::result::Result<Self, DfsError> {
+        let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
+        let mut handles = Vec::with_capacity(times);
+        for _ in 0..times {
+            handles.push(client.v2::<methods::OpenFile>(request.clone())?.handle);
+        }
+        let mut read = (0..bytes)
+            .step_by(PUT_BYTES)
+            .flat_map(move |at| {
+                handles.clone().into_iter().map(move |handle| ReadRangeRequest {
+                    handle,
+                    offset: Some(at as i64),
+                    length: Some(PUT_BYTES as i32),
+                    ..Default::default()
+                })
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .cycle();
+        Ok(Self::start(move || {
+            // A refusal is an answer, too.
+            let _ = read.next().map(|request| client.v2::<methods::ReadRange>(request));
+        }))
     }
 
     /// Connections that each announce a request of `announced` bytes and send `rate` bytes a
@@ -137,11 +179,11 @@ impl Drop for Attack {
     }
 }
 
-/// A process of another local user that holds as many connections as it gets.
+/// A process of another local user.
 pub struct Crowd(Child);
 
 impl Crowd {
-    /// Opens `connections`, which takes root and a Python.
+    /// Opens `connections`, or as many as it gets, which takes root and a Python.
     ///
     /// # Errors
     /// There is no Python, or it can't become that user.
@@ -158,14 +200,52 @@ for _ in range(count):
 print(len(held), flush=True)
 sys.stdin.read()
 ";
+        Self::run(PROGRAM, address, user, &[connections.to_string()])
+    }
+
+    /// Guesses the password of `name` over `connections`: some 10 times a second on each, if the
+    /// gateway answers at once. It takes root and a Python.
+    ///
+    /// # Errors
+    /// There is no Python, or it can't become that user.
+    pub fn guess(address: SocketAddr, user: u32, name: &str, connections: usize) -> Result<Self> {
+        const PROGRAM: &str = "
+import socket, sys, threading, time
+host, port, count, guess = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4])
+def again():
+    while True:
+        try:
+            with socket.create_connection((host, port), 5) as to:
+                to.settimeout(30)
+                to.sendall(guess)
+                to.recv(512)
+        except OSError:
+            pass
+        time.sleep(0.08)
+for _ in range(count):
+    threading.Thread(target=again, daemon=True).start()
+print(count, flush=True)
+sys.stdin.read()
+";
+        let request = OpenSessionRequest {
+            user: Some(name.to_owned()),
+            password: Some(Secret("a guess".to_owned())),
+            ..Default::default()
+        };
+        let guess = methods::OpenSession::call(WIRE, 1, &request.into()).to_bytes();
+        let hex = guess.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::run(PROGRAM, address, user, &[connections.to_string(), hex])
+    }
+
+    fn run(program: &str, address: SocketAddr, user: u32, arguments: &[String]) -> Result<Self> {
         // As many descriptors as it needs: the parent's limit holds for the child.
         use rustix::process::{Resource, getrlimit, setrlimit};
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         let _ = setrlimit(Resource::Nofile, limit);
         let mut command = Command::new("python3");
-        command.args(["-c", PROGRAM, &address.ip().to_string(), &address.port().to_string()]);
-        command.arg(connections.to_string()).uid(user).gid(user).current_dir("/");
+        command.args(["-c", program, &address.ip().to_string(), &address.port().to_string()]);
+        command.args(arguments).uid(user).gid(user).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn_bound(command).map_err(|error| Failure::new(format!("python3: {error}")))?;
         let mut told = [0; 1];

@@ -1,11 +1,11 @@
-//! HDFS's checksum of a file: the MD5 of the blocks' MD5s of their chunks'
-//! CRCs, computed by the datanodes; the same bytes as `hdfs dfs -checksum`
-//! prints.
+//! HDFS's checksum of a file, combined from those that datanodes compute of its blocks; the
+//! same bytes as `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`.
 
 use super::blocks::Block;
-use super::datanode::Datanodes;
-use super::namenode::Namenode;
-use super::wire::{LocatedBlocks, OpBlockChecksumResponse, crc_type};
+use super::config::ChecksumMode;
+use super::shared::Shared;
+use super::wire::{LocatedBlocks, OpBlockChecksumResponse, block_checksum_type, crc_type};
+use crate::crc;
 use crate::error::{Error, ErrorKind, Result, fail};
 use crate::types::Checksum;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -20,18 +20,48 @@ const MD5_BYTES: usize = 16;
 const FIRST_BUFFER_BYTES: usize = 32;
 
 /// The checksum of a closed file.
-pub(super) async fn of_file(
-    namenode: &Namenode,
-    datanodes: &Datanodes,
-    user: &str,
-    path: &str,
-) -> Result<Checksum> {
+pub(super) async fn of_file(shared: &Shared, user: &str, path: &str) -> Result<Checksum> {
+    let Shared { namenode, datanodes, checksum_mode, .. } = shared;
     let located = namenode.locate(user, path, 0, i64::MAX as u64).await?;
     check(&located)?;
+    let kind = match checksum_mode {
+        ChecksumMode::Md5Md5Crc => block_checksum_type::MD5_CRC,
+        ChecksumMode::CompositeCrc => block_checksum_type::COMPOSITE_CRC,
+    };
     let blocks = located.blocks.into_iter().map(|block| Block::of(block, datanodes));
-    let blocks = stream::iter(blocks).map(|block| async move { datanodes.checksum(&block).await });
-    let blocks: Vec<OpBlockChecksumResponse> = blocks.buffered(BLOCKS_AT_ONCE).try_collect().await?;
-    combine(&blocks)
+    let blocks = stream::iter(blocks)
+        .map(|block| async move { Ok::<_, Error>((block.length, datanodes.checksum(&block, kind).await?)) });
+    let blocks: Vec<(u64, OpBlockChecksumResponse)> = blocks.buffered(BLOCKS_AT_ONCE).try_collect().await?;
+    match checksum_mode {
+        ChecksumMode::Md5Md5Crc => combine(blocks.into_iter().map(|(_, answer)| answer).collect()),
+        ChecksumMode::CompositeCrc => compose(&blocks),
+    }
+}
+
+fn strange(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("datanodes' checksums {what}"))
+}
+
+/// The CRC of the file from those of its blocks, each with the block's length.
+fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
+    // Hadoop has no other for an empty file.
+    let Some((_, first)) = blocks.first() else { return combine(Vec::new()) };
+    let mut crc = 0;
+    for (length, block) in blocks {
+        let kind = block.options.as_ref().and_then(|options| options.kind);
+        let value = <[u8; 4]>::try_from(&block.checksum[..]).ok();
+        let Some(value) = value.filter(|_| kind == Some(block_checksum_type::COMPOSITE_CRC)) else {
+            let message = "a datanode computes no composite CRC, which Hadoop has since version 3.1.1; unset \
+                           dfs.checksum.combine.mode";
+            return fail(ErrorKind::Unsupported, message);
+        };
+        if block.crc_type != crc_type::CRC32C || block.crc_type != first.crc_type {
+            return fail(ErrorKind::Unsupported, "a composite CRC of chunks whose checksums aren't CRC-32C");
+        }
+        let length = usize::try_from(*length).map_err(|_| strange("are of impossible lengths"))?;
+        crc = crc32c::crc32c_combine(crc, u32::from_be_bytes(value), length);
+    }
+    Ok(crc::checksum(crc))
 }
 
 fn check(located: &LocatedBlocks) -> Result<()> {
@@ -46,18 +76,17 @@ fn check(located: &LocatedBlocks) -> Result<()> {
 
 /// As `MD5MD5CRC32FileChecksum` has it: CRC bytes, CRCs a block (0 where there
 /// is but one block), MD5.
-fn combine(blocks: &[OpBlockChecksumResponse]) -> Result<Checksum> {
+fn combine(blocks: Vec<OpBlockChecksumResponse>) -> Result<Checksum> {
     let Some(first) = blocks.first() else { return Ok(assemble(0, 0, "CRC32", Vec::new())) };
-    let strange = |what: &str| Error::new(ErrorKind::Internal, format!("datanodes' checksums {what}"));
     let mut buffer = Vec::new();
-    for block in blocks {
-        if block.md5.len() != MD5_BYTES {
+    for block in &blocks {
+        if block.checksum.len() != MD5_BYTES {
             return Err(strange("aren't MD5s"));
         }
         if (block.bytes_per_crc, block.crc_type) != (first.bytes_per_crc, first.crc_type) {
             return Err(strange("are of different kinds"));
         }
-        buffer.extend_from_slice(&block.md5);
+        buffer.extend_from_slice(&block.checksum);
     }
     let kind = match first.crc_type {
         crc_type::CRC32 => "CRC32",
@@ -82,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_has_hadoops_constant() {
-        let checksum = combine(&[]).unwrap();
+        let checksum = combine(Vec::new()).unwrap();
         assert_eq!(checksum.algorithm, "MD5-of-0MD5-of-0CRC32");
         let hex: String = checksum.value.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "00000000000000000000000070bc8f4b72a86921468bf8e8441dce51");
@@ -93,12 +122,15 @@ mod tests {
         let block = |md5: usize, crc_type| OpBlockChecksumResponse {
             bytes_per_crc: 512,
             crc_per_block: 8,
-            md5: vec![1; md5],
+            checksum: vec![1; md5],
             crc_type,
+            options: None,
         };
-        assert!(combine(&[block(15, crc_type::CRC32C)]).is_err());
-        assert!(combine(&[block(16, 9)]).is_err());
-        assert!(combine(&[block(16, crc_type::CRC32C), block(16, crc_type::CRC32)]).is_err());
-        assert!(combine(&[block(16, crc_type::CRC32C)]).is_ok());
+        assert!(combine(vec![block(15, crc_type::CRC32C)]).is_err());
+        assert!(combine(vec![block(16, 9)]).is_err());
+        assert!(combine(vec![block(16, crc_type::CRC32C), block(16, crc_type::CRC32)]).is_err());
+        assert!(combine(vec![block(16, crc_type::CRC32C)]).is_ok());
+        let md5_all_the_same = [(512, block(16, crc_type::CRC32C))];
+        assert_eq!(compose(&md5_all_the_same).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

@@ -15,6 +15,16 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
 const DEFAULT_NAMENODE_PORT: u16 = 8020;
 
+/// `dfs.checksum.combine.mode` of hdfs-site.xml.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChecksumMode {
+    /// MD5 of the blocks' MD5s of their chunks' CRCs: Hadoop's default, which depends on the sizes
+    /// of blocks and chunks.
+    Md5Md5Crc,
+    /// The CRC of the file's content, which compares with copies in other stores.
+    CompositeCrc,
+}
+
 /// The properties of core-site.xml and hdfs-site.xml.
 #[derive(Debug, Default)]
 pub(super) struct HadoopConfig {
@@ -106,6 +116,22 @@ impl HadoopConfig {
         None
     }
 
+    /// How checksums of blocks become a file's.
+    ///
+    /// # Errors
+    /// InvalidArgument for a mode that Hadoop doesn't have.
+    pub fn checksum_mode(&self) -> Result<ChecksumMode> {
+        const NAME: &str = "dfs.checksum.combine.mode";
+        match self.get(NAME) {
+            None | Some("MD5MD5CRC") => Ok(ChecksumMode::Md5Md5Crc),
+            Some("COMPOSITE_CRC") => Ok(ChecksumMode::CompositeCrc),
+            Some(other) => fail(
+                ErrorKind::InvalidArgument,
+                format!("{NAME} is {other:?} in hdfs-site.xml; it can be MD5MD5CRC or COMPOSITE_CRC"),
+            ),
+        }
+    }
+
     /// Whether datanodes are called by name rather than by address.
     pub fn use_datanode_hostname(&self) -> bool {
         self.get("dfs.client.use.datanode.hostname").is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -145,6 +171,9 @@ mod tests {
         config.parse(text).unwrap();
         assert_eq!(config.secured(), Some("not with Kerberos"));
         assert!(HadoopConfig::default().secured().is_none());
+        assert_eq!(config.checksum_mode().unwrap(), ChecksumMode::Md5Md5Crc);
+        config.properties.insert("dfs.checksum.combine.mode".into(), "SHA".into());
+        assert_eq!(config.checksum_mode().unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert_eq!(config.parse("<configuration>").unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 }

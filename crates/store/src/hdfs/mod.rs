@@ -201,7 +201,7 @@ impl FileSystem for HdfsStore {
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let checksum = async {
             self.shared.require_own_calls()?;
-            checksum::of_file(&self.shared.namenode, &self.shared.datanodes, &who.user, path.as_str()).await
+            checksum::of_file(&self.shared, &who.user, path.as_str()).await
         };
         checksum.await.map_err(|error| error.at("checksum", path))
     }

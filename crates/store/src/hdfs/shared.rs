@@ -1,7 +1,7 @@
 //! What all operations share: the ways to the cluster.
 
 use super::clients::Clients;
-use super::config::HadoopConfig;
+use super::config::{ChecksumMode, HadoopConfig};
 use super::datanode::Datanodes;
 use super::errors::{Effect, from_library};
 use super::namenode::Namenode;
@@ -21,6 +21,7 @@ pub(super) struct Shared {
     pub namenode: Arc<Namenode>,
     pub datanodes: Datanodes,
     pub recoveries: Arc<Recoveries>,
+    pub checksum_mode: ChecksumMode,
     /// Why the adapter's own calls can't be made, if they can't.
     pub secured: Option<&'static str>,
 }
@@ -30,6 +31,7 @@ impl Shared {
     pub async fn connect(uri: &str) -> Result<Self> {
         let authority = authority_of(uri)?;
         let config = HadoopConfig::load()?;
+        let checksum_mode = config.checksum_mode()?;
         let namenodes = config.namenodes(authority)?;
         let clients = Arc::new(Clients::new(authority, &namenodes, &config));
         let namenode = Arc::new(Namenode::new(namenodes));
@@ -47,7 +49,7 @@ impl Shared {
         };
         let datanodes = Datanodes::new(config.use_datanode_hostname());
         let recoveries = Arc::default();
-        Ok(Self { clients, namenode, datanodes, recoveries, secured })
+        Ok(Self { clients, namenode, datanodes, recoveries, checksum_mode, secured })
     }
 
     /// One call of the library to the namenode, with patience.

@@ -290,6 +290,22 @@ pub struct OpReadBlock {
 pub struct OpBlockChecksum {
     #[prost(message, required, tag = "1")]
     pub header: BaseHeader,
+    /// Datanodes before Hadoop 3.1.1 ignore it.
+    #[prost(message, optional, tag = "2")]
+    pub options: Option<BlockChecksumOptions>,
+}
+
+/// hdfs.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct BlockChecksumOptions {
+    #[prost(int32, optional, tag = "1")]
+    pub kind: Option<i32>,
+}
+
+/// `BlockChecksumTypeProto` of hdfs.proto.
+pub mod block_checksum_type {
+    pub const MD5_CRC: i32 = 1;
+    pub const COMPOSITE_CRC: i32 = 2;
 }
 
 /// datatransfer.proto
@@ -319,11 +335,13 @@ pub struct OpBlockChecksumResponse {
     pub bytes_per_crc: u32,
     #[prost(uint64, required, tag = "2")]
     pub crc_per_block: u64,
-    /// MD5 over the block's CRCs.
+    /// MD5 over the CRCs of the block's chunks, or the CRC of the whole block.
     #[prost(bytes = "vec", required, tag = "3")]
-    pub md5: Vec<u8>,
+    pub checksum: Vec<u8>,
     #[prost(int32, tag = "4")]
     pub crc_type: i32,
+    #[prost(message, optional, tag = "5")]
+    pub options: Option<BlockChecksumOptions>,
 }
 
 /// datatransfer.proto

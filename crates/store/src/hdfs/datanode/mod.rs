@@ -13,8 +13,8 @@ use super::blocks::Block;
 use super::errors::from_java;
 use super::rpc::{Connection, DATANODE_PROTOCOL, RpcError};
 use super::wire::{
-    DatanodeId, GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse, LocatedBlock,
-    OpBlockChecksum, OpBlockChecksumResponse,
+    BlockChecksumOptions, DatanodeId, GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse,
+    LocatedBlock, OpBlockChecksum, OpBlockChecksumResponse,
 };
 use crate::error::{Error, ErrorKind, Result, fail};
 use pool::Pool;
@@ -72,11 +72,11 @@ impl Datanodes {
         }
     }
 
-    /// A block's checksum, computed by a datanode.
-    pub async fn checksum(&self, block: &Block) -> Result<OpBlockChecksumResponse> {
+    /// A block's checksum of this kind ([`super::wire::block_checksum_type`]), computed by a datanode.
+    pub async fn checksum(&self, block: &Block, kind: i32) -> Result<OpBlockChecksumResponse> {
         let mut failures = Failures::of(block);
         for address in self.replicas(block) {
-            match self.checksum_by(&address, block).await {
+            match self.checksum_by(&address, block, kind).await {
                 Ok(checksum) => return Ok(checksum),
                 Err(error) => failures.add(self, &address, error),
             }
@@ -84,8 +84,14 @@ impl Datanodes {
         Err(failures.into_error())
     }
 
-    async fn checksum_by(&self, address: &Arc<str>, block: &Block) -> io::Result<OpBlockChecksumResponse> {
-        let message = OpBlockChecksum { header: base_header(block) };
+    async fn checksum_by(
+        &self,
+        address: &Arc<str>,
+        block: &Block,
+        kind: i32,
+    ) -> io::Result<OpBlockChecksumResponse> {
+        let options = Some(BlockChecksumOptions { kind: Some(kind) });
+        let message = OpBlockChecksum { header: base_header(block), options };
         // The datanode closes the connection after this one.
         let Started { answer, .. } =
             start(self, address, OP_BLOCK_CHECKSUM, &message, OPERATION_TIMEOUT).await?;
