@@ -1,4 +1,4 @@
-//! Bytes that were read, compared with their checksums.
+//! Received bytes, compared with their checksums.
 
 use crate::{
     Config,
@@ -10,17 +10,17 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// Bytes that agree with their checksums, or a digest of such. There is no other way to make one,
-/// so that no unchecked byte gets further; checking is left to the thread that received them.
+/// Bytes that agree with their checksums, or a digest of such bytes. Only the checks construct it,
+/// so no unchecked byte gets further. The thread that received the bytes runs the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked<P = Bytes> {
     pub(crate) content: P,
-    /// How many bytes of the chunk are visible.
+    /// Number of the chunk's visible bytes.
     pub(crate) visible: u32,
 }
 
 impl Checked {
-    /// Compares what `read` was answered.
+    /// Checks the answer to `read`.
     ///
     /// # Errors
     /// Corrupt.
@@ -44,8 +44,8 @@ impl Checked {
         Ok(Self { content: piece.bytes, visible: piece.visible })
     }
 
-    /// Answers `read` of a sealed replica whose units have these checksums. `fetch` gets whole
-    /// units, by their offset and length in bytes; fewer only where the replica was cut.
+    /// Answers `read` from a sealed replica with these checksums per unit. `fetch` gets whole units
+    /// by offset and length in bytes, or fewer if the replica was cut.
     ///
     /// # Errors
     /// Corrupt; those of `fetch`.
@@ -74,10 +74,10 @@ impl Checked {
 }
 
 impl Checked<Digest> {
-    /// Takes the digest that `read` was answered, which a datanode vouches for.
+    /// Accepts a datanode's digest as the answer to `read`.
     ///
     /// # Errors
-    /// Corrupt: it is of more than was asked for.
+    /// Corrupt: it covers more than the request.
     pub fn digest(read: &Read, answer: &Digested) -> Result<Self> {
         let Digested { digest, visible } = *answer;
         if digest.length > read.length { Err(Error::Corrupt) } else { Ok(Self { content: digest, visible }) }

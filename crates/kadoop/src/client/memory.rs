@@ -52,7 +52,7 @@ impl Budgets for Unbounded {
     }
 }
 
-/// What was taken of a budget; given back when dropped.
+/// Memory taken from a budget, and freed on drop.
 #[derive(Debug)]
 pub(super) struct Taken {
     budget: Arc<dyn Budget>,
@@ -68,7 +68,7 @@ impl Taken {
         self.bytes
     }
 
-    /// Takes what is missing to `bytes`; whether there was enough.
+    /// Takes the memory missing up to `bytes`; false if there isn't enough.
     pub fn grow_to(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let taken = more == 0 || self.budget.take(more);
@@ -78,7 +78,7 @@ impl Taken {
         taken
     }
 
-    /// Gives back what is beyond `bytes`.
+    /// Frees the memory beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         let less = self.bytes.saturating_sub(bytes);
         if less > 0 {

@@ -1,4 +1,4 @@
-//! The client: what writes files and what reads them, as state machines.
+//! The client: writers and readers of files, as state machines.
 //!
 //! ```text
 //!   application ─ append, flush, sync, close ─→ Writer ─→ calls ─┐
@@ -8,16 +8,16 @@
 //!
 //! The caller's duties:
 //!
-//! 1. After each input take all of `next_call()`, and make these calls, side by side: one
-//!    thread for each is fine. Each has an id, and a time within which it is answered,
-//!    if need be with [`Outcome::Unknown`] or [`Error::Unavailable`].
-//! 2. A mutation that comes again with the same id is the same request: it goes to
-//!    the namenode with the same [`RequestId`] ([`Requests`]). It is repeated inside the
-//!    given time as often as the caller likes.
-//! 3. Call `tick` when `wake_at` says so.
+//! 1. After each input take all of `next_call()`, and make these calls in parallel, for example
+//!    each in a thread. Each has an id, and a time within which to report its outcome,
+//!    if need be [`Outcome::Unknown`] or [`Error::Unavailable`].
+//! 2. A mutation that comes again with the same id is the same request. Send it to
+//!    the namenode with the same [`RequestId`] ([`Requests`]). Within the given time, retry it
+//!    as often as you like.
+//! 3. Call `tick` when `wake_at` is due.
 //! 4. While a client has files open, renew its leases (each second is plenty).
-//! 5. A writer that gave up leaves its file leased to the client, which is alive: ask for
-//!    its recovery ([`Mutation::RecoverLease`]), or nobody can have it.
+//! 5. After a writer's failure the client, which is alive, still has the file's lease. Request
+//!    recovery ([`Mutation::RecoverLease`]), or no other writer can get the file.
 //!
 //! [`Outcome::Unknown`]: crate::messages::Outcome::Unknown
 //! [`Error::Unavailable`]: crate::Error::Unavailable
@@ -45,10 +45,10 @@ pub struct CallId(pub u64);
 /// A call to make.
 #[derive(Debug, Clone)]
 pub struct Issue<C> {
-    /// To be given back with what became of it.
+    /// Return it with the call's outcome.
     pub id: CallId,
-    /// Within which it has to be given back.
+    /// Time within which to report the outcome.
     pub within_ms: Millis,
-    /// What to call.
+    /// The call.
     pub call: C,
 }

@@ -3,7 +3,7 @@
 use crate::{ClientId, config::MAX_REQUESTS_IN_FLIGHT, messages::RequestId};
 use std::collections::BTreeSet;
 
-/// Numbers the mutations of a client, which all its files and threads share.
+/// Numbers a client's mutations. All its files and threads share it.
 #[derive(Debug)]
 pub struct Requests {
     client: ClientId,
@@ -12,7 +12,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Of a client that the namenode has just numbered.
+    /// Starts the numbers of a new client.
     pub fn new(client: ClientId) -> Self {
         Self { client, last: 0, open: BTreeSet::new() }
     }
@@ -22,8 +22,8 @@ impl Requests {
         self.client
     }
 
-    /// A new request's number; none while the oldest under way is so old that the namenode
-    /// would have to keep too many answers: it forgets none above that one.
+    /// A new request's number. None if the namenode would have to keep too many answers: it forgets
+    /// none above the oldest request under way.
     pub fn begin(&mut self) -> Option<u64> {
         if self.open.first().is_some_and(|oldest| self.last + 1 >= oldest + MAX_REQUESTS_IN_FLIGHT as u64) {
             return None;
@@ -33,13 +33,13 @@ impl Requests {
         Some(self.last)
     }
 
-    /// What goes with an attempt at request `number`.
+    /// The identity for an attempt at request `number`.
     pub fn id(&self, number: u64) -> RequestId {
         let done_below = self.open.first().copied().unwrap_or(self.last + 1).min(number);
         RequestId { client: self.client, number, done_below }
     }
 
-    /// The answer is there, or nobody waits for it any more.
+    /// Ends a request: its answer has come, or no caller waits for it any more.
     pub fn end(&mut self, number: u64) {
         self.open.remove(&number);
     }
@@ -63,7 +63,7 @@ mod tests {
     fn no_more_requests_are_under_way_than_the_namenode_keeps_answers_of() {
         let mut requests = Requests::new(ClientId(1));
         assert_eq!((0..100).filter_map(|_| requests.begin()).count(), MAX_REQUESTS_IN_FLIGHT);
-        // Answered ones are kept, too, as long as an older one isn't.
+        // Answered requests count, too, until all older ones are answered.
         (2..=MAX_REQUESTS_IN_FLIGHT as u64).for_each(|number| requests.end(number));
         assert_eq!(requests.begin(), None);
         requests.end(1);

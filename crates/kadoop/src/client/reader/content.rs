@@ -1,28 +1,28 @@
-//! What a reader fetches: the bytes of ranges, or their digests.
+//! The content of ranges that a reader fetches: bytes, or digests.
 
 use crate::{Config, messages::Digest};
 use bytes::Bytes;
 use std::fmt::Debug;
 
-/// Bytes of a chunk that one digest is of: the usual chunk. Between two of them whoever asks may
-/// have gone.
+/// Most bytes of a chunk in one digest: those of the usual chunk. Between two digests the caller
+/// may have left.
 const DIGEST_BYTES: u32 = 64 << 20;
 
-/// What there is at a range of a file.
+/// The content of a range of a file.
 pub trait Content: Debug + Clone + Send + Sized + 'static {
-    /// What is behind the end.
+    /// The empty content behind the file's end.
     fn nothing() -> Self;
 
-    /// How many bytes it is of.
+    /// Number of bytes that it covers.
     fn length(&self) -> u32;
 
-    /// Of these of its bytes, which it has; none if it can't be divided so.
+    /// The content of a part of its bytes; None if it can't be divided so.
     fn part(&self, from: u32, to: u32) -> Option<Self>;
 
-    /// How many bytes one call is about, where `asked` are asked for.
+    /// Number of bytes of one call, if the caller requests `asked`.
     fn call_bytes(asked: u32, config: &Config) -> u32;
 
-    /// How many bytes are fetched that nobody has asked for yet.
+    /// Most bytes fetched before any caller requests them.
     fn ahead_bytes(config: &Config) -> u64;
 }
 

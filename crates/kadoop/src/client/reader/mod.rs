@@ -1,8 +1,8 @@
 //! Reads one file: `docs/kadoop-internals.md`, "Reading".
 //!
-//! Ranges that were asked for, and some ahead of a sequential reader, are *slots*. The reader
-//! fetches each from the nearest replica, from the next one if that fails, and if all did from
-//! those that the namenode names anew. What it fetches is the range's bytes, or their digest.
+//! Requested ranges, and some ahead of a sequential reader, are *slots*. The reader fetches each
+//! from the nearest replica, then from the next ones. If all fail, it asks the namenode for current
+//! replicas. It fetches the range's bytes, or their digest.
 
 mod content;
 mod outcomes;
@@ -25,23 +25,23 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes whose chunks are located at a time: 64 chunks, so that of a file of any size
-/// some kilobytes are held.
+/// Bytes located at a time: those of 64 chunks. So a reader holds a few kilobytes of locations for
+/// a file of any size.
 pub const LOCATE_BYTES: u64 = 4 << 30;
 
-/// Less isn't read ahead. A small piece that stays in memory keeps a much larger page of the
-/// allocator's with it: pieces of 64 KiB took a gateway with 900 open files 100 MiB more.
+/// Least number of bytes read ahead. A small piece in memory holds a much larger page of the
+/// allocator: with pieces of 64 KiB a gateway with 900 open files took 100 MiB more.
 const LEAST_AHEAD_BYTES: u32 = 512 << 10;
 
-/// A call that a reader wants made.
+/// A call that a reader needs.
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadCall {
-    /// To the namenode: [`Reader::on_located`].
+    /// Call the namenode, then [`Reader::on_located`].
     Locate { offset: u64, length: u64 },
-    /// To a datanode, for the bytes or for their digest: [`Reader::on_read`].
+    /// Call a datanode for the bytes or their digest, then [`Reader::on_read`].
     Read { from: NodeId, read: Read },
-    /// To the namenode: this replica seems to be damaged. Nobody waits for an answer.
+    /// Report a seemingly damaged replica to the namenode. The reader needs no answer.
     Suspect { node: NodeId, chunk: ChunkId, stamp: Stamp },
 }
 
@@ -56,27 +56,27 @@ enum Pending {
 pub struct Reader<P = Bytes> {
     config: Config,
     budget: Arc<dyn Budget>,
-    /// What the namenode said last, for which range, and how often it was asked.
+    /// The namenode's last answer, its range, and the number of answers so far.
     located: Option<Located>,
     range: (u64, u64),
     version: u64,
     locating: bool,
-    /// The namenode isn't asked again before.
+    /// Earliest time of the next request to the namenode.
     locate_at: Millis,
     slots: BTreeMap<u64, Slot<P>>,
-    /// Of an open chunk, what some member told to be acknowledged: the others may not have
-    /// heard of it yet, and what was there once must not vanish for this reader.
+    /// The acknowledged length of an open chunk, as some member reported it. Other members may not
+    /// know of it yet, and bytes once visible mustn't vanish for this reader.
     seen: (ChunkId, u32),
-    /// Where a sequential reader goes on, and how much it has read so.
+    /// Position of a sequential reader, and number of bytes that it has read in sequence.
     position: u64,
     run: u64,
-    /// How far it may read ahead: halved when memory was short, and more again as there is some.
+    /// Most bytes to read ahead: halved if memory was short, and increased again as memory is free.
     depth: u64,
-    /// When it was last asked for something.
+    /// Time of the last request.
     used: Millis,
-    /// Bytes of a call: as many as are asked for at once, so that nobody has to join parts.
+    /// Bytes per call: as many as a caller requests at once, so that callers needn't join parts.
     piece: u32,
-    /// Datanodes that didn't answer, and until when others are asked first.
+    /// Datanodes that didn't answer, and until when it asks others first.
     shunned: BTreeMap<NodeId, Millis>,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
@@ -84,12 +84,12 @@ pub struct Reader<P = Bytes> {
 }
 
 impl<P: Content> Reader<P> {
-    /// Of a file whose name the caller knows, bounded by `config` alone.
+    /// A reader of a file whose name the caller knows, with the limits of `config` only.
     pub fn new(config: Config) -> Self {
         Self::within(config, Arc::new(Unbounded))
     }
 
-    /// The same, with the memory that `budget` has for what is read ahead.
+    /// As [`Reader::new`], with memory from `budget` for bytes read ahead.
     pub fn within(config: Config, budget: Arc<dyn Budget>) -> Self {
         Self {
             piece: config.write_bytes,
@@ -113,19 +113,18 @@ impl<P: Content> Reader<P> {
         }
     }
 
-    /// What the namenode says of the first [`LOCATE_BYTES`], if it was asked before there
-    /// was a reader.
+    /// Takes the namenode's answer for the first [`LOCATE_BYTES`], if the caller has asked already.
     pub fn begin(&mut self, located: Located) {
         self.version += 1;
         (self.located, self.range) = (Some(located), (0, LOCATE_BYTES));
     }
 
-    /// Asks for up to `length` bytes at `offset`: some of them, at least one unless the file
-    /// ends there; none while they are on their way. To be asked again then, after each input.
+    /// Requests up to `length` bytes at `offset`. Returns some of them, at least one unless the
+    /// file ends there. None while they are on their way: call it again after each input.
     ///
     /// # Errors
-    /// NotFound: another file has the name now. Corrupt: every replica is damaged.
-    /// Unavailable: no replica could be had for long. The namenode's, of locating.
+    /// NotFound: another file has the name now. Corrupt: every replica is damaged. Unavailable: no
+    /// replica could be reached for long. The namenode's, for locating.
     pub fn read(&mut self, offset: u64, length: u32, now: Millis) -> Result<Option<P>> {
         if length == 0 {
             return Ok(Some(P::nothing()));
@@ -167,15 +166,15 @@ impl<P: Content> Reader<P> {
         }
     }
 
-    /// Drops what nobody has asked for, if nothing was asked for `idle_ms`. What is on its way
-    /// still comes.
+    /// Drops bytes that no caller has requested, if the last request is `idle_ms` ago. Calls under
+    /// way continue.
     pub fn give_up(&mut self, idle_ms: Millis, now: Millis) {
         if now.saturating_sub(self.used) >= idle_ms {
             self.slots.retain(|_, slot| slot.wanted || matches!(slot.state, State::Fetching));
         }
     }
 
-    /// The file's length, as far as the namenode has told; nothing before it was asked.
+    /// The file's length according to the namenode; None before its first answer.
     pub fn length(&self) -> Option<u64> {
         self.located.as_ref().map(|located| located.length)
     }
@@ -185,7 +184,7 @@ impl<P: Content> Reader<P> {
         self.issues.pop_front()
     }
 
-    /// When [`Reader::tick`] is due, if nothing happens before.
+    /// Time at which [`Reader::tick`] is due without other inputs.
     pub fn wake_at(&self) -> Option<Millis> {
         let full = self.is_full();
         let slots = self.slots.values().filter_map(|slot| match slot.state {
@@ -197,12 +196,12 @@ impl<P: Content> Reader<P> {
         slots.min()
     }
 
-    /// Time has passed.
+    /// Does the work due at `now`.
     pub fn tick(&mut self, now: Millis) {
         self.advance(now);
     }
 
-    /// A slot for what nobody has asked for yet.
+    /// Adds a slot for a range that is requested for the first time.
     fn demand(&mut self, offset: u64, length: u32, now: Millis) {
         if offset != self.position {
             (self.position, self.run) = (offset, 0);
@@ -215,13 +214,13 @@ impl<P: Content> Reader<P> {
         self.advance(now);
     }
 
-    /// How far beyond what was asked for is read.
+    /// How many bytes to read beyond the requested ones.
     fn ahead(&self) -> u64 {
         (self.run * 2).min(self.depth)
     }
 
-    /// Memory for what nobody has asked for yet. Where it is short, this reader wants less, so
-    /// that it does for all of them.
+    /// Takes memory for bytes that no caller has requested yet. If it is short, this reader reduces
+    /// its depth, so that the memory suffices for all readers.
     fn take(&mut self, bytes: u64) -> Option<Taken> {
         let mut taken = Taken::nothing(Arc::clone(&self.budget));
         let most = P::ahead_bytes(&self.config);
@@ -234,7 +233,7 @@ impl<P: Content> Reader<P> {
         }
     }
 
-    /// A sequential reader has got `bytes` at `offset`.
+    /// Continues reading ahead, after a reader got `bytes` at `offset`.
     fn go_on(&mut self, offset: u64, bytes: u64, now: Millis) {
         if offset != self.position {
             self.run = 0;
@@ -261,7 +260,7 @@ impl<P: Content> Reader<P> {
         self.advance(now);
     }
 
-    /// A slot that nobody has asked for, as long as there is memory for; how long that is.
+    /// Adds a slot that no caller has requested, as long as memory allows; returns its length.
     fn add_ahead(&mut self, offset: u64, length: u32, now: Millis) -> Option<u32> {
         let mut length = self.slot_length(offset, length);
         let memory = loop {
@@ -280,7 +279,7 @@ impl<P: Content> Reader<P> {
         self.slots.insert(offset, slot);
     }
 
-    /// What one slot at `offset` can have of `length`: at most one call, before the next slot,
+    /// How much of `length` one slot at `offset` can have: at most one call, up to the next slot,
     /// within one chunk.
     fn slot_length(&self, offset: u64, length: u32) -> u32 {
         let mut length = length.min(self.piece);
@@ -296,7 +295,7 @@ impl<P: Content> Reader<P> {
         length.max(1)
     }
 
-    /// What was read ahead for nobody goes when it takes too much.
+    /// Evicts idle slots that were read ahead if all take too much memory.
     fn make_room(&mut self) {
         let held =
             |slots: &BTreeMap<u64, Slot<P>>| slots.values().map(|slot| u64::from(slot.length)).sum::<u64>();
@@ -311,7 +310,7 @@ impl<P: Content> Reader<P> {
         }
     }
 
-    /// The chunk that holds the byte at `offset`, or may come to hold it.
+    /// The chunk that holds the byte at `offset`, or may do so later.
     fn chunk_at(&self, offset: u64) -> Option<&LocatedChunk> {
         let chunks = &self.located.as_ref()?.chunks;
         chunks.iter().rev().find(|chunk| {
@@ -329,15 +328,15 @@ impl<P: Content> Reader<P> {
         }
     }
 
-    /// Whether enough calls are under way to read ahead: the next is made when any of them is
-    /// answered, not when what was read is asked for. So they don't all end at once, with
-    /// nothing on the link until the next ones have begun.
+    /// Whether enough calls are under way to stop reading ahead. The next call begins when one of
+    /// them is answered, not when the caller requests more bytes. So calls don't all end at once,
+    /// leaving the link idle until the next ones have begun.
     fn is_full(&self) -> bool {
         let under_way = self.slots.values().filter(|slot| matches!(slot.state, State::Fetching));
         under_way.count() >= self.config.reads_at_once
     }
 
-    /// Takes a waiting slot further.
+    /// Takes a waiting slot as far as it can go.
     fn fetch(&mut self, offset: u64, now: Millis) {
         let Some(slot) = self.slots.get(&offset) else { return };
         let (from, length) = self.range;
@@ -364,7 +363,7 @@ impl<P: Content> Reader<P> {
         let read = Read { chunk: chunk.chunk, stamp: chunk.stamp, offset: at, length, acknowledged };
         let untried = |node: &&NodeId| !slot.tried.iter().any(|(tried, _)| tried == *node);
         let shunned = |node: &&NodeId| self.shunned.get(node).is_some_and(|until| *until > now);
-        // The namenode names the nearest first.
+        // The namenode's list begins with the nearest.
         let Some(from) = chunk.nodes.iter().filter(untried).min_by_key(shunned).copied() else {
             return self.exhausted(offset, now);
         };

@@ -1,4 +1,4 @@
-//! What became of a reader's calls.
+//! The outcomes of a reader's calls.
 
 use super::{Content, Pending, ReadCall, Reader, State};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl<P: Content> Reader<P> {
-    /// What the namenode answered; Unavailable if it didn't.
+    /// Takes the namenode's answer; Unavailable if there was none.
     pub fn on_located(&mut self, id: CallId, answer: Result<Located>, now: Millis) {
         let Some(Pending::Locate { offset, length }) = self.calls.remove(&id) else { return };
         self.locating = false;
@@ -38,8 +38,8 @@ impl<P: Content> Reader<P> {
         self.advance(now);
     }
 
-    /// What a datanode answered, bytes compared with their checksums ([`Checked::of`]);
-    /// Unavailable if it didn't.
+    /// Takes a datanode's answer, whose bytes were compared with their checksums ([`Checked::of`]);
+    /// Unavailable if there was none.
     pub fn on_read(&mut self, id: CallId, answer: Result<Checked<P>>, now: Millis) {
         let Some(Pending::Read { slot: at, from, read, growing, version }) = self.calls.remove(&id) else {
             return;
@@ -57,7 +57,7 @@ impl<P: Content> Reader<P> {
                 slot.state = State::Ready(content);
                 self.shunned.remove(&from);
             }
-            // As much as was known when the slot was made, and nothing behind it.
+            // The file has no more bytes than were known when the slot was made.
             Ok(_) if growing && version > slot.asked_at => slot.state = State::End,
             Ok(_) => self.next_replica(at, from, read, Error::BeyondEnd, now),
             Err(error) => self.next_replica(at, from, read, error, now),
@@ -78,14 +78,15 @@ impl<P: Content> Reader<P> {
         }
     }
 
-    /// No replica had it: the namenode may know others, or that the file ends before.
+    /// Handles a slot that no replica could fill: the namenode may know others, or the file may end
+    /// before it.
     pub(super) fn exhausted(&mut self, at: u64, now: Millis) {
         let known =
             self.chunk_at(at).map(|chunk| (chunk.offset + u64::from(chunk.length), chunk.nodes.len()));
         let Some(slot) = self.slots.get_mut(&at) else { return };
         let hasty = self.config.faults.has(Fault::AbsenceRead);
         let absent = slot.tried.iter().filter(|(_, error)| *error == Error::NoReplica).count();
-        // Every member says that it never saw the chunk: nothing of it is acknowledged.
+        // Every member reports that it never saw the chunk, so none of its bytes is acknowledged.
         let nothing = known.is_some_and(|(end, nodes)| at >= end && absent == nodes && nodes > 0);
         let end = nothing || hasty && absent > 0;
         if end {
@@ -97,7 +98,7 @@ impl<P: Content> Reader<P> {
             slot.tried.clear();
             slot.asked_at = self.version;
             slot.state = State::Waiting(now + self.config.retry_ms);
-            // What was known is no good: it is asked for anew.
+            // The locations are outdated, so request them again.
             self.range = (0, 0);
         }
     }

@@ -1,31 +1,31 @@
-//! Ranges of a file that were asked for, or soon will be.
+//! Requested ranges of a file, and ranges read ahead.
 
 use crate::{Error, Millis, NodeId, client::memory::Taken};
 
-/// A range, by the offset in the file that it begins at.
+/// A range. Its key is its offset in the file.
 #[derive(Debug)]
 pub(super) struct Slot<P> {
-    /// Cut to what is there, once that is known.
+    /// Shortened to the existing bytes, once known.
     pub length: u32,
     pub state: State<P>,
-    /// Replicas that were asked in this round, and why each has nothing for us.
+    /// Replicas asked in this round, and the reason why each gave no bytes.
     pub tried: Vec<(NodeId, Error)>,
-    /// What was known of the file's chunks when it was asked for.
+    /// Version of the chunks' locations at the time of the request.
     pub asked_at: u64,
     pub since: Millis,
-    /// Somebody waits for it; otherwise it is read ahead.
+    /// A caller waits for it; otherwise it is read ahead.
     pub wanted: bool,
-    /// For the part of it that nobody has asked for yet.
+    /// Memory for the part that no caller has requested yet.
     _memory: Option<Taken>,
 }
 
 #[derive(Debug)]
 pub(super) enum State<P> {
-    /// For the chunks' locations, or from this time on for another try.
+    /// For the chunks' locations or, from this time on, for another try.
     Waiting(Millis),
     Fetching,
     Ready(P),
-    /// Nothing is there, as of now.
+    /// The file has no bytes here, as of now.
     End,
     Failed(Error),
 }

@@ -1,5 +1,5 @@
-//! Chunks of this writer that have their end, until the namenode has it logged with a
-//! member that sealed it.
+//! This writer's chunks that have their end, until the namenode has logged it with a member that
+//! sealed it.
 
 use crate::{
     Error, Millis, NodeId,
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct Ended {
     pub new: NewChunk,
-    /// 0 gives the chunk up.
+    /// 0 abandons the chunk.
     pub length: u32,
-    /// Its pipeline broke: nothing goes on before a member has sealed it.
+    /// Its pipeline broke: nothing continues before a member has sealed it.
     pub broken: bool,
-    /// Who is asked to seal it next.
+    /// Members to ask for the next seal.
     pub ask: Vec<NodeId>,
     pub durable: Vec<NodeId>,
     /// Seals under way.
@@ -22,7 +22,7 @@ pub(super) struct Ended {
     pub next_try: Millis,
     /// When it ended.
     pub since: Millis,
-    /// Members whose last answer was that they can't seal it, and won't ever.
+    /// Members whose last answer was that they can never seal it.
     pub refused: BTreeSet<NodeId>,
     /// Its members are left to the namenode.
     pub handed_over: bool,
@@ -35,12 +35,12 @@ impl Ended {
         End { chunk: self.new.chunk, length: self.length, durable: self.durable.clone() }
     }
 
-    /// A member has sealed it, or there is nothing to seal.
+    /// Whether a member has sealed it, or there is nothing to seal.
     pub fn is_durable(&self) -> bool {
         self.length == 0 || !self.durable.is_empty()
     }
 
-    /// Nothing more can be learned by waiting.
+    /// Whether waiting can't bring any further answer.
     pub fn is_settled(&self) -> bool {
         self.is_durable() && self.calls == 0
     }
@@ -49,18 +49,18 @@ impl Ended {
         self.waits() && now >= self.next_try
     }
 
-    /// Nobody has sealed it, and nobody is being asked.
+    /// Whether no member has sealed it, and none is being asked.
     pub fn waits(&self) -> bool {
         !self.is_durable() && self.calls == 0 && !self.handed_over
     }
 
-    /// What a member said that was asked to seal it.
+    /// Takes a member's answer to a seal.
     pub fn on_sealed(&mut self, node: NodeId, outcome: Outcome) {
         self.calls = self.calls.saturating_sub(1);
         self.refused.remove(&node);
         match outcome {
             Outcome::Value => self.durable.push(node),
-            // It has restarted: what it has left is never more.
+            // It has restarted, and the bytes that it still has never become more.
             Outcome::Error(Error::NoReplica | Error::NotOpen | Error::BeyondEnd | Error::Corrupt) => {
                 self.refused.insert(node);
             }
@@ -68,8 +68,8 @@ impl Ended {
         }
     }
 
-    /// The namenode may do better: it reaches members that have moved, and knows when there
-    /// is nothing left to wait for. One that merely restarts gets `grace_ms`.
+    /// Whether to leave it to the namenode, which reaches members that have moved and knows when
+    /// waiting is useless. A member that merely restarts gets `grace_ms`.
     pub fn is_hopeless(&self, now: Millis, grace_ms: Millis) -> bool {
         let refused = self.refused.len() == self.new.pipeline.len();
         self.waits() && (refused || now.saturating_sub(self.since) >= grace_ms)

@@ -8,8 +8,8 @@
 //!                       └──────── broken ─────────────┘
 //! ```
 //!
-//! What is to be done next follows from the state alone: every input changes it and then
-//! [`Writer::advance`] looks at all of it.
+//! The next step follows from the state alone: every input changes the state, and then
+//! [`Writer::advance`] examines all of it.
 
 mod ended;
 mod open;
@@ -35,33 +35,33 @@ use std::{
     sync::Arc,
 };
 
-/// Ended chunks that no datanode has sealed yet: more would let a writer run ahead of
-/// the disks without end.
+/// Most ended chunks that no datanode has sealed: without a bound, a writer would run far ahead of
+/// the disks.
 const MAX_UNSEALED: usize = 4;
 
-/// How often the pause before another pipeline doubles: 3.2 s are the longest.
+/// Most doublings of the pause before another pipeline, which is then 3.2 s.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// What a writer is asked to bring about.
+/// A goal that a writer pursues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// In the memory of every current replica, and visible to whoever opens afterwards.
+    /// All bytes are in the memory of every current replica, and visible to later readers.
     Flush,
-    /// On disk, at no fewer than the minimum of replicas.
+    /// All bytes are on disk, at the minimum of replicas or more.
     Sync,
-    /// The same, and the file closed.
+    /// As `Sync`, with the file closed.
     Close,
 }
 
-/// A call that a writer wants made.
+/// A call that a writer needs.
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone)]
 pub enum WriteCall {
-    /// To the namenode: [`Writer::on_answer`].
+    /// Call the namenode, then [`Writer::on_answer`].
     Namenode(Mutation),
-    /// To all members of the pipeline, in its order: [`Writer::on_write`].
+    /// Call all members of the pipeline, in its order, then [`Writer::on_write`].
     Write(Write),
-    /// Is the datanode there? This and all below: [`Writer::on_member`].
+    /// Ask whether the datanode is there, then [`Writer::on_member`], as after all calls below.
     Probe {
         to: Member,
     },
@@ -89,7 +89,7 @@ pub enum WriteCall {
     },
 }
 
-/// What a call under way is about.
+/// The subject of a call under way.
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Ask,
@@ -105,7 +105,7 @@ enum Pending {
 struct Ask {
     id: CallId,
     mutation: Mutation,
-    /// When it is asked again, if it isn't under way.
+    /// Time of the retry, unless it is under way.
     again_at: Option<Millis>,
 }
 
@@ -117,28 +117,28 @@ pub struct Writer {
     chunk_bytes: u32,
     length: u64,
     staged: Staging,
-    /// For the bytes that are held; those beyond it are the caller's, who waits for them.
+    /// Memory for the held bytes. Bytes beyond it are the caller's own, and the caller waits for them.
     memory: Taken,
-    /// When something was last appended.
+    /// Time of the last append.
     appended: Millis,
-    /// What is staged is sent, however little it is.
+    /// Whether to send all staged bytes, even if they don't fill a write.
     pressed: bool,
     open: Option<Open>,
     ended: Vec<Ended>,
-    /// Each chunk that ended has its minimum of replicas, as the namenode said.
+    /// Whether each ended chunk has its minimum of replicas, by the namenode's answer.
     durable: bool,
     ask: Option<Ask>,
-    /// The namenode isn't asked again before, after an answer that tells to wait.
+    /// Earliest time of the next request, after an answer that demands a pause.
     ask_at: Millis,
     goal: Option<Goal>,
     outcome: Option<Result<()>>,
     closed: bool,
     failed: Option<Error>,
-    /// Datanodes that were lost, and until when they are avoided.
+    /// Lost datanodes, and until when to avoid them.
     avoid: BTreeMap<NodeId, Millis>,
-    /// Pipelines that broke since anything was acknowledged.
+    /// Pipelines that broke since the last acknowledgement.
     broken: u32,
-    /// When something last went forward.
+    /// Time of the last progress.
     progress: Millis,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
@@ -146,13 +146,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of a file that the namenode has opened for writing at `length`
+    /// A writer of a file that the namenode has opened at `length`
     /// ([`crate::messages::Answer::Opened`]).
     pub fn new(config: Config, file: FileId, chunk_bytes: u32, length: u64, now: Millis) -> Self {
         Self::within(config, Arc::new(Unbounded), file, chunk_bytes, length, now)
     }
 
-    /// The same, with the memory that `budget` has for bytes that weren't acknowledged yet.
+    /// As [`Writer::new`], with memory from `budget` for unacknowledged bytes.
     pub fn within(
         config: Config,
         budget: Arc<dyn Budget>,
@@ -188,31 +188,31 @@ impl Writer {
         }
     }
 
-    /// The file's length with all that was accepted.
+    /// The file's length with all accepted bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Why this writer gave up, if it did.
+    /// The reason for this writer's failure, if it has failed.
     pub fn error(&self) -> Option<Error> {
         self.failed
     }
 
-    /// Bytes that were accepted and not acknowledged.
+    /// Number of accepted but unacknowledged bytes.
     fn held(&self) -> usize {
         self.staged.bytes() + self.open.as_ref().map_or(0, Open::under_way)
     }
 
-    /// Whether there is memory for all bytes that are held: otherwise the caller's own is lent, and
-    /// the caller waits until they are acknowledged.
+    /// Whether there is memory for all held bytes. Otherwise they are in the caller's own memory,
+    /// and the caller waits until they are acknowledged.
     pub fn is_covered(&self) -> bool {
         self.held() as u64 <= self.memory.bytes()
     }
 
-    /// Accepts as much of `bytes` as there is room for, and leaves the rest in it.
+    /// Accepts as many of `bytes` as there is room for, and leaves the rest in it.
     ///
     /// # Errors
-    /// Why the writer gave up; Invalid while a goal is pursued, or after close.
+    /// The writer's failure; Invalid while a goal is pursued, or after close.
     pub fn append(&mut self, bytes: &mut Bytes, now: Millis) -> Result<()> {
         self.demand_free()?;
         let accepted = bytes.split_to(self.accepts(bytes.len()));
@@ -225,8 +225,8 @@ impl Writer {
         Ok(())
     }
 
-    /// How many of `wanted` bytes are accepted now: as many as there is memory for; without any,
-    /// one write at a time.
+    /// How many of `wanted` bytes to accept now: as many as there is memory for; without any, one
+    /// write at a time.
     fn accepts(&mut self, wanted: usize) -> usize {
         let held = self.held();
         let limit = self.config.stage_bytes as usize + self.config.hold_bytes as usize;
@@ -239,7 +239,7 @@ impl Writer {
         }
     }
 
-    /// Begins to pursue `goal` for all that was appended; [`Writer::outcome`] tells the end.
+    /// Begins to pursue `goal` for all appended bytes; [`Writer::outcome`] returns the result.
     ///
     /// # Errors
     /// As [`Writer::append`].
@@ -259,7 +259,7 @@ impl Writer {
         }
     }
 
-    /// Once: what became of the last goal.
+    /// The result of the last goal. Returns it once.
     pub fn outcome(&mut self) -> Option<Result<()>> {
         self.outcome.take()
     }
@@ -269,7 +269,7 @@ impl Writer {
         self.issues.pop_front()
     }
 
-    /// When [`Writer::tick`] is due, if nothing happens before.
+    /// Time at which [`Writer::tick`] is due without other inputs.
     pub fn wake_at(&self) -> Option<Millis> {
         let again = self.ask.as_ref().and_then(|ask| ask.again_at);
         let seals = self.ended.iter().filter(|ended| ended.waits());
@@ -282,7 +282,7 @@ impl Writer {
         if self.failed.is_some() { None } else { times.min() }
     }
 
-    /// Time has passed.
+    /// Does the work due at `now`.
     pub fn tick(&mut self, now: Millis) {
         self.advance(now);
     }
@@ -293,7 +293,7 @@ impl Writer {
         self.goal.is_some() || self.ask.is_some() || unsealed || waiting || !self.calls.is_empty()
     }
 
-    /// Does whatever the state asks for.
+    /// Takes all steps that the state allows.
     fn advance(&mut self, now: Millis) {
         if self.failed.is_some() {
             return;
@@ -311,14 +311,14 @@ impl Writer {
         self.memory.shrink_to(self.held() as u64);
     }
 
-    /// What doesn't fill a write waits for more, but not for long: an open file that nobody writes
-    /// to holds no memory. Nor does it wait where there is none.
+    /// Bytes that don't fill a write wait for more, but only a short time: an idle open file holds
+    /// no memory. Without memory for them, they don't wait.
     fn press(&mut self, now: Millis) {
         let idle = now.saturating_sub(self.appended) >= self.config.idle_ms;
         self.pressed = self.staged.has_part() && (self.pressed || idle || !self.is_covered());
     }
 
-    /// Whether a write is sent that isn't full.
+    /// Whether to send a write that isn't full.
     fn sends_all(&self) -> bool {
         self.goal.is_some() || self.pressed
     }
@@ -349,15 +349,15 @@ impl Writer {
                     self.end_open(false, now);
                 }
             }
-            // What is under way may wait for bytes that won't come: whatever becomes of it, the
-            // members seal where it was acknowledged.
+            // Calls under way may wait for bytes that won't come. Their outcomes don't matter,
+            // since the members seal at the acknowledged length.
             Phase::Broken => self.probe(),
             Phase::Probing if open.probes == 0 => self.end_open(true, now),
             Phase::Probing => {}
         }
     }
 
-    /// Sends what there is, as far as the datanodes' window and the chunk reach.
+    /// Sends staged bytes, up to the datanodes' window and the chunk's end.
     fn send(&mut self) {
         let all = self.sends_all();
         loop {
@@ -380,7 +380,7 @@ impl Writer {
         }
     }
 
-    /// Tells every member what is acknowledged, if that is what the goal needs.
+    /// Tells every member the acknowledged length, if the goal needs that.
     fn tell(&mut self) {
         let Some(goal) = self.goal.filter(|_| self.staged.bytes() == 0) else { return };
         let Some(open) = self.open.as_mut().filter(|open| open.settled()) else { return };
@@ -414,7 +414,7 @@ impl Writer {
         }
     }
 
-    /// The open chunk ends where it is acknowledged; what was sent beyond goes into the next.
+    /// Ends the open chunk at the acknowledged length; later bytes go into the next chunk.
     fn end_open(&mut self, broken: bool, now: Millis) {
         let Some(open) = self.open.take() else { return };
         let faults = self.config.faults;
@@ -424,7 +424,7 @@ impl Writer {
             if lost.is_empty() {
                 lost = open.suspects;
             }
-            // One may break by chance; where all do, the namenode is spared.
+            // A single break may be chance. After several, pauses spare the namenode.
             self.broken += 1;
             if self.broken > 1 {
                 let pause = self.config.retry_ms << (self.broken - 2).min(MOST_DOUBLINGS);
@@ -435,7 +435,7 @@ impl Writer {
                 self.staged.put_back(open.sent.into_iter());
             }
         }
-        // Without a byte of its own it has nothing that the chunk before hasn't.
+        // Without a byte of its own it holds only the bytes of the chunk before.
         let whole = if faults.has(Fault::SealedAtPublished) { open.published } else { open.acknowledged };
         let length = if whole > open.start { whole } else { 0 };
         let mut ended = Ended {
@@ -461,7 +461,7 @@ impl Writer {
     fn seal_ended(&mut self, now: Millis) {
         let mut seals = Vec::new();
         for ended in &mut self.ended {
-            // A member that restarts is back within as long, or the namenode hears of it first.
+            // A member that restarts is back within this time, or the namenode hears of it first.
             ended.handed_over |= ended.is_hopeless(now, self.config.write_ms);
         }
         for ended in self.ended.iter_mut().filter(|ended| ended.needs_seal(now)) {
@@ -478,7 +478,7 @@ impl Writer {
         }
     }
 
-    /// Asks the namenode for what is needed next, one request at a time.
+    /// Sends the namenode the next needed request, one at a time.
     fn advance_namenode(&mut self, now: Millis) {
         if let Some(ask) = &mut self.ask {
             if ask.again_at.is_some_and(|at| now >= at) {
@@ -505,7 +505,7 @@ impl Writer {
         let file = self.file;
         let faults = self.config.faults;
         let settled = self.ended.iter().all(Ended::is_settled);
-        // A broken chunk's end is told once a member has it on disk.
+        // Report a broken chunk's end once a member has it on disk.
         let sound = self.ended.iter().all(|ended| !ended.broken || ended.is_durable());
         if let Some(ended) = self.ended.iter().find(|ended| ended.handed_over) {
             return Some(Mutation::EndChunk { file, chunk: ended.new.chunk, length: ended.length });
@@ -528,7 +528,7 @@ impl Writer {
         tell.then(|| Mutation::AddChunk { file, ends: self.ends(), next: false, avoid: Vec::new() })
     }
 
-    /// What the namenode doesn't know yet.
+    /// The ends that the namenode doesn't know yet.
     fn ends(&self) -> Vec<End> {
         let news = self.ended.iter().filter(|ended| !ended.claimed || ended.is_durable());
         news.map(Ended::end).collect()

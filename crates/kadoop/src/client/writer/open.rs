@@ -1,4 +1,4 @@
-//! The chunk that is being written: what is under way, and how far it is acknowledged.
+//! The chunk being written: the bytes under way and the acknowledged length.
 
 use crate::{
     NodeId,
@@ -12,36 +12,36 @@ use std::collections::VecDeque;
 pub(super) struct Open {
     pub new: NewChunk,
     pub phase: Phase,
-    /// Bytes that it began with.
+    /// Length of the bytes that it began with.
     pub start: u32,
-    /// Where what was sent ends.
+    /// End of the sent bytes.
     pub sent_end: u32,
-    /// What every member has applied.
+    /// Length that every member has applied.
     pub acknowledged: u32,
-    /// What every member was told to be acknowledged, and what it has on disk.
+    /// Length that every member knows as acknowledged, and length that every member has on disk.
     pub published: u32,
     pub synced: u32,
-    /// Sent and not acknowledged: in order, the first begins where that ends.
+    /// Sent but unacknowledged pieces, in order. The first begins at `acknowledged`.
     pub sent: VecDeque<Bytes>,
-    /// Calls under way, but for probes.
+    /// Calls under way, except probes.
     pub calls: usize,
     pub probes: usize,
     /// The flush or sync under way.
     pub telling: Option<Telling>,
-    /// Members whose fault a broken pipeline seems to be.
+    /// Members that seem to have caused the break of the pipeline.
     pub suspects: Vec<NodeId>,
-    /// Members that answered when they were asked whether they are there.
+    /// Members that answered the probe.
     pub there: Vec<NodeId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The members copy what it begins with.
+    /// The members copy the bytes that it begins with.
     Copying,
     Writing,
     /// A call didn't succeed at every member.
     Broken,
-    /// Each member was asked whether it is there.
+    /// The members are being probed.
     Probing,
 }
 
@@ -72,7 +72,7 @@ impl Open {
         }
     }
 
-    /// All that was sent is acknowledged, and nothing is wrong.
+    /// Whether all sent bytes are acknowledged, and nothing is wrong.
     pub fn settled(&self) -> bool {
         self.phase == Phase::Writing && self.acknowledged == self.sent_end && self.calls == 0
     }
@@ -81,8 +81,8 @@ impl Open {
         (self.sent_end - self.acknowledged) as usize
     }
 
-    /// All up to `end` is applied by every member: they apply in order, so also what other
-    /// calls before it carried.
+    /// Every member has applied all bytes up to `end`. They apply writes in order, so this also
+    /// covers earlier calls.
     pub fn acknowledge(&mut self, end: u32) -> bool {
         let more = end > self.acknowledged;
         while self.acknowledged < end
@@ -93,8 +93,8 @@ impl Open {
         more
     }
 
-    /// The pipeline is broken, as `outcomes` of its members show. Not in question are those
-    /// that succeeded; a member's own refusal tells more than the silence of those behind it.
+    /// The pipeline is broken, as `outcomes` of its members show. Members that succeeded aren't
+    /// suspects; a member's own refusal tells more than the silence of those behind it.
     pub fn break_up(&mut self, outcomes: &[Outcome]) {
         if matches!(self.phase, Phase::Copying | Phase::Writing) {
             self.phase = Phase::Broken;

@@ -1,4 +1,4 @@
-//! What became of a writer's calls.
+//! The outcomes of a writer's calls.
 
 use super::{Ask, Goal, Pending, Phase, WriteCall, Writer, open::Open};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
 };
 
 impl Writer {
-    /// The open chunk, if it is that one still.
+    /// The open chunk, if it still has that number.
     fn open_chunk(&mut self, chunk: ChunkId) -> Option<&mut Open> {
         self.open.as_mut().filter(|open| open.new.chunk == chunk)
     }
 
-    /// What a write came to, at each member in the pipeline's order.
+    /// Takes a write's outcomes at the members, in the pipeline's order.
     pub fn on_write(&mut self, id: CallId, outcomes: &[Outcome], now: Millis) {
         let Some(Pending::Write { chunk, end }) = self.calls.remove(&id) else { return };
         let hasty = self.config.faults.has(Fault::FirstAnswerEnough);
@@ -33,7 +33,7 @@ impl Writer {
         self.advance(now);
     }
 
-    /// What a call to one datanode came to.
+    /// Takes the outcome of a call to one datanode.
     pub fn on_member(&mut self, id: CallId, outcome: Outcome, now: Millis) {
         let Some(pending) = self.calls.remove(&id) else { return };
         match pending {
@@ -48,7 +48,8 @@ impl Writer {
                 ended.on_sealed(to, outcome);
                 match outcome {
                     Outcome::Value => self.progress = now,
-                    // Only the namenode's recovery has a higher one, and it takes the lease first.
+                    // Only the namenode's recovery has a higher stamp, and it takes the lease
+                    // first.
                     Outcome::Error(Error::StaleStamp) => return self.fail(Error::LeaseLost),
                     Outcome::Error(_) | Outcome::NotExecuted | Outcome::Unknown => {}
                 }
@@ -85,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// One that refuses is there as well.
+    /// A member that refuses a probe is there as well.
     fn on_probed(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome) {
         let Some(open) = self.open_chunk(chunk) else { return };
         open.probes = open.probes.saturating_sub(1);
@@ -94,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// What the namenode answered; Unavailable if it didn't.
+    /// Takes the namenode's answer; Unavailable if there was none.
     pub fn on_answer(&mut self, id: CallId, answer: Result<Answer>, now: Millis) {
         if self.calls.remove(&id).is_none() {
             return;
@@ -102,7 +103,7 @@ impl Writer {
         let Some(Ask { mutation, .. }) = self.ask.take_if(|ask| ask.id == id) else { return };
         match answer {
             Ok(answer) => self.on_granted(&mutation, answer, now),
-            // Asked again as the same request: it may have been executed.
+            // Retry it as the same request, since it may have been executed.
             Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)) => {
                 self.ask = Some(Ask { id, mutation, again_at: Some(now + self.config.retry_ms) });
             }
@@ -172,7 +173,7 @@ impl Writer {
     }
 }
 
-/// The pipeline is broken, since the member didn't do what it was asked.
+/// Breaks the pipeline at the member whose call failed.
 fn break_at(open: &mut Open, node: NodeId, outcome: Outcome) {
     let members = open.new.pipeline.iter();
     let outcomes: Vec<Outcome> =

@@ -1,10 +1,9 @@
-//! Bytes that were accepted and not yet sent.
+//! Bytes accepted but not yet sent.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
 
-/// A queue of pieces, each at most one write. What comes in large pieces is never copied;
-/// what comes in small ones is gathered.
+/// A queue of pieces, each at most one write. It never copies large pieces, and gathers small ones.
 #[derive(Debug)]
 pub(super) struct Staging {
     pieces: VecDeque<Bytes>,
@@ -23,12 +22,12 @@ impl Staging {
         self.bytes
     }
 
-    /// Whether there is a whole write.
+    /// Whether it has a whole write.
     pub fn is_full(&self) -> bool {
         !self.pieces.is_empty()
     }
 
-    /// Whether there are bytes that wait to become a whole write.
+    /// Whether it has bytes that don't fill a write yet.
     pub fn has_part(&self) -> bool {
         !self.tail.is_empty()
     }
@@ -50,7 +49,7 @@ impl Staging {
         }
     }
 
-    /// Puts back what was taken, in its order, before everything else.
+    /// Puts pieces back in their order, before everything else.
     pub fn put_back(&mut self, pieces: impl DoubleEndedIterator<Item = Bytes>) {
         for piece in pieces.rev() {
             self.bytes += piece.len();
@@ -58,13 +57,13 @@ impl Staging {
         }
     }
 
-    /// What was gathered, with all of its buffer: a rest of that would keep the bytes in memory for as
-    /// long as the file is open.
+    /// The gathered bytes with all of their buffer. A buffer split in two would keep these bytes in
+    /// memory as long as the file is open.
     fn take_tail(&mut self) -> Bytes {
         std::mem::take(&mut self.tail).freeze()
     }
 
-    /// How long the next piece is; `all`: also one that isn't a whole write yet.
+    /// Length of the next piece. With `all`, that piece needn't be a whole write.
     pub fn next(&mut self, all: bool) -> Option<usize> {
         if self.pieces.is_empty() && all && !self.tail.is_empty() {
             let piece = self.take_tail();
@@ -73,7 +72,7 @@ impl Staging {
         self.pieces.front().map(Bytes::len)
     }
 
-    /// The next piece, or as much of it as `most`.
+    /// The next piece, or its first `most` bytes.
     pub fn take(&mut self, most: usize) -> Option<Bytes> {
         let mut piece = self.pieces.pop_front()?;
         if piece.len() > most {

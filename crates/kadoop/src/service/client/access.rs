@@ -18,14 +18,14 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, CallError, ClientTls, ClusterKey, KeyId, Refusal, Transport};
 
-/// How long the namenode may take to take up a connection.
+/// How long the namenode may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long one attempt may take: above a slow disk's sync, below the patience of a
 /// caller whose connection hangs.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
 /// The part of its life after which a credential is renewed.
 const RENEWED_AFTER: u32 = 2;
-/// After a renewal that failed, the next waits for so long, while the credential holds.
+/// Pause after a failed renewal, while the credential is valid.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(5);
 /// After a refused login, further ones fail with the same error for this time, without a call: the
 /// namenode would make this user's next login from this address wait longer.
@@ -51,7 +51,7 @@ pub struct Login {
     pub tls: ClientTls,
 }
 
-/// Where a password comes from.
+/// The source of a password.
 pub type Password = Arc<dyn Fn() -> Result<String, Failure> + Send + Sync>;
 
 impl From<ClientKey> for Access {
@@ -75,7 +75,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// The way in, as it stands.
+/// The current access.
 pub(super) enum Entry {
     Key(flexrpc::Client),
     Login { login: Box<Login>, state: Mutex<State> },
@@ -95,12 +95,12 @@ pub(super) struct Held {
     until: Instant,
 }
 
-/// By what one call is made.
+/// The access for one call.
 pub(super) struct Pass {
     pub rpc: flexrpc::Client,
-    /// None by the clients' key.
+    /// None: the clients' key.
     held: Option<Arc<Held>>,
-    /// The login was made for this call.
+    /// The login happened for this very call.
     fresh: bool,
 }
 
@@ -112,7 +112,7 @@ impl Entry {
         }
     }
 
-    /// For one call to the namenode there. Logs in, or renews the credential, if it is time.
+    /// The access for one call to that namenode. Logs in or renews the credential if it is due.
     pub(super) fn pass(&self, namenode: SocketAddr) -> Result<Pass, Lost> {
         let (login, mut state) = match self {
             Self::Key(rpc) => return Ok(Pass { rpc: rpc.clone(), held: None, fresh: false }),
@@ -139,13 +139,14 @@ impl Entry {
         !pass.fresh
     }
 
-    /// The namenode has forgotten the client's number: the holder of a credential gets another.
+    /// Gets another client number for the holder of a credential, after the namenode has forgotten
+    /// its number.
     pub(super) fn rejoin(&self, forgotten: ClientId, namenode: SocketAddr) -> Result<(), Lost> {
         let Self::Login { login, state } = self else { return Ok(()) };
         let mut state = lock(state);
         match state.held.clone() {
             Some(held) if held.client == forgotten => state.renew(login, &held, namenode, true).map(drop),
-            // By a login meanwhile, or by the next.
+            // Another thread's login has replaced it, or the next login will.
             _ => Ok(()),
         }
     }
@@ -174,7 +175,7 @@ impl State {
                 self.refused = None;
                 self.hold(login, &told)
             }
-            // It looks at too many passwords at the moment, or has just refused one.
+            // The namenode is checking too many passwords, or has just refused one.
             Err(Lost::Refused(failure @ Failure { error: Error::Limit(_), .. })) => {
                 Err(Lost::NotExecuted(failure))
             }
@@ -230,7 +231,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For calls to the namenode.
+/// A client for calls to the namenode.
 fn rpc(key: Option<ClusterKey>, key_id: Option<KeyId>, tls: Option<ClientTls>) -> flexrpc::Client {
     flexrpc::Client::new(flexrpc::ClientOptions {
         key,

@@ -1,4 +1,4 @@
-//! The checksum of a whole file, made of those that its datanodes keep.
+//! The checksum of a whole file, combined from those that its datanodes keep.
 
 use super::{
     Client,
@@ -14,9 +14,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Makes the CRC-32C (Castagnoli) of a file's bytes, whatever its chunks are, a step at a time. No
-/// byte of it is read: datanodes combine the checksums beside their replicas. Of a datanode that
-/// is too old for that the bytes are read, a call's at a time, and give the same.
+/// Computes the CRC-32C (Castagnoli) of a file's bytes step by step, independent of its chunks. It
+/// reads no bytes: datanodes combine the checksums beside their replicas. From a datanode too old
+/// for that, the client reads the bytes call by call and gets the same result.
 #[derive(Debug)]
 pub struct Digester {
     driver: Arc<Driver<Digest>>,
@@ -30,8 +30,8 @@ impl Digester {
         Ok(Self { driver: Arc::new(driver), length: 0, crc: 0 })
     }
 
-    /// Takes in the next 64 MiB, or what its chunk has of them; whether there may be more. Nothing
-    /// is done between steps: whoever doesn't want the rest makes none.
+    /// Adds the next 64 MiB, or the rest of its chunk; false at the file's end. Nothing runs
+    /// between steps, so a caller can stop at any step.
     ///
     /// # Errors
     /// As [`super::Reader::read_at`].
@@ -42,12 +42,12 @@ impl Digester {
         Ok(length > 0)
     }
 
-    /// Of all bytes that were taken in.
+    /// CRC-32C of all bytes added so far.
     pub fn crc32c(&self) -> u32 {
         self.crc
     }
 
-    /// How many these are.
+    /// Number of these bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -62,7 +62,7 @@ impl Fetch for Digest {
     }
 }
 
-/// The same from a datanode that makes no digests.
+/// Computes the digest by reading, from a datanode without digests.
 fn by_reading(
     driver: &Driver<Digest>,
     from: NodeId,

@@ -1,4 +1,4 @@
-//! Files are opened.
+//! Opening files.
 
 use super::{Client, digester::Digester, reader::Reader, writer::Writer};
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     wire::KdAnswer,
 };
 
-/// What a new file gets.
+/// Settings of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// Whether a file of that name is replaced; else it is in the way.
+    /// Whether to replace an existing file; otherwise that is an error.
     pub overwrite: bool,
     /// Permission bits.
     pub mode: u16,
@@ -22,18 +22,17 @@ pub struct CreateOptions {
 }
 
 impl Default for CreateOptions {
-    /// As HDFS, but for the smaller chunk, which is the paper's.
+    /// HDFS's defaults, except for the smaller chunk, which is the paper's.
     fn default() -> Self {
         Self { overwrite: false, mode: 0o644, replication: 3, chunk_bytes: 64 << 20 }
     }
 }
 
 impl Client {
-    /// Makes a file, and the directories that are missing above it, and opens it for
-    /// writing.
+    /// Makes a file and its missing parents, and opens it for writing.
     ///
     /// # Errors
-    /// AlreadyExists; Busy: it has a writer; IsADirectory, NotADirectory, PermissionDenied.
+    /// AlreadyExists; Busy: a writer has it open; IsADirectory, NotADirectory, PermissionDenied.
     pub fn create(&self, caller: &Caller, path: &str, options: &CreateOptions) -> Result<Writer, Failure> {
         let CreateOptions { overwrite, mode, replication, chunk_bytes } = *options;
         let made = path.to_owned();
@@ -43,8 +42,8 @@ impl Client {
     /// Opens a file for writing at its end.
     ///
     /// # Errors
-    /// NotFound, IsADirectory, PermissionDenied; Busy: it has a writer. One that is silent
-    /// loses the file after a time: ask again.
+    /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has it open. A silent writer loses
+    /// the file after a time, so ask again.
     pub fn append(&self, caller: &Caller, path: &str) -> Result<Writer, Failure> {
         self.writer(caller, path, &Mutation::Append { path: path.to_owned() })
     }
@@ -57,7 +56,7 @@ impl Client {
         Reader::open(self, caller, path)
     }
 
-    /// Begins to make the checksum of a whole file, which its datanodes do.
+    /// Begins the checksum of a whole file, which its datanodes compute.
     ///
     /// # Errors
     /// As [`Client::open`].

@@ -1,4 +1,4 @@
-//! Whether this is still the process that made a client.
+//! Detects whether this is still the process that made a client.
 
 use super::super::failure::Failure;
 use crate::error::Error;
@@ -7,36 +7,36 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-/// Forks between the process that this one began as and itself. A call for the process's number
+/// Number of forks between the original process and this one. A system call for the process id
 /// takes half a microsecond; a cached read takes one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The process that a client is of. A forked child has none of its threads, and may have locks
-/// that these held; it would also speak with the parent's numbers.
+/// The process of a client. A forked child has none of its threads, may have copies of locks that
+/// they held, and would use the parent's request numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     forks: u32,
 }
 
 impl Process {
-    /// This one.
+    /// The current process.
     pub(super) fn this() -> Self {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
-            // SAFETY: `forked` is there for as long as the process, and does no more in the child
-            // than change an atomic, which is async-signal-safe. If there is no memory for it,
-            // forks go unnoticed, as they would without.
+            // SAFETY: `forked` lives as long as the process. In the child it only changes an
+            // atomic, which is async-signal-safe. Without memory for the handler, forks go
+            // unnoticed, as they would without this call.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         });
         Self { forks: FORKS.load(Ordering::Relaxed) }
     }
 
-    /// Whether this is it.
+    /// Whether this is the current process.
     pub(super) fn is_this(self) -> bool {
         self.forks == FORKS.load(Ordering::Relaxed)
     }
 
-    /// Refuses in any other. To be asked before any lock is taken.
+    /// Refuses in any other process. Call this before taking any lock.
     pub(super) fn demand(self) -> Result<(), Failure> {
         if self.is_this() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Calls to the namenode, repeated until they are answered.
+//! Calls to the namenode, retried until it answers.
 
 use super::{
     ClientOptions,
@@ -27,26 +27,26 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 
-/// From a failed attempt to the next, doubled each time up to the second.
+/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The way to the namenode.
+/// The client's connection to the namenode.
 pub(super) struct Link {
     pub options: ClientOptions,
     pub process: Process,
     entry: Entry,
     address: Mutex<Option<SocketAddr>>,
     joined: RwLock<Arc<Joined>>,
-    /// For calls to datanodes, and the threads that make them.
+    /// For calls to datanodes, with the threads that make them.
     pub data: flexrpc::Client,
     pub pool: Pool,
-    /// None where all is read over TCP.
+    /// None: all reads go over TCP.
     pub borrowing: Option<Borrowing>,
     writers: Drivers,
 }
 
-/// What the namenode said when it took the client up.
+/// The namenode's answer when the client joined.
 pub(super) struct Joined {
     pub requests: Arc<Requests>,
     welcome: wire::KdWelcome,
@@ -69,7 +69,7 @@ impl Link {
         Arc::clone(&self.joined.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks what changes nothing, and so may be asked any number of times.
+    /// Makes a query. It changes nothing, so it may be repeated freely.
     pub(super) fn ask<T>(
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
@@ -78,12 +78,12 @@ impl Link {
         call(&self.options, &self.entry, &self.address, self.until(), ask)
     }
 
-    /// When an operation that begins now is given up.
+    /// Deadline of an operation that begins now.
     fn until(&self) -> Instant {
         Instant::now() + self.options.timeout
     }
 
-    /// Has a mutation executed once.
+    /// Executes a mutation once.
     pub(super) fn mutate(
         &self,
         caller: &Caller,
@@ -94,15 +94,16 @@ impl Link {
         let until = self.until();
         loop {
             let begun = self.joined().requests.begin(until)?;
-            // Whether an attempt may have been executed, and whether the namenode has judged the
-            // mutation since.
+            // Whether an attempt may have been executed, and whether the namenode has answered for
+            // the mutation since.
             let (mut doubtful, mut judged) = (false, false);
             let answer = call(&self.options, &self.entry, &self.address, until, |to| {
                 let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
                 match answer.as_ref().map_err(|error| Lost::from(error.clone())) {
                     Ok(_) => judged = true,
                     Err(Lost::Unknown(_)) => doubtful = true,
-                    // It hasn't looked at what a caller asks whom it doesn't let in.
+                    // A rejected caller's mutation wasn't examined, so this refusal says nothing
+                    // about earlier attempts.
                     Err(Lost::Refused(failure)) => judged = failure.error != Error::Unauthenticated,
                     Err(Lost::NotExecuted(_)) => {}
                 }
@@ -126,7 +127,7 @@ impl Link {
         }
     }
 
-    /// One attempt at a mutation that whoever began it repeats.
+    /// One attempt at a mutation that its caller repeats.
     pub(super) fn mutate_as(
         &self,
         begun: &Begun,
@@ -140,7 +141,8 @@ impl Link {
         })
     }
 
-    /// The namenode has forgotten the client: it was silent for too long, among too many.
+    /// Joins again: the namenode has forgotten the client, which was silent for too long among too
+    /// many.
     fn rejoin(&self, forgotten: ClientId) -> Result<(), Failure> {
         let renewed =
             resolve(&self.options, &self.address).and_then(|namenode| self.entry.rejoin(forgotten, namenode));
@@ -158,14 +160,14 @@ impl Link {
         &self.writers
     }
 
-    /// Says that this client is there, if it writes anything; and time passes for its
-    /// writers.
+    /// Renews the client's leases if it has files open for writing, and lets its writers do their
+    /// periodic work.
     pub(super) fn renew(&self) {
         let writers = self.writers.all();
         if !writers.is_empty() {
             writers.iter().for_each(|writer| writer.tick());
             let client = self.joined().requests.client().0;
-            // The next one may get through.
+            // Ignore a failure: the next renewal may succeed.
             let _ =
                 attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| to.nn_renew(client));
         }
@@ -177,7 +179,7 @@ impl Joined {
         Self { requests: Arc::new(Requests::new(ClientId(welcome.client))), welcome }
     }
 
-    /// Sizes are the cluster's.
+    /// Configuration with the cluster's sizes.
     pub(super) fn config(&self) -> Config {
         let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;
         Config { unit_bytes, write_bytes, min_replicas: min_replicas as usize, ..Config::default() }
@@ -186,7 +188,7 @@ impl Joined {
 
 type Place = Mutex<Option<SocketAddr>>;
 
-/// Repeats a call until it is answered or refused, or the time is over.
+/// Repeats a call until the namenode answers or refuses, or time is up.
 fn call<T>(
     options: &ClientOptions,
     entry: &Entry,
@@ -197,7 +199,7 @@ fn call<T>(
     repeat(options, entry, place, until, Duration::ZERO, ask)
 }
 
-/// As [`call`]; each attempt has `least`, even beyond that time.
+/// As [`call`], but each attempt gets at least `least`, even past the deadline.
 fn repeat<T>(
     options: &ClientOptions,
     entry: &Entry,
@@ -233,7 +235,7 @@ fn attempt<T>(
 ) -> Result<T, Lost> {
     let address = resolve(options, place)?;
     let moved = |lost: Lost| {
-        // It may have moved.
+        // The namenode may have moved.
         *place.lock().unwrap_or_else(PoisonError::into_inner) = None;
         lost
     };
@@ -245,8 +247,8 @@ fn attempt<T>(
             Ok(ask(&mut to)?)
         });
     match asked {
-        // A credential may end at any time, with its user's password or by a restart with another
-        // key: a login tells.
+        // A credential may end at any time: with its user's password, or after a restart with
+        // another key. A new login shows the cause.
         Err(Lost::Refused(failure)) if failure.error == Error::Unauthenticated && entry.end(&pass) => {
             Err(Lost::NotExecuted(Failure { error: Error::Unavailable, ..failure }))
         }

@@ -14,26 +14,25 @@ use strait_flexrpc::{
 };
 use strait_xdr::EncodeError;
 
-/// How long a datanode may take to take up a connection. One that doesn't is lost to
-/// whoever wants to write through it.
+/// How long a datanode may take to accept a connection. A writer counts a slower one as lost.
 const CONNECT: Duration = Duration::from_millis(1_000);
 
-/// Where a datanode serves, and what it has to prove to be.
+/// A datanode's address, and the identity that it has to prove.
 pub(super) type Place = (SocketAddr, Identity);
 
-/// For calls to datanodes, which ask for tokens instead of a key, and show none themselves.
+/// A client for calls to datanodes. These need tokens instead of a key, and show no key themselves.
 pub(super) fn client() -> flexrpc::Client {
     flexrpc::Client::new(flexrpc::ClientOptions {
         connect_timeout: CONNECT,
         peer_silence: Some(PEER_SILENCE),
-        // Who doesn't let itself be connected to again is lost.
+        // A datanode that can't be reconnected to is lost.
         retry: RetryPolicy { reconnects: 1, ..RetryPolicy::default() },
         chain_callees: limits::CHAIN_CALLEES_MAX,
         ..flexrpc::ClientOptions::default()
     })
 }
 
-/// One datanode, or a pipeline of them.
+/// One datanode, or a pipeline.
 pub(super) fn callees(
     client: &flexrpc::Client,
     addresses: Vec<SocketAddr>,
@@ -46,13 +45,13 @@ pub(super) fn callees(
     }
 }
 
-/// What one callee answered.
+/// The answer of the only callee.
 pub(super) fn single<T>(answers: Result<Vec<Result<T, StubError>>, EncodeError>) -> Result<T, StubError> {
     let first = answers?.into_iter().next();
     first.unwrap_or_else(|| Err(StubError::Call(flexrpc::CallError::NotExecuted(flexrpc::Refusal::BadChain))))
 }
 
-/// As the cores see it.
+/// The outcome, in the cores' terms.
 pub(super) fn outcome<T>(answer: &Result<T, Lost>) -> Outcome {
     match answer {
         Ok(_) => Outcome::Value,
@@ -62,7 +61,7 @@ pub(super) fn outcome<T>(answer: &Result<T, Lost>) -> Outcome {
     }
 }
 
-/// As the cores see it where only the kind counts.
+/// The kind of failure, for cores that need no more.
 pub(super) fn kind(lost: &Lost) -> Error {
     match lost {
         Lost::Refused(failure) => failure.error,

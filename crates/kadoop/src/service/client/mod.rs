@@ -1,4 +1,4 @@
-//! The client library: blocking, to be used from any number of threads.
+//! The client library: blocking, usable from any number of threads.
 //!
 //! ```no_run
 //! use strait_kadoop::{Client, ClientOptions, service::ClientKey, messages::Caller};
@@ -14,14 +14,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Every operation carries the caller that it acts for; the namenode checks its rights.
-//! What fails says how ([`Failure::error`]): with all kinds but
-//! [`Error::OutcomeUnknown`] nothing was changed. Broken connections and restarts of
-//! the namenode are ridden out within [`ClientOptions::timeout`]: a mutation is named by
-//! a number that goes with each of its repetitions, so it is executed once.
+//! Every operation names the caller that it acts for; the namenode checks that caller's rights.
+//! [`Failure::error`] gives the kind of a failure: nothing was changed, except perhaps with
+//! [`Error::OutcomeUnknown`]. The client survives broken connections and restarts of the namenode
+//! within [`ClientOptions::timeout`]. Each mutation has a number, the same in all its retries, so
+//! it is executed once.
 //!
-//! A client is of the process that connected it. In a forked child it refuses everything
-//! ([`Error::Invalid`]), and its writers leave their files to the parent: connect anew there.
+//! A client belongs to the process that connected it. In a forked child it refuses every operation
+//! ([`Error::Invalid`]), and its writers leave their files to the parent: connect again there.
 
 mod access;
 mod borrowing;
@@ -54,29 +54,29 @@ use forked::Process;
 use link::Link;
 use std::{sync::Arc, time::Duration};
 
-/// How a client behaves.
+/// Settings of a client.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The namenode, as HOST:PORT. Resolved anew whenever a connection is made.
+    /// The namenode, as HOST:PORT. The client resolves it again for each new connection.
     pub namenode: String,
-    /// By what it comes in.
+    /// The client's means of access.
     pub access: Access,
-    /// How long an operation goes on trying while nobody answers.
+    /// How long an operation retries while the namenode doesn't answer.
     pub timeout: Duration,
-    /// How long attempts to join the cluster are repeated. One that is under way then has
-    /// its own time.
+    /// How long the client repeats attempts to join the cluster. An attempt under way has its own
+    /// timeout beyond that.
     pub join_timeout: Duration,
-    /// Whether replicas of datanodes on this host are read past them, through their files, where
-    /// they allow it.
+    /// Whether the client reads replicas of datanodes on this host directly from their files, if
+    /// the datanodes allow it.
     pub short_circuit: bool,
-    /// Memory for what its files read ahead, and for what is written and not yet acknowledged.
+    /// Memory for bytes read ahead, and for written bytes that aren't acknowledged.
     pub budgets: Arc<dyn Budgets>,
 }
 
 impl ClientOptions {
     /// With all defaults.
     pub fn new(namenode: impl Into<String>, access: impl Into<Access>) -> Self {
-        // As long as a namenode takes to restart with a million files, and some.
+        // A namenode with a million files restarts faster.
         let timeout = Duration::from_secs(30);
         let (namenode, access) = (namenode.into(), access.into());
         let budgets = Arc::new(Unbounded);
@@ -84,14 +84,15 @@ impl ClientOptions {
     }
 }
 
-/// A client of one cluster. Clones are the same client.
+/// A client of one cluster. Clones share one connection state.
 #[derive(Clone)]
 pub struct Client {
     link: Arc<Link>,
     _renewal: Arc<Renewal>,
 }
 
-/// Ends the thread that renews leases with the last clone, in the process that has it.
+/// Stops the thread that renews leases when the last clone is dropped, but only in the client's own
+/// process.
 struct Renewal(Stop, Process);
 
 impl Drop for Renewal {
@@ -102,7 +103,7 @@ impl Drop for Renewal {
     }
 }
 
-/// From one renewal of the client's leases to the next: far below the soft limit.
+/// Interval of renewals of the client's leases: far below the soft limit.
 const RENEW: Duration = Duration::from_secs(1);
 
 impl Client {
@@ -129,7 +130,7 @@ impl Client {
         Ok(Self { link, _renewal: Arc::new(Renewal(stop, process)) })
     }
 
-    /// What was read past the datanodes on this host.
+    /// Counts of reads that bypassed the datanodes on this host.
     pub fn short_circuit_reads(&self) -> ShortCircuitReads {
         self.link.borrowing.as_ref().map(Borrowing::told).unwrap_or_default()
     }

@@ -17,11 +17,11 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Bytes whose chunks are asked for at a time: the namenode's lock is held for a thousand chunks of
-/// the usual size, and an answer has room for all of them if they are the smallest.
+/// Bytes per request for chunk locations. For a thousand chunks of the usual size the namenode
+/// holds its lock briefly, and even the smallest chunks fit one answer.
 const LOCATED_BYTES: u64 = 64 << 30;
 
-/// What the namenode knows of its cluster.
+/// The namenode's view of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub struct ClusterStatus {
@@ -31,48 +31,48 @@ pub struct ClusterStatus {
     pub safe_mode: bool,
     pub files_and_directories: u64,
     pub chunks: u64,
-    /// Heard of since the namenode began.
+    /// Datanodes heard of since the namenode started.
     pub nodes: Vec<NodeStatus>,
 }
 
-/// What the namenode knows of a datanode.
+/// The namenode's view of a datanode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub struct NodeStatus {
     pub host: Host,
     pub alive: bool,
-    /// Of its data directories.
+    /// Capacity of its data directories.
     pub capacity_bytes: u64,
     pub used_bytes: u64,
-    /// Since its last heartbeat.
+    /// Time since its last heartbeat.
     pub silent_ms: u64,
 }
 
-/// What is to become of the datanodes.
+/// Decommission states of the datanodes, and the last rebalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standings {
-    /// All that have ever joined.
+    /// All datanodes that have ever joined.
     pub nodes: BTreeMap<NodeId, Standing>,
-    /// The last rebalance since the namenode began.
+    /// The last rebalance since the namenode started.
     pub rebalancing: Option<Rebalancing>,
 }
 
-/// Where a part of a file is.
+/// Location of a part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Of its first byte in the file.
+    /// Offset in the file of its first byte.
     pub offset: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Who has it.
+    /// Datanodes that have it.
     pub hosts: Vec<Host>,
 }
 
 impl Client {
-    /// What is known of a file or directory.
+    /// Attributes of a file or directory.
     ///
     /// # Errors
-    /// NotFound, NotADirectory, PermissionDenied; as all operations Invalid (of the path),
+    /// NotFound, NotADirectory, PermissionDenied; as every operation Invalid (for the path) and
     /// Unavailable.
     pub fn stat(&self, caller: &Caller, path: &str) -> Result<Status, Failure> {
         let caller = caller_to_wire(caller);
@@ -80,8 +80,8 @@ impl Client {
         Ok(status_from_wire(&status)?)
     }
 
-    /// Entries of a directory behind the name `after`, in the order of their bytes: at
-    /// most `limit`, at most 1,000. Of a file itself.
+    /// Entries of a directory behind the name `after`, in the order of their names' bytes: at most
+    /// `limit`, and at most 1,000. For a file, its own entry.
     ///
     /// # Errors
     /// As [`Client::stat`].
@@ -91,7 +91,7 @@ impl Client {
         Ok(page_from_wire(&page)?)
     }
 
-    /// What a tree holds.
+    /// Totals of a tree.
     ///
     /// # Errors
     /// As [`Client::stat`].
@@ -101,8 +101,8 @@ impl Client {
         Ok(summary_from_wire(&summary))
     }
 
-    /// Where the bytes of a range of a file are: the whole chunks that it touches, in
-    /// order, with what is known of their lengths.
+    /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
+    /// their lengths as far as known.
     ///
     /// # Errors
     /// As [`Client::stat`]; IsADirectory.
@@ -119,7 +119,7 @@ impl Client {
         while at < end {
             let step = LOCATED_BYTES.min(end - at);
             let (found, of) = self.located(caller, path, at, step)?;
-            // A chunk that reaches into this step was told in the one before.
+            // The step before has returned a chunk that reaches into this one.
             let known = locations.last().map(|last| last.offset);
             locations.extend(found.into_iter().filter(|new| known.is_none_or(|known| new.offset > known)));
             at += step;
@@ -130,7 +130,7 @@ impl Client {
         Ok(locations)
     }
 
-    /// One step of it, and how long the file is.
+    /// Locations for one step, and the file's length.
     fn located(
         &self,
         caller: &Caller,
@@ -157,24 +157,24 @@ impl Client {
         Ok((located.chunks.into_iter().map(location).filter(touched).collect(), located.length))
     }
 
-    /// Makes a directory, and those above it that are missing. One that is there is fine.
+    /// Makes a directory and its missing parents. An existing directory is fine.
     ///
     /// # Errors
-    /// AlreadyExists: a file; NotADirectory; PermissionDenied.
+    /// AlreadyExists: it is a file; NotADirectory; PermissionDenied.
     pub fn mkdirs(&self, caller: &Caller, path: &str, mode: u16) -> Result<(), Failure> {
         self.done(caller, &Mutation::Mkdirs { path: path.to_owned(), mode })
     }
 
-    /// Moves a file or directory; `replace`: over a file, or an empty directory.
+    /// Moves a file or directory. With `replace`, it may replace a file or an empty directory.
     ///
     /// # Errors
-    /// NotFound; AlreadyExists, NotEmpty, IsADirectory, NotADirectory of the target;
+    /// NotFound; AlreadyExists, NotEmpty, IsADirectory, NotADirectory, for the target;
     /// PermissionDenied.
     pub fn rename(&self, caller: &Caller, from: &str, to: &str, replace: bool) -> Result<(), Failure> {
         self.done(caller, &Mutation::Rename { from: from.to_owned(), to: to.to_owned(), replace })
     }
 
-    /// Removes a file or directory. Whether there was one.
+    /// Removes a file or directory; false if there was none.
     ///
     /// # Errors
     /// NotEmpty; PermissionDenied.
@@ -182,15 +182,15 @@ impl Client {
         self.changed(caller, &Mutation::Delete { path: path.to_owned(), recursive })
     }
 
-    /// Makes a closed file shorter. Whether it was longer.
+    /// Shortens a closed file; false if it has that length already.
     ///
     /// # Errors
-    /// NotFound, IsADirectory, PermissionDenied; Busy: it has a writer.
+    /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has it open.
     pub fn truncate(&self, caller: &Caller, path: &str, length: u64) -> Result<bool, Failure> {
         self.changed(caller, &Mutation::Truncate { path: path.to_owned(), length })
     }
 
-    /// Changes the attributes that are given.
+    /// Changes the given attributes.
     ///
     /// # Errors
     /// NotFound, PermissionDenied.
@@ -198,8 +198,8 @@ impl Client {
         self.done(caller, &Mutation::SetAttributes { path: path.to_owned(), attributes })
     }
 
-    /// Takes the lease from a file's writer, whoever it is and however lively. Whether
-    /// the file is closed; while it isn't, ask again.
+    /// Takes the lease from a file's writer, even from an active one. Returns whether the file is
+    /// closed; if not, ask again.
     ///
     /// # Errors
     /// NotFound, IsADirectory, PermissionDenied.
@@ -210,7 +210,7 @@ impl Client {
         }
     }
 
-    /// The cluster's datanodes, and how full they are.
+    /// The cluster's datanodes and their fill.
     ///
     /// # Errors
     /// Unavailable.
@@ -226,7 +226,7 @@ impl Client {
         Ok(ClusterStatus { cluster, safe_mode, files_and_directories, chunks, nodes: nodes? })
     }
 
-    /// What is to become of the datanodes.
+    /// Decommission states of the datanodes, and the last rebalance.
     ///
     /// # Errors
     /// Unavailable.
@@ -236,21 +236,21 @@ impl Client {
         Ok(Standings { nodes: told.nodes.iter().map(standing_from_wire).collect(), rebalancing })
     }
 
-    /// Does without a datanode from now on: what it holds is copied elsewhere. If `cancelled`, it
-    /// stays after all.
+    /// Decommissions a datanode: its replicas are copied elsewhere. With `cancelled`, it stays in
+    /// service instead.
     ///
     /// # Errors
-    /// PermissionDenied but for the superuser; NotFound.
+    /// PermissionDenied, except for the superuser; NotFound.
     pub fn decommission(&self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
         self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
     }
 
     /// Moves replicas to emptier datanodes, until each is within so many percent of the mean. None
-    /// ends that.
+    /// ends the rebalance.
     ///
     /// # Errors
-    /// PermissionDenied but for the superuser; Invalid: not 1 to 100.
+    /// PermissionDenied, except for the superuser; Invalid: not 1 to 100.
     pub fn rebalance(&self, caller: &Caller, threshold_percent: Option<u32>) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
         self.link.ask(|to| to.nn_rebalance(&caller, threshold_percent.unwrap_or(0)))

@@ -1,5 +1,5 @@
-//! Threads for the calls of writers and readers: as many as there are calls under way,
-//! kept for a while.
+//! Threads for the calls of writers and readers: one for each call under way. Idle threads stay for
+//! a while.
 
 use std::{
     collections::VecDeque,
@@ -8,14 +8,14 @@ use std::{
 };
 use strait_telemetry::RequestId;
 
-/// A thread ends after having had nothing to do for so long.
+/// Idle time after which a thread ends.
 const DORMANT: Duration = Duration::from_secs(10);
-/// Threads of one client: 64 files with four calls each. Further calls wait.
+/// Most threads of one client: 64 files with four calls each. Further calls wait.
 const MOST: usize = 256;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs side by side.
+/// Runs jobs in parallel.
 #[derive(Clone, Default)]
 pub(super) struct Pool(Arc<(Mutex<State>, Condvar)>);
 
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl Pool {
-    /// Has the job run by another thread; by this one, if there can't be another. It works for the
-    /// request that this thread works for.
+    /// Runs the job in another thread, or in this one if none can be started. The job keeps this
+    /// thread's request id.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let request = RequestId::current();
         let job = move || {

@@ -1,5 +1,4 @@
-//! Drives the reader's core: makes its calls, several at a time, and tells it what became
-//! of them.
+//! Drives the reader's core: makes its calls, several at a time, and reports their outcomes to it.
 
 use super::{
     Client,
@@ -32,19 +31,19 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
 
-/// How long a thread sleeps at most before it looks again.
+/// Longest sleep of a thread before it checks again.
 const LOOK_MS: Millis = 1_000;
 
-/// Why a reader gives up whose file the namenode could locate.
+/// The failure's text if the namenode located the file but no datanode answers.
 const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows them";
 
-/// Reads one file, as it was found when it was opened or longer.
+/// Reads one file, at the length that it had when opened, or longer.
 pub struct Reader {
     driver: Arc<Driver<Bytes>>,
     position: u64,
 }
 
-/// What fetches a file's ranges for all threads that ask for them.
+/// Fetches a file's ranges for all threads that read it.
 pub(super) struct Driver<P> {
     core: Mutex<Core<P>>,
     changed: Condvar,
@@ -59,15 +58,16 @@ pub(super) struct Driver<P> {
     clock: Clock,
 }
 
-/// Where chunks are, and what opens them.
+/// Locations of chunks, and the tokens for them.
 #[derive(Default)]
 struct Places {
     hosts: BTreeMap<NodeId, Place>,
     tokens: BTreeMap<(ChunkId, Stamp), Arc<Token>>,
     range: (u64, u64),
-    /// What tells the file from others, and one of its chunks, once it had any.
+    /// The number of the file's making and one of its chunks, which identify it; None while it has
+    /// no chunk.
     file: Option<(u64, ChunkId)>,
-    /// What became of the last look for them, if it found nothing.
+    /// The failure of the last lookup, if it failed.
     unlocated: Option<Failure>,
 }
 
@@ -80,11 +80,11 @@ impl Reader {
         Ok(Self { driver, position: 0 })
     }
 
-    /// Bytes from `offset` on: `length` of them, fewer only at the file's end. Any number
-    /// of threads may read at a time.
+    /// Bytes from `offset` on: `length` of them, or fewer at the file's end. Any number of threads
+    /// may read at a time.
     ///
     /// # Errors
-    /// Unavailable: no replica of a part could be had. Corrupt: all of them are damaged.
+    /// Unavailable: no replica of a part could be reached. Corrupt: all replicas are damaged.
     /// NotFound: the file was removed meanwhile.
     pub fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Failure> {
         let first = self.driver.read(offset, length)?;
@@ -102,31 +102,29 @@ impl Reader {
         Ok(all.freeze())
     }
 
-    /// Some of the next bytes, at most `length`, as they are at hand; none at the file's
-    /// end. Reads ahead.
+    /// Some of the next bytes, at most `length`, as available; none at the file's end. Reads ahead.
     ///
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read(&mut self, length: usize) -> Result<Bytes, Failure> {
-        // In the pieces that are fetched fastest, which nobody has to join.
+        // Pieces of one call are the fastest to fetch, and needn't be joined.
         let length = length.min(self.driver.config.read_bytes as usize);
         let bytes = self.driver.read(self.position, length)?;
         self.position += bytes.len() as u64;
         Ok(bytes)
     }
 
-    /// Where [`Reader::read`] goes on.
+    /// Sets the position of the next [`Reader::read`].
     pub fn seek(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// The number of the transaction that made the file: no other file of the cluster has it,
-    /// whatever its name.
+    /// The number of the transaction that made the file. No other file of the cluster has it.
     pub fn made(&self) -> u64 {
         self.driver.made
     }
 
-    /// Bytes of the file, as far as was known when it was opened or last looked at.
+    /// The file's length in bytes, as known when it was last located.
     pub fn length(&self) -> u64 {
         self.driver.core().length().unwrap_or(0)
     }
@@ -146,16 +144,16 @@ impl std::fmt::Debug for Reader {
 
 impl Holder for Driver<Bytes> {
     fn give_up(&self, idle: Duration) {
-        // Whoever has it is about to read.
+        // A thread that holds the core is about to read.
         if let Ok(mut core) = self.core.try_lock() {
             core.give_up(idle.as_millis() as Millis, self.clock.now());
         }
     }
 }
 
-/// What a datanode is asked for.
+/// The kind of content that a datanode is asked for.
 pub(super) trait Fetch: Content {
-    /// One attempt to have `read` answered.
+    /// Makes one attempt to answer `read`.
     fn attempt(driver: &Driver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<Self>>;
 }
 
@@ -166,7 +164,7 @@ impl Fetch for Bytes {
 }
 
 impl<P: Fetch> Driver<P> {
-    /// Finds where the file's bytes are.
+    /// Locates the file's bytes.
     pub(super) fn open(
         client: &Client,
         caller: &Caller,
@@ -203,7 +201,7 @@ impl<P: Fetch> Driver<P> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some of what there is from `offset` on; nothing at the file's end.
+    /// Some of the content from `offset` on; nothing at the file's end.
     pub(super) fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<P, Failure> {
         self.link.process.demand()?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -219,7 +217,7 @@ impl<P: Fetch> Driver<P> {
             self.submit(&mut core);
             core = match first {
                 Some(issue) => {
-                    // This thread would only wait for it.
+                    // Make the call here: this thread would only wait for it.
                     drop(core);
                     self.perform(issue);
                     self.core()
@@ -229,7 +227,7 @@ impl<P: Fetch> Driver<P> {
         }
     }
 
-    /// A refusal of the core, with what can be said beside.
+    /// A refusal of the core, with more detail.
     fn failure(&self, error: Error) -> Failure {
         if error != Error::Unavailable {
             return error.into();
@@ -238,7 +236,7 @@ impl<P: Fetch> Driver<P> {
         unlocated.unwrap_or_else(|| Failure::new(error, NOBODY))
     }
 
-    /// Sleeps until something has changed, or is due.
+    /// Sleeps until something changes or is due.
     fn wait<'c>(&self, core: MutexGuard<'c, Core<P>>) -> MutexGuard<'c, Core<P>> {
         let now = self.clock.now();
         let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
@@ -280,14 +278,14 @@ impl<P: Fetch> Driver<P> {
             }
             ReadCall::Suspect { node, chunk, stamp } => {
                 let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
-                // The datanode's own scrub finds it, too, if later.
+                // Ignore a failure: the datanode's own scrub finds the damage too, only later.
                 let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
             }
         }
         self.changed.notify_all();
     }
 
-    /// The number of the file's making, and where its bytes are.
+    /// Locates the file's bytes. Also returns the number of the file's making.
     fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
         let found = self.ask_where(offset, length);
         let mut places = self.places();
@@ -314,8 +312,8 @@ impl<P: Fetch> Driver<P> {
         Ok((found.made, located))
     }
 
-    /// By its name, which readers share with the audit log; and if another file has that by now,
-    /// or none, by what tells it from others.
+    /// Locates the file by its name, as the audit log shows it. If the name is gone or belongs to
+    /// another file by now, locates it by its number and one of its chunks.
     fn ask_where(&self, offset: u64, length: u64) -> Result<KdLocated<'static>, Failure> {
         let caller = caller_to_wire(&self.caller);
         let named = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
@@ -345,7 +343,7 @@ impl<P: Fetch> Driver<P> {
         }
     }
 
-    /// A datanode's place, and what opens the chunk there.
+    /// A datanode's place, and the token for the chunk there.
     fn way(&self, from: NodeId, read: &Read) -> Judged<(Place, Arc<Token>)> {
         let places = self.places();
         let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
@@ -353,7 +351,7 @@ impl<P: Fetch> Driver<P> {
         Ok((place, token))
     }
 
-    /// One attempt to have a range's digest of a datanode; none from one that makes no digests.
+    /// One attempt to get a range's digest from a datanode; None from one without digests.
     pub(super) fn digest_piece(
         &self,
         from: NodeId,
@@ -372,7 +370,7 @@ impl<P: Fetch> Driver<P> {
         Checked::digest(read, &digest_from_wire(&answer)).map(Some)
     }
 
-    /// One attempt to read a range of one call from a datanode.
+    /// One attempt to read a range from a datanode with a single call.
     pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
         let (place, token) = self.way(from, read)?;
         let borrowing = self.link.borrowing.as_ref();

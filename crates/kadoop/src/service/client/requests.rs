@@ -8,14 +8,14 @@ use std::{
     time::Instant,
 };
 
-/// Hands out numbers, no more at a time than the namenode keeps answers for.
+/// Hands out numbers, and no more at a time than the namenode keeps answers for.
 pub(super) struct Requests {
     client: ClientId,
     numbers: Mutex<Numbers>,
     ended: Condvar,
 }
 
-/// One mutation, through all its repetitions.
+/// One mutation, including its retries.
 pub(super) struct Begun {
     requests: Arc<Requests>,
     number: u64,
@@ -30,10 +30,10 @@ impl Requests {
         self.client
     }
 
-    /// Waits while too many are under way.
+    /// Begins a mutation. Waits while too many are under way.
     ///
     /// # Errors
-    /// Unavailable: that was so until then.
+    /// Unavailable: too many were under way until the deadline.
     pub(super) fn begin(self: &Arc<Self>, until: Instant) -> Result<Begun, Failure> {
         let mut numbers = self.numbers();
         loop {
@@ -56,12 +56,12 @@ impl Requests {
 }
 
 impl Begun {
-    /// Whose mutation it is.
+    /// The mutation's client.
     pub(super) fn client(&self) -> ClientId {
         self.requests.client
     }
 
-    /// What goes with an attempt.
+    /// The identity that goes with each attempt.
     pub(super) fn id(&self) -> RequestId {
         self.requests.numbers().id(self.number)
     }
@@ -80,7 +80,7 @@ mod tests {
     use crate::config::MAX_REQUESTS_IN_FLIGHT;
     use std::time::Duration;
 
-    /// As many requests as can be, the oldest of which is under way.
+    /// Uses up all requests that may be under way: the oldest is, and all later ones have ended.
     fn exhausted(requests: &Arc<Requests>) -> Begun {
         let stuck = requests.begin(Instant::now()).unwrap();
         for _ in 1..MAX_REQUESTS_IN_FLIGHT {

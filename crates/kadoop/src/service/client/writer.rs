@@ -1,5 +1,4 @@
-//! Drives the writer's core: makes its calls, several at a time, and tells it what became
-//! of them.
+//! Drives the writer's core: makes its calls, several at a time, and reports their outcomes to it.
 
 use super::{
     Client,
@@ -35,23 +34,23 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, stub::StubError};
 
-/// Chunks whose pipelines are remembered: more than a writer has without their end.
+/// Chunks whose pipelines it remembers: more than a writer has without their end.
 const CHUNKS: usize = 64;
-/// How long an application's thread sleeps at most before it looks again.
+/// Longest sleep of an application's thread before it checks again.
 const LOOK_MS: Millis = 1_000;
 
-/// Why a writer gives up whose namenode has nobody to name.
+/// The failure's text if the namenode can name no datanode.
 const NOWHERE: &str = "no datanode that is alive has room for it; `strait datanodes` shows them";
 
-/// Writes one file, which nobody else can write meanwhile. Dropped without
-/// [`Writer::close`], it leaves the file to recovery: what was flushed stays.
+/// Writes one file, which no other writer can have meanwhile. Dropped without [`Writer::close`], it
+/// leaves the file to recovery: flushed bytes stay.
 pub struct Writer {
     driver: Arc<Driver>,
-    /// Renews the lease for as long as the file is open, whatever becomes of the client.
+    /// Keeps the client, which renews the lease while the file is open, alive.
     _client: Client,
 }
 
-/// What the application's thread and those that make the calls share.
+/// State shared by the application's thread and the threads that make calls.
 pub(super) struct Driver {
     core: Mutex<Core>,
     changed: Condvar,
@@ -61,29 +60,30 @@ pub(super) struct Driver {
     caller: Caller,
     path: String,
     file: FileId,
-    /// Whose the lease is.
+    /// The client with the lease.
     client: u64,
     chunks: Mutex<BTreeMap<ChunkId, Pipeline>>,
-    /// The request that is to be repeated.
+    /// The request to be repeated.
     request: Mutex<Option<Asked>>,
-    /// What the namenode refused last, and is asked for again.
+    /// The namenode's last refusal of a request that is retried.
     refused: Mutex<Option<Error>>,
-    /// Pieces leave one after the other, and so are applied while the next are on their way.
+    /// Makes pieces leave one after the other, so that members apply them while the next are on
+    /// their way.
     turn: flexrpc::Turn,
     clock: Clock,
     closed: AtomicBool,
 }
 
-/// A request to the namenode. While it has its number, the answers of all later ones of the
-/// client have to be kept.
+/// A request to the namenode. While it is under way, the namenode has to keep the answers of all
+/// the client's later ones.
 struct Asked {
     id: CallId,
     begun: Begun,
-    /// It may have been executed: only its repetition gets the answer.
+    /// It may have been executed, so only a retry with the same number gets its answer.
     doubtful: bool,
 }
 
-/// Where a chunk is written, and what opens it there.
+/// A chunk's pipeline and the tokens for it.
 #[derive(Clone)]
 struct Pipeline {
     stamp: Stamp,
@@ -121,14 +121,14 @@ impl Writer {
         Self { driver, _client: client.clone() }
     }
 
-    /// Takes bytes to be written at the end. Returns as soon as they are held, in order; waits
-    /// while too many are on their way, and without memory for them until they are acknowledged.
+    /// Appends bytes to the file. Returns once the writer holds them in order. Waits while too many
+    /// are on their way or, without memory for them, until they are acknowledged.
     ///
     /// # Errors
-    /// LeaseLost: another writer or the namenode has taken the file. Unavailable: no
-    /// datanode could be had in time. BytesLost: all datanodes that had bytes of this writer in
-    /// memory, acknowledged and not synced, have lost them; what was synced is there. After an
-    /// error the writer is of no more use.
+    /// LeaseLost: another writer or the namenode has taken the file. Unavailable: no datanode could
+    /// be reached in time. BytesLost: all datanodes with acknowledged but unsynced bytes of this
+    /// writer have lost them; synced bytes are still there. After an error the writer can't be used
+    /// any more.
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
         let driver = &self.driver;
@@ -144,8 +144,8 @@ impl Writer {
         }
     }
 
-    /// Returns when all that was written is in the memory of every current replica, and
-    /// visible to whoever opens the file from now on.
+    /// Returns when all written bytes are in the memory of every current replica, and visible to
+    /// each later open of the file.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -153,8 +153,7 @@ impl Writer {
         self.reach(Goal::Flush)
     }
 
-    /// Returns when all that was written is on disk, at no fewer than the cluster's
-    /// minimum of replicas.
+    /// Returns when all written bytes are on disk, at the cluster's minimum of replicas or more.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -162,7 +161,7 @@ impl Writer {
         self.reach(Goal::Sync)
     }
 
-    /// Does what [`Writer::sync`] does and closes the file. Returns its length.
+    /// Syncs as [`Writer::sync`] and closes the file. Returns its length.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -172,7 +171,7 @@ impl Writer {
         Ok(self.length())
     }
 
-    /// Bytes of the file with all that was written.
+    /// Length of the file in bytes, with all written bytes.
     pub fn length(&self) -> u64 {
         self.driver.core().length()
     }
@@ -187,7 +186,7 @@ impl Writer {
                 return outcome.map_err(|error| driver.failure(error));
             }
             if let Some(issue) = driver.submit_but_one(&mut core) {
-                // This thread would only wait for it.
+                // Make the call here: this thread would only wait for it.
                 drop(core);
                 driver.perform(issue);
                 core = driver.core();
@@ -201,7 +200,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.driver.closed.load(Ordering::Relaxed) && self.driver.link.process.is_this() {
-            // Its lease is renewed with the client's others, so it has to be given up.
+            // The client renews this lease with its others, so give it up.
             let driver = Arc::clone(&self.driver);
             self.driver.pool.run(move || driver.give_up());
         }
@@ -219,7 +218,7 @@ impl Driver {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are lost are called by the name of their file, whoever reads the line.
+    /// Adds detail. Lost bytes are reported with the name of their file.
     fn failure(&self, error: Error) -> Failure {
         match error {
             Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
@@ -228,7 +227,7 @@ impl Driver {
         }
     }
 
-    /// Sleeps until something has changed, or is due.
+    /// Sleeps until something changes or is due.
     fn wait<'c>(&self, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
         let now = self.clock.now();
         let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
@@ -242,14 +241,14 @@ impl Driver {
         core
     }
 
-    /// Nobody asks again for a writer that gave up.
+    /// Drops the request of a writer that has failed: no thread will repeat it.
     fn let_go(&self, core: &Core) {
         if core.error().is_some() {
             self.request().take();
         }
     }
 
-    /// Time has passed, and perhaps nobody waits.
+    /// Does the periodic work, for the case that no thread waits.
     pub(super) fn tick(self: &Arc<Self>) {
         let mut core = self.core();
         core.tick(self.clock.now());
@@ -257,7 +256,7 @@ impl Driver {
         self.submit(&mut core);
     }
 
-    /// Has all calls made by other threads.
+    /// Hands all calls to other threads.
     fn submit(self: &Arc<Self>, core: &mut Core) {
         while let Some(issue) = core.next_call() {
             let this = Arc::clone(self);
@@ -265,14 +264,14 @@ impl Driver {
         }
     }
 
-    /// The same, but for one that is left to this thread.
+    /// Hands all calls but one to other threads, and returns that one.
     fn submit_but_one(self: &Arc<Self>, core: &mut Core) -> Option<Issue<WriteCall>> {
         let first = core.next_call();
         self.submit(core);
         first
     }
 
-    /// Makes a call, and then the next that came of it.
+    /// Makes a call, and then one of those that it causes, and so on.
     fn work(self: &Arc<Self>, issue: Issue<WriteCall>) {
         let mut next = Some(issue);
         while let Some(issue) = next {
@@ -303,11 +302,11 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    /// Has the namenode close the file, if the lease is still this writer's.
+    /// Has the namenode close the file, if this writer still has the lease.
     fn give_up(&self) {
-        // What is asked for below needs a number, too.
+        // The requests below need a number, too.
         self.request().take();
-        // No chunk has that number: the refusal tells whose the lease is.
+        // No chunk has number 0. The refusal shows whether this client still has the lease.
         let held = self.link.ask(|to| to.nn_token(self.client, self.file.0, 0));
         if held.is_err_and(|failure| failure.error == Error::NotOpen) {
             let path = self.path.clone();
@@ -316,7 +315,7 @@ impl Driver {
         }
     }
 
-    /// The namenode's answer; Unavailable if there is none in time.
+    /// The namenode's answer; Unavailable without one in time.
     fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Judged<Answer> {
         let asked = self.request().take_if(|asked| asked.id == id);
         let mut asked = match asked {
@@ -327,7 +326,7 @@ impl Driver {
             }
         };
         if asked.begun.client().0 != self.client {
-            // The namenode has forgotten who had the lease.
+            // The namenode has forgotten the holder of the lease.
             return Err(Error::LeaseLost);
         }
         let answer = self.link.mutate_as(&asked.begun, &self.caller, mutation, within);
@@ -336,7 +335,7 @@ impl Driver {
         let again =
             matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
         *self.refused() = answer.as_ref().err().copied();
-        // What was refused is asked anew.
+        // A refused request gets a new number on its retry.
         *self.request() = (again && asked.doubtful).then_some(asked);
         match answer {
             Err(Error::UnknownClient) => Err(Error::LeaseLost),
@@ -352,7 +351,7 @@ impl Driver {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers where a new chunk is written.
+    /// Records the pipeline of a new chunk.
     fn take(&self, answer: &KdAnswer<'_>) -> Judged<Answer> {
         let value = answer_from_wire(answer)?;
         if let (KdAnswer::KdChunk(of), Answer::Chunk { next: Some(new), .. }) = (answer, &value)
@@ -385,7 +384,7 @@ impl Driver {
             to.callees.options.turn = Some(self.turn.clone());
             let mut call = write_to_wire(write);
             let asked = token.sign_write(&mut call);
-            // Each member vouches for itself alone, whoever has passed its answer on.
+            // Each member proves its own answer, even if other members forward it.
             match to.dn_write(&call) {
                 Ok(answers) => {
                     let told = places.into_iter().zip(answers);
@@ -396,7 +395,7 @@ impl Driver {
         };
         let outcomes: Vec<Outcome> = attempt();
         let expired = outcomes.contains(&Outcome::Error(Error::TokenExpired));
-        // Who has applied it already compares, and answers the same.
+        // A member that has applied the write already compares it, and answers the same.
         if expired && self.renew_token(write.chunk) { attempt() } else { outcomes }
     }
 
@@ -472,7 +471,7 @@ impl Driver {
         asked.hear(place, call(&to, &what)).map(drop)
     }
 
-    /// One member of a chunk's pipeline.
+    /// The address of one member of a chunk's pipeline.
     fn one(
         &self,
         of: &Pipeline,
@@ -484,7 +483,7 @@ impl Driver {
         Ok((callees(&self.data, vec![place.0], within), place))
     }
 
-    /// A token lasts minutes, a chunk may be written for hours.
+    /// Gets another token: a token lasts minutes, but writing a chunk may take hours.
     fn renew_token(&self, chunk: ChunkId) -> bool {
         let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
         let Ok(token) = token else { return false };
@@ -503,7 +502,7 @@ fn unreachable_member() -> Lost {
     Lost::NotExecuted(Failure::new(Error::Unavailable, "not of the pipeline"))
 }
 
-/// Drivers of files that are open for writing.
+/// Drivers of the files open for writing.
 #[derive(Default)]
 pub(super) struct Drivers(Mutex<Vec<Weak<Driver>>>);
 
@@ -512,7 +511,7 @@ impl Drivers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(driver);
     }
 
-    /// Those that are still there.
+    /// The drivers still in use.
     pub(super) fn all(&self) -> Vec<Arc<Driver>> {
         let mut drivers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         drivers.retain(|driver| driver.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! Heartbeats: one at a time, each second, and at once when there is news.
+//! Heartbeats: one at a time, each second, and at once with news.
 
 use super::{DatanodeOptions, shared::Shared};
 use crate::{
@@ -19,20 +19,20 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, Transport};
 
-/// News that come together go together: a namenode with many datanodes is spared.
+/// Time to gather news into one heartbeat, which spares a namenode with many datanodes.
 const GATHER: Duration = Duration::from_millis(2);
-/// After a heartbeat that wasn't answered, before the next.
+/// Pause after an unanswered heartbeat.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a heartbeat may take: above a slow sync of the namenode's log, and short enough to
-/// be back soon after a link was cut without a word.
+/// How long a heartbeat may take: longer than a slow sync of the namenode's log, and short enough
+/// to recover soon after a link was cut silently.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What each replica adds to that in a report of all: a million of them take seconds.
+/// Additional time for each replica in a full report: a million of them take seconds.
 const PATIENCE_A_REPLICA: Duration = Duration::from_micros(30);
-/// Changes that a heartbeat carries, as the interface says. More than that, and a
-/// report of everything tells it instead.
+/// Most changes in one heartbeat, by the interface. Beyond that, the datanode sends a full report
+/// instead.
 const MAX_CHANGES: usize = wire::KD_CHANGES as usize;
 
-/// The way to the namenode, and what this datanode says of itself.
+/// The connection to the namenode, and this datanode's description of itself.
 pub(super) struct Namenode {
     name: String,
     as_client: flexrpc::Client,
@@ -67,7 +67,7 @@ impl Namenode {
         })
     }
 
-    /// Where datanodes join: the namenode's clients' port tells.
+    /// The address at which datanodes join, from the namenode's port for clients.
     fn place(&mut self) -> Result<SocketAddr, Lost> {
         if let Some(address) = self.call {
             return Ok(address);
@@ -111,14 +111,14 @@ impl Namenode {
             Ok(to.cl_heartbeat(&told)?)
         });
         if !matches!(answer, Ok(_) | Err(Lost::Refused(_))) {
-            // It may have moved.
+            // The namenode may have moved.
             self.call = None;
         }
         answer
     }
 }
 
-/// Tells the namenode of this datanode until it ends.
+/// Sends heartbeats until the datanode ends.
 pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
     let mut complaint = Complaint::default();
     let mut pause = Duration::ZERO;
@@ -143,7 +143,7 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
             take(shared, &namenode.name, answer, &mut complaint)
         };
         pause = match &answer {
-            // A new session begins at once, and a report follows at once; but not again and again.
+            // Register at once, and report at once after it; but don't repeat that without a pause.
             Err(Error::NotRegistered) => registered
                 .map_or(Duration::ZERO, |at| PAUSE.min(namenode.heartbeat).saturating_sub(at.elapsed())),
             Ok(answer) if answer.report => Duration::ZERO,
@@ -155,23 +155,24 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         let orders = answer.as_mut().map_or_else(|_| Vec::new(), |answer| std::mem::take(&mut answer.orders));
         shared.change(|core| core.on_answer(&beat, answer));
         obey(shared, beat.incarnation, orders);
-        // What came while the heartbeat was under way.
+        // News that came while the heartbeat was under way.
         if answered && shared.read().has_news() {
             pause = Duration::ZERO;
         }
     }
 }
 
-/// One after another: whoever else wants the core is let in between, and waits for no disk that
-/// can be waited for outside.
+/// Obeys orders one by one, so other threads get the core in between. It syncs large replicas
+/// outside the lock.
 fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
     for order in orders {
         if let Order::Seal { chunk, .. } = order {
-            // What couldn't be synced can't be sealed, as the next round's fence shows.
+            // A replica that couldn't be synced can't be sealed. The next round's fence reports
+            // that.
             let _ = shared.noted(shared.sync_ahead(chunk));
         }
         shared.change(|core| {
-            // Once a directory is lost these are orders to another run.
+            // After the loss of a directory, these are orders to an earlier run.
             if core.incarnation() == incarnation {
                 core.obey(order);
             }
@@ -179,29 +180,30 @@ fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
     }
 }
 
-/// What keeps this datanode away, as it was last told: each kind once, and again after another.
+/// The last logged reason for not being in the cluster. Each kind is logged once, and again after
+/// another.
 #[derive(Default)]
 struct Complaint(Option<Error>);
 
 impl Complaint {
     fn is_news(&mut self, error: Error) -> bool {
         let kind = match error {
-            // It begins a session anew by itself.
+            // It starts a new session by itself.
             Error::NotRegistered => return false,
-            // To its operator the same: nobody answers.
+            // For the operator it is the same: the namenode doesn't answer.
             Error::OutcomeUnknown => Error::Unavailable,
             other => other,
         };
         self.0.replace(kind) != Some(kind)
     }
 
-    /// The namenode has answered; whether that is news.
+    /// The namenode has answered; true if it didn't before.
     fn is_over(&mut self) -> bool {
         self.0.take().is_some()
     }
 }
 
-/// Takes up what the namenode says beside its answer.
+/// Handles the other contents of the namenode's answer.
 fn take(
     shared: &Shared,
     namenode: &str,

@@ -1,4 +1,4 @@
-//! What a datanode answers. Each call shows a token for what it asks, and gets a proof.
+//! A datanode's answers. Each call has a token for its request, and each answer a proof.
 
 use super::shared::Shared;
 use crate::{
@@ -19,13 +19,13 @@ use std::{
 };
 use strait_flexrpc::{Request, stub::ServiceError};
 
-/// A datanode's chunks.
+/// The service for a datanode's chunks.
 pub(super) struct Chunks(pub Arc<Shared>);
 
 type Answered<T> = std::result::Result<T, ServiceError>;
 
 impl Chunks {
-    /// What a call about an open chunk comes to, if its token allows it.
+    /// Executes a call about an open chunk, if its token allows it.
     fn upto(
         &self,
         procedure: Procedure,
@@ -90,7 +90,7 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         let witness = self.0.witness(&read, Procedure::Read, Right::Read)?;
         let piece = witness.allowed.and_then(|()| self.0.read().read(&read_from_wire(&read)));
         if matches!(piece, Err(Error::Corrupt | Error::Disk)) {
-            // Who has asked goes elsewhere, and needn't tell anybody.
+            // The reader goes elsewhere, and needn't report it.
             let (chunk, stamp) = (ChunkId(read.chunk), Stamp(read.stamp));
             self.0.change(|core| core.obey(Order::Verify { chunk, stamp }));
         }
@@ -104,13 +104,13 @@ impl wire::KadoopDatanodeV1Service for Chunks {
     }
 
     fn dn_probe(&self, _: &Request, probe: wire::KdProbe) -> Answered<wire::KdTold> {
-        // That it is there is no secret: the token needn't be good still.
+        // The token may have expired, since a datanode's presence is no secret.
         let witness = self.0.witness(&probe, Procedure::Probe, Right::Write)?;
         Ok(witness.told(self.0.read().probe(member_from_wire(&probe.member))))
     }
 
     fn dn_lender(&self, _: &Request, of: wire::KdBorrower) -> Answered<wire::KdLender<'_>> {
-        // Nor is where it lends.
+        // The socket's place is no secret, either.
         let witness = self.0.witness(&of, Procedure::Lender, Right::Read)?;
         let place = self.0.lender().ok_or(Error::NotFound);
         Ok(witness.lender(place.map(|place| (place.path.as_os_str().as_bytes(), place.run))))

@@ -1,4 +1,4 @@
-//! The data directories: whose they are, how full, and whether they still work.
+//! The data directories: their owner, their fill, and whether they work.
 
 use super::watch::Watch;
 use crate::{
@@ -14,29 +14,28 @@ use std::{
     time::Duration,
 };
 
-/// Written, synced and removed to see whether a directory works.
+/// File that a test of a directory writes, syncs and removes.
 const PROBE: &str = "probe.tmp";
-/// Numbers kept in each directory.
+/// Names of the numbers in each directory's identity file.
 const IDENTITY: &str = "datanode";
 const CLUSTER: &str = "cluster";
 
-/// All of them. Once they are taken nothing here waits for a disk, but that a datanode joins its
-/// cluster.
+/// All data directories. After [`Directories::take`] only [`Directories::join`] waits for a disk.
 pub(super) struct Directories {
     all: Vec<Directory>,
     identity: Identity,
-    /// 0 until the first namenode took the datanode up.
+    /// 0 until the datanode has joined its first namenode.
     cluster: u64,
-    /// Those that are new beside others that have been in a cluster.
+    /// New directories beside others that have been in a cluster.
     added: Vec<PathBuf>,
 }
 
 struct Directory {
     home: Home,
     disk: RealDisk,
-    /// Its file system.
+    /// Number of its file system.
     device: u64,
-    /// None once it has failed.
+    /// None after it has failed.
     watch: Option<Watch>,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// What each of so many has of it: datanodes on the same disks, or directories of one.
+    /// The share of each of `sharing` datanodes or directories.
     pub(super) fn share(self, sharing: u64) -> Self {
         let of = sharing.max(1);
         Self { capacity: self.capacity / of, available: self.available / of }
@@ -56,12 +55,12 @@ impl Space {
 }
 
 impl Directories {
-    /// Takes those that can be used; they must be of one datanode. New ones get its
-    /// identity, or one that is drawn.
+    /// Takes the usable directories, which must belong to one datanode. New ones get its identity,
+    /// or a random one.
     ///
     /// # Errors
-    /// Another process has one of them; they are of different datanodes or clusters; none
-    /// can be used.
+    /// Another process holds one of them; they belong to different datanodes or clusters; none can
+    /// be used.
     pub(super) fn take(paths: &[PathBuf], reserve_bytes: u64) -> io::Result<(Self, Identity)> {
         let mut all = Vec::new();
         for path in paths {
@@ -83,7 +82,7 @@ impl Directories {
             let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
             let Some([identity, cluster]) = directory.home.read([IDENTITY, CLUSTER])? else {
                 if directory.disk.list()?.iter().any(|name| is_replica(name)) {
-                    // Of whichever cluster: another would have them deleted.
+                    // The cluster is unknown, and a wrong one would delete the chunks.
                     return wrong(format!(
                         "{path} has chunks, but its file `identity` is missing: put it back"
                     ));
@@ -92,7 +91,7 @@ impl Directories {
                 continue;
             };
             let (of, joined) = known.unwrap_or((identity, 0));
-            // 0 where a crash came between the directories when the datanode joined.
+            // It is 0 if a crash came between the directories when the datanode joined.
             if of != identity || joined != 0 && cluster != 0 && joined != cluster {
                 return wrong(format!("{path} is another datanode's"));
             }
@@ -115,7 +114,7 @@ impl Directories {
         self.all.iter().filter(|one| one.watch.is_some()).try_for_each(|one| one.home.write(&numbers))
     }
 
-    /// Of the first that could be used.
+    /// Path of the first usable directory.
     pub(super) fn first(&self) -> &Path {
         self.all.first().map_or(Path::new("."), |directory| directory.home.path())
     }
@@ -124,12 +123,12 @@ impl Directories {
         self.all.iter().map(|directory| directory.disk.clone()).collect()
     }
 
-    /// The cluster that the data belong to; 0 if none yet.
+    /// The cluster of the replicas; 0: none yet.
     pub(super) fn cluster(&self) -> u64 {
         self.cluster
     }
 
-    /// The first namenode has taken the datanode up: from now on it is of its cluster.
+    /// Records the cluster of the first namenode that the datanode has joined.
     ///
     /// # Errors
     /// The disks'.
@@ -138,7 +137,7 @@ impl Directories {
             self.cluster = cluster;
             let written = self.write();
             if written.is_err() {
-                // It is to be tried again.
+                // The next call tries again.
                 self.cluster = 0;
             }
             return written;
@@ -146,18 +145,18 @@ impl Directories {
         Ok(())
     }
 
-    /// Those that were empty, though this datanode has been in its cluster before.
+    /// Directories that were empty although this datanode has been in its cluster before.
     pub(super) fn added(&self) -> &[PathBuf] {
         &self.added
     }
 
-    /// Those that work.
+    /// Number of working directories.
     pub(super) fn usable(&self) -> usize {
         self.all.iter().filter(|directory| directory.watch.is_some()).count()
     }
 
-    /// Once a second: has each directory looked at, and tried if it is `suspicious`; the places of
-    /// those that fail from now on, or haven't answered for `patience`.
+    /// Checks each directory, once a second; tests it if `suspicious`. Returns the indices of those
+    /// that now fail, or haven't answered for `patience`.
     pub(super) fn tick(&mut self, suspicious: bool, patience: Duration) -> Vec<usize> {
         let mut failing = Vec::new();
         for (index, directory) in self.all.iter_mut().enumerate() {
@@ -172,7 +171,7 @@ impl Directories {
         failing
     }
 
-    /// Of all that work, as they were last seen.
+    /// Total space of the working directories, as last seen.
     pub(super) fn space(&self) -> Space {
         let mut sum = Space::default();
         for share in self.shares() {
@@ -182,12 +181,13 @@ impl Directories {
         sum
     }
 
-    /// What each may still take, as it was last seen; nothing of one that has failed.
+    /// Room of each directory, as last seen; 0 for a failed one.
     pub(super) fn room(&self) -> Vec<u64> {
         self.shares().map(|share| share.available).collect()
     }
 
-    /// What each has of its file system, which it shares with the others there that work.
+    /// Each directory's share of its file system, which it splits with the other working ones
+    /// there.
     fn shares(&self) -> impl Iterator<Item = Space> {
         self.all.iter().map(|directory| {
             let there = |other: &&Directory| other.device == directory.device && other.watch.is_some();
@@ -196,7 +196,7 @@ impl Directories {
         })
     }
 
-    /// As if its disk hung, for as long as `until` has another end.
+    /// Makes a directory's disk seem to hang until the other end of `until` is dropped.
     #[cfg(test)]
     pub(super) fn hang(&mut self, index: usize, until: std::sync::mpsc::Receiver<()>) {
         let look = move |_| {
@@ -217,7 +217,7 @@ fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
     Ok(Directory { home, disk, device, watch: Some(watch) })
 }
 
-/// How much room there is; one that can't tell, as when it was taken away, is tried as well.
+/// The directory's space. A directory that can't tell it, since it may be gone, is tested as well.
 fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> io::Result<Space> {
     if !disk.is_at(path) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "another directory is in its place, or none"));
@@ -235,14 +235,14 @@ fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> i
     ))
 }
 
-/// Whether something has run out for now, which proves nothing against a disk: room, a quota,
-/// descriptors, memory.
+/// Whether a resource ran out for now: room, a quota, descriptors, memory. That proves nothing
+/// against a disk.
 fn is_short(error: &io::Error) -> bool {
     let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
 }
 
-/// What the operator has to see to, as opposed to a disk that failed.
+/// Whether the operator has to act, as opposed to a failed disk.
 fn is_wrong(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::InvalidData)
 }
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
     }
 
-    /// Its disk may not be mounted.
+    /// The new directory's disk may not be mounted.
     #[test]
     fn an_empty_directory_beside_others_that_have_joined_is_told_of() {
         let root = tempfile::tempdir().unwrap();
@@ -289,7 +289,7 @@ mod tests {
         assert!(added(&paths).is_empty(), "once");
     }
 
-    /// Each once counted all of it, and what is kept free was filled.
+    /// Once, each counted all of the room, and the reserve was filled.
     #[test]
     fn directories_of_one_file_system_share_its_room() {
         let root = tempfile::tempdir().unwrap();
@@ -299,11 +299,11 @@ mod tests {
         let (first, second) = (seen(&directories.all[0]), seen(&directories.all[1]));
         assert_eq!(directories.room(), [first.available / 2, second.available / 2]);
         assert_eq!(directories.space().capacity, first.capacity / 2 * 2);
-        // One that fails leaves the other all of it.
+        // A failed one leaves all room to the other.
         directories.all[0].watch = None;
         assert_eq!(directories.room(), [0, second.available]);
         assert_eq!(directories.space().capacity, second.capacity);
-        // Another file system's isn't shared.
+        // A directory on another file system shares nothing.
         directories.all[0].watch = Some(Watch::start(first, |_| Ok(Space::default())).unwrap());
         directories.all[0].device += 1;
         assert_eq!(directories.room(), [first.available, second.available]);
@@ -330,7 +330,7 @@ mod tests {
         assert!(look(&path, &disk, 0, true).is_err());
         std::fs::create_dir(&path).unwrap();
         assert!(look(&path, &disk, 0, true).is_err());
-        // What is still written goes where the rest is.
+        // Later writes go to the directory with the other files.
         disk.create("file").unwrap();
         assert!(aside.join("file").exists());
     }

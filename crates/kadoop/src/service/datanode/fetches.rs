@@ -1,5 +1,4 @@
-//! Reads from other datanodes: for copies that the namenode ordered, and for chunks that
-//! continue others.
+//! Reads from other datanodes, for ordered copies and for chunks that continue others.
 
 use super::shared::Shared;
 use crate::{
@@ -19,16 +18,15 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, Transport};
 
-/// Fetches at a time: two copies of two reads each, and beginnings of chunks beside.
+/// Fetches at a time: two copies of two reads each, shared with beginnings of chunks.
 const THREADS: usize = 4;
 
-/// Where fetches are put, and where they are taken from. The core bounds how many are
-/// under way.
+/// The queue of fetches. The core bounds how many are under way.
 pub(super) fn queue() -> (mpsc::Sender<Fetch>, mpsc::Receiver<Fetch>) {
     mpsc::channel()
 }
 
-/// What each of the fetching threads does.
+/// The main function of each fetching thread.
 pub(super) fn threads(
     shared: &Arc<Shared>,
     asked: mpsc::Receiver<Fetch>,

@@ -1,7 +1,7 @@
 //! Lends the files of sealed replicas to programs on this host ([`crate::service::lending`]).
 //!
-//! One thread, which waits for nobody: who connects is asked who it is by the kernel, and has a
-//! second to say what it wants. It gets what the network would give it, by the same token.
+//! One thread serves all and never blocks on a program. The kernel identifies each one's user, and
+//! it has a second to send its request. It gets the same as over the network, with the same token.
 
 use super::shared::Shared;
 use crate::{
@@ -35,36 +35,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Programs that are connected and haven't asked yet; as many again wait to be taken.
+/// Most programs connected without a request so far; as many again wait in the socket's queue.
 const MOST_WAITING: usize = 64;
-/// How long a program may take to ask, and how long when others wait for it.
+/// How long a program may take to send its request; [`HURRY`] when others wait for its place.
 const PATIENCE: Duration = Duration::from_secs(1);
 const HURRY: Duration = Duration::from_millis(100);
-/// Before connections are taken again, if this process has too many files open.
+/// Pause before it accepts again, when this process has too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 const ROOT: u32 = 0;
-/// In a directory with this bit only who owns something may rename or remove it (S_ISVTX).
+/// In a directory with this bit, only an entry's owner may rename or remove it (S_ISVTX).
 const STICKY: u32 = 0o1000;
 
-/// How programs on a datanode's host read its replicas without it.
+/// Settings for programs that read replicas on a datanode's host without the datanode.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShortCircuit {
-    /// Where the socket lies that they ask at; made if it isn't there. None: in the first data
-    /// directory, which its owner alone can enter.
+    /// Directory of the socket, made if it is missing. None: the first data directory, which only
+    /// its owner can enter.
     pub directory: Option<PathBuf>,
-    /// Users (their ids) that are answered. None: the datanode's own and root. Each needs a
-    /// chunk's token besides, as over the network.
+    /// User ids that may borrow. None: the datanode's own user and root. Each also needs a chunk's
+    /// token, as over the network.
     pub users: Option<Vec<u32>>,
 }
 
-/// What clients are told to find the socket, and to know that it is this datanode's.
+/// The socket's path, and a number by which clients recognize this datanode's run.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub path: PathBuf,
     pub run: u64,
 }
 
-/// The socket and its thread, until it is dropped.
+/// The socket and its thread. Dropping it ends both.
 pub(super) struct Lender {
     place: Place,
     listener: Arc<OwnedFd>,
@@ -75,15 +75,15 @@ impl Lender {
     /// Begins to lend. `home` is the first data directory.
     ///
     /// # Errors
-    /// Others may put something in the directory's or the socket's place; its path is too long for a socket (107 bytes); the
-    /// operating system's.
+    /// Other users may replace the directory or the socket; the path is too long for a socket (107
+    /// bytes); the operating system's.
     pub(super) fn start(options: &ShortCircuit, home: &Path, shared: &Arc<Shared>) -> io::Result<Self> {
         let strangers = options.users.is_some();
         let directory = match &options.directory {
             Some(directory) => make(directory, strangers)?,
             None => home.to_owned(),
         };
-        // Datanodes may share a directory; nobody else has this one's identity.
+        // Datanodes may share a directory, but not an identity.
         let path = std::path::absolute(directory)?.join(format!("kadoop-{:016x}.sock", shared.identity.0));
         let listener = Arc::new(listen_at(&path, if strangers { 0o666 } else { 0o600 })?);
         let place = Place { path, run: random()? };
@@ -102,7 +102,7 @@ impl Lender {
 
 impl Drop for Lender {
     fn drop(&mut self) {
-        // Wakes the thread. Who has something borrowed keeps it.
+        // This wakes the thread. Programs keep the files that they have borrowed.
         let _ = shutdown(&*self.listener, Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -111,28 +111,29 @@ impl Drop for Lender {
     }
 }
 
-/// The directory, for its owner alone or, if others are to be answered, to be passed through.
+/// Makes the directory for its owner alone or, with `strangers`, so that others can pass through.
 fn make(directory: &Path, strangers: bool) -> io::Result<PathBuf> {
     let mode = if strangers { 0o711 } else { 0o700 };
     fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    // As it is without links: who may change one of those may change where it leads.
+    // Resolve links: a user who may change a link may change the path's end.
     let directory = fs::canonicalize(directory)?;
     if let Some(open) = others_may_replace(&directory)? {
-        // They could put a socket of their own there, be told tokens and lend forged bytes.
+        // They could put a socket of their own there, receive tokens and lend forged bytes.
         let why = format!("{}: others may put something in its place", open.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(directory)
 }
 
-/// The first of a directory and those above it in which somebody else than this user and root
-/// may put something in place of what is there.
+/// The first directory of the path, from the end, in which a user other than this one and root may
+/// replace entries.
 fn others_may_replace(directory: &Path) -> io::Result<Option<&Path>> {
     let me = geteuid().as_raw();
     for (at, this) in directory.ancestors().enumerate() {
         let status = fs::metadata(this)?;
         let ours = [me, ROOT].contains(&status.uid());
-        // Where everybody may write, as in /tmp, the sticky bit keeps what is another's.
+        // In a directory that all may write, such as /tmp, the sticky bit protects other users'
+        // entries.
         let kept = status.mode() & 0o022 == 0 || at > 0 && status.mode() & STICKY != 0;
         if !ours || !kept {
             return Ok(Some(this));
@@ -148,13 +149,13 @@ fn listen_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         _ => {}
     }
     bind(&listener, &address)?;
-    // Nobody can connect until it listens.
+    // No program can connect before `listen`.
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     listen(&listener, MOST_WAITING as i32)?;
     Ok(listener)
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Desk {
     listener: Arc<OwnedFd>,
     shared: Arc<Shared>,
@@ -162,13 +163,13 @@ struct Desk {
     users: Vec<u32>,
 }
 
-/// Somebody who hasn't asked yet.
+/// A connected program without a request so far.
 struct Waiting {
     socket: OwnedFd,
     since: Instant,
 }
 
-/// How long they may take.
+/// How long these programs may take.
 fn patience(waiting: &VecDeque<Waiting>) -> Duration {
     if waiting.len() < MOST_WAITING { PATIENCE } else { HURRY }
 }
@@ -198,13 +199,13 @@ impl Desk {
         }
     }
 
-    /// What happens at the listener, and which of those who wait have something to say.
+    /// Waits. Returns the listener's events, and which of the waiting programs are readable.
     fn wait(&self, waiting: &VecDeque<Waiting>) -> io::Result<(PollFlags, Vec<bool>)> {
         let full = waiting.len() >= MOST_WAITING;
         let for_more = if full { PollFlags::empty() } else { PollFlags::IN };
         let mut polled = vec![PollFd::new(&*self.listener, for_more)];
         polled.extend(waiting.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
-        // They have come in this order.
+        // The front has waited longest: programs queue in the order of their arrival.
         let patience = patience(waiting);
         let until = waiting.front().map(|first| patience.saturating_sub(first.since.elapsed()));
         let until =
@@ -217,8 +218,8 @@ impl Desk {
         Ok((polled[0].revents(), ready))
     }
 
-    /// Takes connections of those who may ask, as many as there is room for: who is refused
-    /// time and again doesn't keep those who wait from being answered.
+    /// Accepts permitted users' connections, at most one round of them: a program that is refused
+    /// again and again doesn't delay those that wait.
     fn admit(&self, waiting: &mut VecDeque<Waiting>) {
         for _ in waiting.len()..MOST_WAITING {
             let socket = match accept_with(&*self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -236,14 +237,14 @@ impl Desk {
         }
     }
 
-    /// Whether that was all.
+    /// Serves a request; true if the connection is finished.
     fn attend(&self, socket: &OwnedFd) -> bool {
         match asked(socket) {
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
             Ok(None) => true,
             Ok(Some(wanted)) => {
                 let lent = self.shared.noted(wanted.and_then(|wanted| self.lend(wanted)));
-                // Who has gone meanwhile asks again, or reads over the network.
+                // A program that has gone asks again, or reads over the network.
                 let _ = answer(socket, lent);
                 true
             }
@@ -256,7 +257,7 @@ impl Desk {
         }
         let witness = self.shared.witness(&wanted, Procedure::Borrow, Right::Read);
         witness.map_err(|_| Error::Unauthenticated)?.allowed?;
-        // No rename or deletion comes between the names and the files.
+        // The lock excludes renames and deletions until the files are open.
         let core = self.shared.read();
         let (disk, names) = core.sealed(ChunkId(wanted.chunk), Stamp(wanted.stamp))?;
         let [data, table] = names.map(|name| disk.open_to_read(&name).map_err(|_| Error::Disk));

@@ -1,5 +1,5 @@
-//! The datanode as a process: the core under one lock, its data directories, and the
-//! threads that tell the namenode, fetch from other datanodes and scrub.
+//! The datanode as a process: the core under one lock, its data directories, and threads for
+//! heartbeats, fetches from other datanodes and scrubbing.
 
 mod beats;
 mod calls;
@@ -34,44 +34,42 @@ use strait_telemetry::Calls;
 pub use lender::ShortCircuit;
 pub use numbers::DatanodeNumbers;
 
-/// Largest call: a write, with the longest pipeline. The interface allows a piece of
-/// 4 MiB.
+/// Largest call: a write with the longest pipeline. The interface allows pieces of 4 MiB.
 const PAYLOAD_BYTES: usize = 5 << 20;
-/// Bytes of calls in memory at a time: what 64 pipelines have under way.
+/// Most bytes of calls in memory at a time: those of 64 pipelines.
 const RECEIVE_BYTES: usize = 256 << 20;
-/// Calls that wait for their turn hold a worker each, four a pipeline.
+/// Workers. A call that waits for its turn holds one, up to four a pipeline.
 const WORKERS: usize = 512;
-/// How often the core learns that time has passed.
+/// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How a datanode runs.
+/// Settings of a datanode.
 #[derive(Debug, Clone)]
 pub struct DatanodeOptions {
-    /// Where replicas are kept: one directory a disk. Made if they aren't there.
+    /// Directories for replicas, one per disk. The datanode makes missing ones.
     pub directories: Vec<PathBuf>,
-    /// Where it serves; port 0 takes a free one.
+    /// Address that it serves at; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where others reach it, if that isn't where it listens.
+    /// Address for others, if it differs from `listen`.
     pub advertise: Option<SocketAddr>,
-    /// The namenode, as clients call it: HOST:PORT.
+    /// The namenode's address for clients, as HOST:PORT.
     pub namenode: String,
     /// The cluster's key.
     pub key: Key,
-    /// What this host is called, for who wants to compute where the bytes are.
+    /// Name of this host, for programs that schedule computations near their bytes.
     pub host: String,
-    /// Where it stands: replicas are spread over racks.
+    /// Rack of this host: replicas are spread over racks.
     pub rack: String,
     /// Sizes and times of the cluster.
     pub config: Config,
-    /// How programs on this host read past the datanode; none: over TCP, as others do.
+    /// How programs on this host read without the datanode; None: over TCP, as others do.
     pub short_circuit: Option<ShortCircuit>,
-    /// Bytes that are left free in each directory: a write that would go below is
-    /// refused.
+    /// Bytes to keep free in each directory. The datanode refuses a write that would go below.
     pub reserve_bytes: u64,
-    /// A call that takes so long is written to the log.
+    /// Duration from which a call is logged as slow.
     pub slow_call: Duration,
-    /// Datanodes that have their directories on the same disks, this one among them: each tells
-    /// the namenode of its share, so that the cluster's sum is what there is.
+    /// Number of datanodes with directories on the same disks, including this one. Each reports its
+    /// share to the namenode, so that the cluster's total is right.
     pub sharing: u64,
 }
 
@@ -88,7 +86,7 @@ impl DatanodeOptions {
             rack: "/default-rack".to_owned(),
             config: Config::default(),
             short_circuit: Some(ShortCircuit::default()),
-            // What a chunk's end and its checksums still need when it is sealed.
+            // Room that sealing a chunk still needs, for its end and its checksums.
             reserve_bytes: 64 << 20,
             slow_call: SLOW_CALL,
             sharing: 1,
@@ -112,12 +110,11 @@ pub struct DatanodeServer {
 }
 
 impl DatanodeServer {
-    /// Takes up what is in the directories, serves, and joins the namenode as soon as it
-    /// is there.
+    /// Opens the directories, serves, and joins the namenode as soon as that answers.
     ///
     /// # Errors
-    /// Another process has a directory; they are of different datanodes; none can be used;
-    /// the address can't be bound.
+    /// Another process holds a directory; they belong to different datanodes; none can be used; the
+    /// address can't be bound.
     pub fn start(options: DatanodeOptions) -> io::Result<Self> {
         let (directories, identity) = Directories::take(&options.directories, options.reserve_bytes)?;
         for path in directories.added() {
@@ -148,7 +145,7 @@ impl DatanodeServer {
         let server = ServerOptions {
             listen: options.listen,
             udp: false,
-            // A token in each call instead of a key: see `service::keys`.
+            // Each call has a token instead of a key: see `service::keys`.
             key: None,
             allow_anonymous: true,
             payload_bytes: PAYLOAD_BYTES,
@@ -190,28 +187,28 @@ impl DatanodeServer {
         Ok(Self { shared, stop, threads, server: Some(server), lender, address, calls })
     }
 
-    /// Where others reach it.
+    /// Its address for others.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Data directories that are in use.
+    /// Number of data directories in use.
     pub fn directories(&self) -> usize {
         self.shared.directories().usable()
     }
 
-    /// Whether it is of no use any more: no data directory works, or a defect showed (a panic in
-    /// the midst of a change). It has left its cluster then, and the process should end.
+    /// Whether it is unusable: no data directory works, or a thread panicked amid a change. It has
+    /// left its cluster then, and the process should end.
     pub fn has_failed(&self) -> bool {
         self.shared.has_failed()
     }
 
-    /// What it has counted, to be read while it runs and after.
+    /// Its counters, readable while it runs and after.
     pub fn numbers(&self) -> DatanodeNumbers {
         DatanodeNumbers { shared: Arc::clone(&self.shared), calls: Arc::clone(&self.calls) }
     }
 
-    /// Ends it, as dropping does.
+    /// Stops it, as dropping does.
     pub fn shutdown(self) {}
 }
 
@@ -258,7 +255,7 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(|| drop(server.shared.read()))).is_err());
     }
 
-    /// It once was left out of its cluster with all that it has on other disks.
+    /// Once, such a datanode dropped out of its cluster with all its replicas on other disks.
     #[test]
     fn a_disk_that_hangs_holds_up_no_heartbeat_and_is_taken_out_of_service() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a datanode has counted, and what its slow calls were about.
+//! Counters of a datanode, and subjects of its slow calls.
 
 use super::shared::Shared;
 use crate::wire::{KdContinue, KdRead, KdUpto, KdWrite};
@@ -7,11 +7,11 @@ use strait_flexrpc::{Reply, Request};
 use strait_telemetry::{Calls, Kind, Page};
 use strait_xdr::{Decode as _, DecodeError, Decoder};
 
-/// By their numbers in `idl/kadoop.x`.
+/// Procedures, by their numbers in `idl/kadoop.x`.
 pub(super) const OPERATIONS: [&str; 10] =
     ["null", "write", "publish", "sync", "seal", "read", "probe", "continue", "lender", "digest"];
 
-/// The counters of one datanode, to be read at any time.
+/// The counters of one datanode, readable at any time.
 #[derive(Clone)]
 pub struct DatanodeNumbers {
     pub(super) shared: Arc<Shared>,
@@ -19,7 +19,7 @@ pub struct DatanodeNumbers {
 }
 
 impl DatanodeNumbers {
-    /// Writes them down; `name` tells the datanode from others on the same page.
+    /// Writes them to a page of metrics; `name` distinguishes datanodes on the same page.
     pub fn write(&self, page: &mut Page, name: &str) {
         let of = [("role", "datanode"), ("datanode", name)];
         self.calls.write(page, &of);
@@ -31,12 +31,13 @@ impl DatanodeNumbers {
     }
 }
 
-/// Which chunk a call was about.
+/// The chunk that a call was about.
 pub(super) fn about(request: &Request) -> String {
     told(request).ok().flatten().unwrap_or_default()
 }
 
-/// Whether an answer tells of a refusal: all but that of the first procedure begin with it.
+/// Whether an answer is a refusal. All answers but those of procedure 0 begin with the refusal's
+/// number.
 pub(super) fn refused(request: &Request, reply: &Reply) -> bool {
     request.procedure.number != 0 && reply.result().get(..4).is_some_and(|refused| refused != [0; 4])
 }

@@ -1,4 +1,4 @@
-//! What all threads of a datanode work on.
+//! State shared by all threads of a datanode.
 
 use super::{
     DatanodeOptions,
@@ -31,42 +31,42 @@ use std::{
 };
 use strait_flexrpc::stub::ServiceError;
 
-/// The namenode isn't asked for unknown datanodes more often than this, whatever callers
+/// Shortest interval of requests to the namenode for unknown datanodes, however many addresses callers
 /// name.
 const ASK_MS: Millis = 100;
 
-/// From here on it takes the disk longer to write a replica than to begin and end a sync.
+/// Size from which the disk takes longer to write a replica than to begin and end a sync.
 const LARGE_BYTES: u32 = 1 << 20;
 
-/// A datanode's state and what it knows of its cluster.
+/// A datanode's state and its knowledge of the cluster.
 pub(super) struct Shared {
     core: RwLock<Datanode<RealDisk>>,
     directories: Mutex<Directories>,
-    /// Somebody met a disk's error: the directories are to be tried.
+    /// A call met a disk's error, so the directories need a test.
     suspicious: AtomicBool,
     tokens: TokenKey,
-    /// What it proves to be.
+    /// The identity that its answers prove.
     pub identity: Identity,
-    /// Where programs on this host borrow; unset where they don't.
+    /// The socket for programs on this host; unset if it doesn't lend.
     lender: OnceLock<Place>,
     members: RwLock<Members>,
     waiting: Waiting,
-    /// None once the datanode ends, which wakes those who wait for fetches.
+    /// None once the datanode ends, which wakes the threads that wait for fetches.
     fetches: Mutex<Option<mpsc::Sender<Fetch>>>,
     beating: Stop,
     others: Mutex<Vec<Stop>>,
     ended: AtomicBool,
     pub config: Config,
-    /// Datanodes on the same disks.
+    /// Number of datanodes on the same disks.
     pub sharing: u64,
     clock: Clock,
-    /// When the namenode was last asked for datanodes that aren't known.
+    /// When it last asked the namenode for unknown datanodes.
     asked_ms: AtomicU64,
-    /// What the namenode's clock is ahead of this host's.
+    /// How far the namenode's clock is ahead of this host's.
     ahead_ms: AtomicU64,
 }
 
-/// The cluster's datanodes, as the namenode told.
+/// The cluster's datanodes, from the namenode's list.
 #[derive(Default)]
 pub(super) struct Members {
     pub edition: u64,
@@ -74,7 +74,7 @@ pub(super) struct Members {
     addresses: HashSet<SocketAddr>,
 }
 
-/// Callers whose writes wait for their turn.
+/// Callers that wait for their writes' turn.
 #[derive(Default)]
 struct Waiting {
     last: AtomicU64,
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Looks at the core.
+    /// Locks the core for reading.
     ///
     /// # Panics
     /// As [`Shared::change`].
@@ -121,17 +121,17 @@ impl Shared {
         self.core.read().unwrap_or_else(|_| half_changed())
     }
 
-    /// Whether it is of no use any more, and the process should end: it panicked in mid-change,
-    /// or no data directory works.
+    /// Whether it is unusable, so that the process should end: a thread panicked amid a change, or
+    /// no data directory works.
     pub(super) fn has_failed(&self) -> bool {
         self.core.is_poisoned() || self.directories().usable() == 0
     }
 
-    /// Changes the core, and sees to what follows: callers that were waiting, fetches to
-    /// make, news for the namenode.
+    /// Changes the core and handles the consequences: wakes callers, starts fetches, and sends a
+    /// heartbeat with news.
     ///
     /// # Panics
-    /// If a change panicked before.
+    /// If an earlier change panicked.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Datanode<RealDisk>) -> T) -> T {
         let mut core = self.core.write().unwrap_or_else(|_| half_changed());
         let known = core.has_news();
@@ -150,7 +150,7 @@ impl Shared {
             && let Some(queue) = &*self.fetches()
         {
             for fetch in fetches {
-                // The other end goes only with the datanode.
+                // The receiver lives as long as the datanode.
                 let _ = queue.send(fetch);
             }
         }
@@ -160,7 +160,7 @@ impl Shared {
         value
     }
 
-    /// Does something whose end comes later, and waits for it.
+    /// Begins an operation that ends later, and waits for its end.
     pub(super) fn wait_for(
         &self,
         begin: impl FnOnce(&mut Datanode<RealDisk>, u64),
@@ -171,8 +171,8 @@ impl Shared {
         self.waiting.wait(caller, until)
     }
 
-    /// Puts what is written of a large replica on disk, while others go on: what the core
-    /// syncs afterwards, with everybody waiting, is little then.
+    /// Syncs a large replica's bytes outside the lock. The core's own sync, which blocks all
+    /// callers, then has little left.
     pub(super) fn sync_ahead(&self, chunk: ChunkId) -> Result<()> {
         let core = self.read();
         let large = core.replica(chunk).is_some_and(|replica| replica.length >= LARGE_BYTES);
@@ -185,7 +185,7 @@ impl Shared {
         Err(Error::Disk)
     }
 
-    /// Notes what a call met: a disk's error makes all directories suspicious.
+    /// Records a call's result: a disk's error makes all directories suspicious.
     pub(super) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if matches!(result, Err(Error::Disk)) {
             self.suspicious.store(true, Ordering::Relaxed);
@@ -193,10 +193,10 @@ impl Shared {
         result
     }
 
-    /// Once a second: scrubs, looks after the directories.
+    /// Does the periodic work, once a second: scrubs and checks the directories.
     pub(super) fn tick(&self) {
         let suspicious = self.suspicious.swap(false, Ordering::Relaxed);
-        // Whoever waited for it has long given up.
+        // The callers of an operation on the disk have long timed out by then.
         let patience = Duration::from_millis(self.config.disk_ms);
         let failing = self.directories().tick(suspicious, patience);
         for index in &failing {
@@ -220,17 +220,17 @@ impl Shared {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until the next heartbeat is due; true if there is none any more.
+    /// Sleeps until the next heartbeat is due; true if the datanode ends.
     pub(super) fn sleep(&self, time: std::time::Duration) -> bool {
         self.beating.sleep(time)
     }
 
-    /// Another thread's, to be stopped at the end.
+    /// Registers another thread's stop signal, for the end.
     pub(super) fn also_stop(&self, stop: Stop) {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).push(stop);
     }
 
-    /// Nothing more will come.
+    /// Ends fetches, and stops the registered threads.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.fetches().take();
@@ -245,7 +245,7 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Takes up the cluster's datanodes.
+    /// Replaces the list of the cluster's datanodes.
     pub(super) fn set_members(&self, edition: u64, hosts: &[Host]) {
         let place = |host: &Host| (host.node, (host.address, host.identity));
         let nodes: BTreeMap<NodeId, (SocketAddr, Identity)> = hosts.iter().map(place).collect();
@@ -253,43 +253,43 @@ impl Shared {
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = Members { edition, nodes, addresses };
     }
 
-    /// The edition of the list that is known.
+    /// The edition of the current list.
     pub(super) fn members_edition(&self) -> u64 {
         self.members.read().unwrap_or_else(PoisonError::into_inner).edition
     }
 
-    /// Whether a datanode of the cluster serves there.
+    /// Whether a datanode of the cluster serves at the address.
     pub(super) fn is_member(&self, address: SocketAddr) -> bool {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let known = members.addresses.contains(&canonical(address));
         let now = self.clock.now();
         if !known && now >= self.asked_ms.load(Ordering::Relaxed) + ASK_MS {
-            // Perhaps it has joined since the last heartbeat: the next one tells.
+            // It may have joined since the last heartbeat; the next answer shows.
             self.asked_ms.store(now, Ordering::Relaxed);
             self.beating.nudge();
         }
         known
     }
 
-    /// Where a datanode serves, and what it has to prove to be.
+    /// A datanode's address, and the identity that it has to prove.
     pub(super) fn place_of(&self, node: NodeId) -> Option<(SocketAddr, Identity)> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).nodes.get(&node).copied()
     }
 
-    /// The namenode's clock showed this just now.
+    /// Records the namenode's current time.
     pub(super) fn set_time(&self, namenode_ms: Millis) {
         self.ahead_ms.store(namenode_ms.wrapping_sub(wall()), Ordering::Relaxed);
     }
 
-    /// By the namenode's clock.
+    /// The current time by the namenode's clock.
     pub(super) fn time(&self) -> Millis {
         wall().wrapping_add(self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Says where programs on this host borrow, once it is known.
+    /// Sets the socket for programs on this host, if it lends.
     pub(super) fn lends_at(&self, place: Option<&Place>) {
         if let Some(place) = place {
-            // Only its start says so.
+            // Only the start sets it.
             let _ = self.lender.set(place.clone());
         }
     }
@@ -298,7 +298,7 @@ impl Shared {
         self.lender.get()
     }
 
-    /// Looks at a call's tag, and at whether its token gives the right.
+    /// Checks a call's tag, and whether its token gives the right.
     pub(super) fn witness(
         &self,
         call: &impl Call,
@@ -308,24 +308,24 @@ impl Shared {
         proofs::witness(&self.tokens, self.identity, call, (procedure, right), self.time())
     }
 
-    /// Refuses unless the source's token gives the right to read it.
+    /// Refuses unless the token for the source gives the right to read it.
     pub(super) fn demand_source(&self, call: &KdContinue) -> Result<()> {
         proofs::demand_source(&self.tokens, self.identity, call, self.time())
     }
 
-    /// A token for another datanode: whoever has the cluster's key may read.
+    /// A token for another datanode. A holder of the cluster's key may make one.
     pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Token {
         Token::new(&self.tokens.token(chunk, stamp, Right::Read, self.time() + TOKEN_MS))
     }
 }
 
-/// Nobody is answered from what a panic left half changed, and the namenode hears no more of it:
-/// only a new start knows what is on disk.
+/// Panics, since an earlier panic left the core half changed. So it sends no answers and no
+/// heartbeats from that state; only a new start knows the disk's state.
 fn half_changed() -> ! {
     panic!("this datanode panicked in the midst of a change before")
 }
 
-/// An IPv4 address as such, also if it came mapped.
+/// The address with IPv4 in its own form, even if it came mapped to IPv6.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -343,7 +343,7 @@ impl Waiting {
         }
         let mut map = self.map();
         for (caller, result) in settled {
-            // One that waits no more has gone.
+            // A caller that timed out has removed its entry.
             if let Some(place) = map.get_mut(&caller) {
                 *place = Some(result);
             }
@@ -363,7 +363,8 @@ impl Waiting {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 map.remove(&caller);
-                // What is held may still be applied: the caller learns it by asking again.
+                // The datanode may still apply a write that it holds; the caller finds out by
+                // retrying.
                 return Err(Error::OutcomeUnknown);
             }
             map = self.changed.wait_timeout(map, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -1,5 +1,5 @@
-//! Looks after one data directory, in a thread of its own: a disk that hangs instead of failing
-//! holds up nobody but that thread.
+//! Watches one data directory in a separate thread, so a disk that hangs instead of failing blocks
+//! only that thread.
 
 use super::directories::Space;
 use std::{
@@ -12,25 +12,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A directory, as it was last seen. Dropped, its thread ends once the disk lets it: nobody
-/// waits for that.
+/// A directory's last known state. After a drop, its thread ends once the disk lets it; no other
+/// thread waits for that.
 pub(super) struct Watch {
     asks: mpsc::Sender<bool>,
     answers: mpsc::Receiver<io::Result<()>>,
-    /// Since when an answer is waited for.
+    /// When the pending check began.
     asked: Option<Instant>,
-    /// Somebody met an error since the last look began.
+    /// A caller met an error since the last check began.
     suspicious: bool,
-    /// What the last look found, as soon as it did.
+    /// Space found by the last finished check.
     space: Arc<Mutex<Space>>,
 }
 
 impl Watch {
-    /// Of a directory with `space`. `look` tells what there is now, and tries whether the
-    /// directory works if it is told to.
+    /// Watches a directory with `space`. `look` returns its current space and, if its argument is
+    /// true, tests whether the directory works.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread can be started.
     pub(super) fn start(
         space: Space,
         mut look: impl FnMut(bool) -> io::Result<Space> + Send + 'static,
@@ -51,13 +51,13 @@ impl Watch {
         Ok(Self { asks, answers, asked: None, suspicious: false, space })
     }
 
-    /// What the last look found.
+    /// Space found by the last check.
     pub(super) fn space(&self) -> Space {
         *self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what came of the last look and begins the next; never waits. `suspicious`: the
-    /// directory is to be tried.
+    /// Takes the result of the last check and begins the next, without waiting. With `suspicious`,
+    /// the next check tests the directory.
     ///
     /// # Errors
     /// The directory doesn't work, or hasn't answered for `patience`.
@@ -106,7 +106,7 @@ mod tests {
             watch.tick(false, PATIENCE).unwrap();
             watch.space().available == 40
         });
-        // While a look is under way nothing is asked, and what was to be tried isn't forgotten.
+        // While a check is under way no other begins, but the request to test isn't forgotten.
         watch.tick(true, PATIENCE).unwrap();
         eventually("it was tried", PATIENCE, || watch.tick(false, PATIENCE).is_err());
     }

@@ -18,11 +18,11 @@ use std::{
     io::{self, Read as _},
 };
 
-/// Largest table of checksums that is held in memory: of a chunk of 256 MiB. Replicas of larger
-/// ones are read over TCP.
+/// Largest table of checksums held in memory: that of a chunk of 256 MiB. Replicas of larger chunks
+/// are read over TCP.
 const MAX_TABLE_BYTES: u64 = 256 << 10;
 
-/// Its bytes, and what they are checked by.
+/// A replica's bytes and their checksums.
 #[derive(Debug)]
 pub(super) struct Files {
     data: File,
@@ -30,14 +30,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The table is read at once, and given back.
+    /// Reads the table at once, and closes it.
     ///
     /// # Errors
-    /// They aren't the files of a sealed replica; the operating system's.
+    /// The files aren't a sealed replica's; the operating system's.
     pub(super) fn of(lent: Lent, unit_bytes: u32) -> io::Result<Self> {
         let strange = || io::Error::new(io::ErrorKind::InvalidData, "what is lent isn't a sealed replica");
         let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
-        // Of anything else a read might never return.
+        // Reading any other kind of file might never return.
         if !data.is_file() || !table.is_file() || table.len() > MAX_TABLE_BYTES {
             return Err(strange());
         }
@@ -55,7 +55,7 @@ impl Files {
         Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length))
     }
 
-    /// Fewer bytes only at the file's end.
+    /// Reads bytes; fewer only at the file's end.
     fn fetch(&self, offset: u32, length: usize) -> Judged<Bytes> {
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {

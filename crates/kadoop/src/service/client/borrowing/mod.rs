@@ -1,9 +1,9 @@
-//! Reads from a datanode on this host without it, through files that it lends
-//! ([`crate::service::lending`]). Whatever doesn't work is no failure: the read goes over TCP
-//! then, and only a checksum that doesn't agree is said.
+//! Reads replicas of a datanode on this host through files that it lends
+//! ([`crate::service::lending`]). If anything fails, the read goes over TCP instead; only a wrong
+//! checksum is reported.
 //!
-//! What is borrowed was allowed by a token that each reader gets for itself, and is given back
-//! long before the token is over.
+//! Each reader's own token has to allow the loan. The client gives files back long before the token
+//! expires.
 
 mod files;
 mod shelf;
@@ -42,35 +42,34 @@ use std::{
 };
 use strait_flexrpc as flexrpc;
 
-/// How long a datanode on this host may take to lend, before its replica is read over TCP: as
-/// long as a read may take.
+/// How long a datanode on this host may take to lend, before the client reads over TCP: as long as
+/// a read may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A replica is borrowed for a read of so many bytes, or the second one: for a small one alone
-/// it takes 1.6 times as long as the read does over TCP (`bench`, kadoop-local).
+/// The client borrows a replica for a read of so many bytes, or for the second read. For a single
+/// small read, borrowing takes 1.6 times as long as the read over TCP (`bench`, kadoop-local).
 const WORTH_BYTES: u32 = 64 << 10;
 
-/// Replicas that are open: of the usual size 16 GiB, and 16 MiB of checksums. A minute is far
-/// below the time that a token is good for, and as long as a deleted file's space may be
-/// missing.
+/// Limits of open replicas: 16 GiB at the usual size, and 16 MiB of checksums. A minute is far
+/// below a token's lifetime, and bounds how long a deleted file's space stays in use.
 const REPLICAS: Limits =
     Limits { most: 256, keep_ms: 60_000, idle_ms: 20_000, retry_ms: 2_000, lively_ms: 1_000 };
-/// Datanodes of which it is known whether and where they lend.
+/// Limits of datanodes with a known answer to whether and where they lend.
 const LENDERS: Limits =
     Limits { most: 4_096, keep_ms: 600_000, idle_ms: 600_000, retry_ms: 5_000, lively_ms: 0 };
 
-/// Reads of a [`Client`](super::Client) that went past the datanodes, through their files.
+/// Counts of a [`Client`](super::Client)'s reads that bypassed the datanodes, through their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShortCircuitReads {
-    /// Since the client connected.
+    /// Reads since the client connected.
     pub reads: u64,
-    /// Of these reads.
+    /// Bytes of these reads.
     pub bytes: u64,
-    /// Replicas that are kept open now, a descriptor each.
+    /// Replicas open now, with one descriptor each.
     pub open: usize,
 }
 
-/// What a client has borrowed.
+/// The replicas that a client has borrowed.
 pub(super) struct Borrowing {
     data: flexrpc::Client,
     replicas: Mutex<Shelf<Replica, Files>>,
@@ -81,17 +80,17 @@ pub(super) struct Borrowing {
     bytes: AtomicU64,
 }
 
-/// A chunk's replicas are beside one another.
+/// Ordered so that a chunk's replicas are adjacent.
 type Replica = (ChunkId, Stamp, NodeId);
 
-/// Where a datanode on this host lends.
+/// The socket of a datanode that lends on this host.
 struct Lender {
     path: PathBuf,
     run: u64,
 }
 
 impl Borrowing {
-    /// For who calls datanodes by `data`.
+    /// Borrows from the datanodes that `data` calls.
     pub(super) fn new(data: flexrpc::Client) -> Self {
         Self {
             data,
@@ -104,8 +103,8 @@ impl Borrowing {
         }
     }
 
-    /// Reads from a datanode's replica if it is sealed and on this host; none if that is to be
-    /// done over TCP. The token is the reader's own.
+    /// Reads a datanode's replica if it is sealed and on this host. None: read it over TCP. The
+    /// token is the reader's own.
     ///
     /// # Errors
     /// Corrupt.
@@ -130,7 +129,7 @@ impl Borrowing {
             token.sign(&mut wanted, Procedure::Borrow, place.1);
             match borrow(lender, &wanted, config.unit_bytes) {
                 Ok(Ok(files)) => Some(files),
-                // The datanode says why over TCP, too.
+                // The datanode gives the reason over TCP, too.
                 Ok(Err(_)) => None,
                 Err(error) => {
                     self.give_up(node, place, &error);
@@ -152,8 +151,8 @@ impl Borrowing {
         }
     }
 
-    /// Where a datanode lends, if it is on this host and does. Others may not put a socket of
-    /// their own there, so it isn't asked for a proof again.
+    /// The datanode's socket, if it is on this host and lends. Other users can't put a socket of
+    /// their own at that path, so the client needn't ask for another proof.
     fn find(&self, place: Place, (chunk, stamp, _): Replica, token: &Token) -> Option<Lender> {
         if !is_here(place.0) {
             return None;
@@ -166,7 +165,7 @@ impl Borrowing {
         Some(Lender { path, run: lender.run })
     }
 
-    /// The datanode was restarted, or its socket can't be seen from here.
+    /// Handles a datanode that was restarted, or whose socket isn't visible from here.
     fn give_up(&self, node: NodeId, place: Place, error: &io::Error) {
         self.lenders().fail((node, place), self.clock.now());
         if !self.complained.swap(true, Ordering::Relaxed) {
@@ -174,7 +173,7 @@ impl Borrowing {
         }
     }
 
-    /// The namenode has said where chunks are: what was borrowed of others isn't of use.
+    /// Drops borrowed replicas that the namenode doesn't name any more.
     pub(super) fn confirm(&self, chunks: &[LocatedChunk]) {
         let mut gone = Vec::new();
         let mut replicas = self.replicas();
@@ -187,7 +186,7 @@ impl Borrowing {
         drop(replicas);
     }
 
-    /// Gives back what nobody used for a while, and what was had for long.
+    /// Gives back replicas that were idle or kept for too long.
     pub(super) fn expire(&self) {
         let now: Millis = self.clock.now();
         let gone = self.replicas().expire(now);
@@ -195,7 +194,7 @@ impl Borrowing {
         self.lenders().expire(now);
     }
 
-    /// What came of it so far.
+    /// Counts so far.
     pub(super) fn told(&self) -> ShortCircuitReads {
         ShortCircuitReads {
             reads: self.reads.load(Ordering::Relaxed),
@@ -213,10 +212,10 @@ impl Borrowing {
     }
 }
 
-/// Asks for a replica's files.
+/// Borrows a replica's files.
 ///
 /// # Errors
-/// There is nobody, or who it is isn't that datanode. Of the second kind its refusal.
+/// No process listens, or it isn't that datanode. Inner: the datanode's refusal.
 fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32) -> io::Result<Judged<Files>> {
     let (socket, address) = socket(&lender.path, SocketFlags::empty())?;
     for side in [Timeout::Send, Timeout::Recv] {
@@ -233,7 +232,7 @@ fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32) -> io::Result<Jud
     }
 }
 
-/// Whether an address is one of this host's: nobody can be bound to another's.
+/// Whether an address is one of this host's: no process can bind to another host's.
 fn is_here(address: SocketAddr) -> bool {
     let mut any_port = address;
     any_port.set_port(0);
@@ -248,7 +247,7 @@ mod tests {
     fn this_hosts_addresses_are_told_from_others() {
         assert!(is_here(([127, 0, 0, 1], 9_093).into()));
         assert!(is_here(([0, 0, 0, 0, 0, 0, 0, 1], 9_093).into()));
-        // Of TEST-NET-1 (RFC 5737), which nobody has.
+        // An address of TEST-NET-1 (RFC 5737), which no host has.
         assert!(!is_here(([192, 0, 2, 1], 9_093).into()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept for a while because it was dear to get: so many things, so long.
+//! A cache of things that are costly to get, bounded in number and time.
 
 use crate::Millis;
 use std::{
@@ -7,26 +7,26 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// A thing, or that it can't be had; whoever comes first gets it, for all.
+/// A thing, or the fact that it can't be had. The first thread that needs it gets it for all.
 pub(super) type Slot<T> = Arc<OnceLock<Option<T>>>;
 
-/// How much is kept, and how long.
+/// Limits on number and time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Things at a time. Those in use elsewhere may be some more.
+    /// Most things at a time. Things in use elsewhere may come on top.
     pub most: usize,
-    /// After which one is got anew.
+    /// Time after which a thing is fetched again.
     pub keep_ms: Millis,
-    /// After which one that nobody used goes.
+    /// Time after which an unused thing is evicted.
     pub idle_ms: Millis,
-    /// After which what couldn't be had is tried again.
+    /// Time after which a failed fetch is retried.
     pub retry_ms: Millis,
-    /// One that was used so lately doesn't give way to another: whoever uses more than there is
-    /// room for in turn would get each of them anew each time.
+    /// A thing used so recently isn't evicted for another. A user that cycles through more than fit
+    /// would otherwise fetch each of them again each time.
     pub lively_ms: Millis,
 }
 
-/// Things by their keys.
+/// Things by key.
 #[derive(Debug)]
 pub(super) struct Shelf<K, T> {
     limits: Limits,
@@ -45,7 +45,7 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         Self { limits, kept: BTreeMap::new() }
     }
 
-    /// The place for a thing, and whether it is a new one; none if there is no room.
+    /// The slot of a thing, and whether it is new; None without room.
     pub(super) fn slot(&mut self, key: K, now: Millis) -> Option<(Slot<T>, bool)> {
         let limits = self.limits;
         if let Some(kept) = self.kept.get_mut(&key).filter(|kept| !kept.is_over(now, limits)) {
@@ -54,7 +54,7 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         }
         self.kept.remove(&key);
         if self.kept.len() >= limits.most {
-            // Empty places first.
+            // Evict empty slots first.
             let first = self.kept.iter().min_by_key(|(_, kept)| (kept.is_there(), kept.used));
             let (first, kept) = first?;
             if kept.is_there() && now < kept.used + limits.lively_ms {
@@ -68,33 +68,33 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         Some((slot, true))
     }
 
-    /// It can't be had, as somebody found who used it.
+    /// Records that the thing can't be had, after a user has found out.
     pub(super) fn fail(&mut self, key: K, now: Millis) {
         let slot = Arc::new(OnceLock::from(None));
         self.kept.insert(key, Kept { slot, since: now, used: now });
     }
 
-    /// Takes out what was kept long enough.
+    /// Takes out things that were kept or idle for too long.
     pub(super) fn expire(&mut self, now: Millis) -> Vec<Slot<T>> {
         let limits = self.limits;
         let idle = |kept: &Kept<T>| now >= kept.used + limits.idle_ms;
         self.take(.., |_, kept| kept.is_over(now, limits) || idle(kept))
     }
 
-    /// Takes out those of a range that don't fit any more.
+    /// Takes out the things of a range that don't fit any more.
     pub(super) fn keep(&mut self, range: impl RangeBounds<K>, fits: impl Fn(&K) -> bool) -> Vec<Slot<T>> {
         self.take(range, |key, _| !fits(key))
     }
 
-    /// What is taken out is given back, to be dropped where nobody waits for it: closing a
-    /// deleted file's last descriptor frees its space.
+    /// Returns the things taken out, so that the caller drops them without a lock: closing a
+    /// deleted file's last descriptor frees its space, which takes time.
     fn take(&mut self, range: impl RangeBounds<K>, goes: impl Fn(&K, &Kept<T>) -> bool) -> Vec<Slot<T>> {
         let gone = self.kept.range(range).filter(|(key, kept)| goes(key, kept));
         let gone: Vec<K> = gone.map(|(key, _)| *key).collect();
         gone.iter().filter_map(|key| self.kept.remove(key)).map(|kept| kept.slot).collect()
     }
 
-    /// Things that are there.
+    /// Number of things present.
     pub(super) fn count(&self) -> usize {
         self.kept.values().filter(|kept| kept.is_there()).count()
     }
@@ -117,7 +117,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { most: 3, keep_ms: 100, idle_ms: 50, retry_ms: 10, lively_ms: 5 };
 
-    /// Puts a thing on the shelf; whether it had to be got.
+    /// Puts a thing on the shelf; true if it had to be fetched.
     fn get(shelf: &mut Shelf<u32, u32>, key: u32, now: Millis) -> Option<bool> {
         let mut got = false;
         shelf.slot(key, now)?.0.get_or_init(|| {
