@@ -183,13 +183,9 @@ def test_closing_a_client_of_a_silent_gateway_ends_in_time(proxy):
         client.close()
 
 
-def test_threads_share_the_outcome_of_a_login_without_an_answer(fake):
-    fake.files["/x"] = bytearray()
-    client = strait.connect(fake.address, timeout=2)
-    fake.silent.add("openSession")
-    fake.tokens.clear()
-    fake.break_connections()
-    failures, threads = [], 6
+def stat_by_threads(client, threads):
+    """Each asks for /x once. Returns the list of their failures, and the threads."""
+    failures = []
 
     def stat():
         try:
@@ -200,6 +196,17 @@ def test_threads_share_the_outcome_of_a_login_without_an_answer(fake):
     running = [threading.Thread(target=stat) for _ in range(threads)]
     for thread in running:
         thread.start()
+    return failures, running
+
+
+def test_threads_share_the_outcome_of_a_login_without_an_answer(fake):
+    fake.files["/x"] = bytearray()
+    client = strait.connect(fake.address, timeout=2)
+    fake.silent.add("openSession")
+    fake.tokens.clear()
+    fake.break_connections()
+    threads = 6
+    failures, running = stat_by_threads(client, threads)
     fake.await_waiting("openSession", threads)  # all with the token that isn't good any more
     began = time.monotonic()
     fake.resume_once("openSession")
@@ -218,17 +225,8 @@ def test_threads_share_a_login_that_is_refused(fake):
     fake.silent.add("openSession")
     fake.tokens.clear()
     fake.break_connections()
-    failures, threads = [], 6
-
-    def stat():
-        try:
-            client.stat("/x")
-        except strait.StraitError as error:
-            failures.append(error.kind)
-
-    running = [threading.Thread(target=stat) for _ in range(threads)]
-    for thread in running:
-        thread.start()
+    threads = 6
+    failures, running = stat_by_threads(client, threads)
     fake.await_waiting("openSession", threads)
     fake.resume_once("openSession")
     # Until the one login waits, for which the others wait in turn.
@@ -240,4 +238,4 @@ def test_threads_share_a_login_that_is_refused(fake):
     fake.resume()
     for thread in running:
         thread.join()
-    assert failures == ["Busy"] * threads
+    assert [error.kind for error in failures] == ["Busy"] * threads
