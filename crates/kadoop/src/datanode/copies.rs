@@ -1,8 +1,8 @@
-//! Sealed bytes that come from other datanodes: whole copies, which the namenode orders,
-//! and the beginnings of chunks that continue a short one, which writers ask for.
+//! Copies of sealed bytes from other datanodes: whole replicas, ordered by the namenode, and
+//! beginnings of chunks that continue a short one, for writers.
 //!
-//! What is to be read where comes out of [`Datanode::next_fetch`]; the bytes are checked as
-//! they come in, and a copy is named as sealed when all of it is on disk.
+//! [`Datanode::next_fetch`] returns the reads to make. The datanode checks bytes as they arrive,
+//! and reports a copy as sealed when all of it is on disk.
 
 use super::{Datanode, Failure, Replica, disk_of, remove_files};
 use crate::{
@@ -16,26 +16,26 @@ use crate::{
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Reads of one copy under way: enough that the wire isn't idle while one is written.
+/// Reads under way for one copy: enough to keep the wire busy while one is written.
 const FETCHES: usize = 2;
-/// Beginnings of chunks under way, each of a few megabytes; more are refused, and their
+/// Most beginnings of chunks under way, each of a few megabytes. Others are refused, and their
 /// writers go elsewhere.
 const MAX_BEGINNINGS: usize = 64;
-/// Copies that wait for their turn; the namenode orders what is dropped again.
+/// Most copies that wait for their turn. The namenode repeats orders that were dropped.
 const MAX_ORDERED: usize = 1_000;
 
-/// A read from another datanode, to be answered by [`Datanode::on_fetched`].
+/// A read from another datanode. Report its answer with [`Datanode::on_fetched`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetch {
-    /// To be given back with the answer.
+    /// Return it with the answer.
     pub id: u64,
     /// The other datanode.
     pub from: NodeId,
-    /// What to read there.
+    /// The read to make there.
     pub read: Read,
 }
 
-/// All that is copied.
+/// All copies.
 pub(super) struct Copies<D: Disk> {
     pub ordered: VecDeque<Source>,
     running: Vec<Copy<D>>,
@@ -56,18 +56,18 @@ pub(super) struct Copy<D: Disk> {
     pub directory: usize,
     source: Source,
     into: Into<D>,
-    /// Where the next read begins.
+    /// Offset of the next read.
     next: u32,
-    /// By offset in the chunk: the call, and its bytes once they came before their turn.
+    /// Calls by offset in the chunk, with bytes that arrived out of order.
     fetches: BTreeMap<u32, (u64, Option<Bytes>)>,
-    /// How many of the source's datanodes have failed.
+    /// Number of the source's datanodes that have failed.
     failed: usize,
 }
 
 enum Into<D: Disk> {
-    /// A replica that nobody sees before it is whole.
+    /// A replica that nobody sees before it is complete.
     Sealed(Replica<D>),
-    /// The open replica of that chunk, for this caller.
+    /// The chunk's open replica, and the caller.
     Open(u64),
 }
 
@@ -77,7 +77,7 @@ impl<D: Disk> Datanode<D> {
         self.copies.issues.pop_front()
     }
 
-    /// Begins a chunk with bytes of another; `caller` is named in [`Datanode::settled`].
+    /// Begins a chunk with bytes of another. [`Datanode::settled`] names `caller`.
     pub fn begin(&mut self, caller: u64, begin: &Continue) {
         match self.try_begin(caller, begin) {
             Ok(false) => {}
@@ -86,7 +86,7 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Whether it is done already.
+    /// Begins it; true if it is already done.
     fn try_begin(&mut self, caller: u64, begin: &Continue) -> Result<bool> {
         let Continue { chunk, stamp, pipeline, source } = begin;
         self.demand_member(pipeline)?;
@@ -145,7 +145,7 @@ impl<D: Disk> Datanode<D> {
         self.start_copies();
     }
 
-    /// Starts ordered copies, as many as may run at a time.
+    /// Starts ordered copies, up to the limit.
     fn start_copies(&mut self) {
         loop {
             let running = self.copies.running.iter().filter(|copy| matches!(copy.into, Into::Sealed(_)));
@@ -188,7 +188,7 @@ impl<D: Disk> Datanode<D> {
         self.copies.running.push(copy);
     }
 
-    /// What another datanode answered; Unavailable if it didn't.
+    /// Takes another datanode's answer; Unavailable if there was none.
     pub fn on_fetched(&mut self, id: u64, answer: Result<Piece>) {
         let mine = |copy: &Copy<D>| copy.fetches.values().any(|(fetch, _)| *fetch == id);
         let Some(at) = self.copies.running.iter().position(mine) else { return };
@@ -201,7 +201,7 @@ impl<D: Disk> Datanode<D> {
         self.start_copies();
     }
 
-    /// Whether the copy is complete now.
+    /// Takes the answer; true if the copy is complete now.
     fn take_fetched(&mut self, copy: &mut Copy<D>, id: u64, answer: Result<Piece>) -> Result<bool> {
         let faults = self.config.faults;
         let found = copy.fetches.iter().find(|(_, (fetch, _))| *fetch == id);
@@ -220,7 +220,7 @@ impl<D: Disk> Datanode<D> {
                 if copy.failed >= copy.source.nodes.len() {
                     return Err(other.err().unwrap_or(Error::BeyondEnd));
                 }
-                // The next datanode, from where this one had nothing.
+                // Try the next datanode, from the offset where this one failed.
                 copy.fetches.retain(|at, _| *at < offset);
                 copy.next = offset;
                 return Ok(false);
@@ -244,8 +244,8 @@ impl<D: Disk> Datanode<D> {
     }
 
     fn complete(&mut self, copy: Copy<D>) {
-        // A call of the chunk's pipeline may have come late: its replica's files have the names that
-        // the copy's would get.
+        // A call of the chunk's pipeline may have arrived late. Its replica's files have the names
+        // that the copy's files would get.
         if matches!(copy.into, Into::Sealed(_)) && self.replicas.contains_key(&copy.chunk) {
             return self.abandon(copy, Error::Busy);
         }
@@ -273,7 +273,7 @@ impl<D: Disk> Datanode<D> {
 
     fn abandon(&mut self, copy: Copy<D>, error: Error) {
         match copy.into {
-            // What is there of it goes as every replica that nobody needs: by order.
+            // The namenode orders the deletion of its bytes, as of every unneeded replica.
             Into::Open(caller) => self.settled.push((caller, Err(error))),
             Into::Sealed(_) => {
                 if let Ok(disk) = disk_of(&self.directories, copy.directory) {
@@ -284,8 +284,8 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// The namenode orders it elsewhere, rather than wait for what doesn't come. It doesn't know
-    /// of what is here: a pipeline may have left it open.
+    /// Reports an abandoned copy, so that the namenode orders another elsewhere. If there is a
+    /// replica, the namenode doesn't know of it: a pipeline may have left it open.
     fn tell_abandoned(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.changes.push(match self.replicas.get(&chunk) {
             Some(replica) => Change::Has(replica.report()),
@@ -293,7 +293,7 @@ impl<D: Disk> Datanode<D> {
         });
     }
 
-    /// Gives up copies that aren't wanted any more.
+    /// Drops copies that aren't wanted any more.
     pub(super) fn drop_copies(&mut self, which: impl Fn(&Copy<D>) -> bool) {
         let (gone, kept) = std::mem::take(&mut self.copies.running).into_iter().partition(which);
         self.copies.running = kept;
@@ -303,7 +303,7 @@ impl<D: Disk> Datanode<D> {
 }
 
 impl<D: Disk> Copy<D> {
-    /// Asks for what comes next, as far as reads may be under way.
+    /// Issues the next reads, up to the limit.
     fn fetch(&mut self, issues: &mut VecDeque<Fetch>, last: &mut u64, most: u32) {
         while self.fetches.len() < FETCHES && self.next < self.source.length {
             let Some(from) = self.source.nodes.get(self.failed).copied() else { return };

@@ -1,8 +1,7 @@
 //! The datanode: replicas in data directories.
 //!
-//! Open, returned, sealed: see `docs/kadoop-protocol.md`. All calls are answered at
-//! once but a write that came before its turn; who made it is named later by
-//! [`Datanode::settled`].
+//! Open, returned, sealed: see `docs/kadoop-protocol.md`. All calls are answered at once, except
+//! writes that arrive out of order: [`Datanode::settled`] names their callers later.
 
 mod copies;
 mod places;
@@ -43,8 +42,8 @@ pub struct Datanode<D: Disk> {
     directories: Vec<Option<D>>,
     room: Room,
     replicas: BTreeMap<ChunkId, Replica<D>>,
-    /// Of chunks that aren't here. They last as long as the incarnation, and so does
-    /// what they guard against: a write for it.
+    /// Fences of chunks that aren't here. They last as long as the incarnation, and so do the
+    /// writes that they reject.
     fences: BTreeMap<ChunkId, Stamp>,
     identity: Identity,
     incarnation: Incarnation,
@@ -52,24 +51,24 @@ pub struct Datanode<D: Disk> {
     session: u64,
     number: u64,
     report: bool,
-    /// Not yet known to the namenode.
+    /// Changes that the namenode doesn't know yet.
     changes: Vec<Change>,
     settled: Vec<(u64, Result<()>)>,
     last_place: u64,
-    /// Files of replicas that were removed.
+    /// Files of removed replicas.
     discarded: Vec<D::File>,
     copies: Copies<D>,
     scrub: Scrub,
-    /// When all replicas are reported again.
+    /// Time of the next full report.
     report_at: Millis,
     unopened: Vec<(String, io::Error)>,
-    /// Appends the checksums of whole units; made for the first digest.
+    /// Combines checksums of whole units; built for the first digest.
     units: OnceLock<Appended>,
 }
 
 impl<D: Disk> Datanode<D> {
-    /// Takes up what is in `directories`. `incarnation` is a random number nobody
-    /// else has had.
+    /// Opens the replicas in `directories`. `incarnation` must be a random number that no other run
+    /// has had.
     ///
     /// # Errors
     /// The disks'.
@@ -81,7 +80,7 @@ impl<D: Disk> Datanode<D> {
     ) -> io::Result<Self> {
         let (mut replicas, mut unopened) = (BTreeMap::new(), Vec::new());
         for (index, directory) in directories.iter().enumerate() {
-            // The run before may have been killed between a name and its sync.
+            // The run before may have been killed between a rename and its sync.
             directory.sync_names()?;
             scan(directory, index, &config, &mut replicas, &mut unopened)?;
         }
@@ -109,29 +108,29 @@ impl<D: Disk> Datanode<D> {
         })
     }
 
-    /// Files of replicas that the start couldn't open, and why. They are left as they are, and
-    /// count for nothing.
+    /// Files of replicas that the start couldn't open, with the errors. They are left as they are,
+    /// and don't count.
     pub fn unopened(&self) -> &[(String, io::Error)] {
         &self.unopened
     }
 
-    /// This run.
+    /// The current run.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The replica, as it would be reported.
+    /// The replica's report.
     pub fn replica(&self, chunk: ChunkId) -> Option<ReplicaReport> {
         self.replicas.get(&chunk).map(Replica::report)
     }
 
-    /// All replicas, as they would be reported.
+    /// All replicas' reports.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaReport> {
         self.replicas.values().map(Replica::report)
     }
 
-    /// Takes a write; `caller` is named in [`Self::settled`], now or when the bytes
-    /// before it have come.
+    /// Takes a write. [`Self::settled`] names `caller`, now or when the bytes before it have
+    /// arrived.
     pub fn write(&mut self, caller: u64, write: &Write) {
         let mut applied = Vec::new();
         let result = self.try_write(caller, write, &mut applied);
@@ -153,7 +152,7 @@ impl<D: Disk> Datanode<D> {
         replica.write(caller, write.offset, write.bytes.clone(), &self.config, applied)
     }
 
-    /// Sees to it that the write's replica is there, and room for the write's bytes.
+    /// Makes the write's replica if it is missing, and reserves room for the bytes.
     fn make_ready(&mut self, write: &Write) -> Result<()> {
         let bytes = write.bytes.len();
         match self.replicas.get(&write.chunk) {
@@ -162,7 +161,7 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Makes a replica where there is room for so many bytes, which are taken off it.
+    /// Makes a replica in a directory with room for so many bytes, and reserves them.
     fn create(&mut self, chunk: ChunkId, stamp: Stamp, bytes: usize) -> Result<()> {
         let index = self.room.next(&self.directories)?;
         self.room.take(index, bytes)?;
@@ -171,7 +170,7 @@ impl<D: Disk> Datanode<D> {
         Ok(())
     }
 
-    /// Whether this very run of the datanode is of the pipeline.
+    /// Whether this run of the datanode is a member of the pipeline.
     fn demand_member(&self, pipeline: &[Member]) -> Result<()> {
         let me = pipeline.iter().find(|member| Some(member.node) == self.node);
         let mine = me.is_some_and(|member| member.incarnation == self.incarnation);
@@ -182,20 +181,21 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Whether the member of a pipeline is there.
+    /// Whether this is still the given member of a pipeline.
     ///
     /// # Errors
-    /// WrongIncarnation, if this isn't it any more.
+    /// WrongIncarnation, if it isn't.
     pub fn probe(&self, member: Member) -> Result<()> {
         self.demand_member(&[member])
     }
 
-    /// Writes and beginnings of continued chunks that are settled since this was last asked, by their callers' numbers.
+    /// Writes and beginnings of continued chunks that were settled since the last call, by their
+    /// callers' numbers.
     pub fn settled(&mut self) -> Vec<(u64, Result<()>)> {
         std::mem::take(&mut self.settled)
     }
 
-    /// All up to `length` is acknowledged.
+    /// Records that all bytes up to `length` are acknowledged.
     ///
     /// # Errors
     /// StaleStamp, NoReplica, NotOpen, BeyondEnd.
@@ -204,7 +204,7 @@ impl<D: Disk> Datanode<D> {
         self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?.publish(length)
     }
 
-    /// The same, and puts it on disk.
+    /// As [`Self::publish`], and syncs.
     ///
     /// # Errors
     /// As [`Self::publish`]; Disk.
@@ -216,18 +216,18 @@ impl<D: Disk> Datanode<D> {
         self.settle_sync(index, synced)
     }
 
-    /// What follows from a sync that failed in a directory.
+    /// Handles a failed sync in a directory.
     fn settle_sync(&mut self, directory: usize, synced: Result<(), Failure>) -> Result<()> {
         if let Err(Failure::Names(_)) = synced {
-            // The next sync of the directory may succeed without these names.
+            // The directory's next sync may succeed without these names.
             let there = |replica: &&mut Replica<D>| replica.directory == directory && replica.is_nameless();
             self.replicas.values_mut().filter(there).for_each(Replica::distrust);
         }
         synced.map_err(Failure::into_error)
     }
 
-    /// Ends the replica at `length`, on disk. Not even a namenode's order changes a sealed
-    /// one's bytes.
+    /// Seals the replica at `length`, on disk. Not even a namenode's order changes a sealed
+    /// replica's bytes.
     ///
     /// # Errors
     /// StaleStamp, NoReplica, NotOpen (sealed at another length), BeyondEnd, Disk.
@@ -239,23 +239,24 @@ impl<D: Disk> Datanode<D> {
         let held = replica.refuse_held();
         self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
         let sealed = replica.seal(directory, stamp, length, &self.config);
-        // Also that it has lost something, and can't be sealed there any more.
+        // Also report that it has lost bytes, and can't be sealed at that length any more.
         if sealed.is_ok() || matches!(&sealed, Err(Failure::Refused(Error::Corrupt))) {
             self.changes.push(Change::Has(replica.report()));
         }
         self.settle_sync(index, sealed)
     }
 
-    /// Reads what is visible of a replica.
+    /// Reads a replica's visible bytes.
     ///
     /// # Errors
-    /// NoReplica; NotOpen of one that was returned; StaleStamp if the namenode named another
-    /// stamp; Corrupt; Disk.
+    /// NoReplica; NotOpen, for a returned replica; StaleStamp if the namenode named another stamp;
+    /// Corrupt; Disk.
     pub fn read(&self, read: &Read) -> Result<Piece> {
         self.readable(read)?.read(read, &self.config)
     }
 
-    /// The digest of what [`Datanode::read`] would read, of any length, without reading it.
+    /// The digest of the bytes that [`Datanode::read`] would return, at any length and without
+    /// reading them.
     ///
     /// # Errors
     /// As [`Datanode::read`].
@@ -272,9 +273,9 @@ impl<D: Disk> Datanode<D> {
         Ok(replica)
     }
 
-    /// Where a sealed replica's bytes and the table of their checksums are, for who may open
-    /// them for reading: neither file is ever changed, cut or used again. At a deletion its
-    /// name goes, and with a new stamp it gets another.
+    /// The names of a sealed replica's bytes and of its table of checksums, for readers that may
+    /// open them. Neither file is ever changed, cut or reused. A deletion removes the names, and a
+    /// new stamp changes them.
     ///
     /// # Errors
     /// NoReplica; StaleStamp if the namenode named another stamp; Invalid: not sealed; Corrupt;
@@ -322,13 +323,13 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Data directories that haven't failed. With none left the datanode is of no use, and
-    /// has to stop so that it isn't given anything any more.
+    /// Number of data directories that haven't failed. With none left the datanode is useless, and
+    /// has to stop so that the namenode stops using it.
     pub fn directories(&self) -> usize {
         self.directories.iter().flatten().count()
     }
 
-    /// A data directory failed: what it held is gone, and so is this incarnation.
+    /// Handles a failed data directory: its replicas are gone, and so is this incarnation.
     pub fn lose_directory(&mut self, index: usize) {
         if let Some(directory) = self.directories.get_mut(index) {
             *directory = None;
@@ -342,40 +343,40 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// What this datanode answered for before, it doesn't any more.
+    /// Begins another incarnation, which isn't bound by promises of the one before.
     fn begin_anew(&mut self) {
         self.incarnation.0 = self.incarnation.0.wrapping_add(1);
         self.fences.clear();
         self.session = 0;
     }
 
-    /// The bytes that each data directory could take when this was told before, or later, in
-    /// their order. What is written since is taken off them; without room writes are refused.
+    /// Sets the bytes that each data directory could take at the time of the previous call, or
+    /// later. Bytes written since are subtracted. Without room, writes are refused.
     pub fn set_room(&mut self, bytes: &[u64]) {
         self.room.set(bytes);
     }
 
-    /// Whether there is something to tell the namenode at once.
+    /// Whether there is news that the namenode should get at once.
     pub fn has_news(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// The files of a replica that is being written, opened for whoever syncs them ahead of
-    /// [`Datanode::sync`] and [`Datanode::seal`], so that others needn't wait meanwhile. If that
-    /// fails, [`Datanode::distrust`]. What can't be opened isn't synced ahead.
+    /// The files of a replica that is being written, opened again. The caller syncs them ahead of
+    /// [`Datanode::sync`] and [`Datanode::seal`], so that other calls needn't wait. If its sync
+    /// fails, it calls [`Datanode::distrust`]. Files that can't be opened aren't synced ahead.
     pub fn unsynced(&self, chunk: ChunkId) -> Vec<D::File> {
         let Some(replica) = self.replicas.get(&chunk) else { return Vec::new() };
         let directory = disk_of(&self.directories, replica.directory);
         directory.ok().and_then(|directory| replica.open_again(directory).ok()).unwrap_or_default()
     }
 
-    /// Files that have lost their names since this was last asked: while they are held, the
-    /// disk puts off the work of taking their bytes back, which nobody needs to wait for.
+    /// Files that were unlinked since the last call. While they are open, the disk defers freeing
+    /// their bytes, so no caller waits for that.
     pub fn discarded(&mut self) -> Vec<D::File> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// A sync of the replica's files failed: a second one, that succeeds, would prove
+    /// Handles a failed sync of the replica's files. A second sync that succeeds would prove
     /// nothing.
     pub fn distrust(&mut self, chunk: ChunkId) {
         if let Some(replica) = self.replicas.get_mut(&chunk) {
@@ -383,7 +384,7 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Time has passed: once a second is enough.
+    /// Does the periodic work; once a second is enough.
     pub fn tick(&mut self, now: Millis) {
         if now >= self.report_at {
             self.report_at = now + self.config.report_ms;
@@ -392,8 +393,8 @@ impl<D: Disk> Datanode<D> {
         self.scrub(now);
     }
 
-    /// The next call to the namenode. One at a time: the answer, or that there is none,
-    /// comes before the next.
+    /// The next call to the namenode. One at a time: report its answer, or its failure, before the
+    /// next.
     pub fn heartbeat(&mut self, space: Space) -> Heartbeat {
         self.number += 1;
         let registered = self.session != 0;
@@ -407,20 +408,20 @@ impl<D: Disk> Datanode<D> {
         Heartbeat { identity, incarnation, session, number, space, full, changes }
     }
 
-    /// Takes the answer to `beat` and does what it orders.
+    /// Takes the answer to `beat` and obeys its orders.
     pub fn on_answer(&mut self, beat: &Heartbeat, answer: Result<HeartbeatAnswer>) {
         let Ok(answer) = answer else {
-            // Copies were ordered by a session that is gone.
+            // The session that ordered the copies is gone.
             self.session = 0;
             self.copies.ordered.clear();
             return;
         };
-        // A directory was lost meanwhile: what the namenode knows is of the run before.
+        // A directory was lost meanwhile, so the answer belongs to the run before.
         if beat.incarnation != self.incarnation && !self.config.faults.has(Fault::FormerRunBelieved) {
             return;
         }
         if beat.session == 0 {
-            // The report that follows tells all that these would.
+            // The full report that follows includes these changes.
             self.changes.clear();
         } else {
             self.changes.drain(..beat.changes.len().min(self.changes.len()));
@@ -432,19 +433,19 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Does what the namenode orders.
+    /// Obeys an order of the namenode.
     pub fn obey(&mut self, order: Order) {
         match order {
             Order::Delete { chunk, stamp } => self.delete(chunk, stamp),
             Order::Fence { chunk, stamp } => self.fence(chunk, stamp),
-            // What can't be sealed shows in the next round's fence.
+            // The next round's fence reports a replica that can't be sealed.
             Order::Seal { chunk, stamp, length } => drop(self.seal(chunk, stamp, length)),
             Order::Copy(source) => self.order_copy(source),
             Order::Verify { chunk, stamp } => self.scrub.first(chunk, stamp),
         }
     }
 
-    /// The replica leaves the reports at once, whatever the disk says.
+    /// Drops the replica from the reports at once, even if the disk fails to remove it.
     fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.drop_copies(|copy| copy.chunk == chunk && copy.stamp <= stamp);
         if self.replicas.get(&chunk).is_some_and(|replica| replica.stamp <= stamp)
@@ -468,20 +469,20 @@ fn disk_of<D>(directories: &[Option<D>], index: usize) -> Result<&D> {
     directories.get(index).and_then(Option::as_ref).ok_or(Error::Disk)
 }
 
-/// All names of a replica; those that aren't there are none.
+/// Removes all files that a replica may have.
 fn remove_files<D: Disk>(directory: &D, chunk: ChunkId, stamp: Stamp) {
     for kind in ["open", "sums", "data", "table", "copy"] {
         let _ = directory.remove(&name(chunk, stamp, kind));
     }
 }
 
-/// Whether a file's name is one of a replica's.
+/// Whether a file name is a replica's.
 pub(crate) fn is_replica(file: &str) -> bool {
     parse_name(file).is_some()
 }
 
-/// Takes up a directory's replicas. Of two of one chunk the one with the higher stamp
-/// is kept; what a crash left of a seal is removed.
+/// Opens a directory's replicas. Of two replicas of one chunk it keeps the one with the higher
+/// stamp. It removes leftovers of an interrupted seal or copy.
 fn scan<D: Disk>(
     directory: &D,
     index: usize,
@@ -517,7 +518,8 @@ fn scan<D: Disk>(
             }
             Err(error) => return Err(error),
         };
-        // What a failed try has left in one directory doesn't hide what came of the next in another.
+        // The leftover of a failed seal in one directory mustn't hide the result of the next in
+        // another.
         let worth = |it: &Replica<D>| (it.stamp, it.state == ReplicaState::Sealed, it.sums.length);
         if replicas.get(chunk).is_none_or(|other| worth(other) < worth(&replica)) {
             replicas.insert(*chunk, replica);
@@ -526,8 +528,8 @@ fn scan<D: Disk>(
     Ok(())
 }
 
-/// Whether others can be opened though this one can't: not where descriptors or memory have
-/// run out, which would make sound replicas look lost.
+/// Whether the error concerns this file only. If descriptors or memory have run out, sound replicas
+/// would look lost.
 fn is_of_one_file(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let of_one_file = [Errno::IO, Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::ISDIR, Errno::UCLEAN];

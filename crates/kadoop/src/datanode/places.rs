@@ -1,11 +1,9 @@
-//! Writes whose bytes are put in their place while others go on: to copy a MiB to the disk's
-//! memory takes as long as all else that is done with it, and needn't be done one after the
-//! other.
+//! Writes whose bytes go to their place in the file outside the lock. Copying a MiB to the disk's
+//! memory takes as long as all other work on it, so several writes do that in parallel.
 //!
-//! A place lies behind the replica's end, within the window of writes that may come before
-//! their turn, and is nobody else's. So whatever becomes of the replica meanwhile, sealed,
-//! fenced or removed, no byte that counts is touched; and none of the place's counts before
-//! [`Datanode::finish`] has looked at everything again.
+//! A place lies behind the replica's end, within the window of writes that may arrive out of order,
+//! and belongs to one write. So a concurrent seal, fence or deletion can't lose bytes that count.
+//! The place's bytes count only after [`Datanode::finish`] has checked everything again.
 
 use super::{Datanode, Sums, replica::disk};
 use crate::{
@@ -15,7 +13,7 @@ use crate::{
     messages::Write,
 };
 
-/// Where a write's bytes go.
+/// The place of a write's bytes.
 #[derive(Debug)]
 pub struct Place<F> {
     pub(super) id: u64,
@@ -23,14 +21,14 @@ pub struct Place<F> {
     pub(super) unit: u32,
 }
 
-/// A place that has its bytes, unless the disk refused them.
+/// A place after its bytes were written, or the disk's refusal.
 #[derive(Debug)]
 pub struct Placed {
     id: u64,
     outcome: Result<Grown>,
 }
 
-/// What a replica grows by, once its bytes are in the file.
+/// The growth of a replica, after its bytes are in the file.
 #[derive(Debug)]
 pub(super) struct Grown {
     pub end: u32,
@@ -39,8 +37,7 @@ pub(super) struct Grown {
 }
 
 impl<F: DiskFile> Place<F> {
-    /// Puts the write's bytes there, and computes their checksums. Needs nothing of the
-    /// datanode.
+    /// Writes the bytes to their place, and computes their checksums, without the datanode's lock.
     pub fn put(self, write: &Write) -> Placed {
         let Self { id, file, unit } = self;
         let outcome = file.write_at(write.offset.into(), &write.bytes).map_err(disk).map(|()| {
@@ -53,11 +50,11 @@ impl<F: DiskFile> Place<F> {
 }
 
 impl<D: Disk> Datanode<D> {
-    /// A place for a write, to be filled by [`Place::put`] without holding up anybody, and
-    /// told to [`Datanode::finish`]. None if the write is to be taken by [`Datanode::write`].
+    /// Reserves a place for a write. Fill it by [`Place::put`] without the lock, and then call
+    /// [`Datanode::finish`]. None: use [`Datanode::write`].
     ///
     /// # Errors
-    /// As a write's.
+    /// Those of a write.
     pub fn place(&mut self, write: &Write) -> Result<Option<Place<D::File>>> {
         self.demand_member(&write.pipeline)?;
         self.demand_stamp(write.chunk, write.stamp)?;
@@ -74,8 +71,8 @@ impl<D: Disk> Datanode<D> {
         place
     }
 
-    /// Takes a write whose bytes are in their place; `caller` is named in
-    /// [`Datanode::settled`], now or when the bytes before it have come.
+    /// Takes a write whose bytes are in their place. [`Datanode::settled`] names `caller`, now or
+    /// when the bytes before have arrived.
     pub fn finish(&mut self, caller: u64, write: &Write, placed: Placed) {
         let mut applied = Vec::new();
         let result = self.try_finish(caller, write, placed, &mut applied);
@@ -92,7 +89,7 @@ impl<D: Disk> Datanode<D> {
         let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
         replica.leave(write.offset, placed.id)?;
         let grown = placed.outcome?;
-        // Much may have happened since the place was given.
+        // Check again: much may have happened since the reservation.
         if !self.config.faults.has(Fault::PlaceTrusted) {
             self.demand_member(&write.pipeline)?;
             self.demand_stamp(write.chunk, write.stamp)?;

@@ -1,4 +1,4 @@
-//! One replica: bytes that only grow, in order, until it is sealed.
+//! One replica: bytes that only grow in order, until it is sealed.
 
 mod syncing;
 mod writing;
@@ -21,32 +21,33 @@ use writing::Held;
 pub(super) struct Replica<D: Disk> {
     pub chunk: ChunkId,
     pub stamp: Stamp,
-    /// Stamps below are refused.
+    /// It refuses lower stamps.
     pub fenced: Stamp,
     pub state: ReplicaState,
     pub directory: usize,
     pub published: u32,
     pub sums: Sums,
-    /// Found to be damaged since its datanode started.
+    /// Whether damage was found since its datanode started.
     pub damaged: bool,
-    /// The name that its data have now.
+    /// The current name of its data.
     file: String,
-    /// It was sealed and lacks but the name, with its table on disk: nothing must happen to that.
+    /// It was sealed except for its final name. Its table is on disk, and must not change.
     tabled: bool,
-    /// A sync of it failed, in this run or perhaps before: what is read needn't come to be on disk.
+    /// A sync of it has failed, in this run or perhaps before, so bytes that can be read needn't be
+    /// on disk.
     unsure: bool,
     data: D::File,
     records: Option<D::File>,
     records_end: u64,
     name_synced: bool,
-    /// Writes that came before their turn, by offset, with their callers.
+    /// Writes that arrived out of order, by offset, with their callers.
     held: BTreeMap<u32, (u64, Held)>,
     held_bytes: usize,
-    /// Ranges behind the end that are being filled, by offset: which place, and its end.
+    /// Ranges behind the end that are being filled, by offset: the place's id, and the range's end.
     places: BTreeMap<u32, (u64, u32)>,
 }
 
-/// What is left of a file's name: `ID_STAMP.kind`.
+/// A file's name: `ID_STAMP.kind`.
 pub(super) fn name(chunk: ChunkId, stamp: Stamp, kind: &str) -> String {
     format!("{:016x}_{:016x}.{kind}", chunk.0, stamp.0)
 }
@@ -65,14 +66,14 @@ pub(super) fn disk(error: io::Error) -> Error {
 }
 
 impl<D: Disk> Replica<D> {
-    /// An empty one, to be written.
+    /// An empty replica, to be written.
     pub fn create(disk_: &D, directory: usize, chunk: ChunkId, stamp: Stamp) -> Result<Self> {
         let data = disk_.create(&name(chunk, stamp, "open")).map_err(disk)?;
         let records = disk_.create(&name(chunk, stamp, "sums")).map_err(disk)?;
         Ok(Self::of(directory, chunk, stamp, ReplicaState::Open, Sums::default(), data, Some(records)))
     }
 
-    /// An empty one, for a copy of a sealed one: a crash leaves nothing of it.
+    /// An empty replica for a copy of a sealed one. After a crash, nothing of it is used.
     pub fn create_copy(disk_: &D, directory: usize, chunk: ChunkId, stamp: Stamp) -> Result<Self> {
         let data = disk_.create(&name(chunk, stamp, "copy")).map_err(disk)?;
         let sums = Sums::default();
@@ -114,8 +115,8 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// One that was being written when its datanode stopped; a sealed one, if its seal had got as
-    /// far as that nothing but the new name was left to do.
+    /// A replica that was open when its datanode stopped. It becomes sealed if its seal lacked only
+    /// the final name.
     pub fn returned(
         disk_: &D,
         directory: usize,
@@ -164,7 +165,7 @@ impl<D: Disk> Replica<D> {
         Some(replica)
     }
 
-    /// One that was sealed. If its table is no good it counts for nothing, but is kept.
+    /// A replica that was sealed. With an invalid table it doesn't count, but is kept.
     pub fn sealed(
         disk_: &D,
         directory: usize,
@@ -185,18 +186,18 @@ impl<D: Disk> Replica<D> {
         ReplicaReport { chunk, stamp, length: self.sums.length, state }
     }
 
-    /// Its bytes' file alone.
+    /// The file of its bytes.
     pub fn into_data(self) -> D::File {
         self.data
     }
 
-    /// The names of a sealed one's bytes and of the table of their checksums.
+    /// The names of a sealed replica's bytes and of its table of checksums.
     pub fn sealed_names(&self) -> [String; 2] {
         [self.file.clone(), name(self.chunk, self.stamp, "table")]
     }
 
-    /// What is written to, opened once more: of a failed write-back the kernel tells each opening
-    /// of a file once, and the replica's own must be told, whoever else syncs meanwhile.
+    /// Opens the written files again. The kernel reports a failed write-back to each opening of a
+    /// file once, and other syncs mustn't take that report from the replica's own opening.
     pub fn open_again(&self, disk_: &D) -> io::Result<Vec<D::File>> {
         if self.state != ReplicaState::Open {
             return Ok(Vec::new());
@@ -205,7 +206,7 @@ impl<D: Disk> Replica<D> {
         std::iter::once(&self.file).chain(&records).map(|file| disk_.open(file)).collect()
     }
 
-    /// All up to `length` is acknowledged.
+    /// Records that all bytes up to `length` are acknowledged.
     pub fn publish(&mut self, length: u32) -> Result<()> {
         if self.state == ReplicaState::Returned {
             return Err(Error::NotOpen);
@@ -217,8 +218,8 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Ends the replica at `length`, on disk; gives a sealed one of that length the stamp.
-    /// Callers whose writes were held are refused, which the caller sees to.
+    /// Seals the replica at `length`, on disk; or gives a sealed one of that length the stamp. The
+    /// caller has to refuse held writes.
     pub fn seal(&mut self, disk_: &D, stamp: Stamp, length: u32, config: &Config) -> Result<(), Failure> {
         let sealed = self.state == ReplicaState::Sealed;
         if sealed && length == self.sums.length && stamp == self.stamp {
@@ -227,13 +228,13 @@ impl<D: Disk> Replica<D> {
         if sealed && length != self.sums.length && !config.faults.has(Fault::SealedCut) {
             return Err(Error::NotOpen.into());
         }
-        // Sealed before a crash: whole but for its name. To write the table anew would put at risk
-        // what a crash now would leave sealed.
+        // It was sealed before a crash, except for its name. Writing the table again would risk
+        // bytes that a crash now would leave sealed.
         let tabled = !sealed && self.tabled && stamp == self.stamp;
         if tabled && length != self.sums.length {
             return Err(Error::NotOpen.into());
         }
-        // By a try that failed, and couldn't be undone: whatever is to be done there now.
+        // An earlier seal failed and couldn't be undone, so don't touch these files.
         if stamp != self.stamp && self.file == name(self.chunk, stamp, "data") {
             return Err(Error::Disk.into());
         }
@@ -258,7 +259,7 @@ impl<D: Disk> Replica<D> {
                 self.undo_seal(disk_, stamp, before);
             }
             if !sealed {
-                // What was cut off may be gone.
+                // The bytes behind `length` may be gone.
                 (self.state, self.sums) = (ReplicaState::Returned, sums);
                 self.tabled &= tabled;
                 // New files whose names aren't on disk are as doubtful as the old ones.
@@ -266,7 +267,7 @@ impl<D: Disk> Replica<D> {
             }
             return Err(failure);
         }
-        // What is left behind is removed at the next start, if not now.
+        // The next start removes the leftover if this fails.
         let _ = disk_.remove(&name(self.chunk, self.stamp, if sealed { "table" } else { "sums" }));
         (self.stamp, self.fenced, self.state, self.sums) =
             (stamp, stamp.max(self.fenced), ReplicaState::Sealed, sums);
@@ -278,8 +279,9 @@ impl<D: Disk> Replica<D> {
         let sealed = self.state == ReplicaState::Sealed;
         let faults = config.faults;
         let sync_names = || if faults.has(Fault::SealNameNotSynced) { Ok(()) } else { sync_names(disk_) };
-        // Its names say already which bytes and which table belong together, so the one that it
-        // gets doesn't count: whoever finds it without compares them. A sync less to wait for.
+        // Its names already tell which bytes and which table belong together, so its final name
+        // needn't be on disk: a start that finds the old name compares the bytes. That saves a
+        // sync.
         let complete = !sealed && self.file == name(self.chunk, stamp, "open");
         let table = disk_.create(&name(self.chunk, stamp, "table"))?;
         table.write_at(0, &sums.table(config.unit_bytes))?;
@@ -299,8 +301,8 @@ impl<D: Disk> Replica<D> {
         sync_names()
     }
 
-    /// Leaves nothing of a try that failed for a start to take for a seal. Where that fails, too,
-    /// nothing more can be done on that disk.
+    /// Removes all traces of a failed seal that a start could mistake for a seal. If that fails
+    /// too, nothing more can be done on that disk.
     fn undo_seal(&mut self, disk_: &D, stamp: Stamp, before: String) {
         if self.file != before && disk_.rename(&self.file, &before).is_ok() {
             self.file = before;
@@ -310,13 +312,13 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// The callers whose writes will never get their turn.
+    /// The callers of held writes, which will never be applied.
     pub fn refuse_held(&mut self) -> Vec<u64> {
         self.held_bytes = 0;
         std::mem::take(&mut self.held).into_values().map(|(caller, _)| caller).collect()
     }
 
-    /// How many bytes a reader may see.
+    /// Number of bytes that a reader may see.
     fn visible(&self, read: &Read, config: &Config) -> Result<u32> {
         let length = self.sums.length;
         match self.state {
@@ -327,7 +329,7 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Reads what is visible. Parts of units are checked here, whole ones by the reader.
+    /// Reads visible bytes. It checks parts of units here; the reader checks whole ones.
     pub fn read(&self, read: &Read, config: &Config) -> Result<Piece> {
         let visible = self.visible(read, config)?;
         let unit = config.unit_bytes;
@@ -344,7 +346,8 @@ impl<D: Disk> Replica<D> {
         Ok(Piece { bytes: bytes.into(), sums, visible })
     }
 
-    /// The checksum of the bytes from `at` on, to the end of their unit or to `end`; where that is.
+    /// The checksum of the bytes from `at` to the end of their unit, or to `end`. Also returns
+    /// where they end.
     fn sum(&self, at: u32, end: u32, unit: u32) -> Result<(u32, u32)> {
         let first = at - at % unit;
         let whole = first.saturating_add(unit).min(self.sums.length);
@@ -361,8 +364,8 @@ impl<D: Disk> Replica<D> {
         Ok((stop, crc32c(&all[(at - first) as usize..(stop - first) as usize])))
     }
 
-    /// The digest of what is visible, from the checksums alone but for parts of units: what is on
-    /// disk is compared with them by the scrub. `units` appends whole units.
+    /// The digest of visible bytes. It comes from the checksums alone, except for parts of units:
+    /// the scrub compares the bytes on disk with them. `units` combines whole units.
     pub fn digest(&self, read: &Read, units: &Appended, config: &Config) -> Result<Digested> {
         let visible = self.visible(read, config)?;
         if self.damaged {
@@ -382,8 +385,8 @@ impl<D: Disk> Replica<D> {
         Ok(Digested { digest: Digest { crc, length: end - begin }, visible })
     }
 
-    /// Compares bytes on disk with their checksums, from the unit at `from` on, some `bytes`
-    /// of them; where it came to.
+    /// Compares about `bytes` bytes on disk with their checksums, beginning with the unit at
+    /// `from`. Returns where it stopped.
     ///
     /// # Errors
     /// Corrupt.

@@ -1,17 +1,17 @@
-//! How much the data directories may still take, and which gets the next replica.
+//! Free room of the data directories, and the choice of one for the next replica.
 
 use crate::error::{Error, Result};
 
-/// A directory with less room than this part of the roomiest's gets no new replica.
+/// A directory with less than this fraction of the roomiest's room gets no new replica.
 const LEAST_PART: u64 = 4;
 
-/// Bytes that each directory may take, as its disk was last seen, less what was written since:
-/// a disk is never filled so far that what is there couldn't be sealed.
+/// Bytes that each directory may take: its disk's last known room, less the bytes written since. So
+/// a disk never fills so far that open replicas couldn't be sealed.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// None of one that isn't known.
+    /// None: not known.
     bytes: Vec<Option<u64>>,
-    /// Since it was last told.
+    /// Bytes taken since the last update.
     taken: Vec<u64>,
     last: usize,
 }
@@ -21,14 +21,14 @@ impl Room {
         Self { bytes: vec![None; directories], taken: vec![0; directories], last: 0 }
     }
 
-    /// What each disk had when this was called before, or later.
+    /// Sets the room that each disk had at the time of the previous call, or later.
     pub fn set(&mut self, bytes: &[u64]) {
         for ((room, taken), bytes) in self.bytes.iter_mut().zip(&mut self.taken).zip(bytes) {
             *room = Some(bytes.saturating_sub(std::mem::take(taken)));
         }
     }
 
-    /// Takes so much of a directory.
+    /// Takes so many bytes of a directory's room.
     ///
     /// # Errors
     /// NoSpace.
@@ -40,7 +40,7 @@ impl Room {
         Ok(())
     }
 
-    /// Nothing was written of what was taken.
+    /// Returns taken bytes that weren't written.
     pub fn give_back(&mut self, directory: usize, bytes: usize) {
         if let Some(Some(room)) = self.bytes.get_mut(directory) {
             *room += bytes as u64;
@@ -48,8 +48,8 @@ impl Room {
         }
     }
 
-    /// Where the next replica goes: in turn to those that have room, for their disks work at
-    /// the same time (HDFS: `RoundRobinVolumeChoosingPolicy`).
+    /// The directory for the next replica. Those with room take turns, so that their disks work in
+    /// parallel (HDFS: `RoundRobinVolumeChoosingPolicy`).
     ///
     /// # Errors
     /// Disk: no directory is left.
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(room.take(1, 60), Err(Error::NoSpace));
         assert_eq!(room.take(1, 40), Ok(()));
         assert_eq!(chosen(&mut room, &WORKING[..2]), [0, 0, 0, 0]);
-        // Seen before all that was written.
+        // Measured before all of these writes.
         room.set(&[100, 150]);
         assert_eq!(room.take(1, 51), Err(Error::NoSpace));
         room.set(&[100, 150]);

@@ -1,5 +1,5 @@
-//! Sealed replicas are compared with their checksums: all of them in turn, slowly, and
-//! first those that somebody complained about.
+//! Compares sealed replicas with their checksums: slowly all of them in turn, and first those with
+//! complaints.
 
 use super::Datanode;
 use crate::{
@@ -9,27 +9,27 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Replicas that wait to be compared out of turn; more complaints than that are dropped,
-/// and their turn comes.
+/// Most replicas that wait for a comparison out of turn. Further complaints are dropped, and the
+/// regular turn covers them.
 const MAX_FIRST: usize = 1_000;
-/// Time that a pause in the ticks can save up, in milliseconds.
+/// Most time that a pause of the ticks saves up, in milliseconds.
 const MOST_SAVED_MS: Millis = 1_000;
 
-/// Where the scrub is.
+/// Position of the scrub.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
-    /// In the replicas' order: the one being compared, and how far.
+    /// The replica being compared, in the order of chunks, and the offset in it.
     chunk: ChunkId,
     offset: u32,
     first: VecDeque<(ChunkId, Stamp)>,
     first_offset: u32,
     ticked: Option<Millis>,
-    /// Bytes that may be read, times 1,000.
+    /// Bytes that it may read now, times 1,000.
     saved: u64,
 }
 
 impl Scrub {
-    /// Takes the replica before its turn.
+    /// Queues the replica for a comparison before its turn.
     pub fn first(&mut self, chunk: ChunkId, stamp: Stamp) {
         if self.first.len() < MAX_FIRST && !self.first.contains(&(chunk, stamp)) {
             self.first.push_back((chunk, stamp));
@@ -50,7 +50,7 @@ impl<D: Disk> Datanode<D> {
             let next = self.replicas.range(self.scrub.chunk..).next();
             let Some((chunk, replica)) = next.filter(|(_, replica)| replica.state == ReplicaState::Sealed)
             else {
-                // Another comes after it, or the first again.
+                // Go to the next chunk, or to the first again.
                 let after = next.map(|(chunk, _)| ChunkId(chunk.0 + 1));
                 (self.scrub.chunk, self.scrub.offset) = (after.unwrap_or_default(), 0);
                 rounds -= 1;
@@ -77,7 +77,7 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// At the highest rate that is allowed.
+    /// Compares the queued replicas, at the highest permitted rate.
     fn scrub_first(&mut self, passed: Millis) {
         let mut bytes = u64::from(self.config.scrub_bytes) * passed / 1_000;
         while let Some((chunk, stamp)) = self.scrub.first.front().copied()
@@ -114,7 +114,7 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// A report of all replicas doesn't say which are damaged: that comes with it.
+    /// Reports damaged replicas along with a full report, which doesn't mark them.
     pub(super) fn tell_damaged(&mut self) {
         for replica in self.replicas.values().filter(|replica| replica.damaged) {
             let change = Change::Corrupt { chunk: replica.chunk, stamp: replica.stamp };

@@ -7,25 +7,25 @@ use crate::{
 };
 use std::{collections::BTreeMap, io};
 
-/// End of the bytes under the checksum, and the checksum: 4 bytes each.
+/// A record: the end of the bytes under the checksum, and the checksum; 4 bytes each.
 const RECORD_BYTES: usize = 8;
 const TABLE_MAGIC: u32 = u32::from_le_bytes(*b"KSUM");
 const TABLE_VERSION: u32 = 1;
 /// Magic, version, unit, length.
 const TABLE_HEADER_BYTES: usize = 16;
 
-/// CRC-32C of each unit, the last perhaps of a part.
+/// CRC-32C of each unit; the last unit may be partial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Bytes that they cover.
+    /// Number of bytes that they cover.
     pub length: u32,
-    /// One a unit.
+    /// One checksum per unit.
     pub units: Vec<u32>,
 }
 
 impl Sums {
-    /// Takes in `bytes` that follow; gives what is to be appended on disk: a record for
-    /// each unit that grew.
+    /// Adds `bytes`, which follow. Returns the records to append on disk, one for each unit that
+    /// grew.
     pub fn extend(&mut self, bytes: &[u8], unit: u32) -> Vec<u8> {
         let mut records = Vec::new();
         let mut rest = bytes;
@@ -46,7 +46,7 @@ impl Sums {
         records
     }
 
-    /// Cuts to `length`; `last` are the bytes of the unit that is cut, up to there.
+    /// Cuts to `length`. `last` are the remaining bytes of the unit that is cut.
     pub fn cut(&mut self, length: u32, last: &[u8], unit: u32) {
         self.units.truncate(length.div_ceil(unit) as usize);
         self.length = length;
@@ -57,7 +57,7 @@ impl Sums {
         }
     }
 
-    /// The table, as a sealed replica has it.
+    /// The table of a sealed replica.
     pub fn table(&self, unit: u32) -> Vec<u8> {
         let mut table = Vec::with_capacity(TABLE_HEADER_BYTES + 4 * self.units.len() + 4);
         let words = [TABLE_MAGIC, TABLE_VERSION, unit, self.length];
@@ -67,7 +67,7 @@ impl Sums {
         table
     }
 
-    /// The table's content, if it is whole.
+    /// The table's content, if it is valid.
     pub fn from_table(table: &[u8], unit: u32) -> Option<Self> {
         let (body, crc) = table.split_last_chunk::<4>()?;
         let words: Vec<u32> = body
@@ -82,11 +82,10 @@ impl Sums {
     }
 }
 
-/// The longest prefix of `data` that the appended records prove, whatever a crash left
-/// of both.
+/// The longest prefix of `data` that the appended records prove, in any state after a crash.
 ///
 /// # Errors
-/// The disk's: what can't be read may have been synced, so a shorter prefix isn't offered for it.
+/// The disk's. Unreadable bytes may have been synced, so a read error doesn't shorten the prefix.
 pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sums> {
     let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
     for record in read_whole(records)?.chunks_exact(RECORD_BYTES) {
@@ -104,7 +103,7 @@ pub fn provable<F: DiskFile>(data: &F, records: &F, unit: u32) -> io::Result<Sum
         let Some(furthest) = start.checked_add(there as u32).filter(|end| *end > start) else {
             return Ok(sums);
         };
-        // The furthest end within this unit that verifies.
+        // Find the furthest end within this unit that verifies.
         let within = ends.range(start + 1..=furthest).rev();
         let mut proven = within.filter(|(end, sum)| crc32c(&bytes[..(*end - start) as usize]) == **sum);
         let Some((end, sum)) = proven.next() else { return Ok(sums) };

@@ -1,8 +1,8 @@
-//! The few things that Kadoop asks of a disk, so that a simulated one can stand
-//! in: one directory, no subdirectories, files written at offsets.
+//! The few operations that Kadoop needs of a disk, so that a simulated one can replace it: one
+//! directory, no subdirectories, files written at offsets.
 //!
-//! What isn't synced may be lost at a crash, in part and in any order: bytes until
-//! [`DiskFile::sync_data`], names until [`Disk::sync_names`].
+//! A crash may lose unsynced state, in part and in any order: bytes until [`DiskFile::sync_data`],
+//! names until [`Disk::sync_names`].
 
 mod real;
 
@@ -12,20 +12,20 @@ use std::io;
 
 /// A directory.
 pub trait Disk {
-    /// An open file of it. Clones are the same file.
+    /// An open file. Clones are the same file.
     type File: DiskFile;
 
-    /// Makes an empty file, in place of the one of that name if there is one.
+    /// Makes an empty file, replacing one of that name.
     ///
     /// # Errors
     /// The operating system's.
     fn create(&self, name: &str) -> io::Result<Self::File>;
-    /// Opens a file that is there.
+    /// Opens an existing file.
     ///
     /// # Errors
     /// The operating system's; `NotFound`.
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file, replacing one of the new name.
     ///
     /// # Errors
     /// The operating system's.
@@ -35,12 +35,12 @@ pub trait Disk {
     /// # Errors
     /// The operating system's; `NotFound`.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// All names, in no order.
+    /// All names, unordered.
     ///
     /// # Errors
     /// The operating system's.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Returns when all that was done to names is on stable storage.
+    /// Returns when all changes of names are on stable storage.
     ///
     /// # Errors
     /// The operating system's.
@@ -49,7 +49,7 @@ pub trait Disk {
 
 /// A file.
 pub trait DiskFile: Clone {
-    /// Writes all of `bytes` at `offset`, growing the file where it ends before.
+    /// Writes all of `bytes` at `offset`; grows the file if needed.
     ///
     /// # Errors
     /// The operating system's.
@@ -59,7 +59,7 @@ pub trait DiskFile: Clone {
     /// # Errors
     /// The operating system's.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-    /// The same, as a vector of its own.
+    /// As [`DiskFile::read_at`], into a new vector.
     ///
     /// # Errors
     /// The operating system's.
@@ -69,7 +69,7 @@ pub trait DiskFile: Clone {
         bytes.truncate(read);
         Ok(bytes)
     }
-    /// Bytes.
+    /// Length in bytes.
     ///
     /// # Errors
     /// The operating system's.
@@ -79,25 +79,24 @@ pub trait DiskFile: Clone {
     /// # Errors
     /// The operating system's.
     fn set_length(&self, length: u64) -> io::Result<()>;
-    /// Grows the file to `length` zeroes with space on the disk behind them, so
-    /// that writing within it costs no change of metadata.
+    /// Grows the file to `length` with zeroes and reserves space for them, so that writes within it
+    /// don't change metadata.
     ///
     /// # Errors
     /// The operating system's; a disk that is full.
     fn preallocate(&self, length: u64) -> io::Result<()>;
-    /// Begins to put on stable storage what [`DiskFile::sync_data`] will wait for: a sync of
-    /// another file may then take it along. Promises nothing.
+    /// Begins to write the data for which [`DiskFile::sync_data`] will wait, so a sync of another
+    /// file may include it. Guarantees nothing.
     fn begin_sync(&self) {}
     /// Returns when bytes and length are on stable storage.
     ///
     /// # Errors
-    /// The operating system's. What was written since the last sync may be lost
-    /// then, and a second try proves nothing: only what is written anew, in another file.
+    /// The operating system's. Data written since the last sync may then be lost, and a second try
+    /// proves nothing. Only writing them again to another file helps.
     fn sync_data(&self) -> io::Result<()>;
 }
 
-/// A whole file's bytes, read in pieces of at most 1 MiB: nothing is taken in
-/// memory by what a damaged length claims.
+/// A whole file's bytes, read in pieces of at most 1 MiB, so a damaged length can't claim memory.
 ///
 /// # Errors
 /// The operating system's.

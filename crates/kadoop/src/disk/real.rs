@@ -17,15 +17,15 @@ use std::{
     sync::Arc,
 };
 
-/// Rights within a cluster are the namenode's to check: nobody gets by it through the files.
+/// Only the owner may access files, since the namenode checks rights within a cluster.
 const OWNER_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A directory: the one that was opened, whatever its path leads to later.
+/// The directory that was opened, even if its path leads elsewhere later.
 #[derive(Debug, Clone)]
 pub struct RealDisk(Arc<File>);
 
 impl RealDisk {
-    /// Opens `directory`, which must be there.
+    /// Opens an existing directory.
     ///
     /// # Errors
     /// The operating system's.
@@ -33,7 +33,7 @@ impl RealDisk {
         Ok(Self(Arc::new(File::open(directory)?)))
     }
 
-    /// Opens a file for reading, for somebody else.
+    /// Opens a file for another process to read.
     ///
     /// # Errors
     /// The operating system's; `NotFound`.
@@ -41,14 +41,14 @@ impl RealDisk {
         self.open_as(name, OFlags::RDONLY)
     }
 
-    /// Whether the path still leads to it.
+    /// Whether the path still leads to this directory.
     pub fn is_at(&self, path: &Path) -> bool {
         let of = |status: std::fs::Metadata| (status.dev(), status.ino());
         let there = std::fs::metadata(path).map(of);
         there.is_ok_and(|there| self.0.metadata().is_ok_and(|own| of(own) == there))
     }
 
-    /// What the kernel calls its file system.
+    /// The number of its file system.
     ///
     /// # Errors
     /// The operating system's.
@@ -56,7 +56,7 @@ impl RealDisk {
         Ok(self.0.metadata()?.dev())
     }
 
-    /// Of its file system.
+    /// The space of its file system.
     ///
     /// # Errors
     /// The operating system's.
@@ -75,7 +75,8 @@ impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<RealFile> {
         let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let made = match self.open_as(name, new) {
-            // Another file of that name, not that one emptied: who reads it goes on reading it.
+            // Make another file of that name instead of emptying the old one, which readers may
+            // have open.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.remove(name)?;
                 self.open_as(name, new)
@@ -100,7 +101,7 @@ impl Disk for RealDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&*self.0)? {
-            // A name that isn't UTF-8 is none of ours.
+            // None of our names is other than UTF-8.
             match entry?.file_name().to_str() {
                 Ok("." | "..") | Err(_) => {}
                 Ok(name) => names.push(name.to_owned()),
@@ -137,7 +138,7 @@ impl DiskFile for RealFile {
     }
 
     fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        // Not zeroed first, which takes a third of the time of reading.
+        // Skip zeroing the buffer, which takes a third of the time of the read.
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let at = offset + bytes.len() as u64;
@@ -147,7 +148,7 @@ impl DiskFile for RealFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        // An allocator may give more than it was asked for.
+        // An allocator may return more than requested.
         bytes.truncate(length);
         Ok(bytes)
     }
@@ -162,15 +163,15 @@ impl DiskFile for RealFile {
 
     fn preallocate(&self, length: u64) -> io::Result<()> {
         match fallocate(&*self.0, FallocateFlags::empty(), 0, length) {
-            // Some file systems can't: the zeroes alone will do.
+            // Some file systems can't; the zeroes alone will do.
             Err(Errno::OPNOTSUPP) => self.0.set_len(length),
             result => Ok(result?),
         }
     }
 
     fn begin_sync(&self) {
-        // Linux begins to write dirty pages then, for which a journal has to find room: in the
-        // transaction that the next sync writes anyway, instead of one of its own.
+        // Linux then begins to write dirty pages, for which a journal has to allocate blocks. That
+        // happens in the transaction of the next sync, instead of one of its own.
         let _ = fadvise(&*self.0, 0, None, Advice::DontNeed);
     }
 

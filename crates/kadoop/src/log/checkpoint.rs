@@ -1,5 +1,5 @@
-//! A checkpoint: all state up to one record, as a stream of items in checksummed
-//! blocks. Written beside under another name, synced, then renamed.
+//! A checkpoint: the whole state up to one record, as a stream of items in checksummed blocks. It
+//! is written under a temporary name, synced, and then renamed.
 
 use super::{
     FORMAT_VERSION, LogError, checkpoint_name,
@@ -16,14 +16,14 @@ const MAGIC: u32 = u32::from_le_bytes(*b"KCHK");
 const HEADER_BYTES: usize = 32;
 /// Length, items, number, checksum.
 const BLOCK_HEADER_BYTES: usize = 16;
-/// A block is written when it has grown to this: large enough for few writes,
-/// small beside everything else.
+/// Size at which a block is written: large enough for few writes, and small compared with
+/// everything else.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Largest block that is read.
+/// Largest block that a reader accepts.
 const MAX_BLOCK_BYTES: usize = 16 << 20;
-/// A block takes one item more than [`BLOCK_BYTES`], and its length.
+/// Largest item. A block may exceed [`BLOCK_BYTES`] by one item and its length.
 const MAX_ITEM_BYTES: usize = MAX_BLOCK_BYTES - BLOCK_BYTES - 4;
-/// In a block's number: the last one.
+/// Flag in the number of the last block.
 const LAST: u32 = 1 << 31;
 const TEMPORARY: &str = "checkpoint.tmp";
 
@@ -41,7 +41,7 @@ pub struct CheckpointWriter<'a, D: Disk> {
     finished: bool,
 }
 
-/// One that came to nothing leaves the room that it took to others.
+/// Removes an unfinished checkpoint, which frees its room.
 impl<D: Disk> Drop for CheckpointWriter<'_, D> {
     fn drop(&mut self) {
         if !self.finished {
@@ -65,7 +65,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     /// Adds an item.
     ///
     /// # Errors
-    /// The disk's; the item is larger than what is read again.
+    /// The disk's; the item is larger than a reader accepts.
     pub fn item(&mut self, item: &[u8]) -> io::Result<()> {
         if item.len() > MAX_ITEM_BYTES {
             return Err(io::Error::other(format!("an item of {} bytes in a checkpoint", item.len())));
@@ -76,7 +76,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
         if self.block.len() >= BLOCK_BYTES { self.write_block(0) } else { Ok(()) }
     }
 
-    /// Ends it: on disk and under its name when this returns.
+    /// Finishes it: it is on disk under its name when this returns.
     ///
     /// # Errors
     /// The disk's.
@@ -118,10 +118,10 @@ fn header(cluster: u64, sequence: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Gives `each` item of the checkpoint after record `sequence`, in order.
+/// Passes `each` item of the checkpoint after record `sequence`, in order.
 ///
 /// # Errors
-/// The disk's; damage; a newer version or another cluster; what `each` refuses.
+/// The disk's; damage; a newer version or another cluster; refusals of `each`.
 pub fn read_checkpoint<D: Disk>(
     disk: &D,
     cluster: u64,
@@ -162,7 +162,7 @@ pub fn read_checkpoint<D: Disk>(
     }
 }
 
-/// A block's bytes, its items, and whether it is the last; none if it is damaged.
+/// A block's bytes, its number of items, and whether it is the last; None if it is damaged.
 fn read_block<F: DiskFile>(file: &F, offset: u64, number: u32) -> io::Result<Option<(Vec<u8>, u32, bool)>> {
     let mut head = [0; BLOCK_HEADER_BYTES];
     if file.read_at(offset, &mut head)? < head.len() {

@@ -1,21 +1,21 @@
-//! The bytes of a segment: one header, then frames, each on 8 bytes.
+//! The bytes of a segment: one header, then frames, each aligned to 8 bytes.
 
 use super::FORMAT_VERSION;
 use crate::crc32c::{crc32c, crc32c_append};
 
-/// Largest frame, in bytes: bounds what a reader takes in memory by a length that
-/// is only claimed, and a commit's time.
+/// Largest frame, in bytes. Bounds the memory that a damaged length can claim from a reader, and a
+/// commit's time.
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
 pub(super) const HEADER_BYTES: usize = 32;
 pub(super) const ALIGNMENT: usize = 8;
 const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"KLOG");
 const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"KFRM");
 
-/// A frame that verified.
+/// A verified frame.
 pub(super) struct Frame<'a> {
     pub first_sequence: u64,
     pub records: Vec<&'a [u8]>,
-    /// With header and padding.
+    /// Size with header and padding.
     pub bytes: usize,
 }
 
@@ -66,9 +66,8 @@ pub(super) fn write_frame(to: &mut Vec<u8>, cluster: u64, first_sequence: u64, r
     to.resize(start + (to.len() - start).next_multiple_of(ALIGNMENT), 0);
 }
 
-/// The frame at the beginning of `bytes`, if it is whole and of `cluster`. Nobody
-/// who only gets to choose names and contents can forge one: it carries the
-/// cluster's random number.
+/// The frame at the beginning of `bytes`, if it is complete and of `cluster`. A user who chooses
+/// only names and contents can't forge one, since it contains the cluster's random number.
 pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<Frame<'_>> {
     if u32_at(bytes, 0)? != FRAME_MAGIC || u64_at(bytes, 8)? != cluster {
         return None;
@@ -79,7 +78,7 @@ pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<
     if checksum(frame) != u32_at(bytes, 28)? && !trusting {
         return None;
     }
-    // Each record has four bytes of length at least: no memory for mere claims.
+    // Each record has a length of four bytes, so a false count can't claim more memory.
     let mut records = Vec::with_capacity(count.min(end / 4));
     let mut rest = &frame[HEADER_BYTES..];
     for _ in 0..count {
@@ -94,7 +93,7 @@ pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<
     })
 }
 
-/// Over header (without the checksum itself) and payload.
+/// The checksum over header (without the checksum itself) and payload.
 fn checksum(frame: &[u8]) -> u32 {
     crc32c_append(crc32c(&frame[..28]), &frame[HEADER_BYTES..])
 }

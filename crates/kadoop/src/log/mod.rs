@@ -5,9 +5,9 @@
 //!   checkpoint-SEQUENCE header │ block │ block │ … │ last block
 //! ```
 //!
-//! A frame holds all records of one sync. The next is written only when it is on
-//! disk, so at most the last one can be torn, and a good frame behind a bad one
-//! means damage. Records are numbered without gaps from 1.
+//! A frame holds all records of one sync. The next frame is written only after that sync, so a
+//! crash can tear only the last one. A good frame behind a bad one means damage. Records are
+//! numbered from 1 without gaps.
 
 mod checkpoint;
 mod frame;
@@ -22,13 +22,13 @@ pub use writer::Journal;
 use std::io;
 use thiserror::Error;
 
-/// The format that is written; also the only one there has been.
+/// The current format, and the only one so far.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Why a namenode's directory can't be started from.
+/// The reason why a namenode can't start from its directory.
 #[derive(Debug, Error)]
 pub enum LogError {
-    /// The disk refused.
+    /// The disk failed.
     #[error("the disk failed: {0}")]
     Disk(#[from] io::Error),
     /// Records are missing.
@@ -37,14 +37,14 @@ pub enum LogError {
          Put it back, or start from a copy of this directory"
     )]
     Gap {
-        /// The file that begins too late.
+        /// The segment that begins too late.
         segment: String,
-        /// The record that is missing.
+        /// The missing record.
         expected: u64,
-        /// The first one that is there.
+        /// The segment's first record.
         found: u64,
     },
-    /// A frame is damaged that others follow.
+    /// A frame is damaged, and other frames follow it.
     #[error(
         "{file} is damaged at byte {offset} and goes on behind it: that isn't a torn write. \
          Restore the file, or start from a copy of this directory"
@@ -52,7 +52,7 @@ pub enum LogError {
     Damaged {
         /// The file.
         file: String,
-        /// Where in it, in bytes.
+        /// Offset in it, in bytes.
         offset: u64,
     },
     /// Written by a newer program, or for another cluster.
@@ -60,15 +60,15 @@ pub enum LogError {
     Foreign {
         /// The file.
         file: String,
-        /// What doesn't fit.
+        /// The mismatch.
         why: &'static str,
     },
-    /// A record that is whole makes no sense.
+    /// A valid record makes no sense.
     #[error("record {sequence} can't be applied: {why}")]
     Record {
         /// The record.
         sequence: u64,
-        /// What is wrong with it.
+        /// The contradiction.
         why: &'static str,
     },
 }
@@ -81,7 +81,7 @@ fn checkpoint_name(sequence: u64) -> String {
     format!("checkpoint-{sequence:020}")
 }
 
-/// The numbers in the names that begin with `prefix`, rising.
+/// The numbers in the names with `prefix`, rising.
 fn numbered(names: &[String], prefix: &str) -> Vec<u64> {
     let mut numbers: Vec<u64> =
         names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
@@ -99,9 +99,9 @@ pub fn checkpoints(names: &[String]) -> Vec<u64> {
     numbered(names, "checkpoint-")
 }
 
-/// Removes what no start needs any more: all but the two newest checkpoints, and
-/// the segments that end before the older of the two. One more than needed is
-/// kept, should the newest turn out to be unreadable.
+/// Removes files that no start needs: all but the two newest checkpoints, and the segments that end
+/// before the older of the two. The second checkpoint is for the case that the newest is
+/// unreadable.
 ///
 /// # Errors
 /// The disk's.

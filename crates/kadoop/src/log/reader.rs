@@ -1,4 +1,4 @@
-//! Reading the log, and telling a torn end from a hole.
+//! Reading the log, and distinguishing a torn end from a gap.
 
 use super::{
     FORMAT_VERSION, LogError,
@@ -10,28 +10,28 @@ use crate::{
     faults::{Fault, Faults},
 };
 
-/// Takes a record and its number; refuses one that makes no sense.
+/// Takes a record and its number; refuses an invalid one.
 type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), &'static str>;
 
-/// How the log ended.
+/// The state of the log's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tail {
-    /// With a whole frame.
+    /// It ends with a whole frame.
     Clean,
-    /// With a write that a crash cut short; nothing in it was ever answered.
+    /// It ends with a write that a crash cut short; none of its records was ever answered.
     Torn {
         /// The file.
         segment: String,
-        /// Where the torn write begins, in bytes.
+        /// Offset of the torn write, in bytes.
         offset: u64,
     },
 }
 
-/// Gives `each` record after number `after`, in order, with its number. Returns the
-/// number of the last record, and how the log ends.
+/// Passes `each` record after number `after`, in order, with its number. Returns the number of the
+/// last record, and the state of the log's end.
 ///
 /// # Errors
-/// The disk's; a gap; damage that isn't a torn end; what `each` refuses.
+/// The disk's; a gap; damage other than a torn end; refusals of `each`.
 pub fn read_log<D: Disk>(
     disk: &D,
     cluster: u64,
@@ -48,7 +48,7 @@ pub fn read_log<D: Disk>(
         let last = index + 1 == all.len();
         let bytes = read_whole(&disk.open(&name)?)?;
         if !header_fits(&bytes, cluster, *first, &name)? {
-            // A crash while the segment was made: nothing can be in it.
+            // A crash interrupted the making of the segment, so it can't contain records.
             if last && good_frame_behind(&bytes, 0, cluster).is_none() {
                 return Ok((next - 1, Tail::Torn { segment: name, offset: 0 }));
             }
@@ -69,7 +69,7 @@ pub fn read_log<D: Disk>(
     Ok((next - 1, tail))
 }
 
-/// Whether the header is whole; an error if it is, but not ours.
+/// Whether the header is valid; an error if it is, but isn't ours.
 fn header_fits(bytes: &[u8], cluster: u64, first: u64, name: &str) -> Result<bool, LogError> {
     let Some(header) = parse_segment_header(bytes) else { return Ok(false) };
     let foreign = |why| Err(LogError::Foreign { file: name.to_owned(), why });
@@ -112,15 +112,15 @@ pub(super) fn read_segment(
     Ok(Tail::Clean)
 }
 
-/// Whether it was never written to. A segment is mostly that after a crash: compared a block at
-/// a time, which takes a fiftieth of the time that each byte by itself does.
+/// Whether the bytes were never written. After a crash a segment consists mostly of these, so
+/// compare blocks: that takes a fiftieth of the time of a comparison by bytes.
 fn is_blank(bytes: &[u8]) -> bool {
     const ZEROES: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROES.len()).all(|block| *block == ZEROES[..block.len()])
 }
 
-/// Where a whole frame begins at or behind `offset`, wherever it may: lengths in a
-/// bad frame mean nothing.
+/// Offset of a valid frame at or behind `offset`, at any alignment of 8: lengths in a bad frame
+/// mean nothing.
 fn good_frame_behind(bytes: &[u8], offset: usize, cluster: u64) -> Option<usize> {
     (offset..bytes.len()).step_by(ALIGNMENT).find(|at| parse_frame(&bytes[*at..], cluster, false).is_some())
 }

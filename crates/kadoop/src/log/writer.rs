@@ -12,14 +12,13 @@ use crate::{
 };
 use std::io;
 
-/// The next segment, until it gets its name.
+/// The next segment's temporary name.
 const NEXT: &str = "log.tmp";
-/// With less than this part of a segment left the next one is made ready: what was decided
-/// before anybody knows that there is no room for one still fits.
+/// With less than this fraction of a segment left, the journal prepares the next one. Transactions
+/// decided before a lack of room is known still fit.
 const READY_BELOW: u64 = 8;
 
-/// The log's end. After an error it must not be used again: what is on disk isn't
-/// known then.
+/// The log's end. Don't use it after an error: the state on disk is then unknown.
 #[derive(Debug)]
 pub struct Journal<D: Disk> {
     disk: D,
@@ -28,18 +27,18 @@ pub struct Journal<D: Disk> {
     faults: Faults,
     file: D::File,
     offset: u64,
-    /// Ready to be begun.
+    /// The next segment, prepared.
     next: Option<D::File>,
-    /// Of the first record that isn't on disk.
+    /// Number of the first record that isn't on disk.
     next_sequence: u64,
     waiting: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
 impl<D: Disk> Journal<D> {
-    /// Begins a new segment with record `next_sequence`. A torn frame at the end of
-    /// the segment before stays there: that this one goes on with its number says
-    /// that nothing is missing.
+    /// Begins a new segment with record `next_sequence`. A torn frame at the end of the segment
+    /// before stays there. The new segment continues its numbers, which shows that no record is
+    /// missing.
     ///
     /// # Errors
     /// The disk's.
@@ -60,7 +59,7 @@ impl<D: Disk> Journal<D> {
         Ok(Self { disk, cluster, segment_bytes, faults, file, offset, next, next_sequence, waiting, buffer })
     }
 
-    /// Takes a record to be written with the next commit.
+    /// Queues a record for the next commit.
     pub fn push(&mut self, record: Vec<u8>) {
         self.waiting.push(record);
     }
@@ -70,8 +69,8 @@ impl<D: Disk> Journal<D> {
         !self.waiting.is_empty()
     }
 
-    /// Puts all records taken so far on disk: one write and one sync, unless they
-    /// are more than a frame holds.
+    /// Writes all queued records and syncs: one write and one sync, unless a frame can't hold them
+    /// all.
     ///
     /// # Errors
     /// The disk's.
@@ -106,8 +105,8 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Gives back what was preallocated and isn't used: for a clean end, after which nobody
-    /// should read it. To be called with nothing waiting.
+    /// Frees the segment's unused preallocated bytes, so that a start after a clean end needn't
+    /// read them. Call it without queued records.
     ///
     /// # Errors
     /// The disk's.
@@ -115,8 +114,8 @@ impl<D: Disk> Journal<D> {
         self.file.set_length(self.offset)
     }
 
-    /// Ends the segment, so that a checkpoint can be made of all before it. To be
-    /// called with nothing waiting.
+    /// Ends the segment, so that a checkpoint can cover all before it. Call it without queued
+    /// records.
     ///
     /// # Errors
     /// The disk's.
@@ -130,7 +129,7 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Takes room for the next segment once this one is nearly full.
+    /// Reserves room for the next segment once this one is nearly full.
     ///
     /// # Errors
     /// As [`Journal::take_room`].
@@ -139,11 +138,11 @@ impl<D: Disk> Journal<D> {
         if left < self.segment_bytes / READY_BELOW { self.take_room() } else { Ok(()) }
     }
 
-    /// Takes room for the next segment.
+    /// Reserves room for the next segment.
     ///
     /// # Errors
-    /// The disk's. Unlike any other error of the log this one does no harm: it can be tried
-    /// again, and the log goes on for as long as the segment lasts.
+    /// The disk's. Unlike any other error of the log this one is harmless: the caller can try
+    /// again, and the log continues to the end of the segment.
     pub fn take_room(&mut self) -> io::Result<()> {
         if self.next.is_none() {
             self.next = Some(blank_segment(&self.disk, self.segment_bytes)?);
@@ -152,14 +151,14 @@ impl<D: Disk> Journal<D> {
     }
 }
 
-/// Writes the last segment anew. That it can be read doesn't say that it is on disk: the run
-/// before may have been killed ahead of a sync, or ended by one that failed, of which nobody is
-/// told again. From now on answers rely on it, up to the record before `next`.
+/// Writes the last segment again. Readable bytes needn't be on disk: the run before may have been
+/// killed before a sync, or have ended after a failed one, which the kernel doesn't report again.
+/// Answers rely on this segment from now on, up to the record before `next`.
 fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::Result<()> {
     let Some(last) = segments(&disk.list()?).last().copied() else { return Ok(()) };
     let name = segment_name(last);
     let bytes = read_whole(&disk.open(&name)?)?;
-    // What was in memory alone may have gone from there since the log was read.
+    // Bytes that were only in memory may have gone since the log was read.
     let mut sequence = last;
     if parse_segment_header(&bytes).is_some() {
         read_segment(&bytes, cluster, faults, &name, &mut sequence, &mut |_, _| Ok(()))
@@ -175,12 +174,12 @@ fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::
     file.set_length(bytes.len() as u64)?;
     file.sync_data()?;
     disk.rename(NEXT, &name)?;
-    // Before a segment behind it has a name: after a start that fails in between, the next one
-    // would renew that one alone.
+    // Sync before a later segment gets its name. After a start that fails in between, the next
+    // start would renew only that later one.
     disk.sync_names()
 }
 
-/// A segment with room and without a name.
+/// A preallocated segment without its final name.
 fn blank_segment<D: Disk>(disk: &D, bytes: u64) -> io::Result<D::File> {
     let make = || {
         let file = disk.create(NEXT)?;
@@ -195,7 +194,7 @@ fn blank_segment<D: Disk>(disk: &D, bytes: u64) -> io::Result<D::File> {
     made
 }
 
-/// The segment's name is on disk before any record in it can be.
+/// Puts the segment's name on disk before any record in it can be.
 fn begin_segment<D: Disk>(
     disk: &D,
     file: &D::File,

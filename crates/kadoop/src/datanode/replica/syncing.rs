@@ -1,11 +1,10 @@
-//! How a replica gets on disk, and what becomes of one whose sync failed.
+//! Syncs of a replica, and the handling of one whose sync failed.
 //!
-//! A kernel tells of a failed sync once. What it was for is read as before then, until its
-//! memory is wanted for something else, and isn't written by any sync that follows, which
-//! succeeds all the same. So a replica's files are never synced again after that: its bytes are
-//! compared with their checksums and put in a new file, in the old one's place, whose first sync
-//! proves something. The same is done with what is found open at a start, since the failure may
-//! have been told to the run before.
+//! A kernel reports a failed sync once. It keeps the bytes readable until it needs their memory,
+//! but no later sync writes them, although later syncs succeed. So a replica never syncs its files
+//! again after a failure. It compares its bytes with their checksums and puts them in a new file in
+//! the old one's place, whose first sync does prove something. It does the same with replicas found
+//! open at a start, since the kernel may have reported the failure to the run before.
 
 use super::{Replica, disk, name};
 use crate::{
@@ -19,13 +18,13 @@ use crate::{
 };
 use std::io;
 
-/// What didn't succeed, and so what isn't believed any more.
+/// A failed step, and the state that it puts in doubt.
 pub(in crate::datanode) enum Failure {
-    /// Refused; nothing else follows from it.
+    /// A refusal without further consequences.
     Refused(Error),
-    /// A sync of the replica's files.
+    /// A failed sync of the replica's files.
     Bytes(io::Error),
-    /// A sync of the directory: no name that was made since the last may be there.
+    /// A failed sync of the directory: names made since the last sync may be lost.
     Names(io::Error),
 }
 
@@ -59,19 +58,19 @@ pub(super) fn sync_names<D: Disk>(disk_: &D) -> Result<(), Failure> {
 }
 
 impl<D: Disk> Replica<D> {
-    /// A sync of its files, or of its names, failed.
+    /// Handles a failed sync of its files or names.
     pub fn distrust(&mut self) {
         if self.state == ReplicaState::Open {
             (self.state, self.unsure) = (ReplicaState::Returned, true);
         }
     }
 
-    /// Whether its names may be in memory alone.
+    /// Whether its names may be only in memory.
     pub fn is_nameless(&self) -> bool {
         self.state == ReplicaState::Open && !self.name_synced
     }
 
-    /// Puts all that was applied on disk.
+    /// Syncs all applied bytes.
     pub fn sync(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
         match self.state {
             ReplicaState::Sealed => return Ok(()),
@@ -102,7 +101,8 @@ impl<D: Disk> Replica<D> {
         done
     }
 
-    /// Before one whose sync may have failed is synced again: puts its bytes in new files.
+    /// Puts the bytes in new files if a sync of the old ones may have failed. Call this before
+    /// another sync.
     pub(super) fn renew(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
         if !self.unsure || config.faults.has(Fault::FailedSyncRepeated) {
             return Ok(());
@@ -134,7 +134,7 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Puts a new file, synced, in the place of the one of that name.
+    /// Writes and syncs a new file, and renames it over the file of that name.
     fn replace(
         &self,
         disk_: &D,
@@ -155,15 +155,15 @@ impl<D: Disk> Replica<D> {
         let unit = config.unit_bytes;
         let step = config.write_bytes.next_multiple_of(unit).min(self.sums.length - from);
         let sums = self.sums.units.get((from / unit) as usize..).unwrap_or_default();
-        // What can't be read is gone as well.
+        // Unreadable bytes are lost as well.
         let bytes = data.read_vec(from.into(), step as usize).unwrap_or_default();
         let mut units = bytes.chunks(unit as usize).zip(sums);
         let sound = bytes.len() == step as usize && units.all(|(unit, sum)| crc32c(unit) == *sum);
-        // Who trusts a table blindly does so here, too.
+        // The planted fault trusts the table here, too.
         if sound || config.faults.has(Fault::TableTrusted) { Ok(bytes) } else { Err(Error::Corrupt.into()) }
     }
 
-    /// Something of it is gone, behind the first `sound` bytes.
+    /// Shortens the replica: bytes behind the first `sound` ones are lost.
     fn shrink(&mut self, sound: u32, config: &Config) -> Result<(), Failure> {
         match &self.records {
             Some(records) => self.sums = provable(&self.data, records, config.unit_bytes)?,
@@ -173,13 +173,14 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Gives one that lacks but the name its name.
+    /// Gives a replica that lacks only its final name that name.
     pub(super) fn finish_seal(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
         let unsure = self.unsure;
         self.renew(disk_, config)?;
         let done = (|| {
             let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
-            // Not the machine may have stopped but the process: then it is in memory alone.
+            // If only the process had stopped, and not the machine, the files may be only in
+            // memory.
             sync_bytes(&self.data)?;
             sync_bytes(&table)?;
             sync_names(disk_)?;

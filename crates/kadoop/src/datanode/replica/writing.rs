@@ -1,4 +1,4 @@
-//! How an open replica grows: in order, with what came before its turn waiting for it.
+//! Growth of an open replica: in order, while writes that arrive out of order wait.
 
 use super::{Replica, disk};
 use crate::{
@@ -11,10 +11,10 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// A write that waits for its turn.
+/// A write that arrived out of order.
 pub(super) enum Held {
     Bytes(Bytes),
-    /// In the file already.
+    /// Already in the file.
     Placed(Grown),
 }
 
@@ -28,8 +28,8 @@ impl Held {
 }
 
 impl<D: Disk> Replica<D> {
-    /// Applies what is next, and whatever was held behind it; holds what isn't next.
-    /// The callers whose bytes are applied now are added to `applied`.
+    /// Applies the next write and the held ones that follow it; holds a write that isn't next. Adds
+    /// the callers of the applied writes to `applied`.
     pub fn write(
         &mut self,
         caller: u64,
@@ -46,7 +46,7 @@ impl<D: Disk> Replica<D> {
         }
         let end = offset.checked_add(bytes.len() as u32).ok_or(Error::BeyondEnd)?;
         if end <= self.sums.length {
-            // Repeated: the same bytes, or one of the two is wrong.
+            // A retry has the same bytes, or one of the two is wrong.
             let mut there = vec![0; bytes.len()];
             self.data.read_at(offset.into(), &mut there).map_err(disk)?;
             applied.extend((there == bytes).then_some(caller));
@@ -61,8 +61,8 @@ impl<D: Disk> Replica<D> {
         self.take(caller, offset, Held::Bytes(bytes), config, applied)
     }
 
-    /// A place for so many bytes, which is theirs until [`Replica::leave`]; none for what
-    /// doesn't begin with a unit, or isn't to be held.
+    /// A range for so many bytes, reserved until [`Replica::leave`]. None for a write that doesn't
+    /// begin with a unit or shouldn't be held.
     pub fn place(
         &mut self,
         id: u64,
@@ -87,10 +87,10 @@ impl<D: Disk> Replica<D> {
         Ok(Some(Place { id, file: self.data.clone(), unit }))
     }
 
-    /// The place isn't filled any more.
+    /// Ends the reservation of a place.
     ///
     /// # Errors
-    /// NoReplica: it was another replica's. NotOpen: what was put there doesn't count.
+    /// NoReplica: the place was another replica's. NotOpen: its bytes don't count.
     pub fn leave(&mut self, offset: u32, id: u64) -> Result<()> {
         if self.places.get(&offset).is_none_or(|(of, _)| *of != id) {
             return Err(Error::NoReplica);
@@ -98,7 +98,8 @@ impl<D: Disk> Replica<D> {
         self.places.remove(&offset);
         match self.state {
             ReplicaState::Open => Ok(()),
-            // It was cut before. What is left behind its end if this fails counts for nothing.
+            // The seal has cut the file already. If this cut fails, bytes behind the end count for
+            // nothing.
             ReplicaState::Sealed => {
                 let _ = self.data.set_length(self.sums.length.into());
                 Err(Error::NotOpen)
@@ -107,7 +108,8 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Applies what is in the file already, or holds it until what comes before is there.
+    /// Applies bytes that are already in the file, or holds them until the bytes before have
+    /// arrived.
     pub fn grow_by(
         &mut self,
         caller: u64,
@@ -119,7 +121,7 @@ impl<D: Disk> Replica<D> {
         self.take(caller, offset, Held::Placed(grown), config, applied)
     }
 
-    /// Whether nobody else writes there.
+    /// Whether no other write has the range.
     fn is_free(&self, offset: u32, end: u32) -> bool {
         let place = self.places.range(..end).next_back();
         let held = self.held.range(..end).next_back();
@@ -127,7 +129,7 @@ impl<D: Disk> Replica<D> {
             && held.is_none_or(|(at, (_, held))| *at as usize + held.len(*at) <= offset as usize)
     }
 
-    /// Applies a write if it is next, and whatever was held behind it; else holds it.
+    /// Applies a write if it is next, with the held ones that follow; else holds it.
     fn take(
         &mut self,
         caller: u64,
@@ -176,7 +178,7 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Appends to the checksums on disk.
+    /// Appends to the file of checksums.
     fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
         let at = if config.faults.has(Fault::SumsInPlace) {
             u64::from(self.sums.length / config.unit_bytes) * 8
