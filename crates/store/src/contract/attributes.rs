@@ -3,7 +3,7 @@
 use super::support::{Outcome, Scene, ensure_eq, refused};
 use crate::{ErrorKind, SetAttributes};
 
-/// A user and group that every Linux knows.
+/// A user and group that every Linux has.
 const SOMEBODY: &str = "daemon";
 /// 2001-09-09 01:46:39.123 UTC.
 const LONG_AGO_MS: i64 = 999_999_999_123;
@@ -77,7 +77,7 @@ async fn times_are_set_to_the_millisecond(scene: Scene) -> Outcome {
 
 async fn times_before_1970_are_set_or_refused(scene: Scene) -> Outcome {
     let path = scene.file("f", b"content").await?;
-    // Not -1: HDFS's own word for "leave it".
+    // Not -1, which means "leave it" to HDFS.
     let set = SetAttributes { modified_ms: Some(-1_500), ..SetAttributes::default() };
     match scene.fs.set_attributes(&scene.who, &path, &set).await {
         Ok(()) => ensure_eq!(scene.stat(&path).await?.modified_ms, -1_500),

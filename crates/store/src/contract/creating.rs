@@ -1,4 +1,4 @@
-//! create: exclusive, overwriting, where it can't.
+//! create: exclusive, overwriting, and its errors.
 
 use super::support::{Outcome, Scene, append, ensure, ensure_eq, refused};
 use crate::{CreateOptions, ErrorKind, FileSystemExt, StorePath};

@@ -1,4 +1,4 @@
-//! The inverse: what a store declares absent answers `Unsupported`.
+//! The inverse: operations without a declared capability answer `Unsupported`.
 
 use super::support::{Outcome, Scene, ensure_eq, refused};
 use crate::{CreateOptions, ErrorKind, FileSystemExt, SetAttributes};
@@ -39,7 +39,7 @@ async fn rename_replace_is_unsupported_as_declared(scene: Scene) -> Outcome {
     Ok(())
 }
 
-/// Nothing of `set` is set, not even what the store could.
+/// Checks that the store sets nothing of `set`, not even attributes that it supports.
 async fn ensure_unset(scene: &Scene, set: SetAttributes) -> Outcome {
     let path = scene.file("f", b"content").await?;
     let before = scene.stat(&path).await?;

@@ -1,5 +1,5 @@
-//! The published contract suite: every sentence of [`FileSystem`]'s
-//! documentation as a case that runs on every adapter and every wrapper.
+//! The published contract suite. Every sentence of [`FileSystem`]'s documentation is a case that
+//! runs on every adapter and every wrapper.
 //!
 //! ```no_run
 //! # async fn example(store: std::sync::Arc<dyn strait_store::FileSystem>) {
@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! A case is skipped only because of a capability that the store declares
-//! absent, and for such a capability the inverse runs: the operation must
-//! answer `Unsupported`. A skip is counted and named, and is never a pass.
+//! The suite skips a case only if the store declares the capability absent. For such a capability
+//! the inverse runs: the operation must answer `Unsupported`. The report counts and names each
+//! skip, and never counts it as a pass.
 
 mod support;
 
@@ -41,29 +41,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::{Outcome, Scene};
 
-/// Cases that run at a time: a store whose every create takes half a second
-/// (HDFS) is done in a minute all the same.
+/// Cases that run at a time, so that even a store whose creates take half a second (HDFS) is done
+/// in a minute.
 const CASES_AT_ONCE: usize = 8;
-/// Until a case counts as hanging. The slowest, on a loaded machine, writes
-/// some megabytes in hundreds of pieces.
+/// Time after which a case counts as hanging. The slowest, on a loaded machine, writes some
+/// megabytes in hundreds of pieces.
 const CASE_DEADLINE: Duration = Duration::from_secs(120);
 
-/// What the cases run on.
+/// The store and parameters for the cases.
 #[derive(Clone)]
 pub struct Fixture {
     /// The store under test.
     pub fs: Arc<dyn FileSystem>,
-    /// A directory of the suite's own. It is made, and must be traversable by
-    /// everybody; whoever made the store removes it.
+    /// A directory of the suite's own. The suite makes it; all users must be able to traverse it,
+    /// and the store's maker removes it.
     pub root: StorePath,
-    /// For whom the cases act: one who may do everything there, and change
-    /// owners where the store can.
+    /// The principal of the cases. It may do everything there, and change owners if the store can.
     pub who: Principal,
-    /// How much data the larger cases use.
+    /// Data sizes of the larger cases.
     pub scale: Scale,
 }
 
-/// How much data the larger cases use, for stores of different speeds.
+/// Data sizes of the larger cases, for stores of different speeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// Entries of the large directory: more than one page of a listing.
@@ -87,14 +86,14 @@ impl Fixture {
     }
 }
 
-/// What came of a run. Prints as one line of counts, then one line a failure.
+/// The outcome of a run. Prints as one line of counts, then one line a failure.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// What was tested.
+    /// The tested store.
     pub subject: String,
     /// Cases that ran, passed or not.
     pub run: usize,
-    /// Cases that didn't, each with the capability that the store lacks.
+    /// Cases that didn't run, each with the capability that the store lacks.
     pub skipped: Vec<(&'static str, &'static str)>,
     /// Cases that failed, each with the reason.
     pub failed: Vec<(&'static str, String)>,
@@ -119,7 +118,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// One case: a claim, and what the store must have for it.
+/// One case: a claim, and the capabilities that it needs.
 struct Case {
     name: &'static str,
     needs: &'static [Need],
@@ -174,7 +173,7 @@ pub async fn run(subject: &str, fixture: &Fixture) -> Report {
             None => due.push(case),
         }
     }
-    // An inverse that doesn't apply isn't a skip: the capability itself is tested.
+    // An inverse that doesn't apply isn't a skip, since a case tests the capability itself.
     due.extend(declared::CASES.iter().filter(|case| case.needs.iter().all(|need| (need.met)(&capabilities))));
 
     report.run = due.len();

@@ -1,4 +1,4 @@
-//! Names that trip encoders: each must come back from stat and list as given.
+//! Names that are hard to encode: each must come back unchanged from stat and list.
 
 use super::support::{Outcome, Scene, ensure_eq};
 use crate::StorePath;
@@ -12,7 +12,7 @@ super::cases! {
     deep_paths_come_back;
 }
 
-/// One file a name, made, found, read, renamed and removed.
+/// Makes, finds, reads, renames and removes one file for each name.
 async fn ensure_round_trip(scene: &Scene, names: &[&str]) -> Outcome {
     for name in names {
         let path = scene.dir.join(name)?;
@@ -38,7 +38,7 @@ async fn names_with_blanks_come_back(scene: Scene) -> Outcome {
 }
 
 async fn names_in_every_script_come_back(scene: Scene) -> Outcome {
-    // The third is "é" in two code points: no store may compose it.
+    // The third is "é" in two code points, which no store may compose.
     ensure_round_trip(&scene, &["grüße", "é", "e\u{301}", "文件", "ملف", "🗂"]).await
 }
 

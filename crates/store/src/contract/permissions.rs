@@ -1,10 +1,10 @@
-//! Acting as each call's principal: what another user may do.
+//! Acting as each call's principal: rights of another user.
 
 use super::support::{Outcome, Scene, ensure_eq, refused};
 use crate::{CreateOptions, ErrorKind, FileSystemExt, Principal, SetAttributes, StorePath};
 use bytes::Bytes;
 
-/// One who is neither a superuser nor in a group of the case's own principal.
+/// Neither a superuser nor in a group of the case's own principal.
 const STRANGER: &str = "contract-stranger";
 
 super::cases! {

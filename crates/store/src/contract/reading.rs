@@ -141,7 +141,7 @@ async fn identity_stays_as_a_file_grows(scene: Scene) -> Outcome {
     Ok(())
 }
 
-/// A store that can't tell says nothing.
+/// A store without identities passes.
 async fn identity_is_another_of_a_file_in_its_place(scene: Scene) -> Outcome {
     let path = scene.file("f", b"some").await?;
     let Some(first) = scene.fs.open(&scene.who, &path).await?.identity() else { return Ok(()) };

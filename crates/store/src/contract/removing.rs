@@ -89,7 +89,7 @@ async fn remove_of_an_open_file_harms_only_its_writer(scene: Scene) -> Outcome {
     writer.flush().await?;
     scene.fs.remove(&scene.who, &path, false).await?;
     refused(scene.stat(&path).await, &[ErrorKind::NotFound])?;
-    // The writer may go on to nowhere (POSIX) or be told (HDFS).
+    // The writer may continue without effect (POSIX) or get an error (HDFS).
     let _ = append(&mut writer, b"more").await;
     let _ = writer.close().await;
     refused(scene.stat(&path).await, &[ErrorKind::NotFound])?;

@@ -138,7 +138,7 @@ async fn rename_of_a_directory_into_itself_is_refused(scene: Scene) -> Outcome {
     for target in ["d/x", "d/e/x"] {
         refused(rename(&scene, &directory, &scene.at(target)?, false).await, &[ErrorKind::InvalidArgument])?;
     }
-    // A sibling whose name begins alike isn't inside.
+    // A sibling whose name has the same prefix isn't inside.
     rename(&scene, &directory, &scene.at("dd")?, false).await?;
     ensure_eq!(scene.names(&scene.dir).await?, ["dd"]);
     Ok(())

@@ -1,4 +1,4 @@
-//! What the cases are written in.
+//! Helpers of the cases.
 
 use super::Scale;
 use crate::{
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 /// Longest file that a case reads whole.
 const MAX_READ_BYTES: usize = 64 << 20;
-/// Between two looks for something that comes about by itself.
+/// Pause between two checks for an expected change.
 const POLL: Duration = Duration::from_millis(50);
-/// Beyond what a store declares, for the calls themselves on a loaded machine.
+/// Time beyond the declared one, for the calls themselves on a loaded machine.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Why a case fails, and on which line of it.
+/// The reason why a case fails, with its line.
 #[derive(Debug)]
 pub(super) struct Failure(String);
 
@@ -70,7 +70,7 @@ macro_rules! ensure_eq {
 }
 pub(super) use ensure_eq;
 
-/// The stage of one case: the store and a fresh directory.
+/// The environment of one case: the store and a fresh directory.
 pub(super) struct Scene {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) dir: StorePath,
@@ -109,7 +109,7 @@ impl Scene {
         self.fs.read_all(&self.who, path, MAX_READ_BYTES).await
     }
 
-    /// What the store says of `path`.
+    /// The store's status of `path`.
     pub(super) async fn stat(&self, path: &StorePath) -> Result<FileStatus> {
         self.fs.stat(&self.who, path).await
     }
@@ -122,8 +122,8 @@ impl Scene {
         Ok(names)
     }
 
-    /// Opens `path` for append as soon as its abandoned writer's hold ends,
-    /// and fails when that takes longer than the store declares.
+    /// Opens `path` for append as soon as its abandoned writer's hold ends. Fails if that takes
+    /// longer than the store declares.
     pub(super) async fn append_when_recovered(&self, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         let declared = Duration::from_millis(self.fs.capabilities().recovery_ms.into());
         let deadline = Instant::now() + declared + GRACE;

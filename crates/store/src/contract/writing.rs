@@ -82,7 +82,7 @@ async fn odd_sized_appends_add_up_byte_for_byte(scene: Scene) -> Outcome {
         let (chunk, after) = rest.split_at(size.min(rest.len()));
         writer.append(Bytes::copy_from_slice(chunk)).await?;
         rest = after;
-        // 1, 4, 13, … 88,573 bytes, never in step with anything, and again.
+        // 1, 4, 13, … 88,573 bytes, never aligned with any block, and again.
         size = if size > 80_000 { 1 } else { 3 * size + 1 };
     }
     ensure_eq!(writer.position(), content.len() as u64);
@@ -194,7 +194,7 @@ async fn an_abandoned_writer_leaves_what_was_flushed(scene: Scene) -> Outcome {
     writer.close().await?;
 
     let mut due = content;
-    // Bytes that weren't flushed may have arrived or not, in order in any case.
+    // Unflushed bytes may have arrived or not, but in order in any case.
     due.extend_from_slice(&b"not flushed"[..(length - due.len()).min(11)]);
     due.extend_from_slice(b"the end");
     ensure!(scene.content(&path).await? == due, "what was flushed changed");

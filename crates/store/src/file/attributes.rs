@@ -7,17 +7,17 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// All permission bits there are.
+/// All permission bits.
 const ALL_BITS: u32 = 0o7777;
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
-/// Only the superuser gives files away (chown(2)).
+/// Only the superuser can change a file's owner (chown(2)).
 pub(super) fn can_change_owners() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// `given` or `default`, as a file (or directory) may get it.
+/// `given` or `default`, if a file (or directory) may have it.
 pub(super) fn checked_permission(given: Option<u32>, default: u32, directory: bool) -> Result<Mode> {
     let bits = given.unwrap_or(default);
     if bits & !ALL_BITS != 0 {
@@ -32,25 +32,26 @@ pub(super) fn checked_permission(given: Option<u32>, default: u32, directory: bo
     Ok(Mode::from_raw_mode(bits))
 }
 
-/// Takes the set-id bits off a file before its content changes. The kernel does so
-/// for a `write` of every process without CAP_FSETID (write(2)); a gateway that runs
-/// as root has that right, and its callers must not borrow it.
+/// Clears a file's set-id bits before its content changes. The kernel does this for a `write` of
+/// every process without CAP_FSETID (write(2)). A gateway that runs as root has that right, and
+/// mustn't lend it to its callers.
 pub(super) fn clear_set_id_bits(file: impl AsFd) -> Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&file).map_err(from_errno)?.st_mode);
-    // Without group execution the group bit marks mandatory locks, no lent right.
+    // Without group execution the group bit marks mandatory locks and lends no rights.
     let group_bit = if mode.contains(Mode::XGRP) { Mode::SGID } else { Mode::empty() };
     let lent = mode & (Mode::SUID | group_bit);
     if lent.is_empty() {
         return Ok(());
     }
     match rustix::fs::fchmod(&file, mode - lent) {
-        // Neither the owner nor root: without CAP_FSETID the kernel itself clears them.
+        // This process is neither the owner nor root: without CAP_FSETID the kernel itself clears
+        // them.
         Err(Errno::PERM) => Ok(()),
         changed => changed.map_err(from_errno),
     }
 }
 
-/// Sets what is given on `node`. Everything is checked before anything is set.
+/// Sets the given attributes of `node`. Checks all of them before it sets any.
 pub(super) fn set(node: OwnedFd, set: &SetAttributes) -> Result<()> {
     if set.replication.is_some() {
         return fail(ErrorKind::Unsupported, "files of this store have no replication");
@@ -64,7 +65,7 @@ pub(super) fn set(node: OwnedFd, set: &SetAttributes) -> Result<()> {
     let owner = set.owner.as_deref().map(uid_of).transpose()?;
     let group = set.group.as_deref().map(gid_of).transpose()?;
 
-    // The node itself, whatever lies under its name by now.
+    // The node itself, even if its name means another file by now.
     let target = descriptor_path(&node);
     if owner.is_some() || group.is_some() {
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));

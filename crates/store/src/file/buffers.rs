@@ -1,22 +1,21 @@
-//! Buffers for reads of a chunk, used again.
+//! Reusable buffers for reads of a chunk.
 //!
-//! A read of 1 MiB from the page cache into memory that was used a moment ago
-//! finds it in the processor's caches, and so does the send that follows: bare
-//! sockets move 4.4 GB/s that way and 3.0 from memory that isn't there. An
-//! allocator is late in handing out what another thread has freed, so the file
-//! store keeps a few by itself.
+//! A read of 1 MiB from the page cache into recently used memory finds that memory in the
+//! processor's caches, and so does the send that follows. Bare sockets move 4.4 GB/s that way and
+//! 3.0 from memory outside the caches. An allocator is slow to reuse memory that another thread has
+//! freed, so the file store keeps a few buffers itself.
 
 use bytes::Bytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a buffer holds: what our clients ask for at a time. Other lengths would
-/// waste some of it, unseen by whoever counts the bytes of answers.
+/// Size of a buffer: our clients' usual read. Buffers of other lengths would waste memory that the
+/// counts of answers' bytes don't include.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
-/// Kept for the next reads: what one client has in flight, and no more memory
-/// than can be spared for good.
+/// Buffers kept for the next reads: as many as one client has in flight, and no more memory than
+/// the process can spare permanently.
 const KEPT_BUFFERS: usize = 8;
 
-/// Last in, first out: what was used last is in the caches.
+/// Last in, first out: the latest buffer is still in the caches.
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// An empty buffer of [`BUFFER_BYTES`].
@@ -25,7 +24,7 @@ pub(super) fn take() -> Vec<u8> {
     kept.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
 }
 
-/// The bytes of a buffer; its memory is kept when the last of them is dropped.
+/// The bytes of a buffer. Dropping the last of them returns its memory here.
 pub(super) fn into_bytes(filled: Vec<u8>) -> Bytes {
     if filled.capacity() == BUFFER_BYTES { Bytes::from_owner(Kept(filled)) } else { Bytes::from(filled) }
 }

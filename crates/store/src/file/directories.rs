@@ -7,22 +7,21 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Permission of a directory that nobody gave one.
+/// Permission of a directory for which the caller gives none.
 pub(super) const DEFAULT_PERMISSION: u32 = 0o755;
-/// Subdirectories whose names are kept a level while a tree is removed: few
-/// enough for bounded memory, enough that a directory isn't read from its
-/// start again for each.
+/// Subdirectories whose names are kept a level while a tree is removed. Few enough for bounded
+/// memory, and enough that a directory isn't read from its start again for each.
 const NAMES_A_LEVEL: usize = 256;
 
-/// A directory that is there now.
+/// An existing directory, made if it was missing.
 pub(super) struct Made {
     pub(super) directory: OwnedFd,
-    /// The directories that got a new entry on the way, and aren't durable.
+    /// The directories that got a new entry on the way, and aren't durable yet.
     pub(super) changed: Vec<OwnedFd>,
 }
 
-/// The directory at `path`, made with its missing parents where it isn't
-/// there; only then it gets `permission`.
+/// The directory at `path`. If it is missing, makes it with its missing parents; only then it gets
+/// `permission`.
 pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Made> {
     let mut missing = Vec::new();
     let mut present = path.clone();
@@ -42,14 +41,15 @@ pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Mad
         let name = name_of(&next)?;
         let child = match rustix::fs::mkdirat(&directory, &*name, Mode::RWXU) {
             Ok(()) => {
-                // Ours, so it opens; not followed, in case it was swapped for a link.
+                // This process owns it, so it opens. Links aren't followed, in case it was replaced
+                // by one.
                 let child = open_directory(directory.as_fd(), &*name).map_err(from_errno)?;
-                // Past the umask, which is the process's, not the caller's.
+                // Bypasses the umask, which is the process's, not the caller's.
                 rustix::fs::fchmod(&child, Mode::from_raw_mode(permission)).map_err(from_errno)?;
                 changed.push(directory);
                 child
             }
-            // Somebody was faster, or it is a link to nothing.
+            // Another process was faster, or it is a link to nothing.
             Err(Errno::EXIST) => root.directory(&next)?,
             Err(errno) => return Err(from_errno(errno)),
         };
@@ -58,12 +58,11 @@ pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Mad
     Ok(Made { directory, changed })
 }
 
-/// Removes the directory `name` of `parent` with all that is in it. Links are
-/// removed, never followed.
+/// Removes the directory `name` of `parent` with all its contents. Removes links, and never follows
+/// them.
 ///
-/// Iterative, with two descriptors open however deep the tree is: depth comes
-/// from outside. The way back up is by `..`, checked to be the directory from
-/// which the way led down.
+/// Iterative, with two descriptors open at any depth, since outsiders determine the depth. It goes
+/// back up by `..`, and checks that this is the directory that it came from.
 pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     struct Level {
         name: CString,
@@ -89,7 +88,7 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
                     levels.push(level(subdirectory, &below)?);
                     current = below;
                 }
-                // Gone, or replaced by what the next look removes.
+                // Gone, or replaced by an entry that the next pass removes.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => return Err(from_errno(errno)),
             }
@@ -117,8 +116,8 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what isn't a directory, and names some subdirectories; none where
-/// the directory is empty.
+/// Removes entries other than directories, and names some subdirectories; none if the directory is
+/// empty.
 fn remove_files(directory: &OwnedFd) -> Result<Vec<CString>> {
     let mut subdirectories = Vec::new();
     for entry in Dir::read_from(directory).map_err(from_errno)? {

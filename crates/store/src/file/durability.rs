@@ -1,6 +1,6 @@
-//! What is answered stays after a power failure: the directories that changed
-//! are synced before. A sync that is left out shows only when the power fails, so
-//! here each is noted.
+//! Tests that answered changes survive a power failure, since the store syncs the changed
+//! directories first. Only a power failure would reveal a missing sync, so these tests record each
+//! one.
 
 use super::FileStore;
 use super::root::descriptor_path;
@@ -83,7 +83,7 @@ fn a_new_file_has_its_name_and_its_directories_have_theirs() {
     let place = Place::new();
     let first = place.store.inner.create(&path("/n/m/f"), &CreateOptions::default()).unwrap();
     assert_eq!(place.synced(), ["/", "/n", "/n/m"]);
-    // Though the first isn't closed, the second one's directories are there.
+    // The second file's directories are durable though the first file isn't closed.
     place.store.inner.create(&path("/n/m/g"), &CreateOptions::default()).unwrap();
     assert_eq!(place.synced(), ["/n/m"]);
     drop(first);

@@ -7,8 +7,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Entries read in one go on the blocking pool: enough that the hand-off is
-/// lost in their stats, few enough that a listing takes kilobytes.
+/// Entries read in one step on the blocking pool. Enough that their stats outweigh the hand-off,
+/// and few enough that a listing takes kilobytes.
 const BATCH_ENTRIES: usize = 256;
 
 /// A directory being read.
@@ -17,7 +17,7 @@ pub(super) struct Listing {
     dir: Dir,
 }
 
-/// What opening for a listing finds.
+/// The node that a listing opened.
 pub(super) enum Opened {
     Directory(Listing),
     File(FileStatus),
@@ -55,8 +55,8 @@ impl Listing {
         Ok(batch)
     }
 
-    /// What `name` is, a link followed, and whether it is a link; `None` where
-    /// it vanished meanwhile, and for a link to nothing or out of the store.
+    /// The status of `name` with links followed, and whether it is a link. `None` if it vanished
+    /// meanwhile, and for a link to nothing or out of the store.
     fn stat_entry(&self, inner: &Inner, name: &CStr) -> Result<Option<(Stat, bool)>> {
         let directory = self.dir.fd().map_err(from_errno)?;
         let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -1,35 +1,32 @@
 //! A directory of this host as a store.
 //!
-//! **Confinement.** Whoever can write into the directory can plant links in
-//! it, and swap them while they are followed; so no check of a path before its
-//! use can hold. Every path is resolved by openat2(2) with `RESOLVE_BENEATH`:
-//! the kernel itself refuses, atomically, a resolution that leaves the root,
-//! by `..`, by a relative link or by any absolute one. What then acts on a name
-//! acts relative to the resolved directory's descriptor, and doesn't follow a
-//! link there. Chosen over `cap-std`, which would do the same on this kernel,
-//! but hides the descriptors that renameat2, flock and preadv2 need, and falls
-//! back to walking in user space where the call is missing; here that is a
-//! clear error at start-up.
+//! **Confinement.** Users who can write into the directory can plant links in it, and swap them
+//! while they are followed. So no check of a path before its use can hold. The store resolves every
+//! path by openat2(2) with `RESOLVE_BENEATH`: the kernel itself refuses, atomically, a resolution
+//! that leaves the root by `..`, by a relative link or by any absolute one. Later steps on a name
+//! act relative to the resolved directory's descriptor, and don't follow a link there. Chosen over
+//! `cap-std`, which would do the same on this kernel. It hides the descriptors that renameat2,
+//! flock and preadv2 need, and falls back to walking in user space if the call is missing; here
+//! that is a clear error at start-up.
 //!
-//! **Identity.** Single: everything happens as the user that runs this
-//! process. So set-user-id and set-group-id files can't be made: they would
-//! lend that user's rights to whoever can log in to the host.
+//! **Identity.** Single: the store does everything as the user of this process. So it makes no
+//! set-user-id and set-group-id files: they would lend that user's rights to every user who can log
+//! in to the host.
 //!
-//! **Special files.** FIFOs, devices and sockets show in listings as files of
-//! no length, and can be renamed and removed; they are never opened.
+//! **Special files.** Listings show FIFOs, devices and sockets as files of no length. Callers can
+//! rename and remove them; the store never opens them.
 //!
-//! **Threads.** System calls run on tokio's blocking pool; only a short read
-//! that the page cache has runs at once (see `reader`).
+//! **Threads.** System calls run on tokio's blocking pool; only a short read from the page cache
+//! runs at once (see `reader`).
 //!
 //! **Overwriting** cuts the existing file to nothing and keeps its inode: links
 //! to it stay, and a reader that has it open sees the new content.
 //!
-//! **Durability.** `sync` and `close` of a file are fdatasync. The names of new
-//! files and directories, renames and removals are on stable storage when they
-//! are answered, as HDFS's are: the directories that changed are synced. That is
-//! a flush more for each: on ext4, a virtual disk, 0.4 ms for a rename in place
-//! of 0.15, and 0.42 for a `put` of 1 KB in place of 0.38, four at a time.
-//! Attributes are durable only when the host says so.
+//! **Durability.** `sync` and `close` of a file are fdatasync. When the store answers, the names of
+//! new files and directories, renames and removals are on stable storage, as with HDFS: the store
+//! syncs the changed directories. That is a flush more for each: on ext4, a virtual disk, 0.4 ms
+//! for a rename in place of 0.15, and 0.42 for a `put` of 1 KB in place of 0.38, four at a time.
+//! The host decides when attributes become durable.
 
 mod attributes;
 mod buffers;
@@ -58,11 +55,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Read in one go for a checksum, in bytes: stream speed, and what a checksum
-/// of a file of any length takes.
+/// Bytes of one read for a checksum: stream speed, and the memory that a checksum of a file of any
+/// length takes.
 const CHECKSUM_READ_BYTES: usize = 1 << 20;
-/// Until a lock of a dropped writer is gone: it goes with the last call in
-/// flight, and with a child process that was just being started.
+/// Time until a dropped writer's lock is released: at the end of the last call in flight, and of a
+/// child process that was just being started.
 const RECOVERY_MS: u32 = 1_000;
 
 /// A directory of this host as a store. Clones share it.
@@ -78,29 +75,28 @@ struct Inner {
 }
 
 impl FileStore {
-    /// The store in the directory `root`, which is made first where it isn't
-    /// there and `create` says so.
+    /// The store in the directory `root`. If the directory is missing and `create` is set, makes it
+    /// first.
     ///
     /// # Errors
-    /// One line that names the directory: it isn't there, isn't a directory, or
-    /// can't be confined (`Unsupported`: no openat2).
+    /// One line that names the directory: it is missing, isn't a directory, or can't be confined
+    /// (`Unsupported`: no openat2).
     pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let root = operations::open_root(root.as_ref(), create)?;
         Ok(Self { inner: Arc::new(Inner { root, names: Names::default(), host }) })
     }
 
-    /// Finds out whether files can be made in the root itself, by making one.
-    /// Blocks for a system call or two.
+    /// Checks whether files can be made in the root itself, by making one. Blocks for a system call
+    /// or two.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why they can't.
     pub fn check_writable(&self) -> Result<()> {
         operations::check_writable(&self.inner.root)
     }
 
-    /// Runs `work` on the blocking pool, and names operation and path in its
-    /// error.
+    /// Runs `work` on the blocking pool, and names operation and path in its error.
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -138,7 +134,7 @@ impl FileSystem for FileStore {
     }
 
     fn list(&self, _who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
-        /// Where a listing stands between two batches.
+        /// Progress of a listing between two batches.
         enum State {
             Unopened,
             Open(Listing),
@@ -237,7 +233,7 @@ impl FileSystem for FileStore {
         }])
     }
 
-    /// The CRC-32C of the content, read for it.
+    /// The CRC-32C of the content, computed by reading it.
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let reader = self.open(who, path).await?;
         let (mut crc, mut offset) = (Crc32c::new(), 0);

@@ -1,4 +1,4 @@
-//! Names of users and groups, as the host's databases know them.
+//! Names of users and groups, from the host's databases.
 
 use crate::{ErrorKind, Result, fail};
 use nix::unistd::{Gid, Group, Uid, User};
@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a name is kept: a lookup may ask a directory server, an entry a
-/// line in a listing; a renamed user shows within a minute.
+/// Time for which a name is cached: a lookup may ask a directory server, for each line of a
+/// listing. A renamed user shows within a minute.
 const KEPT: Duration = Duration::from_secs(60);
-/// Names kept of each kind at a time, so that a tree of a million owners takes
-/// bounded memory.
+/// Cached names of each kind, so that a tree of a million owners takes bounded memory.
 const KEPT_NAMES: usize = 10_000;
 
-/// Looks names up, and keeps them for a while.
+/// Looks names up, and caches them for a while.
 #[derive(Default)]
 pub(super) struct Names {
     users: Mutex<Kept>,
@@ -27,12 +26,12 @@ struct Kept {
 }
 
 impl Names {
-    /// The user's name; the number where it has none.
+    /// The user's name, or the number if it has none.
     pub(super) fn user(&self, uid: u32) -> String {
         lookup(&self.users, uid, || User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name))
     }
 
-    /// The group's name; the number where it has none.
+    /// The group's name, or the number if it has none.
     pub(super) fn group(&self, gid: u32) -> String {
         lookup(&self.groups, gid, || {
             Group::from_gid(Gid::from_raw(gid)).ok().flatten().map(|group| group.name)
@@ -40,8 +39,8 @@ impl Names {
     }
 }
 
-/// The number of the user of this name (or of this number, as [`Names::user`]
-/// gives where there is no name).
+/// The number of the user with this name, or with this number, as [`Names::user`] gives without a
+/// name.
 pub(super) fn uid_of(name: &str) -> Result<u32> {
     match User::from_name(name) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
@@ -49,7 +48,7 @@ pub(super) fn uid_of(name: &str) -> Result<u32> {
     }
 }
 
-/// As [`uid_of`], of a group.
+/// As [`uid_of`], for a group.
 pub(super) fn gid_of(name: &str) -> Result<u32> {
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
@@ -59,7 +58,7 @@ pub(super) fn gid_of(name: &str) -> Result<u32> {
 
 fn number(name: &str, what: &'static str) -> Result<u32> {
     match name.parse() {
-        // The kernel's word for "leave it".
+        // For the kernel this number means "leave it".
         Ok(u32::MAX) | Err(_) => {
             fail(ErrorKind::InvalidArgument, format!("this host knows no {what} {name:?}"))
         }
@@ -76,7 +75,7 @@ fn lookup(kept: &Mutex<Kept>, id: u32, ask: impl FnOnce() -> Option<String>) -> 
     {
         return name.clone();
     }
-    // Not under the lock: a directory server may take its time.
+    // Not under the lock: a directory server may be slow.
     let name = ask().unwrap_or_else(|| id.to_string());
     let mut kept = lock();
     let expired = kept.since.is_none_or(|since| now.duration_since(since) >= KEPT);
@@ -99,7 +98,7 @@ mod tests {
         assert_eq!(names.user(0), "root", "from memory too");
         assert_eq!(uid_of("root").unwrap(), 0);
         assert_eq!(gid_of(&names.group(0)).unwrap(), 0);
-        // Nobody's number: out of every range that distributions hand out.
+        // A number without a user: outside of all ranges that distributions assign.
         assert_eq!(names.user(3_999_999_999), "3999999999");
         assert_eq!(uid_of("3999999999").unwrap(), 3_999_999_999);
         for unknown in ["", "no such user", "4294967295", "-1"] {

@@ -1,5 +1,5 @@
-//! What the store does with its files and names, one system call after the
-//! other; runs on the blocking pool.
+//! The store's operations on its files and names, as sequences of system calls on the blocking
+//! pool.
 
 use super::Inner;
 use super::attributes::{checked_permission, clear_set_id_bits, milliseconds};
@@ -14,15 +14,14 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Permission of a file that nobody gave one.
+/// Permission of a file for which the caller gives none.
 const DEFAULT_PERMISSION: u32 = 0o644;
-/// The block size that is reported, in bytes: HDFS's default, so that programs
-/// that split their work by blocks make reasonable pieces. A file is one block
-/// all the same.
+/// The reported block size, in bytes: HDFS's default, so that programs that split their work by
+/// blocks make reasonable pieces. A file is still one block.
 const NOMINAL_BLOCK_BYTES: u64 = 128 << 20;
-/// What the file is called by which a start finds out whether the root can be written.
+/// Prefix of the file by which a start checks whether the root can be written.
 const PROBE_PREFIX: &str = ".strait-probe-";
-/// How often a create begins again because the name came and went meanwhile.
+/// Tries of a create if the name came and went meanwhile.
 const CREATE_ATTEMPTS: u32 = 8;
 
 /// Opens a store's root.
@@ -37,15 +36,15 @@ pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
     Root::open(directory)
 }
 
-/// Tries whether a root can be written.
+/// Checks whether a root can be written.
 pub(super) fn check_writable(root: &Root) -> Result<()> {
-    // Mode bits don't tell: a read-only mount, a user mapped away, a full quota.
+    // Mode bits don't show a read-only mount, a user mapped away, or a full quota.
     let unwritable = |errno| {
         let error = from_errno(errno);
         Error::new(error.kind(), format!("the directory can't be written: {}", error.message()))
     };
-    // Others may write into the directory: whatever they planted under the name is left alone,
-    // and a FIFO can't hold up the start.
+    // Others may write into the directory. The probe leaves a file that they planted under the name
+    // alone, and a FIFO can't delay the start.
     let flags = OFlags::WRONLY
         | OFlags::CREATE
         | OFlags::EXCL
@@ -107,8 +106,8 @@ impl Inner {
         };
         let Made { directory, changed } =
             directories::make(&self.root, &parent, directories::DEFAULT_PERMISSION)?;
-        // Now and not when the file is closed: another one in the new directories
-        // may be closed before it. Nor does an open file need a second descriptor.
+        // Now and not when the file is closed: another file in the new directories may be closed
+        // before it. An open file needs no second descriptor, either.
         changed.iter().try_for_each(sync_directory)?;
         let name = name_of(path)?;
         for _ in 0..CREATE_ATTEMPTS {
@@ -116,7 +115,7 @@ impl Inner {
             match rustix::fs::openat(&directory, &*name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
                     let file = File::from(file);
-                    // Whoever opened it in between is its writer.
+                    // A writer that opened it in between keeps it.
                     writer::lock(&file)?;
                     rustix::fs::fchmod(&file, mode).map_err(from_errno)?;
                     sync_directory(&directory)?;
@@ -136,7 +135,7 @@ impl Inner {
                 Err(error) if error.kind() == ErrorKind::IsADirectory => {
                     return fail(ErrorKind::AlreadyExists, "there is a directory of that name");
                 }
-                // Removed in between, or a link to nothing.
+                // Another process removed it in between, or it is a link to nothing.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -158,7 +157,7 @@ impl Inner {
         rustix::fs::ftruncate(&file, length).and_then(|()| rustix::fs::fdatasync(&file)).map_err(from_errno)
     }
 
-    /// The file for writing, nobody else's, and its length.
+    /// The file for writing, locked for this writer, and its length.
     fn locked(&self, path: &StorePath) -> Result<(File, u64)> {
         let (file, _) = self.root.file(path, OFlags::WRONLY)?;
         writer::lock(&file)?;
@@ -185,14 +184,14 @@ impl Inner {
         let to_name = name_of(to)?;
         match rustix::fs::renameat_with(&from_parent, &*from_name, &to_parent, &*to_name, flags) {
             Ok(()) => {
-                // The new name first: a crash in between leaves two, not none.
+                // The new name first: a crash in between leaves two names, not none.
                 sync_directory(&to_parent)?;
                 match identity(&from_parent)? == identity(&to_parent)? {
                     true => Ok(()),
                     false => sync_directory(&from_parent),
                 }
             }
-            // POSIX lets a full directory answer with either number.
+            // POSIX allows either number for a directory with entries.
             Err(Errno::EXIST | Errno::NOTEMPTY) if replace => {
                 fail(ErrorKind::NotEmpty, "the directory that should give way has entries")
             }
@@ -212,7 +211,7 @@ impl Inner {
             return fail(ErrorKind::InvalidArgument, "the root stays where it is");
         };
         remove_from(&parent, path, recursive)?;
-        // Of a tree too: what lay beneath can't be reached any more.
+        // This suffices for a tree, too: nothing beneath it can be reached any more.
         sync_directory(&parent)
     }
 
@@ -220,7 +219,7 @@ impl Inner {
         let mode = checked_permission(permission, directories::DEFAULT_PERMISSION, true)?;
         match directories::make(&self.root, path, mode.as_raw_mode()) {
             Ok(made) => made.changed.iter().try_for_each(sync_directory),
-            // The same number for a file at the path and for one above it.
+            // The kernel gives the same number for a file at the path and for one above it.
             Err(error) if error.kind() == ErrorKind::NotADirectory && self.root.node(path).is_ok() => {
                 fail(ErrorKind::AlreadyExists, "there is a file of that name")
             }
@@ -244,7 +243,7 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
     let name = &*name_of(path)?;
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) => return Ok(()),
-        // A directory; POSIX's number for it, and Linux's.
+        // A directory: POSIX's number for it, and Linux's.
         Err(Errno::PERM | Errno::ISDIR) => {}
         Err(errno) => return Err(from_errno(errno)),
     }
@@ -252,7 +251,7 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
         Ok(()) => Ok(()),
         Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => directories::remove_tree(parent.as_fd(), name),
         Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
-        // Not a directory after all: the file itself can't be removed (immutable).
+        // Not a directory after all: the kernel refuses to remove the file itself (immutable).
         Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
         Err(errno) => Err(from_errno(errno)),
     }

@@ -1,5 +1,4 @@
-//! Reading a file: from the page cache at once, from the disk on the blocking
-//! pool.
+//! Reads a file: from the page cache at once, from the disk on the blocking pool.
 
 use super::buffers;
 use super::root::from_errno;
@@ -15,10 +14,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// Longest read that is tried without a hand-off, in bytes. Measured on 4
-/// virtual cores: 256 KiB out of the cache take 22 µs at once, 45 µs by way of
-/// the pool. Longer ones gain little, and would hold up the other tasks of
-/// their thread.
+/// Longest read that is tried without a hand-off, in bytes. Measured on 4 virtual cores: 256 KiB
+/// from the cache take 22 µs at once, and 45 µs through the pool. Longer ones gain little, and
+/// would delay the other tasks of their thread.
 const INLINE_BYTES: usize = 256 << 10;
 
 /// An open file.
@@ -62,8 +60,8 @@ impl FileReader for Reader {
         self.length_at_open
     }
 
-    /// Its inode and when that was made: numbers are used again, and the same file system
-    /// may have other device numbers on the host of another gateway.
+    /// Its inode and birth time: inode numbers are reused, and the same file system may have other
+    /// device numbers on the host of another gateway.
     fn identity(&self) -> Option<Bytes> {
         let metadata = self.file.metadata().ok()?;
         let born = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -71,7 +69,7 @@ impl FileReader for Reader {
     }
 }
 
-/// What the page cache has of a range.
+/// The part of a range that the page cache has.
 enum Cached {
     /// All of it, or all up to the file's end.
     All(Vec<u8>),
@@ -79,7 +77,7 @@ enum Cached {
     Begin(Vec<u8>),
 }
 
-/// Reads what is to be had without waiting for the disk.
+/// Reads bytes that need no wait for the disk.
 fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
     let mut bytes = vec![0; length];
     let mut filled = 0;
@@ -89,8 +87,8 @@ fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            // EAGAIN: not in the cache. EOPNOTSUPP: not with this file system.
-            // Anything else comes again on the pool, and is reported there.
+            // EAGAIN: not in the cache. EOPNOTSUPP: not with this file system. Any other error
+            // recurs on the pool, and is reported there.
             Err(_) => {
                 bytes.truncate(filled);
                 return Cached::Begin(bytes);
@@ -101,7 +99,7 @@ fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
     Cached::All(bytes)
 }
 
-/// Reads on behind what is `read` of the range.
+/// Reads the range after the bytes that `read` has already.
 fn read_on(file: &File, offset: u64, length: usize, mut read: Vec<u8>) -> Result<Vec<u8>> {
     // A client may ask for 4 MiB of a file of five bytes.
     let size = rustix::fs::fstat(file).map_err(from_errno)?.st_size.cast_unsigned();
@@ -114,13 +112,13 @@ fn read_on(file: &File, offset: u64, length: usize, mut read: Vec<u8>) -> Result
     while read.len() < there {
         let next = offset + read.len() as u64;
         match rustix::io::pread(file, spare_capacity(&mut read), next) {
-            // Cut shorter meanwhile.
+            // The file was cut meanwhile.
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(from_errno(errno)),
         }
     }
-    // The buffer may be larger than asked for, and the file longer by now.
+    // The buffer may be larger than requested, and the file longer by now.
     read.truncate(length);
     Ok(read)
 }

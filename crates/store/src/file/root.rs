@@ -1,5 +1,4 @@
-//! Names under the root directory, resolved by the kernel without ever leaving
-//! it.
+//! Names under the root directory. The kernel resolves them without ever leaving it.
 
 use crate::{Error, ErrorKind, Result, StorePath, encoding, fail};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
@@ -9,8 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// How often a resolution that a rename elsewhere disturbed (`EAGAIN`) is
-/// begun again; openat2(2) leaves that to its caller.
+/// Tries of a resolution that a concurrent rename disturbed (`EAGAIN`); openat2(2) leaves retries
+/// to its caller.
 const RESOLVE_ATTEMPTS: u32 = 64;
 
 /// The root directory of a store.
@@ -19,7 +18,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Opens `directory` as a root, and finds out whether this can be one.
+    /// Opens `directory` as a root, and checks whether it can be one.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         let place = directory.display();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -42,8 +41,8 @@ impl Root {
         }
     }
 
-    /// Whatever lies at `path`, links followed: good for stat and as the base
-    /// of other calls, not for reading or writing.
+    /// The node at `path`, links followed. Good for stat and as the base of other calls, not for
+    /// reading or writing.
     pub(super) fn node(&self, path: &StorePath) -> Result<OwnedFd> {
         self.at(path, OFlags::PATH).map_err(from_resolution)
     }
@@ -63,8 +62,8 @@ impl Root {
         path.parent().map(|parent| self.directory(&parent)).transpose()
     }
 
-    /// The file at `path`, opened for reading or writing. Only a regular file
-    /// is: opening a FIFO may wait for ever, opening a device may act.
+    /// The file at `path`, opened for reading or writing. Opens regular files only: opening a FIFO
+    /// may wait for ever, and opening a device may act.
     pub(super) fn file(&self, path: &StorePath, access: OFlags) -> Result<(File, Stat)> {
         let node = self.node(path)?;
         let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
@@ -111,25 +110,25 @@ pub(super) fn name_of(path: &StorePath) -> Result<Cow<'_, [u8]>> {
     })
 }
 
-/// The path under which the kernel knows an open descriptor: a way to the very
-/// node, however its name was changed since.
+/// The kernel's path for an open descriptor: it leads to the same node even if the node's name has
+/// changed since.
 pub(super) fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Opens the node behind a descriptor once more, for `access`.
+/// Opens a descriptor's node again, for `access`.
 pub(super) fn reopen(fd: impl AsFd, access: OFlags) -> Result<OwnedFd> {
     let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
     rustix::fs::open(descriptor_path(fd), flags, Mode::empty()).map_err(from_errno)
 }
 
-/// Puts the entries of a directory on stable storage.
+/// Writes the entries of a directory to stable storage.
 pub(super) fn sync_directory(directory: &OwnedFd) -> Result<()> {
     #[cfg(test)]
     super::durability::note(directory);
     match reopen(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(readable) => rustix::fs::fsync(readable).map_err(from_errno),
-        // Writable but not readable: it can't be synced by itself.
+        // The directory is writable but not readable, so it can't be synced alone.
         Err(_) => {
             rustix::fs::sync();
             Ok(())
@@ -137,7 +136,7 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> Result<()> {
     }
 }
 
-/// What tells a directory from every other: device and inode.
+/// The unique identity of a directory: device and inode.
 pub(super) fn identity(directory: &OwnedFd) -> Result<(u64, u64)> {
     let stat = rustix::fs::fstat(directory).map_err(from_errno)?;
     Ok((stat.st_dev, stat.st_ino))
@@ -151,7 +150,7 @@ pub(super) fn from_errno(errno: Errno) -> Error {
     Error::new(ErrorKind::from_errno(errno.raw_os_error()), message)
 }
 
-/// An error of path resolution, where some numbers mean confinement.
+/// An error of path resolution, where some numbers signal confinement.
 fn from_resolution(errno: Errno) -> Error {
     match errno {
         Errno::XDEV => Error::new(ErrorKind::PermissionDenied, "a link in the path leads out of the store"),

@@ -1,4 +1,4 @@
-//! Writing a file at its end.
+//! Appends to a file.
 
 use super::attributes::clear_set_id_bits;
 use super::root::from_errno;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::task::JoinHandle;
 
-/// Makes `file` this writer's alone until it is closed, in every process of
-/// this host: flock(2), which the kernel takes back from a dead one.
+/// Reserves `file` for this writer until it is closed, in all processes of this host, by flock(2).
+/// The kernel releases the lock of a dead process.
 pub(super) fn lock(file: &File) -> Result<()> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
@@ -24,20 +24,20 @@ pub(super) fn lock(file: &File) -> Result<()> {
     }
 }
 
-/// After so many bytes what was appended is sent to the disk beside the appends
-/// that follow, so that there is little left for the close: a file of 1 GiB that
-/// came at 1 Gbit/s made its client wait 0.6 s there.
+/// After this many bytes the writer begins a sync beside the following appends, so that little is
+/// left for the close. Without it, a file of 1 GiB received at 1 Gbit/s made its client wait 0.6 s
+/// there.
 const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
-/// The one writer of a file. What it has appended is in the page cache, so
-/// visible to every reader; nothing is buffered here.
+/// The only writer of a file. Appended bytes are in the page cache, so every reader sees them;
+/// nothing is buffered here.
 pub(super) struct Writer {
     target: Arc<Target>,
     path: StorePath,
-    /// The call before, where its future was dropped: the next one waits for
-    /// it, so that bytes never change places.
+    /// The previous call, if its future was dropped. The next one waits for it, so that bytes never
+    /// change places.
     in_flight: Option<JoinHandle<Result<()>>>,
-    /// A sync beside appends, and where the next one is due.
+    /// A sync beside appends, and the position at which the next one is due.
     syncing: Option<JoinHandle<()>>,
     sync_at: u64,
 }
@@ -45,7 +45,7 @@ pub(super) struct Writer {
 struct Target {
     file: File,
     position: AtomicU64,
-    /// What a sync beside appends failed with: the kernel tells it once.
+    /// The error of a sync beside appends: the kernel reports it once.
     sync_failure: OnceLock<Errno>,
 }
 
@@ -58,7 +58,7 @@ impl Writer {
         Self { target: Arc::new(target), path, in_flight: None, syncing: None, sync_at }
     }
 
-    /// Runs `work` on the blocking pool, after what was begun before.
+    /// Runs `work` on the blocking pool, after earlier calls.
     async fn run(
         &mut self,
         operation: &'static str,
@@ -81,12 +81,12 @@ impl Writer {
         }
     }
 
-    /// Runs a sync after the one that may be under way: that one may be told of a
-    /// failure in place of this.
+    /// Syncs after a sync that is under way, since the kernel may report a failure to that one
+    /// instead.
     async fn sync_as(&mut self, operation: &'static str) -> Result<()> {
         self.settle().await?;
         if let Some(syncing) = &mut self.syncing {
-            // It can't panic, and is cut off only with the process.
+            // It doesn't panic, and ends early only with the process.
             let _ = syncing.await;
             self.syncing = None;
         }
@@ -131,17 +131,16 @@ impl FileWriter for Writer {
 }
 
 impl Drop for Target {
-    /// Closing would do, but for a child process that is just being started: it
-    /// has a copy of the descriptor until it executes its program, and with it
-    /// the lock.
+    /// Releases the lock before closing. A child process that is just being started has a copy of
+    /// the descriptor, and with it the lock, until it executes its program.
     fn drop(&mut self) {
-        // The lock goes with the descriptor at the latest.
+        // Closing the descriptor releases the lock at the latest.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
 impl Target {
-    /// All of `data`, or nothing of it.
+    /// Appends all of `data`, or nothing.
     fn append(&self, data: &[u8]) -> Result<()> {
         clear_set_id_bits(&self.file)?;
         let position = self.position.load(Ordering::Acquire);
@@ -151,7 +150,8 @@ impl Target {
                 Ok(())
             }
             Err(error) => {
-                // A full disk takes a part: without it, position and file agree.
+                // A full disk accepts only a part. Cutting it off keeps position and file in
+                // agreement.
                 if rustix::fs::ftruncate(&self.file, position).is_err()
                     && let Ok(stat) = rustix::fs::fstat(&self.file)
                 {

@@ -1,14 +1,14 @@
-//! The memory that the library's files share with all others of the process.
+//! The memory that the library's files share with all other files of the process.
 
 use crate::budget::{Pool, Share};
 use std::sync::{Arc, Weak};
 use strait_kadoop::client::{Budget, Budgets, Holder};
 
-/// Half of it for each user.
+/// Grants at most half of the pool to each user.
 #[derive(Debug)]
 struct OfProcess(Arc<Pool>);
 
-/// What a client gets whose files are a store's.
+/// The budgets for the client of a store.
 pub(super) fn of_process() -> Arc<dyn Budgets> {
     Arc::new(OfProcess(Pool::of_process()))
 }

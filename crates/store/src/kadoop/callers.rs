@@ -1,4 +1,4 @@
-//! For whom the namenode is asked.
+//! Principals as callers of the namenode.
 
 use crate::types::Principal;
 use nix::unistd::{Gid, Group, User, getgrouplist};
@@ -8,20 +8,20 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use strait_kadoop::messages::Caller;
 
-/// How long a user's groups are believed (HDFS: `hadoop.security.groups.cache.secs`).
+/// Time for which a user's groups stay cached (HDFS: `hadoop.security.groups.cache.secs`).
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Users whose groups are remembered; beyond it all are looked up anew.
+/// Users with cached groups. Beyond it, the cache starts anew.
 const MAX_USERS: usize = 10_000;
 
-/// Users' groups. Kadoop believes what a client with its key says; where a principal
-/// comes without groups, they are those that this host's user database has for it.
+/// Users' groups. Kadoop believes a client that has its key. For a principal without groups, they
+/// come from this host's user database.
 #[derive(Debug, Default)]
 pub struct Callers {
     known: Mutex<HashMap<String, (Instant, Vec<String>)>>,
 }
 
 impl Callers {
-    /// The principal in Kadoop's words. May ask the user database, and so block.
+    /// The principal as Kadoop's caller. May ask the user database, and so block.
     pub(super) fn of(&self, who: &Principal) -> Caller {
         let groups = if who.groups.is_empty() { self.groups(&who.user) } else { who.groups.to_vec() };
         Caller {
@@ -30,7 +30,7 @@ impl Callers {
         }
     }
 
-    /// The groups that this host's user database has for a user. May ask it, and so block.
+    /// A user's groups by this host's user database. May ask it, and so block.
     pub fn groups(&self, user: &str) -> Vec<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((since, groups)) = known.get(user)
@@ -49,7 +49,7 @@ impl Callers {
     }
 }
 
-/// None for a user whom this host doesn't know.
+/// None if this host doesn't know the user.
 fn look_up(user: &str) -> Option<Vec<String>> {
     let primary = User::from_name(user).ok()??.gid;
     let all = getgrouplist(&CString::new(user).ok()?, primary).ok()?;

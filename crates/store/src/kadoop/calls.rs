@@ -5,13 +5,13 @@ use crate::work::blocking;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Calls of one store at a time; further ones wait. As many requests of one client as
-/// the namenode takes, for reads and writes as much again: a quarter of the pool that
-/// all stores of the process share (tokio's 512 threads). A gateway has its own, fair queue
-/// before this one, and lets no more through.
+/// Calls of one store at a time; further ones wait. As many as the namenode accepts requests of one
+/// client, and as many again for reads and writes: a quarter of the pool that all stores of the
+/// process share (tokio's 512 threads). A gateway has a fair queue of its own before this one, and
+/// lets no more through.
 const MAX_CALLS: usize = 128;
 
-/// See the module.
+/// A limit on calls: see the module.
 pub(super) struct Calls {
     permits: Arc<Semaphore>,
 }
@@ -21,8 +21,8 @@ impl Calls {
         Self { permits: Arc::new(Semaphore::new(MAX_CALLS)) }
     }
 
-    /// Does `step`, which may block, to its end, whether or not the caller still waits. One that
-    /// hasn't begun when its caller leaves isn't begun.
+    /// Runs `step`, which may block, to its end, even if the caller leaves. A step that hasn't
+    /// begun when its caller leaves doesn't begin.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         step: impl FnOnce() -> Result<T> + Send + 'static,

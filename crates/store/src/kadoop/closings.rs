@@ -2,12 +2,12 @@
 
 use tokio::sync::watch;
 
-/// Counts them.
+/// Counts these files.
 pub(super) struct Closings {
     under_way: watch::Sender<usize>,
 }
 
-/// One of them; dropped when it is done.
+/// One file; dropped when it is closed.
 pub(super) struct Closing {
     under_way: watch::Sender<usize>,
 }
@@ -24,9 +24,9 @@ impl Closings {
         Closing { under_way: self.under_way.clone() }
     }
 
-    /// Waits until there are none.
+    /// Waits until all are closed.
     pub(super) async fn none(&self) {
-        // The sender is here: this can't fail.
+        // This can't fail, since the sender is here.
         let _ = self.under_way.subscribe().wait_for(|count| *count == 0).await;
     }
 }

@@ -1,14 +1,14 @@
-//! Kadoop's refusals, as kinds.
+//! Kadoop's errors, as kinds.
 
 use crate::error::{Error, ErrorKind};
 use strait_kadoop::Error as Kadoop;
 use strait_kadoop::service::Failure;
 
-/// The error that a failed call says.
+/// The error of a failed call.
 pub(super) fn from_kadoop(failure: Failure) -> Error {
     let error = Error::new(kind_of(failure.error), failure.to_string());
     let error = match failure.error {
-        // Trying again can't win a lost lease back.
+        // A retry can't recover a lost lease.
         Kadoop::LeaseLost => error.with_retry_safe(false),
         _ => error,
     };
@@ -29,9 +29,9 @@ fn kind_of(error: Kadoop) -> ErrorKind {
         Kadoop::Unauthenticated | Kadoop::TokenExpired => ErrorKind::Unauthenticated,
         Kadoop::Corrupt | Kadoop::BytesLost => ErrorKind::Corrupt,
         Kadoop::NoSpace => ErrorKind::NoSpace,
-        // The namenode can't tell any more what it did for the client.
+        // The namenode no longer knows the outcome of the client's calls.
         Kadoop::UnknownClient | Kadoop::OutcomeUnknown => ErrorKind::OutcomeUnknown,
-        // What only namenode and datanodes say to each other, a failed disk, a defect.
+        // Errors between namenode and datanodes only, failed disks, defects.
         Kadoop::NotRegistered
         | Kadoop::ForeignData
         | Kadoop::StaleStamp

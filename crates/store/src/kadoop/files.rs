@@ -15,7 +15,7 @@ use std::sync::Arc;
 use strait_kadoop::messages::Caller;
 use strait_kadoop::service::{self, Reader};
 
-/// Permission of a new file where none is asked for, HDFS's own default (0666 less the
+/// Permission of a new file for which the caller gives none: HDFS's own default (0666 less the
 /// umask 022).
 const DEFAULT_FILE_PERMISSION: u16 = 0o644;
 
@@ -46,7 +46,7 @@ impl Shared {
         };
         let created = self.client.create(caller, path.as_str(), &options).map_err(|failure| {
             match failure.error {
-                // The trait's word for a name that is taken, whatever has it.
+                // The trait's error for a taken name, by a file or a directory.
                 strait_kadoop::Error::IsADirectory => {
                     Error::new(ErrorKind::AlreadyExists, "a directory has that name").caused_by(failure)
                 }
@@ -63,8 +63,8 @@ impl Shared {
 }
 
 impl KadoopStore {
-    /// The datanodes make the checksums of chunks. Each step is a call of its own: it waits for its
-    /// turn among those of others, and there is no further one once nobody waits for the result.
+    /// The datanodes compute the checksums of chunks. Each step is a call of its own, so it waits
+    /// for its turn among the calls of others. If the caller leaves, no further step begins.
     pub(super) async fn digest(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let at = path.clone();
         let open = move |shared: &Arc<Shared>, caller: &_| {
@@ -85,7 +85,7 @@ impl KadoopStore {
     }
 }
 
-/// An open file. The library reads ahead for who reads on where the last read ended.
+/// An open file. The library reads ahead for sequential readers.
 pub(super) struct KadoopReader {
     reader: Arc<Reader>,
     shared: Arc<Shared>,
@@ -99,7 +99,7 @@ impl FileReader for KadoopReader {
             if length > MAX_CHUNK_BYTES {
                 return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most");
             }
-            // Nothing is that far.
+            // No file is that long.
             if length == 0 || offset.checked_add(length as u64).is_none() {
                 return Ok(Bytes::new());
             }

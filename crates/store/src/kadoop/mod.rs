@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!   KadoopStore ─ shared ─ names, files      the operations
-//!                   │        writer ─ closings  the one writer, and what it leaves behind
+//!                   │        writer ─ closings  the one writer, and closes after its drop
 //!                   ├─ callers                principals as Kadoop's callers
 //!                   ├─ budgets                the memory of open files, shared with other stores
 //!                   └─ calls ─ the client library, on tokio's blocking pool
 //! ```
 //!
-//! The library blocks, and does all that lasts: repeats calls, replaces lost datanodes,
-//! reads ahead. What is here is its translation into the trait, and a bound on how many
-//! of its calls there are at a time.
+//! The library blocks, and does the lasting work: it repeats calls, replaces lost datanodes, and
+//! reads ahead. This module translates it into the trait, and limits its concurrent calls.
 
 mod budgets;
 mod callers;
@@ -42,33 +41,34 @@ use strait_kadoop::{Client, ClientOptions};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Where a namenode is whose URI names no port: beside the gateway's 9090.
+/// The namenode's port if the URI names none: beside the gateway's 9090.
 pub const DEFAULT_PORT: u16 = 9091;
 
-/// How long connecting to a namenode may take. Nobody there is said at once; the
-/// library itself goes on trying for as long as a restart takes.
+/// Time limit for connecting to a namenode. So a missing namenode is reported soon; the library
+/// itself keeps trying for as long as a restart takes.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a namenode that takes up connections may leave us without an answer before we
-/// say that it is none. A namenode that restarts refuses connections meanwhile.
+/// A server that accepts connections has this long to answer before we report that it is no
+/// namenode. A namenode that restarts refuses connections meanwhile.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Within which an abandoned file is writable again. Usually at once, since its writer
-/// is closed; if its datanodes are lost, too, after the library has given up on them
-/// (45 s) and recovery has waited for them (60 s). The same for a process that died: the
-/// lease's soft limit (60 s), and recovery.
+/// An abandoned file is writable again within this time. Usually that is at once, since its writer
+/// gets closed. If its datanodes are lost, too, the library drops them first (45 s), and recovery
+/// waits for them (60 s). The same limit holds for a process that died: the lease's soft limit (60
+/// s), and recovery.
 const RECOVERY_LIMIT_MS: u32 = 120_000;
 
-/// How to come into a cluster.
+/// Credentials and options for a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The file that holds the clients' key, or the cluster's.
     pub key_file: Option<PathBuf>,
-    /// Who logs in where no key is named.
+    /// The user to log in if no key is named.
     pub login: Option<Login>,
-    /// Replicas of a file that is created without saying how many.
+    /// Replicas of a new file for which the caller gives no number.
     pub replication: u16,
-    /// Whether replicas of datanodes on this host are read past them, where they allow it.
+    /// Whether to read replicas of datanodes on this host directly from their files, if those
+    /// datanodes allow it.
     pub short_circuit: bool,
 }
 
@@ -82,17 +82,17 @@ impl Default for Options {
 /// A user's login at a namenode, in place of the clients' key.
 #[derive(Clone)]
 pub struct Login {
-    /// The user, and the only one that the store acts for then.
+    /// The user; the store acts only for this one.
     pub user: String,
-    /// Asked for when it is needed.
+    /// Called when the password is needed.
     pub password: Password,
-    /// Certificate authorities (PEM) that the namenode's certificate comes from one of.
+    /// Certificate authorities (PEM), one of which issued the namenode's certificate.
     pub ca: Option<PathBuf>,
     /// The user's own certificate and its key (PEM), for namenodes that ask for one.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// Where a password comes from.
+/// Supplies a password.
 pub type Password = Arc<dyn Fn() -> Result<String> + Send + Sync>;
 
 impl std::fmt::Debug for Login {
@@ -107,7 +107,7 @@ pub struct KadoopStore {
     shared: Arc<Shared>,
 }
 
-/// What all operations need.
+/// State that all operations need.
 struct Shared {
     client: Client,
     calls: Calls,
@@ -120,8 +120,8 @@ impl KadoopStore {
     /// Joins the cluster of the namenode at `HOST:PORT`.
     ///
     /// # Errors
-    /// Unauthenticated without a key, or with one that isn't the cluster's; Unavailable
-    /// where no namenode answers.
+    /// Unauthenticated without a key, or with one that isn't the cluster's; Unavailable if no
+    /// namenode answers.
     pub async fn connect(namenode: &str, options: &Options) -> Result<Self> {
         let named = |error: Error| error.at("connect to", format!("kadoop://{namenode}"));
         let access = access(namenode, options).map_err(named)?;
@@ -138,14 +138,14 @@ impl KadoopStore {
         Ok(Self::over(client, options.replication))
     }
 
-    /// For a client of [`KadoopStore::over`]: its files share their memory with those of all other
-    /// stores of the process.
+    /// Options for a client of [`KadoopStore::over`]: its files share their memory with those of
+    /// all other stores of the process.
     pub fn client_options(namenode: impl Into<String>, access: impl Into<Access>) -> ClientOptions {
         ClientOptions { budgets: budgets::of_process(), ..ClientOptions::new(namenode, access) }
     }
 
-    /// Over a client that has joined. `replication` is that of files that are created
-    /// without saying.
+    /// A store over a client that has joined. `replication` is for new files whose creators give
+    /// none.
     pub fn over(client: Client, replication: u16) -> Self {
         let shared = Shared {
             client,
@@ -157,10 +157,10 @@ impl KadoopStore {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What operators ask of a cluster, in the library's own words.
+    /// Runs an operator's request to the cluster, in the library's own types.
     ///
     /// # Errors
-    /// As the library's.
+    /// The library's errors.
     pub async fn operate<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -173,12 +173,12 @@ impl KadoopStore {
         self.call(operation, &StorePath::root(), who, work).await
     }
 
-    /// Waits until no file is left open by a writer that was dropped.
+    /// Waits until the files of all dropped writers are closed.
     pub async fn settled(&self) {
         self.shared.closings.none().await;
     }
 
-    /// Calls the library for somebody, and says of a failure what was asked for.
+    /// Calls the library for `who`, and adds operation and path to its error.
     async fn call<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -192,7 +192,7 @@ impl KadoopStore {
     }
 }
 
-/// By what the store comes in.
+/// The store's access to the cluster.
 fn access(namenode: &str, options: &Options) -> Result<Access> {
     match (&options.key_file, &options.login) {
         (Some(file), _) => Ok(key(file)?.into()),
@@ -206,7 +206,7 @@ fn access(namenode: &str, options: &Options) -> Result<Access> {
 }
 
 impl Login {
-    /// In the library's words, for the namenode at `HOST:PORT`.
+    /// As the library's type, for the namenode at `HOST:PORT`.
     fn at(&self, namenode: &str) -> Result<service::Login> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidArgument, why);
         let Some(ca) = &self.ca else {
@@ -232,7 +232,7 @@ fn key(file: &Path) -> Result<ClientKey> {
     use std::os::unix::fs::MetadataExt;
     let unreadable = |error: std::io::Error| {
         let why = match error.kind() {
-            // It names the file.
+            // The error names the file.
             std::io::ErrorKind::InvalidData => format!("--kadoop-key: {error}"),
             _ => format!("--kadoop-key {}: {error}", file.display()),
         };
@@ -246,10 +246,10 @@ fn key(file: &Path) -> Result<ClientKey> {
     ClientKey::load(file).map_err(unreadable)
 }
 
-/// What kept a client from joining.
+/// The reason why a client couldn't join.
 fn refused(failure: Failure, by_key: bool) -> Error {
     match failure.error {
-        // Of a login, it says why.
+        // For a login, the failure itself gives the reason.
         strait_kadoop::Error::Unauthenticated if by_key => {
             let why = "the key that --kadoop-key names isn't this cluster's";
             Error::new(ErrorKind::Unauthenticated, why).caused_by(failure)
@@ -266,7 +266,7 @@ fn refused(failure: Failure, by_key: bool) -> Error {
     }
 }
 
-/// Whether anybody listens there.
+/// Checks that a program listens there.
 async fn reach(namenode: &str) -> Result<()> {
     let away = |why: String| {
         let message = format!("no namenode answers: {why}; check the address, and that it runs");

@@ -10,10 +10,10 @@ use std::ops::Range;
 use strait_kadoop::messages::{Attributes, Caller, Status};
 use strait_kadoop::service::Host;
 
-/// Permission of a new directory where none is asked for, HDFS's own default (0777 less
-/// the umask 022).
+/// Permission of a new directory for which the caller gives none: HDFS's own default (0777 less the
+/// umask 022).
 const DEFAULT_DIRECTORY_PERMISSION: u16 = 0o755;
-/// Entries of a directory that are asked for at a time: the most that Kadoop gives.
+/// Entries of a directory requested at a time: the most that Kadoop gives.
 const PAGE_ENTRIES: u32 = 1_000;
 
 impl Shared {
@@ -97,7 +97,7 @@ impl Shared {
         Ok(found.map_err(from_kadoop)?.into_iter().map(block).collect())
     }
 
-    /// What the datanodes that are there have in all.
+    /// Total capacity of the live datanodes.
     pub(super) fn status(&self) -> Result<StoreStatus> {
         let cluster = self.client.status().map_err(from_kadoop)?;
         let alive = cluster.nodes.iter().filter(|node| node.alive);
@@ -111,7 +111,7 @@ impl Shared {
     }
 }
 
-/// A page at a time.
+/// Lists a directory, a page at a time.
 pub(super) fn entries(
     store: KadoopStore,
     who: Principal,
@@ -133,14 +133,14 @@ pub(super) fn entries(
     .boxed()
 }
 
-/// Where a listing goes on.
+/// The position at which a listing continues.
 enum Place {
     Top,
     Behind(String),
 }
 
 impl Shared {
-    /// Some entries, and where it goes on, if it does.
+    /// Some entries, and the position of the next ones, if there are any.
     fn page(
         &self,
         caller: &Caller,
@@ -149,7 +149,7 @@ impl Shared {
     ) -> Result<(Vec<FileStatus>, Option<Place>)> {
         let after = match place {
             Place::Top => {
-                // A page doesn't tell a file from a directory with one entry of its name.
+                // A page doesn't distinguish a file from a directory with one entry of its name.
                 let status = self.stat(caller, path)?;
                 if !status.is_directory() {
                     return Ok((vec![status], None));
@@ -186,7 +186,7 @@ fn status_of(status: Status, path: String) -> FileStatus {
     }
 }
 
-/// The bits that there are.
+/// Only valid permission bits.
 pub(super) fn checked_permission(permission: u32) -> Result<u16> {
     match u16::try_from(permission) {
         Ok(bits) if bits <= 0o7777 => Ok(bits),

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use strait_kadoop::service::{Failure, Writer};
 use tokio::runtime::Handle;
 
-/// Writes through the library.
+/// Writes a file by the library.
 pub(super) struct KadoopWriter {
-    /// None while an operation has it, and if its caller didn't wait for that.
+    /// None while an operation has it, and afterwards if the operation's caller has left.
     open: Option<Open>,
     shared: Arc<Shared>,
     path: StorePath,
     position: u64,
 }
 
-/// The library's writer. Wherever it is dropped, the file is closed in the background:
-/// its lease would be renewed for as long as this process lives.
+/// The library's writer. Dropping it closes the file in the background. Otherwise this process
+/// would renew its lease for as long as it lives.
 struct Open {
     /// None once it is closed.
     writer: Option<Writer>,
@@ -31,7 +31,7 @@ struct Open {
 }
 
 impl KadoopWriter {
-    /// Around a file that was just opened. To be called on a tokio runtime.
+    /// A writer for a file that was just opened. Call it on a tokio runtime.
     pub(super) fn new(writer: Writer, shared: Arc<Shared>, path: StorePath) -> Self {
         let position = writer.length();
         let open = Open {
@@ -43,7 +43,7 @@ impl KadoopWriter {
         Self { open: Some(open), shared, path, position }
     }
 
-    /// Has the library's writer do something.
+    /// Runs `work` on the library's writer.
     async fn with(
         &mut self,
         operation: &'static str,
@@ -117,7 +117,7 @@ impl Drop for Open {
         let closing = self.shared.closings.begin();
         let path = self.path.clone();
         self.runtime.spawn_blocking(move || {
-            // What was flushed is kept with it; bytes that weren't may be, too.
+            // This keeps flushed bytes, and perhaps others.
             if let Err(failure) = writer.close() {
                 tracing::warn!(%path, %failure, "a file that was abandoned is left to recovery");
             }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
 
-/// Reads what is flushed, also after the file was removed.
+/// Reads flushed bytes, also after the file was removed.
 pub(super) struct MemoryReader {
     identity: Bytes,
     content: Content,
@@ -40,7 +40,7 @@ impl FileReader for MemoryReader {
     }
 }
 
-/// Keeps what is appended to itself until it is flushed.
+/// Buffers appended bytes until a flush.
 pub(super) struct MemoryWriter {
     tree: Arc<Mutex<Tree>>,
     node: NodeId,

@@ -1,9 +1,8 @@
-//! A store in memory, for tests: every capability, and the strictest reading
-//! of each promise, so that what works here relies on nothing more.
+//! A store in memory, for tests. It has every capability and reads each promise strictly, so
+//! programs that work here rely on nothing more.
 //!
-//! Strict where others may be lenient: bytes are visible only once flushed, a
-//! writer whose file was removed gets `NotFound`, permission bits are checked
-//! on every operation.
+//! It is strict where others may be lenient: bytes are visible only once flushed, a writer whose
+//! file was removed gets `NotFound`, and every operation checks permission bits.
 
 mod handle;
 mod permission;
@@ -20,9 +19,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tree::Tree;
 
-/// Entries of a listing that are read under one lock.
+/// Entries of a listing read under one lock.
 const LIST_PAGE_ENTRIES: usize = 100;
-/// The capacity that [`FileSystem::status`] names, in bytes; not enforced.
+/// The capacity that [`FileSystem::status`] reports, in bytes; not enforced.
 const NOMINAL_CAPACITY_BYTES: u64 = 1 << 40;
 /// The one "host" that holds every block.
 const HOST: &str = "localhost";
@@ -34,8 +33,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store. `superuser` owns the root (`0o755`) and is subject to
-    /// no permission check.
+    /// An empty store. `superuser` owns the root (`0o755`) and passes all permission checks.
     pub fn new(superuser: &str) -> Self {
         Self { tree: Arc::new(Mutex::new(Tree::new(superuser))) }
     }
@@ -45,7 +43,7 @@ impl MemoryStore {
     }
 }
 
-/// A panic of another test thread must not hide behind a poisoned lock.
+/// Ignores poisoning: a poisoned lock must not hide the panic of another test thread.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,10 +10,10 @@ pub(super) const WRITE: u32 = 0o2;
 pub(super) const TRAVERSE: u32 = 0o1;
 /// Only an entry's owner may remove or rename it.
 pub(super) const STICKY: u32 = 0o1000;
-/// All bits there are.
+/// All permission bits.
 pub(super) const ALL_BITS: u32 = 0o7777;
 
-/// Who owns a node, and what others may do.
+/// A node's owner and permissions.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     pub(super) owner: String,
@@ -22,9 +22,9 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Whether `who`, no superuser, has all of `wanted` ([`READ`], [`WRITE`],
-    /// [`TRAVERSE`]). As in POSIX the most exact class decides alone: an owner
-    /// without the bit isn't helped by the group's.
+    /// Whether `who`, if no superuser, has all of `wanted` ([`READ`], [`WRITE`], [`TRAVERSE`]). As
+    /// in POSIX, only the most exact class counts: the group's bit doesn't help an owner without
+    /// it.
     pub(super) fn allows(&self, who: &Principal, wanted: u32) -> bool {
         let shift = if *who.user == *self.owner {
             6
@@ -37,7 +37,7 @@ impl Access {
     }
 }
 
-/// `given` or `default`; `InvalidArgument` where there are other bits in it.
+/// `given` or `default`; `InvalidArgument` if it has other bits.
 pub(super) fn checked(given: Option<u32>, default: u32) -> Result<u32> {
     match given {
         Some(bits) if bits & !ALL_BITS != 0 => {

@@ -15,10 +15,10 @@ const DEFAULT_DIRECTORY_PERMISSION: u32 = 0o755;
 const DEFAULT_BLOCK_BYTES: u64 = 64 << 20;
 const ROOT: NodeId = NodeId(0);
 
-/// A file's flushed bytes; readers keep them alive beyond the name.
+/// A file's flushed bytes; readers keep them after the name is gone.
 pub(super) type Content = Arc<Mutex<Vec<u8>>>;
 
-/// A node's number, never used again.
+/// A node's number, which is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct NodeId(u64);
 
@@ -84,13 +84,13 @@ impl Tree {
         Ok(page.map(|(name, id)| self.status_of(*id, &format!("{prefix}/{name}"))).collect())
     }
 
-    /// What tells the file from others, and what it holds.
+    /// The file's identity, and its content.
     pub(super) fn open(&mut self, who: &Principal, path: &StorePath) -> Result<(Bytes, Content)> {
         let id = self.resolve(who, path)?;
         let content = self.file(id)?.content.clone();
         self.require(who, id, READ)?;
         self.node_mut(id).accessed_ms = now_ms();
-        // Numbers begin anew with each process.
+        // Numbers restart with each process.
         let identity = [self.made_ms.to_le_bytes(), id.0.to_le_bytes()].concat();
         Ok((identity.into(), content))
     }
@@ -165,7 +165,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A writer's bytes become visible.
+    /// Makes a writer's bytes visible.
     pub(super) fn publish(&mut self, id: NodeId, bytes: &[u8]) -> Result<()> {
         if !self.nodes.contains_key(&id) {
             return fail(ErrorKind::NotFound, "the file was removed while it was written");
@@ -175,7 +175,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A writer lets go.
+    /// Marks a writer's file as no longer being written.
     pub(super) fn release(&mut self, id: NodeId) {
         if let Some(Node { kind: Kind::File(file), .. }) = self.nodes.get_mut(&id) {
             file.being_written = false;
@@ -225,7 +225,7 @@ impl Tree {
             }
             self.unlink(to_parent, to.name());
         }
-        // The node itself keeps its number, so an open writer goes on.
+        // The node keeps its number, so an open writer stays valid.
         self.entries_mut(from_parent).remove(from.name());
         self.entries_mut(to_parent).insert(to.name().to_owned(), id);
         Ok(())
@@ -304,7 +304,7 @@ impl Tree {
         lengths.sum()
     }
 
-    /// The node at `path`, every directory above traversable.
+    /// The node at `path`; `who` must be able to traverse every directory above.
     fn resolve(&self, who: &Principal, path: &StorePath) -> Result<NodeId> {
         let mut id = ROOT;
         for name in path.relative().split('/').filter(|name| !name.is_empty()) {
@@ -318,7 +318,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// The directory at `path`, made with its missing parents where it isn't.
+    /// The directory at `path`. If it is missing, makes it with its missing parents.
     fn make_directories(&mut self, who: &Principal, path: &StorePath, permission: u32) -> Result<NodeId> {
         match self.resolve(who, path) {
             Ok(id) => return self.directory(id).map(|_| id),
@@ -333,7 +333,7 @@ impl Tree {
         Ok(self.insert(parent, path.name(), Kind::Directory(BTreeMap::new()), who, permission))
     }
 
-    /// The file at `path`, nobody writing it, `who` allowed to.
+    /// The file at `path`, if it has no writer and `who` may write it.
     fn writable(&self, who: &Principal, path: &StorePath) -> Result<NodeId> {
         let id = self.resolve(who, path)?;
         let being_written = self.file(id)?.being_written;
@@ -341,7 +341,7 @@ impl Tree {
         if being_written { busy() } else { Ok(id) }
     }
 
-    /// The node at `path` and its directory, `who` allowed to take it out.
+    /// The node at `path` and its directory, if `who` may remove it.
     fn removable(&self, who: &Principal, path: &StorePath) -> Result<(NodeId, NodeId)> {
         let Some(parent_path) = path.parent() else {
             return fail(ErrorKind::InvalidArgument, "the root stays where it is");
@@ -389,7 +389,7 @@ impl Tree {
     fn insert(&mut self, parent: NodeId, name: &str, kind: Kind, who: &Principal, permission: u32) -> NodeId {
         let id = NodeId(self.next_id);
         self.next_id += 1;
-        // The group is the directory's, as in HDFS.
+        // The group comes from the directory, as in HDFS.
         let group = self.node(parent).access.group.clone();
         let access = Access { owner: who.user.to_string(), group, permission };
         self.nodes.insert(id, Node::new(kind, access));
@@ -455,7 +455,7 @@ impl Tree {
         }
     }
 
-    /// Entries of a node that the caller knows for a directory.
+    /// Entries of a node that the caller knows to be a directory.
     fn entries_mut(&mut self, id: NodeId) -> &mut BTreeMap<String, NodeId> {
         match &mut self.node_mut(id).kind {
             Kind::Directory(entries) => entries,
@@ -463,8 +463,7 @@ impl Tree {
         }
     }
 
-    /// Only numbers of live nodes get here: out of a directory's entries, in
-    /// the same call.
+    /// Callers pass only numbers of live nodes, from a directory's entries in the same call.
     fn node(&self, id: NodeId) -> &Node {
         &self.nodes[&id]
     }

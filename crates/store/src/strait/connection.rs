@@ -4,11 +4,11 @@
 //!   call ─ encode ─→ queue ─→ sending task ─→ socket
 //!   call ←─ decode ── its waiter ←─ receiving task ←─ socket
 //! ```
-//! A dropped call leaves the stream intact: its reply is read and thrown away.
+//! A dropped call leaves the stream intact: the connection reads its reply and drops it.
 //!
-//! A reply is due from its call, or from the end of the reply before it. From then
-//! on the whole reply has the connection's patience to arrive; otherwise the
-//! connection ends, and with it every call on it.
+//! A reply is due from its call, or from the end of the reply before it. From then on the whole
+//! reply has the connection's patience to arrive. Otherwise the connection ends, with every call on
+//! it.
 
 use super::tls;
 use bytes::buf::Limit;
@@ -25,26 +25,24 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Framed binary: the frame's length tells how large a buffer a reply needs
-/// before any of it is looked at.
+/// Framed binary: the frame's length gives the buffer size for a reply before any of it is decoded.
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
-/// Most bytes of one reply: a page of a listing with the longest paths (1,000
-/// entries of some 8 KiB) is the largest.
+/// Most bytes of one reply. The largest is a page of a listing with the longest paths (1,000
+/// entries of some 8 KiB).
 const MAX_REPLY_BYTES: usize = 16 << 20;
-/// Payload that calls in flight on one connection may carry, both ways
-/// together. Eight chunks keep a 10 Gbit/s link busy over a 25 ms round trip.
+/// Payload that calls in flight on one connection may carry, both ways together. Eight chunks keep
+/// a 10 Gbit/s link busy over a 25 ms round trip.
 const IN_FLIGHT_BYTES: usize = 32 << 20;
-/// What a call counts for at least, whatever its payload; bounds the number in
-/// flight to 2,048.
+/// Least bytes that a call counts for, which bounds the number in flight to 2,048.
 const CALL_BYTES: usize = 16 << 10;
-/// The unit in which the two above are counted.
+/// The unit of the two counts above.
 const PERMIT_BYTES: usize = 1 << 10;
-/// For the frame's length and small replies; larger ones are read past it.
+/// For the frame's length and small replies; larger ones bypass it.
 const READ_BUFFER_BYTES: usize = 16 << 10;
-/// How long a gateway's last words may take to be read after sending failed: they are
-/// there already, or never come.
+/// Time to read a gateway's last reply after sending failed: it has arrived already, or never
+/// comes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Encoded calls that are gathered for one write.
+/// Encoded calls gathered for one write.
 const GATHERED_CALLS: usize = 16;
 
 /// The connection broke: a call on it may or may not have been executed.
@@ -61,17 +59,17 @@ enum Cause {
     End,
     /// The gateway was silent for too long.
     Silence,
-    /// TLS: the gateway doesn't take us as a client.
+    /// TLS: the gateway rejects us as a client.
     Unauthenticated,
 }
 
 impl Broken {
-    /// Stands where nothing was sent for want of a connection.
+    /// For calls that weren't sent, since there was no connection.
     pub(super) fn before_sending() -> Self {
         Self::because("there is no connection")
     }
 
-    /// The gateway has answered nothing for so long.
+    /// The gateway sent nothing for `patience`.
     fn silence(patience: Duration) -> Self {
         let seconds = patience.as_secs_f64();
         let why = format!("the gateway hasn't answered within {seconds} s; --timeout allows more");
@@ -82,32 +80,31 @@ impl Broken {
         Self { why: why.into(), cause: Cause::End }
     }
 
-    /// Why nothing more is received.
+    /// The reason why receiving failed.
     fn receiving(error: &io::Error, patience: Duration) -> Self {
         if let Some(why) = tls::refusal(error) {
             return Self { why, cause: Cause::Unauthenticated };
         }
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::because("the gateway closed the connection"),
-            // The kernel has the same kind for a host that has gone.
+            // The kernel uses the same kind for a host that has gone.
             io::ErrorKind::TimedOut => Self::silence(patience),
             _ => Self::because(format!("receiving from the gateway: {error}")),
         }
     }
 
-    /// Whether the gateway was silent for too long: another attempt would only
-    /// wait as long again.
+    /// Whether the gateway was silent for too long. Another attempt would only wait as long again.
     pub(super) fn is_silence(&self) -> bool {
         self.cause == Cause::Silence
     }
 
-    /// Whether the gateway doesn't take us as a TLS client.
+    /// Whether the gateway rejects us as a TLS client.
     pub(super) fn is_unauthenticated(&self) -> bool {
         self.cause == Cause::Unauthenticated
     }
 }
 
-/// What a call comes to.
+/// Result of a call.
 pub(super) type Answered<M> = std::result::Result<Result<Reply<M>, DecodeError>, Broken>;
 
 /// A connection to a gateway.
@@ -120,13 +117,13 @@ pub(super) struct Connection {
     patience: Duration,
 }
 
-/// When a reply is due.
+/// The time by which a reply is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// Within the connection's patience.
     Soon,
-    /// When the gateway has done work that grows with the data. Its caller finds
-    /// out meanwhile whether the gateway is there.
+    /// When the gateway has done work that grows with the data. Meanwhile the caller checks that
+    /// the gateway is alive.
     WhenDone,
 }
 
@@ -136,14 +133,14 @@ struct Outgoing {
     waiter: Waiter,
 }
 
-/// Who waits for a reply.
+/// A call that waits for its reply.
 #[derive(Debug)]
 struct Waiter {
     reply: oneshot::Sender<Bytes>,
     since: Instant,
     due: Due,
-    /// Given back when the reply is here, not when it is looked at: a caller
-    /// that sends on without looking can't starve others, or itself.
+    /// Released when the reply arrives, not when the caller takes it. So a caller that keeps
+    /// sending without taking replies can't starve others, or itself.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -159,7 +156,7 @@ impl Shared {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all waiting; the first reason stays.
+    /// Ends all waiting; the first reason is kept.
     fn fail(&self, why: Broken) {
         let mut waiters = self.waiters();
         self.broken.send_if_modified(|broken| {
@@ -185,8 +182,8 @@ impl Shared {
         self.why()
     }
 
-    /// Since when the next reply is due, where the one before it was complete at
-    /// `latest`; none while none is due.
+    /// The time since which the next reply is due, if the one before it was complete at `latest`.
+    /// None while none is due.
     fn due_since(&self, latest: Instant) -> Option<Instant> {
         let waiters = self.waiters();
         waiters.front().filter(|waiter| waiter.due == Due::Soon).map(|waiter| waiter.since.max(latest))
@@ -194,8 +191,7 @@ impl Shared {
 }
 
 impl Connection {
-    /// Takes over a connected socket, or what encrypts one. Each reply has
-    /// `patience`.
+    /// Takes over a connected socket, or a TLS stream over it. Each reply has `patience` to arrive.
     pub(super) fn new(
         read: impl AsyncRead + Unpin + Send + 'static,
         write: impl AsyncWrite + Unpin + Send + 'static,
@@ -214,9 +210,8 @@ impl Connection {
         !self.shared.is_broken()
     }
 
-    /// Sends a call whose payload, there or back, is at most `payload_bytes`.
-    /// Returns when it is in the queue; calls go out in the order of these
-    /// returns.
+    /// Sends a call whose payload, there or back, is at most `payload_bytes`. Returns when the call
+    /// is in the queue; calls leave in the order of these returns.
     pub(super) async fn send<M: Method>(
         &self,
         args: &M::Args,
@@ -237,15 +232,14 @@ impl Connection {
         self.send::<M>(args, payload_bytes).await?.receive().await
     }
 
-    /// Sends a small call at once, not counted among those in flight: for
-    /// handing back handles where waiting is impossible.
+    /// Sends a small call at once, not counted among those in flight: for closing handles in places
+    /// that can't wait.
     pub(super) fn send_uncounted<M: Method>(&self, args: &M::Args) -> Result<Answer<M>, Broken> {
         self.queue::<M>(args, None, Due::Soon)
     }
 
-    /// Sends a small call whose reply comes when its work is done, and waits for
-    /// it. Whenever the connection's patience has passed, `is_there` says whether
-    /// the gateway is still there.
+    /// Sends a small call whose reply comes when its work is done, and waits for it. Each time the
+    /// connection's patience has passed, it asks `is_there` whether the gateway is still alive.
     pub(super) async fn call_until_done<M: Method, F: Future<Output = bool>>(
         &self,
         args: &M::Args,
@@ -281,7 +275,7 @@ impl Connection {
     }
 }
 
-/// The reply to a call that is under way.
+/// The reply to a call in progress.
 #[derive(Debug)]
 pub(super) struct Answer<M> {
     received: oneshot::Receiver<Bytes>,
@@ -291,7 +285,7 @@ pub(super) struct Answer<M> {
 }
 
 impl<M: Method> Answer<M> {
-    /// Waits for it.
+    /// Waits for the reply.
     pub(super) async fn receive(self) -> Answered<M> {
         let message = tokio::select! {
             biased;
@@ -309,7 +303,7 @@ impl<M: Method> Answer<M> {
     }
 }
 
-/// Writes what is queued, until nobody can queue more.
+/// Writes queued calls, until all their senders are gone.
 async fn send(
     mut socket: impl AsyncWrite + Unpin,
     mut queue: mpsc::UnboundedReceiver<Outgoing>,
@@ -328,25 +322,25 @@ async fn send(
                 waiters.push_back(call.waiter);
             }
         }
-        // TLS keeps some back until it is flushed; a socket has nothing to do.
+        // TLS holds some bytes back until a flush; for a plain socket a flush does nothing.
         let sent = async {
             socket.write_all_buf(&mut segments).await?;
             socket.flush().await
         };
         let sent = tokio::select! {
             sent = sent => sent,
-            // A gateway that takes nothing more would hold up the rest of the queue.
+            // A gateway that accepts no more bytes would delay the rest of the queue.
             _ = shared.ended() => return,
         };
         if let Err(error) = sent {
-            // The gateway may have said why before it ended the connection.
+            // The gateway may have sent a reason before it ended the connection.
             let _ = timeout(LAST_WORDS, shared.ended()).await;
             return shared.fail(Broken::because(format!("sending to the gateway: {error}")));
         }
     }
 }
 
-/// Hands each reply to the waiter whose turn it is.
+/// Hands each reply to the first waiter.
 async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: Duration) {
     let mut socket = BufReader::with_capacity(READ_BUFFER_BYTES, socket);
     let mut latest = Instant::now();
@@ -354,7 +348,7 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: 
         match next_frame(&mut socket, &shared, latest, patience).await {
             Err(error) => break error,
             Ok(message) => match shared.waiters().pop_front() {
-                // The error means that nobody waits any longer.
+                // Sending fails if the caller has left, which doesn't matter.
                 Some(waiter) => drop(waiter.reply.send(message)),
                 None => break io::Error::other("a reply without a request"),
             },
@@ -364,7 +358,7 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: 
     shared.fail(Broken::receiving(&error, patience));
 }
 
-/// The next reply, whole within `patience` from when it is due.
+/// The next reply. It must be whole within `patience` from when it is due.
 async fn next_frame(
     socket: &mut BufReader<impl AsyncRead + Unpin>,
     shared: &Shared,
@@ -372,7 +366,7 @@ async fn next_frame(
     patience: Duration,
 ) -> io::Result<Bytes> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    // Between replies silence is fine, unless one is due.
+    // Silence is fine unless a reply is due.
     loop {
         let due = shared.due_since(latest);
         let deadline = due.unwrap_or_else(Instant::now) + patience;
@@ -433,13 +427,13 @@ impl Buf for Segments {
     }
 }
 
-/// What the first four bytes of an answer say about who gives it, if they can't
-/// be a frame's length.
+/// The error for an answer whose first four bytes can't be a frame's length. They may identify the
+/// peer's protocol.
 fn stranger(first: u32) -> io::Error {
     let first = first.to_be_bytes();
     io::Error::other(match &first {
         b"HTTP" => "what listens there speaks HTTP, and is no Strait gateway".to_owned(),
-        // A record of TLS: an alert, or a handshake.
+        // A TLS record: an alert, or a handshake.
         [0x15 | 0x16, 3, ..] => "what listens there speaks TLS only (strait --tls)".to_owned(),
         _ => format!(
             "the answer is no Thrift message ({}…): no Strait gateway listens there",

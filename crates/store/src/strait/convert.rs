@@ -1,15 +1,15 @@
-//! The wire's values as the trait's, and back.
+//! Conversions between the wire's values and the trait's.
 
 use crate::{BlockLocation, Capabilities, Error, ErrorKind, FileStatus, FileType, Result, fail};
 use strait_wire::{ApplicationError, ApplicationErrorKind, DecodeError, DfsError, FileInfo, StoreInfo};
 
-/// An error as a gateway tells it, for an operation on a path of ours.
+/// A gateway's error, for an operation on one of our paths.
 pub(super) fn error(told: DfsError, operation: &'static str, path: &str) -> Error {
     let by_code = told.code.and_then(ErrorKind::from_thrift);
     let by_name = || told.kind.as_deref().and_then(ErrorKind::from_name);
     let kind = by_code.or_else(by_name).unwrap_or(ErrorKind::Internal);
     let message = told.message.unwrap_or_default();
-    // A gateway names the operation too; once is enough.
+    // The gateway names the operation too, and once is enough.
     let message = match message.strip_prefix(operation).and_then(|rest| rest.strip_prefix(": ")) {
         Some(rest) => rest.to_owned(),
         None => message,
@@ -19,8 +19,7 @@ pub(super) fn error(told: DfsError, operation: &'static str, path: &str) -> Erro
     Error::new(kind, message).with_retry_safe(retry_safe).at(operation, path)
 }
 
-/// Thrift's own exception: the peer doesn't know the method, or couldn't read
-/// the call.
+/// Thrift's own exception: the peer doesn't know the method, or couldn't decode the call.
 pub(super) fn application_error(told: ApplicationError) -> Error {
     match told.kind {
         ApplicationErrorKind::UnknownMethod => {
@@ -30,17 +29,17 @@ pub(super) fn application_error(told: ApplicationError) -> Error {
     }
 }
 
-/// A reply that can't be read.
+/// An error for a reply that can't be decoded.
 pub(super) fn senseless(error: DecodeError) -> Error {
     Error::new(ErrorKind::Internal, format!("the gateway's answer makes no sense: {error}")).caused_by(error)
 }
 
-/// A reply that can be read, and can't be meant.
+/// An error for a decoded reply with impossible contents.
 pub(super) fn nonsense(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("the gateway's answer makes no sense: {what}"))
 }
 
-/// A field that a reply can't do without.
+/// A mandatory field of a reply.
 pub(super) fn present<T>(value: Option<T>, name: &'static str) -> Result<T> {
     match value {
         Some(value) => Ok(value),
@@ -53,7 +52,7 @@ pub(super) fn unsigned(value: Option<i64>, name: &'static str) -> Result<u64> {
     u64::try_from(present(value, name)?).map_err(|_| nonsense(&format!("negative {name}")))
 }
 
-/// A size or offset on its way out.
+/// A size or offset for a request.
 pub(super) fn signed(value: u64) -> Result<i64> {
     i64::try_from(value).or_else(|_| fail(ErrorKind::InvalidArgument, "the offset is above 2^63 - 1"))
 }
@@ -101,7 +100,7 @@ pub(super) fn block(block: strait_wire::BlockLocation) -> Result<BlockLocation> 
     })
 }
 
-/// What the store behind the gateway can do, as seen through one session.
+/// Capabilities of the store behind the gateway, for one session.
 pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
     let names = info.capabilities.as_deref().unwrap_or_default();
     let has = |name: &str| names.iter().any(|have| have == name);
@@ -118,7 +117,7 @@ pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
         status: has("status"),
         visible_while_written: has("visible_while_written"),
         exclusive_writer: has("exclusive_writer"),
-        // Everything happens as the session's user, whoever asks us.
+        // The store acts as the session's user for every caller.
         per_user: false,
         recovery_ms: info.recovery_ms.unwrap_or(0).max(0) as u32,
     }

@@ -7,11 +7,10 @@
 //!   Connection ── how: calls pipelined on one TCP connection
 //! ```
 //!
-//! Everything happens as the session's user: towards its callers this store is
-//! single-identity. After a broken connection the session is taken up again by
-//! its token; reads are repeated, and so are mutations, under the same request
-//! id, by which the gateway knows those it has executed. What can't be found
-//! out is `OutcomeUnknown`.
+//! The store does everything as the session's user: to its callers it is single-identity. After a
+//! broken connection it resumes the session by its token. It repeats reads, and also mutations,
+//! under the same request id, by which the gateway knows the executed ones. If it can't find out an
+//! outcome, it returns `OutcomeUnknown`.
 
 mod away;
 mod connection;
@@ -42,26 +41,26 @@ use strait_wire::{
 pub use tls::TlsOptions;
 use writer::Writer;
 
-/// How to log in.
+/// Options of a login.
 #[derive(Clone, Default)]
 pub struct Options {
     /// Name or URI of a store that the gateway serves; none: its default.
     pub store: Option<String>,
-    /// User to log in as; none: anonymous, where the gateway allows that.
+    /// User to log in as; none: anonymous, if the gateway allows that.
     pub user: Option<String>,
-    /// The user's password, asked for only when no token serves.
+    /// The user's password, called only if no token is valid.
     pub password: Option<PasswordSource>,
-    /// Send the password beside the token, so that a wrong one is refused although the
-    /// token is good. For a password that nobody has to be asked for.
+    /// Send the password beside the token, so that the gateway refuses a wrong one even if the
+    /// token is valid. For passwords that need no prompt.
     pub always_send_password: bool,
     /// Token of an earlier login, tried first.
     pub token: Option<Secret>,
-    /// Told of each token that a gateway gives, to be kept for later.
+    /// Gets each new token from a gateway, to keep it for later.
     pub on_token: Option<TokenSink>,
-    /// Speak TLS. Without it a login goes no further than this host.
+    /// Use TLS. Without it, logins work only on this host.
     pub tls: Option<TlsOptions>,
-    /// How long the gateway may take to be reached, to let us in, and to give each
-    /// reply that is due; none: [`DEFAULT_TIMEOUT`].
+    /// Time limit for reaching the gateway, for a login, and for each due reply; none:
+    /// [`DEFAULT_TIMEOUT`].
     pub timeout: Option<Duration>,
 }
 
@@ -69,20 +68,20 @@ pub struct Options {
 /// Kadoop.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Where a password comes from.
+/// Supplies a password.
 pub type PasswordSource = Arc<dyn Fn() -> Result<Secret> + Send + Sync>;
 
-/// Where tokens go.
+/// Receives tokens.
 pub type TokenSink = Arc<dyn Fn(&Token) + Send + Sync>;
 
-/// What stands for a login until it expires.
+/// A token that represents a login until it expires.
 #[derive(Debug, Clone)]
 pub struct Token {
-    /// To be kept secret.
+    /// The secret text.
     pub token: Secret,
     /// Milliseconds since 1970-01-01 UTC.
     pub expires_ms: i64,
-    /// Whose it is.
+    /// The user who logged in.
     pub user: Option<String>,
 }
 
@@ -96,19 +95,19 @@ impl StraitStore {
     /// Connects to the gateway at `address`, `host:port`, and logs in.
     ///
     /// # Errors
-    /// Unavailable where there is no gateway, Unauthenticated where it doesn't
-    /// let us in, NotFound where it has no such store.
+    /// Unavailable if there is no gateway, Unauthenticated if it rejects the login, NotFound if it
+    /// has no such store.
     pub async fn connect(address: &str, options: Options) -> Result<Self> {
         let session = Session::open(address.to_owned(), options).await?;
         let capabilities = session.attached(Turn::Beside).await?.capabilities;
         Ok(Self { session, capabilities })
     }
 
-    /// Ends the session on the gateway now instead of when it idles out. Not
-    /// for one whose token others use too.
+    /// Ends the session on the gateway now instead of when it idles out. Don't use it on a session
+    /// whose token others use too.
     ///
     /// # Errors
-    /// Files that were still open and couldn't be closed.
+    /// Files that were still open couldn't be closed.
     pub async fn close(&self) -> Result<()> {
         self.session.close().await
     }
@@ -122,7 +121,7 @@ fn text(path: &StorePath) -> Option<String> {
     Some(path.as_str().to_owned())
 }
 
-/// Names operation and path in errors that are found on our side.
+/// Adds operation and path to errors that arise on our side.
 fn named<T>(result: Result<T>, what: Subject<'_>) -> Result<T> {
     result.map_err(|error| error.at(what.operation, what.path))
 }
@@ -272,7 +271,7 @@ impl FileSystem for StraitStore {
             session: None,
             path: text(path),
             offset: Some(named(convert::signed(range.start), what)?),
-            // Beyond what Thrift can say lies no file: to the end.
+            // No file exceeds Thrift's largest number, so this means: to the end.
             length: i64::try_from(range.end.saturating_sub(range.start)).ok(),
         };
         let asked = self.session.ask::<methods::GetBlockLocations>(what, 0, || request.clone().into());
@@ -301,18 +300,18 @@ impl FileSystem for StraitStore {
             capacity: named(convert::unsigned(reply.capacity, "capacity"), what)?,
             used: named(convert::unsigned(reply.used, "used"), what)?,
             remaining: named(convert::unsigned(reply.remaining, "remaining"), what)?,
-            // Gateways of earlier versions don't say.
+            // Gateways of earlier versions don't have this field.
             settling: reply.settling.unwrap_or(false),
         })
     }
 }
 
-/// A directory under way, page by page.
+/// A directory's listing in progress, page by page.
 struct Listing {
     session: Arc<Session>,
     path: StorePath,
     cursor: Option<i64>,
-    /// The session's from before it began.
+    /// The session's incarnation before the listing began.
     incarnation: i64,
 }
 
@@ -322,8 +321,7 @@ impl Listing {
         let request = |cursor| ListDirectoryRequest { path: text(&self.path), cursor, ..Default::default() };
         let reply: ListDirectoryReply = match self.cursor.take() {
             None => self.session.ask::<methods::ListDirectory>(what, 0, || request(None).into()).await?,
-            // A cursor moves on with each page: one whose page was lost can't
-            // be used again.
+            // A cursor advances with each page. If a page was lost, its cursor can't be used again.
             Some(cursor) => {
                 let attached = self.session.attached(Turn::InOrder).await?;
                 let request = request(Some(cursor)).into();
@@ -340,7 +338,7 @@ impl Listing {
         Ok(entries)
     }
 
-    /// An unknown cursor is nobody's mistake where another gateway answers.
+    /// If another gateway answers, an unknown cursor isn't the caller's mistake.
     fn ended(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::InvalidArgument || self.session.incarnation() == self.incarnation {
             return error;
@@ -351,7 +349,7 @@ impl Listing {
 }
 
 impl Drop for Listing {
-    /// One that isn't read to its end is handed back.
+    /// Closes a listing that isn't read to its end.
     fn drop(&mut self) {
         if let Some(cursor) = self.cursor {
             self.session.release(cursor);

@@ -1,5 +1,5 @@
-//! An open file on a gateway, read at any offset by many at once, with
-//! read-ahead for those who read it in small pieces from front to back.
+//! An open file on a gateway, read at any offset by many callers at once. It reads ahead for
+//! callers that read it in small pieces from front to back.
 
 use super::connection::Answer;
 use super::convert;
@@ -15,20 +15,20 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use strait_wire::{OpenFileReply, OpenFileRequest, ReadRangeRequest, methods};
 
-/// Reads below this size that follow each other are served from larger ones;
-/// from here on a round trip is small beside the transfer.
+/// Sequential reads below this size are served from larger ones. From here on a round trip is small
+/// beside the transfer.
 const SMALL_READ_BYTES: usize = 256 << 10;
 /// Bytes of one such larger read.
 const AHEAD_BYTES: usize = 1 << 20;
-/// How many of them are asked for in advance. With [`AHEAD_BYTES`] it bounds
-/// an open file's memory to 3 MiB; all of them share a [`Pool`].
+/// Number of larger reads requested in advance. With [`AHEAD_BYTES`] it bounds an open file's
+/// memory to 3 MiB; all open files share a [`Pool`].
 const AHEAD_READS: usize = 2;
 
-/// See [`FileReader`].
+/// An open file: see [`FileReader`].
 pub(super) struct Reader {
     session: Arc<Session>,
     path: StorePath,
-    /// Changes when the file had to be opened anew.
+    /// Changes if the file was opened again.
     handle: AtomicI64,
     reopening: tokio::sync::Mutex<()>,
     length: u64,
@@ -37,19 +37,19 @@ pub(super) struct Reader {
     memory: Arc<Share>,
 }
 
-/// Where a reader in sequence is, and what is there or under way for it.
+/// A sequential reader's position, and the pieces present or requested for it.
 struct Ahead {
-    /// Where the last small read ended; at first nowhere, so that a single
-    /// small read, wherever it is, fetches no more than itself.
+    /// End of the last small read. At first nowhere, so that a single small read at any offset
+    /// fetches no more than itself.
     position: u64,
-    /// Contiguous pieces, in order; the first holds `position` or begins there.
+    /// Contiguous pieces, in order; the first contains `position` or begins there.
     pieces: VecDeque<Piece>,
     last_read: Instant,
 }
 
-/// Drops what was read ahead, if nothing was read for so long.
+/// Drops the bytes read ahead, if the last read was at least `idle` ago.
 fn give_up(ahead: &tokio::sync::Mutex<Ahead>, idle: Duration) {
-    // Whoever holds the lock is reading.
+    // The holder of the lock is reading.
     if let Ok(mut ahead) = ahead.try_lock()
         && ahead.last_read.elapsed() >= idle
     {
@@ -100,7 +100,7 @@ impl Reader {
         })
     }
 
-    /// Reads until `length` bytes are there or the file ends.
+    /// Reads until it has `length` bytes or the file ends.
     async fn read_whole(&self, offset: u64, length: usize) -> Result<Bytes> {
         let first = self.read_once(offset, length).await?;
         if first.len() == length || first.is_empty() {
@@ -122,7 +122,7 @@ impl Reader {
     async fn read_once(&self, offset: u64, length: usize) -> Result<Bytes> {
         let handle = self.handle.load(Ordering::Relaxed);
         match self.read_by(handle, offset, length).await {
-            // The session was lost with its connection, and the handle with it.
+            // The session was lost with its connection, and its handles with it.
             Err(error) if error.kind() == ErrorKind::InvalidArgument => {
                 let handle = self.reopened(handle).await?;
                 self.read_by(handle, offset, length).await
@@ -143,8 +143,8 @@ impl Reader {
         Ok(data)
     }
 
-    /// A new handle in place of `lost`. A file that got shorter, or is another by its
-    /// identity, isn't the one that was opened.
+    /// A new handle in place of `lost`. A file that got shorter, or has another identity, isn't the
+    /// original one.
     async fn reopened(&self, lost: i64) -> Result<i64> {
         let _reopening = self.reopening.lock().await;
         let now = self.handle.load(Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Reader {
         Ok(handle)
     }
 
-    /// A small read: from what is there if it follows the last one.
+    /// A small read: from the pieces present, if it follows the last one.
     async fn read_small(&self, offset: u64, length: usize) -> Result<Bytes> {
         let Ok(mut ahead) = self.ahead.try_lock() else {
             return self.read_whole(offset, length).await; // many readers: not a sequence
@@ -185,8 +185,8 @@ impl Reader {
         }
     }
 
-    /// The range out of the pieces; none where they lack some of it, as at the
-    /// end of the file or when the gateway sent less than was asked for.
+    /// The range, gathered from the pieces. None if they lack some of it, as at the end of the file
+    /// or after a short answer.
     async fn gathered(&self, pieces: &mut VecDeque<Piece>, offset: u64, length: usize) -> Option<Bytes> {
         let mut gathered = BytesMut::new();
         for piece in pieces {
@@ -208,8 +208,7 @@ impl Reader {
         None
     }
 
-    /// Drops the pieces before `offset`, and asks for those that are missing
-    /// after it.
+    /// Drops the pieces before `offset`, and requests the missing ones after it.
     async fn ask_ahead(&self, ahead: &mut Ahead, offset: u64) {
         let passed = |piece: &Piece| piece.offset + AHEAD_BYTES as u64 <= offset;
         while ahead.pieces.front().is_some_and(passed) {
@@ -229,8 +228,7 @@ impl Reader {
         }
     }
 
-    /// A piece's bytes; none if they can't be had this way (the direct read
-    /// then finds out why, or gets them).
+    /// A piece's bytes. None if its request failed: a direct read then gets them, or the reason.
     async fn arrived(&self, piece: &mut Piece) -> Option<Bytes> {
         if let Content::Here(content) = &piece.content {
             return Some(content.clone());
@@ -258,7 +256,7 @@ impl FileReader for Reader {
                 Error::new(ErrorKind::InvalidArgument, "a read is of 4 MiB at most").at("read", &self.path)
             );
         }
-        // No file reaches beyond 2^63 - 1, and Thrift can't ask there.
+        // No file extends beyond 2^63 - 1, and Thrift can't express such offsets.
         let beyond =
             i64::try_from(offset).ok().and_then(|offset| offset.checked_add(length as i64)).is_none();
         if length == 0 || beyond {

@@ -1,4 +1,4 @@
-//! A session on a gateway, across as many connections as it takes.
+//! A session on a gateway, across as many connections as needed.
 
 use super::away::Away;
 use super::connection::{Answered, Broken, Connection};
@@ -21,21 +21,20 @@ use strait_wire::{
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
-/// A gateway that doesn't take a connection within this time isn't there.
+/// Time limit for connecting to a gateway.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// So long a gateway may take to let somebody in; who listens longer is likely
-/// to be waiting for other words than ours.
+/// Time limit for a login by token. A server that accepts connections but exceeds it probably
+/// speaks another protocol.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
-/// As [`WELCOME_TIMEOUT`], with a password, whose hashing costs a gateway time
-/// by design and stands in a queue.
+/// Time limit for a login by password: its hash costs a gateway time by design, and waits in a
+/// queue.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// A further connection takes two round trips, and two more with TLS. Who can't
-/// have one within this time shares one with others.
+/// A further connection takes two round trips, and two more with TLS. If it takes longer than this,
+/// the call shares one with others.
 const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
-/// Pauses before each further attempt after a connection broke. In all they
-/// outlast a gateway's restart, and stay below [`crate::Error`]s' readers'
-/// patience. No attempt begins later than [`Options::timeout`] after the first
-/// failure.
+/// Pauses before each further attempt after a connection broke. Together they outlast a gateway's
+/// restart, and stay below the patience of people who wait for an [`crate::Error`]. No attempt
+/// begins later than [`Options::timeout`] after the first failure.
 const RETRY_DELAYS: [Duration; 6] = [
     Duration::from_millis(0),
     Duration::from_millis(100),
@@ -45,7 +44,7 @@ const RETRY_DELAYS: [Duration; 6] = [
     Duration::from_millis(4_000),
 ];
 
-/// Work that grows with the data: the gateway answers when it is done.
+/// Methods whose work grows with the data: the gateway answers when it is done.
 const LONG_WORK: [&str; 4] = [
     methods::GetChecksum::NAME,
     methods::RemovePath::NAME,
@@ -53,14 +52,14 @@ const LONG_WORK: [&str; 4] = [
     methods::CloseFile::NAME,
 ];
 
-/// What is tried, for error messages.
+/// The attempted operation, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) operation: &'static str,
     pub(super) path: &'a str,
 }
 
-/// Names one mutation, however often it is sent.
+/// Identifies one mutation through all its repetitions.
 #[derive(Debug, Clone)]
 pub(super) struct Mutation {
     id: Bytes,
@@ -89,37 +88,36 @@ impl Mutation {
 pub(super) struct Session {
     address: String,
     options: Options,
-    /// [`Options::timeout`], or what it is by default.
+    /// [`Options::timeout`], or its default.
     timeout: Duration,
     lanes: Mutex<Lanes>,
-    /// The attempt to connect that is under way, after all connections were
-    /// lost: one for all callers.
+    /// The current attempt to connect after all connections were lost: one for all callers.
     connecting: Mutex<Option<Attempt>>,
     away: Mutex<Away>,
-    /// Of the latest login; replaces the one in `options`.
+    /// Token of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
-    /// The session's latest.
+    /// The session's latest incarnation.
     incarnation: AtomicI64,
     tls: Option<Tls>,
 }
 
-/// What shows a gateway who opens the session.
+/// Proof of identity for opening the session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// The token of an earlier login.
     Token,
-    /// The password, where there is a user; a token says which session is meant.
+    /// The password, if there is a user; a token then only names the session.
     Password,
 }
 
-/// A connection that the session is attached to.
+/// A connection that is attached to the session.
 #[derive(Clone)]
 pub(super) struct Attached {
     pub(super) connection: Arc<Connection>,
     pub(super) capabilities: Capabilities,
-    /// Most bytes of one read or append here.
+    /// Most bytes of one read or append on it.
     pub(super) max_chunk_bytes: usize,
-    /// Of the session: what was opened in another one is gone.
+    /// Incarnation of its session. Handles of other incarnations are gone.
     pub(super) incarnation: i64,
 }
 
@@ -137,17 +135,17 @@ impl Attached {
         }
     }
 
-    /// Whether both are of one session, with the same handles.
+    /// Whether both belong to one session, with the same handles.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         self.incarnation == other.incarnation
     }
 }
 
-/// An attempt to connect; it leaves its connection among the lanes. It is a task of
-/// its own, so that a caller that isn't polled for a while holds up nobody else.
+/// An attempt to connect, which adds its connection to the lanes. It is a task of its own, so that
+/// a caller that isn't polled for a while doesn't delay others.
 type Attempt = Shared<BoxFuture<'static, std::result::Result<(), Failed>>>;
 
-/// An error for each of those that wait for one attempt.
+/// An error that all waiters for one attempt share.
 #[derive(Debug, Clone)]
 pub(super) struct Failed {
     kind: ErrorKind,
@@ -173,7 +171,7 @@ impl Failed {
     }
 }
 
-/// Counts a connection that is being opened, until dropped.
+/// Counts a connection being opened, until dropped.
 struct Opening<'a>(&'a Mutex<Lanes>);
 
 impl Drop for Opening<'_> {
@@ -188,7 +186,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    /// Connects and logs in; no second attempt, since nothing is at stake yet.
+    /// Connects and logs in. It doesn't retry, since nothing can be lost yet.
     pub(super) async fn open(address: String, options: Options) -> Result<Arc<Self>> {
         let token = Mutex::new(options.token.clone());
         let tls = options.tls.as_ref().map(|tls| Tls::new(tls, &address)).transpose()?;
@@ -208,9 +206,8 @@ impl Session {
         Ok(session)
     }
 
-    /// A connection for a call: one that nobody uses, a further one where all
-    /// are in use and it would wait there, or a new one where all were lost. It
-    /// counts as used as long as the caller keeps it.
+    /// A connection for a call: an unused one, a further one if all are in use and the call would
+    /// wait there, or a new one if all were lost. It counts as used as long as the caller keeps it.
     pub(super) async fn attached(self: &Arc<Self>, turn: Turn) -> Result<Attached> {
         if let Some(lane) = self.pick(turn) {
             return Ok(self.own_lane(lane).await);
@@ -223,10 +220,10 @@ impl Session {
         }
     }
 
-    /// The attempt to connect that is under way, or a new one.
+    /// The current attempt to connect, or a new one.
     fn attempt(self: &Arc<Self>) -> Result<Attempt> {
         let mut connecting = lock(&self.connecting);
-        // One that was cut off is still there, and has ended.
+        // An attempt that was cut off is still stored, but has ended.
         if let Some(attempt) = connecting.as_ref().filter(|attempt| attempt.peek().is_none()) {
             return Ok(attempt.clone());
         }
@@ -267,8 +264,7 @@ impl Session {
         lock(&self.lanes).pick(turn)
     }
 
-    /// A further connection in place of one that others use, if it is to be had
-    /// soon.
+    /// A further connection in place of one that others use, if one can be opened soon.
     async fn own_lane(&self, lane: Lane) -> Attached {
         if !lane.open_another {
             return lane.attached;
@@ -289,8 +285,7 @@ impl Session {
         self.incarnation.load(Ordering::Acquire)
     }
 
-    /// A further connection of the session: by its token, and by nothing else,
-    /// since a login makes another session.
+    /// A further connection of the session, by its token only, since a login makes another session.
     async fn join(&self, first: &Attached) -> Result<Attached> {
         let Some(token) = lock(&self.token).clone() else {
             return Err(self.unreachable("it gave no token"));
@@ -310,12 +305,12 @@ impl Session {
         let connection = self.connect().await?;
         let token = lock(&self.token).clone();
         let opened = match token {
-            // With a password the gateway itself makes a session where the token is no good.
+            // Given a password, the gateway itself makes a session if the token isn't valid.
             Some(token) if self.options.always_send_password => {
                 self.log_in(&connection, Some(token), Proof::Password).await?
             }
             Some(token) => match self.log_in(&connection, Some(token), Proof::Token).await {
-                // Expired, or of a gateway that has another key by now.
+                // The token has expired, or the gateway has another key by now.
                 Err(error) if error.kind() == ErrorKind::Unauthenticated && self.may_log_in_anew() => {
                     self.log_in(&connection, None, Proof::Password).await?
                 }
@@ -324,7 +319,7 @@ impl Session {
             None => self.log_in(&connection, None, Proof::Password).await?,
         };
         self.keep_token(&opened);
-        // An older gateway doesn't tell: then it may be another one each time.
+        // An older gateway sends no incarnation, so each connection may reach another session.
         let incarnation = opened.incarnation.unwrap_or_else(|| self.incarnation().wrapping_add(1));
         self.incarnation.store(incarnation, Ordering::Release);
         Ok(Attached::new(connection, opened, incarnation))
@@ -349,10 +344,10 @@ impl Session {
         self.talk(socket).await
     }
 
-    /// In clear text, or by TLS if the options say so.
+    /// Clear text, or TLS if the options require it.
     async fn talk(&self, socket: TcpStream) -> Result<Connection> {
-        // Requests go out whole: waiting to fill a packet would only delay them.
-        // An error here costs speed, nothing else.
+        // Requests leave whole, so waiting to fill a packet would only delay them. An error here
+        // only costs speed.
         let _ = socket.set_nodelay(true);
         let Some(tls) = &self.tls else {
             let (read, write) = socket.into_split();
@@ -368,8 +363,8 @@ impl Session {
         }
     }
 
-    /// Not with a token that was given to us alone: an anonymous session in
-    /// its place would be somebody else's.
+    /// False for a caller with only a token: an anonymous session in its place would be another
+    /// user's.
     fn may_log_in_anew(&self) -> bool {
         self.options.user.is_some() || self.options.token.is_none()
     }
@@ -431,14 +426,14 @@ impl Session {
         }
     }
 
-    /// The host's name leads nowhere.
+    /// The host's name can't be resolved.
     fn not_found(&self, error: std::io::Error) -> Error {
         let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
         let why = format!("the host name {host} can't be resolved; check its spelling ({error})");
         self.unreachable(&why).caused_by(error)
     }
 
-    /// No connection came about.
+    /// The connection couldn't be made.
     fn not_connected(&self, error: std::io::Error) -> Error {
         let why = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
@@ -455,7 +450,7 @@ impl Session {
         Error::new(ErrorKind::Unavailable, message).at("connect to", &self.address)
     }
 
-    /// Calls what can be repeated without harm.
+    /// Calls a method that can be repeated without harm.
     pub(super) async fn ask<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
@@ -468,7 +463,7 @@ impl Session {
         self.call::<M>(subject, payload_bytes, |_| args()).await.map_err(|(error, _)| error)
     }
 
-    /// Calls what must happen once: sent again only as a marked repetition.
+    /// Calls a method that must be executed once. A repetition is marked as such.
     pub(super) async fn change<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
@@ -485,8 +480,8 @@ impl Session {
         called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
     }
 
-    /// Calls again after each broken connection, and once after a session that
-    /// has ended. An error says whether a call went unanswered.
+    /// Calls again after each broken connection, and once after a session that has ended. An error
+    /// tells whether a call went unanswered.
     async fn call<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
@@ -507,7 +502,7 @@ impl Session {
                             logged_in_again = true;
                             continue;
                         }
-                        // It may have been executed before the session ended.
+                        // The call may have been executed before the session ended.
                         Err(error) if error.kind() == ErrorKind::Unauthenticated => {
                             return Err((error, unanswered));
                         }
@@ -537,8 +532,8 @@ impl Session {
         }
     }
 
-    /// Whether the gateway answers on a connection of its own. One that refuses it is
-    /// there, too.
+    /// Whether the gateway answers on another connection. One that refuses the connection is alive,
+    /// too.
     async fn is_there(&self) -> bool {
         let asked = async {
             let connection = self.connect().await.map_err(drop)?;
@@ -551,8 +546,8 @@ impl Session {
         timeout(self.timeout, asked).await.is_ok_and(|answered| answered.is_ok())
     }
 
-    /// Whether the gateway says that nobody is logged in; the connections aren't
-    /// used any more then.
+    /// Whether the gateway reports that the session is no longer logged in. If so, drops its
+    /// connections.
     fn session_ended(&self, error: &Error, used: &Attached) -> bool {
         let ended = error.kind() == ErrorKind::Unauthenticated;
         if ended {
@@ -573,9 +568,8 @@ impl Session {
         Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
     }
 
-    /// Hands a handle back without waiting: of a writer this closes the file
-    /// with what was accepted; after a broken connection the session's end
-    /// does it.
+    /// Closes a handle without waiting. For a writer this closes the file with all accepted bytes.
+    /// After a broken connection the session's end does it.
     pub(super) fn release(&self, handle: i64) {
         let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
         let request =
@@ -602,7 +596,7 @@ fn turn<M: Method>() -> Turn {
     if M::NAME == methods::ReadRange::NAME { Turn::Beside } else { Turn::InOrder }
 }
 
-/// The further attempts of one operation.
+/// Counts the further attempts of one operation.
 #[derive(Default)]
 pub(super) struct Retries {
     made: usize,
@@ -610,7 +604,7 @@ pub(super) struct Retries {
 }
 
 impl Retries {
-    /// How long to wait before the next attempt; none when it has been enough.
+    /// The pause before the next attempt; none if there have been enough.
     pub(super) fn next(&mut self, session: &Session) -> Option<Duration> {
         let failed_at = *self.failed_at.get_or_insert_with(Instant::now);
         let delay = RETRY_DELAYS.get(self.made).copied()?;
@@ -620,13 +614,13 @@ impl Retries {
     }
 }
 
-/// A mutation whose fate can't be learnt.
+/// The error for a mutation with an unknown outcome.
 pub(super) fn unknown(cause: Error, subject: Subject<'_>) -> Error {
     let message = format!("whether it happened can't be known: {}", cause.message());
     Error::new(ErrorKind::OutcomeUnknown, message).caused_by(cause).at(subject.operation, subject.path)
 }
 
-/// A reply as a result.
+/// Converts a reply to a result.
 pub(super) fn outcome<M>(
     reply: std::result::Result<Reply<M>, strait_wire::DecodeError>,
     subject: Subject<'_>,

@@ -1,4 +1,4 @@
-//! TLS towards a gateway.
+//! TLS connections to a gateway.
 
 use super::Options;
 use crate::{Error, ErrorKind, Result};
@@ -13,18 +13,17 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-/// Whom to trust, and who we are; all files PEM.
+/// Trusted authorities, and our own identity; all files PEM.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// Certificate authorities that a gateway's certificate may come from;
-    /// none: those that this system trusts.
+    /// Certificate authorities, one of which must have issued a gateway's certificate; none: those
+    /// that this system trusts.
     pub ca: Option<PathBuf>,
-    /// Our own certificate (with its chain) and its key, for gateways that ask
-    /// for one.
+    /// Our own certificate (with its chain) and its key, for gateways that require one.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// What TLS needs, read once for a session's connections.
+/// TLS state, loaded once for a session's connections.
 pub(super) struct Tls {
     connector: TlsConnector,
     server: ServerName<'static>,
@@ -60,7 +59,7 @@ impl Tls {
     }
 }
 
-/// Logins and what stands for them stay on this host unless they are encrypted.
+/// Keeps passwords and tokens on this host unless they are encrypted.
 ///
 /// # Errors
 /// Unauthenticated, before anything is sent.
@@ -73,8 +72,8 @@ pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<(
     Err(Error::new(ErrorKind::Unauthenticated, message))
 }
 
-/// Why a handshake failed, and what to do about it. A certificate that isn't
-/// good is Unauthenticated: to try again would change nothing.
+/// The error of a failed handshake, with the remedy. A bad certificate is Unauthenticated, since a
+/// retry would change nothing.
 pub(super) fn refused(error: std::io::Error) -> Error {
     if let Some(why) = refusal(&error) {
         return Error::new(ErrorKind::Unauthenticated, format!("TLS: {why}")).caused_by(error);
@@ -84,7 +83,8 @@ pub(super) fn refused(error: std::io::Error) -> Error {
         Some(rustls::Error::InvalidCertificate(wrong)) => {
             (ErrorKind::Unauthenticated, about_certificate(wrong))
         }
-        // The latter from a gateway without TLS, which knows a client of it by its first bytes.
+        // The latter comes from a gateway without TLS, which recognises a TLS client by its first
+        // bytes.
         Some(
             rustls::Error::InvalidMessage(_)
             | rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
@@ -102,8 +102,8 @@ pub(super) fn refused(error: std::io::Error) -> Error {
     Error::new(kind, format!("TLS: {why}")).caused_by(error)
 }
 
-/// Why a gateway ended a connection, where it doesn't take us as a TLS client. In TLS 1.3
-/// it says so only after the handshake.
+/// The reason why a gateway rejected us as a TLS client, if it did. In TLS 1.3 it does so only
+/// after the handshake.
 pub(super) fn refusal(error: &std::io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(alert) => about_our_certificate(*alert).map(str::to_owned),
@@ -137,7 +137,7 @@ fn about_our_certificate(alert: AlertDescription) -> Option<&'static str> {
 
 fn about_certificate(wrong: &CertificateError) -> String {
     match wrong {
-        // Of another authority, or of another with the same name.
+        // Another authority issued it, perhaps one with the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the gateway's certificate comes from nobody who is trusted here; \
              name its authority, or the certificate itself if it is self-signed (--tls-ca FILE)"

@@ -1,5 +1,5 @@
-//! The one writer of a file on a gateway: appends are pipelined, and what goes
-//! wrong with one is told by a later call, at the latest by flush or close.
+//! The only writer of a file on a gateway. It pipelines appends; a later call reports a failed one,
+//! at the latest flush or close.
 
 use super::connection::{Answer, Broken};
 use super::convert;
@@ -15,23 +15,23 @@ use strait_wire::{
 };
 use tokio::time::sleep;
 
-/// Bytes of a file that may be under way. They are kept until they are
-/// acknowledged, to be sent again after a broken connection.
+/// Unacknowledged bytes of a file. The writer keeps them to send them again after a broken
+/// connection.
 const WINDOW_BYTES: usize = 16 << 20;
-/// Appends of a file that may be under way, however small.
+/// Unacknowledged appends of a file, of any size.
 const WINDOW_APPENDS: usize = 64;
 
-/// See [`FileWriter`].
+/// An open file: see [`FileWriter`].
 pub(super) struct Writer {
     session: Arc<Session>,
     path: StorePath,
     handle: i64,
-    /// The session's when it was opened.
+    /// The session's incarnation when the file was opened.
     incarnation: i64,
     position: u64,
     under_way: VecDeque<Append>,
-    /// The connection that they are under way on, which keeps them in order;
-    /// none where there are none, so that the writer occupies it no longer.
+    /// The connection of the unacknowledged appends, which keeps them in order. None if there are
+    /// no such appends, so that the writer no longer occupies it.
     lane: Option<Attached>,
     under_way_bytes: usize,
     /// The failure that ended this writer.
@@ -39,17 +39,17 @@ pub(super) struct Writer {
     closed: bool,
 }
 
-/// One append that isn't acknowledged yet.
+/// One unacknowledged append.
 struct Append {
     mutation: Mutation,
     offset: u64,
     data: Bytes,
-    /// None where it has to be sent (again).
+    /// None if it has to be sent (again).
     answer: Option<Answer<methods::AppendData>>,
 }
 
 impl Writer {
-    /// `incarnation` is the session's from before it was opened.
+    /// `incarnation` is the session's, taken before the file was opened.
     pub(super) fn new(
         session: Arc<Session>,
         path: &StorePath,
@@ -78,7 +78,7 @@ impl Writer {
         }
     }
 
-    /// Queues one append, as soon as the window has room for it.
+    /// Sends one append as soon as the window has room for it.
     async fn push(&mut self, data: Bytes) -> Result<()> {
         while self.under_way.len() >= WINDOW_APPENDS
             || (!self.under_way.is_empty() && self.under_way_bytes + data.len() > WINDOW_BYTES)
@@ -86,8 +86,7 @@ impl Writer {
             self.settle_oldest().await?;
         }
         let mut append = Append { mutation: Mutation::new()?, offset: self.position, data, answer: None };
-        // Behind others that couldn't be sent this one waits for its turn to be
-        // sent with them.
+        // Behind appends that couldn't be sent, this one waits, to be sent after them.
         let in_order = self.under_way.back().is_none_or(|last| last.answer.is_some());
         if in_order && let Some(lane) = self.lane().await {
             append.send(&lane.connection, self.handle).await;
@@ -98,9 +97,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The connection for the next append; none while the gateway is away. Only
-    /// the first append looks whether it is back: those behind it are sent with
-    /// it, when it is settled.
+    /// The connection for the next append; none while the gateway is away. Only the first append
+    /// tries to reach the gateway again. Later ones are sent with it when it is settled.
     async fn lane(&mut self) -> Option<Attached> {
         if self.under_way.is_empty() {
             self.lane = None;
@@ -109,8 +107,7 @@ impl Writer {
         self.lane.clone()
     }
 
-    /// Waits until the oldest append is acknowledged; sends all again after a
-    /// broken connection.
+    /// Waits until the oldest append is acknowledged. After a broken connection it sends all again.
     async fn settle_oldest(&mut self) -> Result<()> {
         let path = self.path.clone();
         let subject = Subject { operation: "append to", path: path.as_str() };
@@ -138,7 +135,7 @@ impl Writer {
                 }
                 Err(broken) => broken,
             };
-            // Before the pause, so that a cancelled wait sends it as a repetition.
+            // Before the pause, so that after a cancelled wait it is sent as a repetition.
             oldest.mutation.is_retry = true;
             let delay = if broken.is_silence() { None } else { retries.next(&self.session) };
             let Some(delay) = delay else {
@@ -151,7 +148,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends everything unacknowledged, in order, on the connection of now.
+    /// Sends all unacknowledged appends, in order, on a new connection.
     async fn send_again(&mut self) -> Result<()> {
         self.lane = None;
         let lane = match self.session.attached(Turn::InOrder).await {
@@ -166,9 +163,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends this writer. Where its session has ended, or was made anew and
-    /// doesn't know the handle, nobody knows what became of bytes that weren't
-    /// flushed.
+    /// Ends this writer. If its session has ended, or was made anew without the handle, the fate of
+    /// unflushed bytes is unknown.
     fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
         let lost = match error.kind() {
             ErrorKind::Unauthenticated => true,
@@ -199,7 +195,8 @@ impl Writer {
     }
 }
 
-/// Why a handle is unknown all at once, in place of a gateway's words about it.
+/// The error for a handle that the gateway suddenly doesn't know, in place of the gateway's
+/// message.
 fn restarted(cause: Error) -> Error {
     let message = "the gateway was restarted in the middle of the file, or ended the session; \
                    the file must be written again";
@@ -207,7 +204,7 @@ fn restarted(cause: Error) -> Error {
 }
 
 impl Append {
-    /// Puts it in the queue; it stays unanswered where that fails.
+    /// Queues it; it stays unanswered if that fails.
     async fn send(&mut self, connection: &super::connection::Connection, handle: i64) {
         let request = AppendDataRequest {
             session: None,
@@ -218,7 +215,7 @@ impl Append {
             data: Some(self.data.clone()),
         };
         self.answer = connection.send(&request.into(), self.data.len()).await.ok();
-        // Whatever becomes of it, a further time is a repetition.
+        // From now on, every further send is a repetition.
         self.mutation.is_retry = true;
     }
 }
