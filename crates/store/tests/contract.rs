@@ -1,12 +1,12 @@
-//! The published contract suite on the stores that need no server.
+//! The published contract suite on the stores without a server.
 
 use std::io::Write;
 use std::sync::Arc;
 use strait_store::contract::{self, Fixture};
 use strait_store::{DeferredStore, FileStore, FileSystem, MemoryStore, Principal, StorePath};
 
-/// Runs the suite; the counts go straight to standard error, which the test
-/// harness doesn't capture, so that every log has them.
+/// Runs the suite. The counts go straight to standard error, which the test harness doesn't
+/// capture, so that every log has them.
 async fn assert_contract(subject: &str, store: Arc<dyn FileSystem>) {
     let root = StorePath::parse("/contract").unwrap();
     let report = contract::run(subject, &Fixture::new(store, root, Principal::new("root"))).await;

@@ -1,5 +1,5 @@
-//! The contract suite is worth something only if it finds faults: each of
-//! these is planted in a store that keeps the contract, and must be found.
+//! Checks that the contract suite finds faults. Each fault is planted in a store that keeps the
+//! contract, and the suite must find it.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,9 +14,9 @@ use strait_store::{
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
-    /// An exclusive create replaces what is there.
+    /// An exclusive create replaces an existing file.
     CreateReplaces,
-    /// A rename without replace replaces what is there.
+    /// A rename without replace replaces an existing file.
     RenameReplaces,
     /// A remove without recursive takes everything.
     RemoveTakesAll,
@@ -24,15 +24,15 @@ enum Fault {
     ListingEndsEarly,
     /// A read over the file's end loses its last byte.
     ReadEndsEarly,
-    /// A file that grows passes for another.
+    /// A file that grows gets another identity.
     IdentityIsTheLength,
-    /// A file in another's place passes for that.
+    /// A file in another's place gets the same identity.
     IdentityIsTheName,
-    /// A flush only says so.
+    /// A flush does nothing and reports success.
     FlushDoesNothing,
-    /// Nothing is wrong but what the capabilities say: no truncate.
+    /// Only the capabilities are wrong: they deny truncate.
     DeniesTruncate,
-    /// Declares a checksum that it hasn't.
+    /// Declares a checksum that it lacks.
     BoastsChecksum,
 }
 
@@ -215,6 +215,7 @@ async fn every_skip_names_the_capability_that_is_absent() {
         assert!(report.skipped.iter().any(|(_, lacking)| *lacking == capability), "no skip for {capability}");
     }
     assert!(report.skipped.iter().all(|(_, lacking)| absent.contains(lacking)), "{report}");
-    // Only the lie about truncate is a failure: absent capabilities answer Unsupported by default.
+    // Only the wrong claim about truncate is a failure: absent capabilities answer Unsupported by
+    // default.
     assert_eq!(report.failed.len(), 1, "{report}");
 }

@@ -1,5 +1,5 @@
-//! The file store and the store in memory are one file system to their users:
-//! random sequences of operations end alike on both.
+//! The file store and the store in memory behave alike: random sequences of operations have the
+//! same results on both.
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -63,7 +63,7 @@ fn operations() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What an operation answers, as text that both stores must agree on.
+/// The answer of an operation, as text that must be equal for both stores.
 async fn answer(
     fs: &dyn FileSystem,
     who: &Principal,
@@ -144,7 +144,7 @@ async fn snapshot(fs: &dyn FileSystem, who: &Principal) -> Vec<(String, bool, u6
 async fn compare(sequence: &[Operation]) {
     let directory = tempfile::tempdir().unwrap();
     let file = FileStore::open(directory.path(), false).unwrap();
-    // As the user of the file store: what that one is denied, this one is too.
+    // As the user of the file store: both stores deny this user the same operations.
     let memory = MemoryStore::new("root");
     let who = Principal::new("root");
     for (index, operation) in sequence.iter().enumerate() {

@@ -109,8 +109,8 @@ async fn links_within_the_root_are_followed() {
     assert_eq!((status.path.as_str(), status.length), ("/sub/file", 7));
 }
 
-/// A directory that is swapped for a link out of the root, and back, as fast
-/// as it goes, while everything is done beneath it.
+/// A directory is swapped for a link out of the root and back, as fast as possible, during all
+/// operations beneath it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_swapped_during_use_leads_nowhere() {
     const ROUNDS: usize = 2_000;
@@ -162,7 +162,7 @@ async fn a_link_swapped_into_a_tree_under_removal_isn_t_followed() {
         }
         symlink(place.outside(""), place.inside("link")).unwrap();
         let swapper = Swapper::start(place.inside("tree/d7"), place.inside("link"));
-        // It may fail: what was looked at is something else by now.
+        // It may fail: the entry may have become something else by now.
         let _ = place.store.remove(&me(), &path("/tree"), true).await;
         drop(swapper);
         assert_eq!(std::fs::read(place.outside("secret")).unwrap(), b"secret");
@@ -175,7 +175,7 @@ async fn a_link_swapped_into_a_tree_under_removal_isn_t_followed() {
     assert_eq!(std::fs::read(place.outside("secret")).unwrap(), b"secret");
 }
 
-/// Exchanges two names as fast as it goes, until it is dropped.
+/// Exchanges two names as fast as possible, until it is dropped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! What the file store promises beyond the contract.
+//! The file store's promises beyond the contract.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn opening_a_root_that_cannot_be_one_says_so_in_one_line() {
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_written_can_be_read() {
-    // Not even the superuser makes files there.
+    // Even the superuser can't make files there.
     let store = FileStore::open("/proc/self", false).unwrap();
     let error = store.check_writable().unwrap_err();
     assert!(error.message().contains("can't be written"), "{error}");
@@ -99,7 +99,7 @@ async fn no_set_id_file_can_be_made() {
     place.store.mkdirs(&me(), &path("/d"), Some(0o2775)).await.expect("on a directory it only sets groups");
 }
 
-/// As the kernel does for write(2) by a process that has no right to keep them. Run as root this
+/// As the kernel does for write(2) by a process without the right to keep them. Run as root this
 /// shows the store's own work, otherwise the kernel's.
 #[tokio::test]
 async fn append_and_truncate_clear_set_id_bits() {
@@ -130,7 +130,7 @@ async fn append_and_truncate_clear_set_id_bits() {
 fn a_planted_pipe_or_link_does_not_disturb_the_probe_for_writing() {
     let place = Place::new();
     let root = place.inside("");
-    // Where a probe with a name that others can foresee would go.
+    // The path of a probe whose name others could predict.
     let planted = root.join(format!(".strait-probe-{}", std::process::id()));
     rustix::fs::mkfifoat(rustix::fs::CWD, &planted, rustix::fs::Mode::RWXU).unwrap();
     let (checked, told) = std::sync::mpsc::channel();
@@ -223,7 +223,7 @@ impl Drop for SmallDisk<'_> {
 #[tokio::test]
 async fn a_tree_deeper_than_any_path_is_removed() {
     let place = Place::new();
-    // Moved under one another, trees outgrow what a path can name.
+    // Moved into one another, trees become deeper than any path can name.
     let (fs, me) = (&place.store, &me());
     let branch = "/d".repeat(900);
     for _ in 0..5 {

@@ -1,5 +1,5 @@
-//! The HDFS adapter while something is away: namenode, datanode, a writer's
-//! process, the first namenode of a nameservice.
+//! The HDFS adapter while a server is away: namenode, datanode, a writer's process, the first
+//! namenode of a nameservice.
 #![cfg(feature = "hdfs")]
 
 use bytes::Bytes;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, HdfsStore, Principal, StorePath};
 use strait_testkit::{MiniHdfs, Options, Process, current_user, free_port};
 
-/// Where a child process of a test finds its cluster.
+/// Variable with the cluster's URI for a child process of a test.
 const CHILD_URI: &str = "STRAIT_TEST_CHILD_URI";
-/// What the child prints when it has done its part.
+/// The child's output after its part is done.
 const CHILD_READY: &str = "child is ready";
 
 fn superuser() -> Principal {
@@ -29,8 +29,8 @@ async fn write(store: &HdfsStore, at: &StorePath, content: &[u8]) {
     store.write_all(&superuser(), at, &CreateOptions::default(), content).await.unwrap();
 }
 
-/// Until the client knows that its connection to the namenode is broken: what is sent on it
-/// before that may have been carried out, for all that the client can tell.
+/// Waits until the client knows that its connection to the namenode is broken. A call sent on it
+/// before that has an unknown outcome for the client.
 async fn notice_loss(store: &HdfsStore) {
     let (who, root) = (superuser(), path("/"));
     let asked = tokio::time::timeout(Duration::from_secs(2), store.stat(&who, &root));
@@ -70,7 +70,7 @@ async fn calls_wait_for_a_namenode_that_restarts_and_end_when_it_stays_away() {
             (stat.map(|status| status.length), made, located.map(|blocks| blocks.len()))
         })
     };
-    // Blocks this thread for as long as a namenode takes to start.
+    // Blocks this thread until the namenode has started.
     tokio::task::block_in_place(|| hdfs.restart_namenode()).unwrap();
     let (length, made, blocks) = waiting.await.unwrap();
     assert_eq!(length.unwrap(), 300_000);
@@ -171,7 +171,7 @@ async fn child_writes_and_waits() {
 #[test]
 fn a_nameservice_is_served_by_whichever_namenode_answers() {
     let hdfs = MiniHdfs::start().unwrap();
-    // One that refuses, and one that takes connections and never answers.
+    // One that refuses, and one that accepts connections and never answers.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let refusing = format!("127.0.0.1:{}", free_port());
     for away in [refusing, mute.local_addr().unwrap().to_string()] {
@@ -186,7 +186,7 @@ fn a_nameservice_is_served_by_whichever_namenode_answers() {
         ];
         let site = format!("<configuration>{}</configuration>", site.concat());
         fs::write(conf.path().join("hdfs-site.xml"), site).unwrap();
-        // In a process of its own: Hadoop's configuration is found by environment.
+        // In a process of its own: the environment determines Hadoop's configuration.
         let mut command = child("child_uses_a_nameservice", "hdfs://prod");
         let output = command.env("HADOOP_CONF_DIR", conf.path()).output().unwrap();
         assert!(output.status.success(), "{away} {}", String::from_utf8_lossy(&output.stdout));

@@ -1,5 +1,5 @@
-//! What the HDFS adapter adds to the library, held against what Hadoop's own
-//! tools and its namenode say.
+//! The HDFS adapter's additions to the library, checked against Hadoop's own tools and its
+//! namenode.
 #![cfg(feature = "hdfs")]
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use strait_testkit::{MiniHdfs, current_user, free_port, http_request};
 
 const MIB: usize = 1 << 20;
 
-/// A directory of the test's own on the cluster, for everybody.
+/// A directory of the test's own on the cluster, with access for all users.
 struct Scene {
     hdfs: MiniHdfs,
     store: HdfsStore,
@@ -113,8 +113,8 @@ async fn the_flushed_part_of_a_block_under_construction_is_read_and_located() {
     let blocks = scene.store.block_locations(&scene.superuser, &path, 0..u64::MAX).await.unwrap();
     assert_eq!(blocks.iter().map(|block| block.length).sum::<u64>(), content.len() as u64);
 
-    // What comes later isn't seen by a reader that is open, and the bytes it
-    // sees stay readable when the block is finished.
+    // An open reader doesn't see later bytes, and its own bytes stay readable when the block is
+    // finished.
     writer.append(Bytes::from_static(b"later")).await.unwrap();
     writer.close().await.unwrap();
     assert_eq!(reader.length(), content.len() as u64);
@@ -137,7 +137,7 @@ async fn each_principal_acts_with_its_own_rights() {
     assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
     let line = denied.to_string();
     assert!(line.contains("user=bob") && line.contains(path.as_str()) && !line.contains('\n'), "{line}");
-    // alice and bob share group staff, carol doesn't: the namenode knows.
+    // alice and bob share group staff, carol doesn't: the namenode looks groups up.
     let share = SetAttributes { group: Some("staff".to_owned()), ..SetAttributes::default() };
     for path in [&private, &path] {
         scene.store.set_attributes(&scene.superuser, path, &share).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_create_that_nobody_waits_for_leaves_no_locked_file() {
     let path = scene.dir.join("f").unwrap();
     let options = CreateOptions::default();
     let create = scene.store.create(&scene.superuser, &path, &options);
-    // One poll sends it off; then its caller is gone.
+    // One poll sends it; then its caller leaves.
     assert!(tokio::time::timeout(Duration::ZERO, create).await.is_err());
     let deadline = Instant::now() + Duration::from_secs(20);
     let writer = loop {

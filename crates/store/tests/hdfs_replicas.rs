@@ -1,5 +1,5 @@
-//! Reading from HDFS while a replica is bad: killed, corrupted, cut short; and
-//! files that have no replicas.
+//! Reading from HDFS while a replica is bad: killed, corrupted, cut short. Also files without
+//! replicas.
 #![cfg(feature = "hdfs")]
 
 use bytes::Bytes;
@@ -12,8 +12,7 @@ use strait_store::{
 use strait_testkit::{MiniHdfs, Options, current_user, http_request};
 
 const MIB: usize = 1 << 20;
-/// Sizes that go each a way of its own: small ones by windows read ahead,
-/// large ones by themselves.
+/// Sizes with different read paths: small reads use windows read ahead, large ones don't.
 const PIECES: [usize; 2] = [100_000, MIB];
 
 /// A cluster of two datanodes that both have the one file.
@@ -37,7 +36,7 @@ impl Scene {
         self.store.open(&me(), &file()).await.unwrap()
     }
 
-    /// The block's replicas, as files on disk: nothing else was written.
+    /// The block's replicas, as files on disk. The cluster has no other blocks.
     fn replicas(&self) -> Vec<PathBuf> {
         let conf = Path::new(self.hdfs.classpath().split(':').next().unwrap());
         let mut found = Vec::new();
@@ -66,7 +65,7 @@ fn file() -> StorePath {
     StorePath::parse("/f").unwrap()
 }
 
-/// Reads on from `offset` to the end.
+/// Reads from `offset` to the end.
 async fn read_on(reader: &dyn FileReader, mut offset: usize, piece: usize) -> Result<Vec<u8>> {
     let mut content = Vec::new();
     loop {
@@ -88,7 +87,7 @@ fn flip(replica: &Path, offset: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_goes_on_when_its_datanode_is_killed() {
-    // More than the sockets hold, so that most of it is still to come.
+    // More than the sockets hold, so that most of it isn't sent yet.
     let mut scene = Scene::new(64 * MIB).await;
     for (index, piece) in [(0, PIECES[0]), (1, PIECES[0]), (0, PIECES[1]), (1, PIECES[1])] {
         let reader = scene.open().await;
@@ -96,7 +95,7 @@ async fn a_reader_goes_on_when_its_datanode_is_killed() {
         while offset < 3 * MIB {
             offset += reader.read_at(offset as u64, piece).await.unwrap().len();
         }
-        // One of the two is the one that sends.
+        // One of the two is sending.
         scene.hdfs.stop_datanode(index);
         let rest = read_on(reader.as_ref(), offset, piece).await.unwrap();
         assert!(rest == scene.content[offset..], "datanode {index}, {piece} bytes at a time");
@@ -125,7 +124,7 @@ async fn a_corrupted_replica_gives_way_to_the_next_and_the_last_is_an_error() {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(error.to_string().contains("/f"), "{error}");
     }
-    // The chunks beside it are as good as ever.
+    // The chunks beside it are still good.
     let reader = scene.open().await;
     assert_eq!(reader.read_at(at + 1024, 10).await.unwrap(), scene.content[at as usize + 1024..][..10]);
 }
@@ -156,7 +155,7 @@ async fn a_replica_cut_short_gives_way_to_the_next_and_the_last_is_an_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erasure_coded_file_is_read_by_the_library() {
     const POLICY: &str = "XOR-2-1-1024k";
-    // The default policy is the one that is enabled.
+    // Only the default policy is enabled.
     let properties = vec![("dfs.namenode.ec.system.default.policy", POLICY)];
     let hdfs = MiniHdfs::start_own(&Options { datanodes: 3, properties, ..Options::default() }).unwrap();
     let store = HdfsStore::connect(hdfs.uri()).await.unwrap();

@@ -69,7 +69,7 @@ async fn a_checksum_that_nobody_waits_for_asks_for_no_further_blocks() {
         () = begun => {}
         whole = store.checksum(&who, &at) => panic!("{whole:?} came before its first block's"),
     }
-    // The step that was under way ends; a stat that comes after it finds no other.
+    // The current step ends. After a later stat, the datanodes get no further step.
     store.stat(&who, &at).await.unwrap();
     let asked = calls(&cluster, "digest");
     assert!(asked < 30, "{asked} of 60 blocks were asked for");
@@ -77,7 +77,7 @@ async fn a_checksum_that_nobody_waits_for_asks_for_no_further_blocks() {
     assert!(calls(&cluster, "digest") <= asked + 1, "it goes on");
 }
 
-/// How often the datanodes were asked for something.
+/// Number of calls of an operation at the datanodes.
 fn calls(cluster: &Cluster, operation: &str) -> u64 {
     let mut page = Page::default();
     for datanode in &cluster.datanodes {

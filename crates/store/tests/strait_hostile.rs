@@ -1,4 +1,4 @@
-//! The `strait://` adapter towards a gateway that answers what no gateway should.
+//! The `strait://` adapter against a gateway with hostile answers.
 
 #![cfg(feature = "strait")]
 
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Lets everybody in, and lists every directory as one of endless pages without an entry.
+/// Accepts every login, and lists every directory as endless pages without an entry.
 async fn endless_lister() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

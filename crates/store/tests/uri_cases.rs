@@ -1,4 +1,4 @@
-//! URIs of gateways, by the cases that every client language runs.
+//! URIs of gateways, checked by the cases of all client languages.
 
 #![cfg(feature = "strait")]
 

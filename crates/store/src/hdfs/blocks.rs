@@ -1,4 +1,4 @@
-//! Where the bytes of an open file lie.
+//! Locations of an open file's bytes.
 
 use super::datanode::Datanodes;
 use super::wire::{ExtendedBlock, LocatedBlock, LocatedBlocks, Token};
@@ -10,17 +10,16 @@ use std::sync::Arc;
 pub(super) struct Block {
     pub block: ExtendedBlock,
     pub token: Token,
-    /// Of its first byte in the file.
+    /// Offset of its first byte in the file.
     pub offset: u64,
     /// Bytes of it that can be read.
     pub length: u64,
-    /// Addresses of the datanodes that have it, in the namenode's order: the
-    /// nearest first.
+    /// Addresses of its datanodes, in the namenode's order: the nearest first.
     pub replicas: Vec<Arc<str>>,
 }
 
 impl Block {
-    /// Where in the file the next block begins.
+    /// Offset of the next block in the file.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
@@ -31,9 +30,9 @@ impl Block {
 pub(super) struct Blocks(Vec<Arc<Block>>);
 
 impl Blocks {
-    /// The blocks that the namenode lists, and of the last one, while it is
-    /// under construction, `tail_length` bytes. What doesn't follow on the
-    /// block before it is left out, and all after it.
+    /// The blocks that the namenode lists. A last block under construction counts with
+    /// `tail_length` bytes. If a block doesn't follow the one before it, it is left out with all
+    /// after it.
     pub fn new(located: LocatedBlocks, tail_length: u64, datanodes: &Datanodes) -> Self {
         let mut addresses = HashSet::new();
         let last = located.last_block.filter(|_| !located.is_last_block_complete);
@@ -55,15 +54,14 @@ impl Blocks {
         self.0.last().map_or(0, |block| block.end())
     }
 
-    /// The block that holds the byte at `offset`.
+    /// The block that contains the byte at `offset`.
     pub fn at(&self, offset: u64) -> Option<&Arc<Block>> {
         let index = self.0.partition_point(|block| block.end() <= offset);
         self.0.get(index)
     }
 
-    /// Whether these are the blocks of the same file as `earlier`, which may
-    /// have been shorter: blocks keep their ids as they are finished, moved
-    /// and appended to.
+    /// Whether these are the blocks of the same file as `earlier`, perhaps after it grew. Blocks
+    /// keep their ids when they are finished, moved and appended to.
     pub fn continue_from(&self, earlier: &Self) -> bool {
         let id = |block: &Arc<Block>| (block.block.block_id, block.offset);
         self.length() >= earlier.length()
@@ -71,8 +69,7 @@ impl Blocks {
     }
 }
 
-/// A large file names the same few datanodes again and again: each address is
-/// held once.
+/// A large file names the same few datanodes many times, so each address is stored once.
 fn of_located(
     located: LocatedBlock,
     length: u64,
@@ -92,7 +89,7 @@ fn of_located(
 }
 
 impl Block {
-    /// A block by itself, as the namenode lists it.
+    /// A single block, from the namenode's list.
     pub fn of(located: LocatedBlock, datanodes: &Datanodes) -> Self {
         let length = located.block.num_bytes;
         of_located(located, length, datanodes, &mut HashSet::new())

@@ -11,12 +11,11 @@ use crate::types::Checksum;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use md5::{Digest, Md5};
 
-/// Blocks asked about at a time: enough to keep several datanodes busy, few
-/// for any of them.
+/// Blocks requested at a time: enough to keep several datanodes busy, and few for any of them.
 const BLOCKS_AT_ONCE: usize = 8;
 const MD5_BYTES: usize = 16;
-/// Hadoop digests its whole buffer, not only what is in it: the blocks' MD5s
-/// and zeroes up to the buffer's capacity, which begins at 32 and doubles.
+/// Hadoop digests its whole buffer, beyond its contents: the blocks' MD5s and zeroes up to the
+/// buffer's capacity, which begins at 32 and doubles.
 const FIRST_BUFFER_BYTES: usize = 32;
 
 /// The checksum of a closed file.
@@ -74,8 +73,7 @@ fn check(located: &LocatedBlocks) -> Result<()> {
     Ok(())
 }
 
-/// As `MD5MD5CRC32FileChecksum` has it: CRC bytes, CRCs a block (0 where there
-/// is but one block), MD5.
+/// The layout of `MD5MD5CRC32FileChecksum`: CRC bytes, CRCs a block (0 for a single block), MD5.
 fn combine(blocks: Vec<OpBlockChecksumResponse>) -> Result<Checksum> {
     let Some(first) = blocks.first() else { return Ok(assemble(0, 0, "CRC32", Vec::new())) };
     let mut buffer = Vec::new();

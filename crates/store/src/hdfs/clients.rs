@@ -1,4 +1,4 @@
-//! One client of the library for each user, as many as are worth keeping.
+//! One library client for each user, up to a limit.
 
 use super::config::HadoopConfig;
 use super::errors::{Effect, from_library};
@@ -11,13 +11,12 @@ use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Clients kept: each is a connection to the namenode (and, once it has
-/// written, a task that renews leases). More users than this at a time pay
-/// some milliseconds for a new connection.
+/// Clients kept: each is a connection to the namenode (and, once it has written, a task that renews
+/// leases). With more users at a time, some milliseconds are lost for a new connection.
 const MAX_CLIENTS: usize = 256;
 
-/// Connections tried to each namenode before a call is given up: with the
-/// pauses of `retry`, some 25 s, just under its `PATIENCE`.
+/// Connections tried to each namenode before a call fails. With the pauses of `retry` that takes
+/// some 25 s, just under its `PATIENCE`.
 const ATTEMPTS_EACH: usize = 15;
 
 /// Clients by user.
@@ -26,20 +25,20 @@ pub(super) struct Clients {
     url: String,
     settings: Vec<(String, String)>,
     nameservice: Nameservice,
-    /// The user that runs this process: acts in its own name.
+    /// The user of this process, who acts in its own name.
     own_user: String,
     cache: Mutex<Cache>,
 }
 
-/// The namenodes that the library tries, and in which order.
+/// The namenodes that the library tries, and their order.
 ///
-/// The library begins with the first and leaves it only when it refuses: one
-/// whose host is gone, so that nothing refuses, would be tried by every call
-/// until its time is over. So the one known to be active is put first.
+/// The library begins with the first and leaves it only if it refuses. If its host is gone, nothing
+/// refuses, and every call would try it until the call times out. So the known active one comes
+/// first.
 #[derive(Debug)]
 struct Nameservice {
     name: String,
-    /// None where there is but one namenode.
+    /// Empty if there is only one namenode.
     ids: Vec<String>,
     first: AtomicUsize,
 }
@@ -59,7 +58,7 @@ impl Nameservice {
 #[derive(Debug, Default)]
 struct Cache {
     clients: HashMap<String, (Client, u64)>,
-    /// Counts uses; the smallest count is the longest unused client.
+    /// Counts uses; the client with the smallest count has been unused longest.
     clock: u64,
 }
 
@@ -78,17 +77,17 @@ impl Clients {
             ("dfs.client.failover.sleep.max.millis", LONGEST_PAUSE.as_millis().to_string()),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
-        // HADOOP_USER_NAME is how Hadoop's own clients are told another name.
+        // Hadoop's own clients take another user name from HADOOP_USER_NAME.
         let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
         Self { url, settings, nameservice, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }
     }
 
-    /// The user that runs this process.
+    /// The user of this process.
     pub fn own_user(&self) -> &str {
         &self.own_user
     }
 
-    /// Makes the namenode `index` the first that new clients try.
+    /// Makes new clients try the namenode `index` first.
     pub fn prefer(&self, index: usize) {
         if self.nameservice.first.swap(index, Ordering::Relaxed) != index {
             self.cache.lock().unwrap_or_else(PoisonError::into_inner).clients.clear();
@@ -121,7 +120,7 @@ impl Clients {
     fn build(&self, who: &Principal) -> Result<Client> {
         let settings = self.settings.iter().cloned().chain(self.nameservice.setting());
         let builder = ClientBuilder::new().with_url(&self.url).with_config(settings);
-        // In one's own name nobody need be allowed to act for others.
+        // A user who acts in its own name needs no right to act for others.
         let builder = if *who.user == *self.own_user { builder } else { builder.with_user(&*who.user) };
         builder.build().map_err(|error| from_library(error, Effect::Read))
     }

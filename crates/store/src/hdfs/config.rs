@@ -1,5 +1,5 @@
-//! What Hadoop's configuration files say that the adapter must know itself;
-//! hdfs-native reads the same files for the rest.
+//! The part of Hadoop's configuration files that the adapter itself needs; hdfs-native reads the
+//! same files for the rest.
 
 use crate::error::{Error, ErrorKind, Result, fail};
 use std::collections::HashMap;
@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 /// A configuration file is some kilobytes; a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Where a namenode listens when the URI doesn't say
-/// (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
+/// A namenode's port if the URI names none (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
 const DEFAULT_NAMENODE_PORT: u16 = 8020;
 
 /// `dfs.checksum.combine.mode` of hdfs-site.xml.
@@ -32,8 +31,8 @@ pub(super) struct HadoopConfig {
 }
 
 impl HadoopConfig {
-    /// Reads the files in `$HADOOP_CONF_DIR`, or `$HADOOP_HOME/etc/hadoop`;
-    /// without either variable there are no properties.
+    /// Reads the files in `$HADOOP_CONF_DIR`, or `$HADOOP_HOME/etc/hadoop`. Without either variable
+    /// there are no properties.
     pub fn load() -> Result<Self> {
         let dir = match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
             (Some(dir), _) => PathBuf::from(dir),
@@ -95,8 +94,8 @@ impl HadoopConfig {
         Ok(vec![if has_port { authority.to_owned() } else { format!("{authority}:{DEFAULT_NAMENODE_PORT}") }])
     }
 
-    /// The ids of a nameservice's namenodes, in the order of
-    /// [`HadoopConfig::namenodes`]; none where `authority` is a host.
+    /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]; none if
+    /// `authority` is a host.
     pub fn namenode_ids(&self, authority: &str) -> Vec<String> {
         let ids = self.get(&format!("dfs.ha.namenodes.{authority}")).unwrap_or_default();
         let has_address =
@@ -104,8 +103,8 @@ impl HadoopConfig {
         ids.split(',').map(str::trim).filter(has_address).map(str::to_owned).collect()
     }
 
-    /// Why the adapter's own part of the protocol can't be spoken with this
-    /// configuration, if it can't.
+    /// The reason why this configuration rules out the adapter's own part of the protocol, if it
+    /// does.
     pub fn secured(&self) -> Option<&'static str> {
         if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
             return Some("not with Kerberos");
@@ -116,7 +115,7 @@ impl HadoopConfig {
         None
     }
 
-    /// How checksums of blocks become a file's.
+    /// The way to combine the blocks' checksums to a file's.
     ///
     /// # Errors
     /// InvalidArgument for a mode that Hadoop doesn't have.
@@ -132,7 +131,7 @@ impl HadoopConfig {
         }
     }
 
-    /// Whether datanodes are called by name rather than by address.
+    /// Whether to call datanodes by name rather than by address.
     pub fn use_datanode_hostname(&self) -> bool {
         self.get("dfs.client.use.datanode.hostname").is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }

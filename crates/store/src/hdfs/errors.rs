@@ -1,30 +1,29 @@
-//! Hadoop's words for what went wrong, as kinds.
+//! Hadoop's errors, as kinds.
 
 use crate::error::{Error, ErrorKind};
 use hdfs_native::HdfsError;
 use std::io;
 
-/// Longest message passed on: a Java exception's first line is shorter, the
-/// library's list of failed datanodes isn't.
+/// Longest message passed on. A Java exception's first line is shorter; the library's list of
+/// failed datanodes isn't.
 const MAX_MESSAGE_CHARS: usize = 400;
 
-/// Whether a request, should the answer be lost, may have changed something.
+/// Whether a request may have changed the store if its answer is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It only looks.
+    /// It only reads.
     Read,
     /// It changes the store.
     Mutation,
 }
 
-/// The error that a Java exception says: `class` with package, `message`
-/// perhaps with a stack trace.
+/// The error for a Java exception: `class` with package, `message` perhaps with a stack trace.
 pub(super) fn from_java(class: &str, message: &str) -> Error {
     let line = first_line(message);
     let simple = class.rsplit(['.', '$']).next().unwrap_or(class);
     let error = Error::new(kind_of(simple, line), shown(simple, line));
     match simple {
-        // Trying again can't win a lost lease back.
+        // A retry can't recover a lost lease.
         "LeaseExpiredException" => error.with_retry_safe(false),
         _ => error,
     }
@@ -38,7 +37,7 @@ fn kind_of(class: &str, message: &str) -> ErrorKind {
         "ParentNotDirectoryException" | "PathIsNotDirectoryException" => ErrorKind::NotADirectory,
         "PathIsDirectoryException" => ErrorKind::IsADirectory,
         "PathIsNotEmptyDirectoryException" => ErrorKind::NotEmpty,
-        // What the namenode says of a path that leads through a file.
+        // The namenode's answer for a path that leads through a file.
         "AccessControlException" if message.ends_with("(is not a directory)") => ErrorKind::NotADirectory,
         "AccessControlException" | "AuthorizationException" | "SnapshotAccessControlException" => {
             ErrorKind::PermissionDenied
@@ -75,21 +74,21 @@ fn kind_of(class: &str, message: &str) -> ErrorKind {
     }
 }
 
-/// The namenode throws a bare IOException for some wrong requests; only the
-/// text tells them apart.
+/// The namenode throws a bare IOException for some wrong requests; only the text distinguishes
+/// them.
 fn kind_by_message(message: &str) -> ErrorKind {
     let invalid = ["Requested replication factor", "Specified block size", "Rename destination "];
     if invalid.iter().any(|start| message.starts_with(start)) {
         ErrorKind::InvalidArgument
     } else if message.contains("could only be written to 0 of the") {
-        // No datanode with room, or none at all: either may pass.
+        // No datanode has room, or there is none: both may be temporary.
         ErrorKind::Unavailable
     } else {
         ErrorKind::Internal
     }
 }
 
-/// The error behind the library's, told to people by its first line.
+/// The library's error as ours, with its first line as the message.
 pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
     let kind = match &error {
         HdfsError::RPCError(class, message) | HdfsError::FatalRPCError(class, message) => {
@@ -116,7 +115,7 @@ pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
         _ => ErrorKind::Internal,
     };
     let message = match &error {
-        // The variant's own words without the library's preface.
+        // The variant's own text, without the library's preface.
         HdfsError::AlreadyExists(message) | HdfsError::OperationFailed(message) => {
             first_line(message).to_owned()
         }
@@ -126,8 +125,7 @@ pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
     Error::new(kind, clipped(&message)).caused_by(error)
 }
 
-/// A connection refused carried nothing; one that broke may have carried the
-/// request.
+/// A refused connection carried nothing. A broken one may have carried the request.
 fn io_kind(source: &io::Error, effect: Effect) -> ErrorKind {
     use io::ErrorKind as Io;
     match source.kind() {
@@ -140,7 +138,7 @@ fn io_kind(source: &io::Error, effect: Effect) -> ErrorKind {
     }
 }
 
-/// The first line of a Java exception's text; the stack trace is for Java.
+/// The first line of a Java exception's text, without the stack trace.
 pub(super) fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default().trim_end()
 }

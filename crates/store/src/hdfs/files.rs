@@ -1,4 +1,4 @@
-//! Opening files, and the bytes in them.
+//! Opening files, and locating their bytes.
 
 use super::blocks::Blocks;
 use super::errors::Effect;
@@ -18,16 +18,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Permission of a new file where none is asked for, Hadoop's own default (0666
-/// less the umask 022).
+/// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
+/// umask 022).
 const DEFAULT_FILE_PERMISSION: u32 = 0o644;
 
-/// An offset that no file reaches: asks for the length and the last block
-/// without the blocks before.
+/// An offset beyond every file: a request for it returns the length and the last block without the
+/// blocks before.
 const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 
-/// How long an append waits while the namenode recovers the file from a writer
-/// that is gone: a recovery takes seconds.
+/// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
+/// takes seconds.
 const APPEND_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Shared {
@@ -50,9 +50,8 @@ impl Shared {
         Ok(HdfsReader::new(source, path.to_owned(), Pool::of_process().share(&who.user)))
     }
 
-    /// Where a file's bytes lie, and as much of its last block as can be seen
-    /// while that is being written; none for a file that only the library can
-    /// read.
+    /// A file's blocks. A last block under construction counts with its visible part. None for a
+    /// file that only the library can read.
     pub async fn blocks(&self, user: &str, path: &str) -> Result<Option<Blocks>> {
         let located = self.namenode.locate(user, path, 0, i64::MAX as u64).await?;
         if located.erasure_coding.is_some() || located.encryption.is_some() {
@@ -85,15 +84,15 @@ impl Shared {
         let writer = loop {
             let client = client.clone();
             let names = self.namenode.names();
-            // The library folds Java's exceptions for "taken" into one: kept
-            // apart here by what the namenode says.
+            // The library merges Java's exceptions for "taken" into one; the namenode's text
+            // separates them here.
             match with_patience(&names, Effect::Mutation, || client.append(path)).await {
                 Ok(writer) => break writer,
                 Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
                 Err(error) => return Err(append_refusal(error)),
             }
         };
-        // From here on the drop of this value frees the file again.
+        // From here on, dropping this value frees the file again.
         let recoveries = Arc::clone(&self.recoveries);
         let writer = HdfsWriter::new(writer, path.to_owned(), client, recoveries);
         let length = self.stat(who, path).await?.length;
@@ -104,14 +103,14 @@ impl Shared {
         self.require_own_calls()?;
         self.recoveries.wait(path).await;
         if length > i64::MAX as u64 {
-            // Negative to Java; the path's own errors come first.
+            // This would be negative in Java. The path's own errors come first.
             self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
             return fail(ErrorKind::InvalidArgument, "longer than the file");
         }
         if self.namenode.truncate(&who.user, path, length).await? {
             return Ok(());
         }
-        // The datanodes are cutting the last block.
+        // The datanodes are still cutting the last block.
         let mut backoff = Backoff::within(PATIENCE);
         while self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?.under_construction {
             if !backoff.pause().await {
@@ -129,7 +128,7 @@ impl Shared {
     ) -> Result<Vec<BlockLocation>> {
         self.require_own_calls()?;
         let length = range.end.saturating_sub(range.start);
-        // Java's longs.
+        // Limited to Java's longs.
         let (offset, length) = (range.start.min(FAR_OFFSET), length.min(i64::MAX as u64));
         let located = self.namenode.locate(&who.user, path, offset, length).await?;
         let mut blocks = located.blocks;
@@ -174,8 +173,7 @@ fn is_being_recovered(error: &Error) -> bool {
     error.kind() == ErrorKind::Busy && error.message().contains("recover")
 }
 
-/// The library says "already exists" of a directory, and of a file that has a
-/// writer.
+/// The library reports "already exists" for a directory, and for a file that has a writer.
 fn append_refusal(error: Error) -> Error {
     if error.kind() != ErrorKind::AlreadyExists {
         return error;

@@ -1,5 +1,5 @@
-//! Reading through the library, which knows what the adapter doesn't:
-//! Kerberos, protected transfer, erasure coding.
+//! Reading through the library, which supports more than the adapter: Kerberos, protected transfer,
+//! erasure coding.
 
 use super::errors::{Effect, from_library};
 use crate::error::{Error, ErrorKind, Result, fail};
@@ -11,16 +11,15 @@ use hdfs_native::{Client, HdfsError};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A large read goes to the datanodes in parts of this size at once: one
-/// stream alone is a third slower (measured; docs/hdfs.md).
+/// A large read goes to the datanodes in parts of this size at once: a single stream is a third
+/// slower (measured; docs/hdfs.md).
 const PART_BYTES: usize = 1 << 20;
 
-/// An open file of the library's.
+/// An open file of the library.
 pub(super) struct LibraryFile {
     client: Client,
     path: String,
-    /// Replaced where it has given up on its datanodes, which it remembers for
-    /// good.
+    /// Replaced after it has given up its datanodes, since it excludes them for good.
     reader: Mutex<Arc<FileReader>>,
     length: u64,
 }
@@ -35,8 +34,8 @@ impl LibraryFile {
         self.length
     }
 
-    /// Exactly the bytes `range`, which lies within the length: the library
-    /// panics past the end.
+    /// Exactly the bytes `range`, which must lie within the length: past the end the library
+    /// panics.
     pub async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         let reader = self.reader();
         let error = match read_parts(&reader, &range).await {
@@ -71,7 +70,7 @@ impl LibraryFile {
 }
 
 async fn read_parts(reader: &FileReader, range: &Range<u64>) -> std::result::Result<Bytes, HdfsError> {
-    // Within the file's length, which the library holds in a usize as well.
+    // Fits, since it is within the file's length, which the library holds in a usize as well.
     let mut bytes = BytesMut::zeroed((range.end - range.start) as usize);
     let parts = bytes.chunks_mut(PART_BYTES).enumerate();
     let reads = parts.map(|(index, part)| read_part(reader, part, range.start as usize + index * PART_BYTES));
@@ -79,8 +78,8 @@ async fn read_parts(reader: &FileReader, range: &Range<u64>) -> std::result::Res
     Ok(bytes.freeze())
 }
 
-/// Fills `part` from `offset`. (The library's own `read_range_buf` doesn't say
-/// whether the buffer became full.)
+/// Fills `part` from `offset`. (The library's own `read_range_buf` doesn't report whether the
+/// buffer became full.)
 async fn read_part(
     reader: &FileReader,
     mut part: &mut [u8],

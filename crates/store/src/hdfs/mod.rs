@@ -10,12 +10,11 @@
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```
 //!
-//! The library does the bulk. What it lacks is spoken here, over Hadoop's own
-//! protocols: block locations, the visible part of a block that is still being
-//! written, checksums, truncate, capacity; and reading, for speed. That part
-//! knows SIMPLE authentication only; with Kerberos or encrypted transfer the
-//! library reads, and the store declares those capabilities absent.
-//! docs/hdfs.md says what was measured and tested.
+//! The library does most of the work. This module does the rest by Hadoop's own protocols: block
+//! locations, the visible part of a block under construction, checksums, truncate, capacity; and
+//! reading, for speed. It supports only SIMPLE authentication. With Kerberos or encrypted transfer
+//! the library reads, and the store declares those capabilities absent. docs/hdfs.md has the
+//! measurements and tests.
 
 mod blocks;
 mod checksum;
@@ -62,20 +61,20 @@ pub struct HdfsStore {
 }
 
 impl HdfsStore {
-    /// Connects to `hdfs://HOST[:PORT]`, or to a nameservice that
-    /// hdfs-site.xml (in `$HADOOP_CONF_DIR`) knows.
+    /// Connects to `hdfs://HOST[:PORT]`, or to a nameservice of hdfs-site.xml (in
+    /// `$HADOOP_CONF_DIR`).
     ///
     /// # Errors
-    /// InvalidArgument for another kind of URI, Unavailable where no namenode
-    /// answers: at once, with one line that names host and port.
+    /// InvalidArgument for another kind of URI; Unavailable if no namenode answers: at once, with
+    /// one line that names host and port.
     pub async fn connect(uri: &str) -> Result<Self> {
         let shared = Shared::connect(uri).await.map_err(|error| error.at("connect to", uri))?;
         Ok(Self { shared: Arc::new(shared) })
     }
 }
 
-/// Runs to its end even where the caller stops waiting: a file opened to write
-/// just then is found abandoned by its drop, and freed.
+/// Runs to its end even if the caller stops waiting. If it just opened a file to write, the drop of
+/// the result abandons and frees that file.
 async fn uncancelled<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
@@ -120,8 +119,8 @@ impl FileSystem for HdfsStore {
         stream::try_unfold(entries, move |entries| {
             let (path, shared) = (path.clone(), Arc::clone(&shared));
             async move {
-                // Once: after an error the library's iterator is at its end,
-                // and a second try would make a short list look whole.
+                // Only once: after an error the library's iterator is at its end, and a second try
+                // would make a short list look whole.
                 let next = async { entries.next().await.transpose() };
                 let next = once(&shared.namenode.names(), Effect::Read, next).await;
                 let entry = next.map_err(|error| error.at("list", &path))?;

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections kept for the next call, over all users: enough for the busiest
-/// of them, few beside what a namenode serves.
+/// Idle connections kept for the next call, over all users: enough for the busiest users, and few
+/// for a namenode.
 const MAX_IDLE_CONNECTIONS: usize = 64;
-/// Hadoop's servers close a connection that is idle for 10 s
-/// (`ipc.client.connection.maxidletime`); earlier saves a broken call.
+/// Hadoop's servers close a connection that is idle for 10 s (`ipc.client.connection.maxidletime`).
+/// Closing it earlier avoids a broken call.
 const MAX_IDLE: Duration = Duration::from_secs(5);
 
 /// The namenode, or the namenodes of a nameservice, of which one is active.
@@ -47,18 +47,18 @@ impl Namenode {
         self.addresses.join(", ")
     }
 
-    /// The one that answered last, by its place among the addresses.
+    /// Index of the namenode that answered last.
     pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Whether there are others to turn to.
+    /// Whether there are other namenodes to try.
     pub fn is_one_of_many(&self) -> bool {
         self.addresses.len() > 1
     }
 
-    /// Where the bytes of `length` from `offset` lie, and always the last
-    /// block of a file under construction.
+    /// Locations of `length` bytes from `offset`, and always the last block of a file under
+    /// construction.
     pub async fn locate(&self, user: &str, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks> {
         let request = GetBlockLocationsRequest { path: path.to_owned(), offset, length };
         let answer: GetBlockLocationsResponse =
@@ -70,9 +70,9 @@ impl Namenode {
         self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE).await
     }
 
-    /// Whether it is in safe mode: it has just started, and not all blocks have been reported
-    /// yet, or an operator has ordered it. Anybody may ask a namenode; of what doesn't tell (a
-    /// federation's router may not) it isn't known.
+    /// Whether it is in safe mode. Either it has just started and lacks reports of some blocks, or
+    /// an operator has ordered it. Any user may ask a namenode. Servers that don't tell (a
+    /// federation's router may not) count as not in safe mode.
     pub async fn is_in_safe_mode(&self, user: &str) -> Result<bool> {
         let request = SetSafeModeRequest { action: SAFEMODE_GET, checked: Some(true) };
         let told: Result<SetSafeModeResponse> =
@@ -86,22 +86,22 @@ impl Namenode {
         }
     }
 
-    /// Whether datanodes talk only encrypted. Asked once, at start: a
-    /// namenode that isn't there is an error at once.
+    /// Whether datanodes accept only encrypted transfer. Called once, at start, so a missing
+    /// namenode is an error at once.
     pub async fn encrypts_transfer(&self, user: &str) -> Result<bool> {
         let answer: GetServerDefaultsResponse =
             self.call(user, "getServerDefaults", &EmptyRequest {}, Effect::Read, Duration::ZERO).await?;
         Ok(answer.defaults.encrypt_data_transfer)
     }
 
-    /// Looks for the active namenode; [`Namenode::active`] then knows it.
+    /// Finds the active namenode and records it for [`Namenode::active`].
     pub async fn find_active(&self, user: &str) -> Result<()> {
         self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE)
             .await
             .map(|_: GetFsStatsResponse| ())
     }
 
-    /// Cuts the file; false while the last block is still being cut.
+    /// Cuts the file; false while datanodes are still cutting the last block.
     pub async fn truncate(&self, user: &str, path: &str, new_length: u64) -> Result<bool> {
         let client_name = format!("strait-{}", uuid::Uuid::new_v4());
         let request = TruncateRequest { path: path.to_owned(), new_length, client_name };
@@ -110,8 +110,8 @@ impl Namenode {
         Ok(answer.done)
     }
 
-    /// Calls the active namenode: looks for it where it has changed, waits for
-    /// it where it is away, for as long as `patience`.
+    /// Calls the active namenode. If it has changed, searches for it; if it is away, waits for it
+    /// for at most `patience`.
     async fn call<Q: Message, A: Message + Default>(
         &self,
         user: &str,
@@ -166,8 +166,8 @@ impl Namenode {
         request: &Q,
         effect: Effect,
     ) -> std::result::Result<A, RpcError> {
-        // A kept connection may be closed by now, which shows only when it is
-        // used: fine for a call that can be repeated at once.
+        // A kept connection may be closed by now, which only its next use reveals. That is fine for
+        // a call that can be repeated at once.
         if effect == Effect::Read
             && let Some(mut connection) = self.take_idle(index, user)
         {

@@ -1,4 +1,4 @@
-//! Names, their attributes, and where they lead.
+//! Operations on names and their attributes.
 
 use super::errors::Effect;
 use super::shared::Shared;
@@ -6,11 +6,11 @@ use crate::error::{Error, ErrorKind, Result, fail};
 use crate::types::{FileStatus, FileType, Principal, SetAttributes};
 use hdfs_native::Client;
 
-/// Permission of a new directory where none is asked for, Hadoop's own default
-/// (0777 less the umask 022).
+/// Permission of a new directory for which the caller gives none: Hadoop's own default (0777 less
+/// the umask 022).
 const DEFAULT_DIRECTORY_PERMISSION: u32 = 0o755;
 const MAX_PERMISSION: u32 = 0o7777;
-/// The protocol's word for "leave this time as it is" (-1).
+/// The protocol's value for "leave this time as it is" (-1).
 const TIME_UNCHANGED: u64 = u64::MAX;
 
 impl Shared {
@@ -40,8 +40,8 @@ impl Shared {
         }
     }
 
-    /// The namenode throws a bare IOException where file and directory don't
-    /// go together: what lies at both ends says which way.
+    /// The namenode throws a bare IOException if file and directory don't fit together. The nodes
+    /// at both ends determine the exact error.
     async fn explain_rename(
         &self,
         who: &Principal,
@@ -84,7 +84,7 @@ impl Shared {
                 return fail(kind, "a directory has no replication");
             }
         }
-        // The owner last: who gives a file away may not change it any more.
+        // The owner last: after giving a file away, a user may not change it any more.
         if set.modified_ms.is_some() || set.accessed_ms.is_some() {
             self.call(who, change, |client| async move { client.set_times(path, modified, accessed).await })
                 .await?;

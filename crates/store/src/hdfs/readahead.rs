@@ -1,8 +1,8 @@
 //! Reading ahead for callers that read in small pieces, one after the other.
 //!
-//! Such a reader gets *windows*: stretches of the file fetched whole, the next
-//! one while the caller still reads this one. A caller that jumps about gets
-//! exactly what it asks for, so it doesn't pay for bytes that nobody reads.
+//! Such a reader gets *windows*: stretches of the file fetched whole, the next one while the caller
+//! still reads this one. A caller that reads at random gets exactly the requested bytes, so it
+//! doesn't pay for unused ones.
 
 use super::datanode::BlockStream;
 use super::replicas::Sequence;
@@ -20,25 +20,24 @@ use tokio::sync::oneshot;
 
 /// The first window of a run: little is lost if the run is short.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
-/// Windows double up to this. Two of 1 MiB in flight reach the speed of a
-/// stream (measured; docs/hdfs.md).
+/// Windows double up to this. Two windows of 1 MiB in flight reach the speed of a stream (measured;
+/// docs/hdfs.md).
 const LARGEST_WINDOW_BYTES: u64 = 1 << 20;
-/// The window before (for callers slightly out of order), the current one, the
-/// next one: at most 3 MiB a reader.
+/// The previous window (for callers slightly out of order), the current one, and the next one: at
+/// most 3 MiB a reader.
 const MAX_WINDOWS: usize = 3;
-/// A read that begins at most this far after the end of the one before is
-/// still in sequence: several small reads may be in flight, in any order.
+/// A read that begins at most this far after the end of the one before is still in sequence:
+/// several small reads may be in flight, in any order.
 const MAX_GAP_BYTES: u64 = 256 << 10;
-/// From this length on a read is its own window: the caller does the reading
-/// ahead, by what it asks for.
+/// From this length on, a read is its own window: the caller reads ahead itself by large requests.
 const LARGE_READ_BYTES: u64 = 1 << 20;
-/// What a stream that waits for the next fetch takes of the memory that all
-/// readers share: the rest of a packet, and for its sake that nobody's many open
-/// files hold more than 256 of them. Each has a thread of its datanode's (4,096
-/// by default, for the whole cluster's clients), and what the kernel has received.
+/// Share of the readers' memory that a stream takes while it waits for the next fetch. It covers
+/// the rest of a packet, and the kernel's received bytes. It also limits such streams to 256 for
+/// one user's open files: each holds a thread of its datanode (4,096 by default, for the whole
+/// cluster's clients).
 const STREAM_BYTES: u64 = 128 << 10;
 
-/// Bytes on their way, for everyone who waits for them.
+/// Bytes being fetched, for all callers that wait for them.
 type Fetch = Shared<BoxFuture<'static, std::result::Result<Bytes, Arc<Error>>>>;
 
 /// The windows of one reader.
@@ -49,7 +48,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Of `source`, with what `memory` has for it.
+    /// Reads `source` ahead, with the memory that `memory` grants.
     pub fn new(source: Source, memory: Arc<Share>) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         memory.register(Arc::downgrade(&state), give_up);
@@ -61,7 +60,7 @@ impl ReadAhead {
         self.source.length()
     }
 
-    /// What tells the file from others, where that is known.
+    /// The file's identity, if known.
     pub fn identity(&self) -> Option<Bytes> {
         self.source.identity()
     }
@@ -83,7 +82,7 @@ impl ReadAhead {
             let bytes = match data.await {
                 Ok(bytes) => bytes,
                 Err(error) => {
-                    // Not for the next caller: it should try anew.
+                    // Cleared, so that the next caller tries again.
                     self.lock().windows.clear();
                     return Err(again(&error));
                 }
@@ -91,8 +90,8 @@ impl ReadAhead {
             let begin = range.start.max(window.start) - window.start;
             let end = range.end.min(window.end) - window.start;
             let piece = bytes.slice(begin as usize..end as usize);
-            // A slice keeps its whole window in memory for as long as its
-            // receiver has it: a smaller piece is copied out instead.
+            // A slice keeps its whole window in memory as long as its receiver has it. So a smaller
+            // piece is copied instead.
             if piece.len() as u64 == range.end - range.start && piece.len() >= bytes.len() / 2 {
                 return Ok(piece);
             }
@@ -106,9 +105,9 @@ impl ReadAhead {
     }
 }
 
-/// Drops what was read ahead, if nothing was read for so long.
+/// Drops the bytes read ahead, if the last read was at least `idle` ago.
 fn give_up<F>(state: &Mutex<State<F>>, idle: Duration) {
-    // Whoever holds the lock is about to read.
+    // The holder of the lock is about to read.
     if let Ok(mut state) = state.try_lock()
         && state.last_read.elapsed() >= idle
     {
@@ -117,7 +116,7 @@ fn give_up<F>(state: &Mutex<State<F>>, idle: Duration) {
     }
 }
 
-/// Starts to fetch at once; the last one to lose interest stops it.
+/// Begins to fetch at once. If all waiters drop it, the fetch stops.
 fn fetch(source: &Arc<Source>, range: Range<u64>, link: Link) -> Fetch {
     let source = Arc::clone(source);
     let task = AbortOnDrop(tokio::spawn(async move {
@@ -127,7 +126,7 @@ fn fetch(source: &Arc<Source>, range: Range<u64>, link: Link) -> Fetch {
         }
         let outcome = source.fetch_in_sequence(range, &mut sequence).await;
         if let (Some(after), Some(stream)) = (link.after, sequence.stream) {
-            // Nobody goes on: the stream ends with it.
+            // If no fetch follows, the stream ends here.
             let _ = after.send(stream);
         }
         outcome
@@ -158,14 +157,14 @@ fn again(error: &Arc<Error>) -> Error {
         .caused_by(Arc::clone(error))
 }
 
-/// The fetches of a run, one after the other on one stream from the datanode:
-/// each hands it to the next. It waits in between, and the datanode with it.
+/// The fetches of a run, one after the other on one stream from the datanode: each passes it to the
+/// next. Between fetches the stream waits, and the datanode with it.
 #[derive(Default)]
 struct Chain {
-    /// Where the last fetch ends; none before the first.
+    /// End of the last fetch; none before the first.
     end: Option<u64>,
     stream: Option<oneshot::Receiver<BlockStream>>,
-    /// Of that stream.
+    /// Memory of that stream.
     memory: Option<Reserved>,
 }
 
@@ -177,9 +176,8 @@ struct Link {
 }
 
 impl Chain {
-    /// Adds a fetch. The first of a chain may be the only one: it asks the
-    /// datanode for no more than it needs, as does one without memory for the
-    /// stream.
+    /// Adds a fetch. The first of a chain may be the only one, so it requests no more than it needs
+    /// from the datanode. A fetch without memory for the stream does the same.
     fn add(&mut self, range: &Range<u64>, reserve: impl Fn(u64) -> Option<Reserved>) -> Link {
         let follows = self.end == Some(range.start);
         let memory = self.memory.take().filter(|_| follows);
@@ -192,7 +190,7 @@ impl Chain {
     }
 }
 
-/// How to answer a read.
+/// The way to answer a read.
 enum Plan<F> {
     /// From these windows.
     Windows(Vec<(Range<u64>, F)>),
@@ -202,15 +200,14 @@ enum Plan<F> {
     Direct,
 }
 
-/// What to fetch, and when: free of I/O, for any kind of fetch `F`.
+/// Decides which windows to fetch, and when: free of I/O, for any kind of fetch `F`.
 struct State<F> {
     /// Next to each other, in order.
     windows: VecDeque<Window<F>>,
     chain: Chain,
-    /// Where the run of reads has come to.
+    /// End of the run of reads so far.
     run_end: u64,
-    /// Where the last read out of sequence ended: a read from there begins a
-    /// new run.
+    /// End of the last read out of sequence: a read from there begins a new run.
     stray_end: Option<u64>,
     /// Length of the next window.
     window_length: u64,
@@ -237,8 +234,7 @@ impl<F> Default for State<F> {
 }
 
 impl<F: Clone> State<F> {
-    /// How to read `range`; `begin` starts a fetch, `reserve` finds memory for
-    /// a window.
+    /// Decides how to read `range`; `begin` starts a fetch, `reserve` finds memory for a window.
     fn plan(
         &mut self,
         range: &Range<u64>,
@@ -261,7 +257,7 @@ impl<F: Clone> State<F> {
         }
         self.run_end = self.run_end.max(range.end);
         if !hit && range.end - range.start >= LARGE_READ_BYTES {
-            // Memory for it is the caller's affair, who got it for the answer.
+            // The caller already has memory for the answer.
             self.windows.clear();
             let link = self.chain.add(range, &reserve);
             return Plan::Own(begin(range.clone(), link));
@@ -286,13 +282,12 @@ impl<F: Clone> State<F> {
         }
         match last_end >= range.end {
             true => Plan::Windows(windows),
-            // There was no memory for all of it.
+            // The memory didn't suffice for all of it.
             false => Plan::Direct,
         }
     }
 
-    /// Begins windows until there is one that holds the byte before `end`, as
-    /// far as there is memory for them.
+    /// Begins windows until one contains the byte before `end`, as far as there is memory for them.
     fn extend_to(
         &mut self,
         start: u64,
@@ -305,7 +300,7 @@ impl<F: Clone> State<F> {
         while from < end.min(file_length) {
             let range = from..from.saturating_add(self.window_length).min(file_length);
             let Some(memory) = reserve(range.end - range.start) else {
-                // Less for everybody, so that it does for more.
+                // Smaller windows, so that the memory suffices for more readers.
                 if self.windows.front().is_some_and(|window| window.range.end <= start) {
                     self.windows.pop_front();
                 } else if self.window_length == FIRST_WINDOW_BYTES {
@@ -330,13 +325,13 @@ mod tests {
 
     const FILE: u64 = 100 << 20;
 
-    /// A user's memory, half of what there is.
+    /// A user's memory, half of the pool.
     fn memory_of(bytes: u64) -> Arc<Share> {
         Pool::new(2 * bytes).share("user")
     }
 
-    /// Reads `ranges` one after the other; answers what was fetched in
-    /// windows, and how many reads weren't covered by any.
+    /// Reads `ranges` one after the other. Returns the windows fetched, and the number of reads
+    /// that no window covered.
     fn trace(ranges: impl IntoIterator<Item = Range<u64>>) -> (Vec<Range<u64>>, usize) {
         let mut state = State::default();
         let fetched = RefCell::new(Vec::new());

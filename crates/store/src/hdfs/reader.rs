@@ -1,4 +1,4 @@
-//! An open file, as the trait wants it.
+//! The trait's reader of an open file.
 
 use super::readahead::ReadAhead;
 use super::source::Source;
@@ -16,7 +16,7 @@ pub(super) struct HdfsReader {
 }
 
 impl HdfsReader {
-    /// Of `source`, with the memory that its user's files share.
+    /// Reads `source`, with the memory that its user's files share.
     pub fn new(source: Source, path: String, memory: Arc<Share>) -> Self {
         Self { ahead: ReadAhead::new(source, memory), path }
     }

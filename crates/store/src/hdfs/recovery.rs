@@ -1,10 +1,8 @@
-//! Taking the lease of an abandoned file back, so that it can be written
-//! again.
+//! Recovers the lease of an abandoned file, so that it can be written again.
 //!
-//! The namenode frees a file whose writer died by itself only after its soft
-//! limit, and never while the same client keeps renewing for other files. A
-//! writer abandoned in this process is known here, so its file is recovered at
-//! once, in the background.
+//! If a writer dies, the namenode frees its file only after its soft limit, and never while the
+//! same client keeps renewing for other files. This process knows its own abandoned writers, so it
+//! recovers their files at once, in the background.
 
 use super::retry::Backoff;
 use hdfs_native::{Client, HdfsError};
@@ -14,12 +12,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// Within this an abandoned file is writable again: the namenode's soft limit
-/// (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s, for a writer whose whole
-/// process died), and as much as datanodes may take to agree on the length.
+/// An abandoned file is writable again within this time: the namenode's soft limit
+/// (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s, for a writer whose whole process died), and the
+/// time in which datanodes agree on the length.
 pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
-/// The recoveries under way, by path.
+/// The running recoveries, by path.
 #[derive(Debug, Default)]
 pub(super) struct Recoveries {
     running: Mutex<HashMap<String, watch::Receiver<()>>>,
@@ -43,8 +41,8 @@ impl Recoveries {
         });
     }
 
-    /// Waits for a recovery of `path` that is under way: whoever opens the
-    /// file to write while it runs would be taken for the abandoned writer.
+    /// Waits for a running recovery of `path`: the namenode would mistake a new writer of the file
+    /// for the abandoned one.
     pub async fn wait(&self, path: &str) {
         let waiting = self.lock().get(path).cloned();
         if let Some(mut waiting) = waiting {
@@ -63,7 +61,7 @@ async fn recover(client: &Client, path: &str) {
     loop {
         match client.recover_lease(path).await {
             Ok(true) => return,
-            // Removed or renamed meanwhile: nothing is left to do here.
+            // Removed or renamed meanwhile: there is nothing to recover.
             Err(HdfsError::RPCError(class, _)) if class.ends_with("FileNotFoundException") => return,
             Ok(false) => {}
             Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),

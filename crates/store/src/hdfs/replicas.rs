@@ -1,4 +1,4 @@
-//! The bytes of one block, from whichever of its replicas gives them.
+//! The bytes of one block, from any of its replicas.
 
 use super::blocks::Block;
 use super::datanode::{BlockStream, Datanodes, Failures, OPERATION_TIMEOUT};
@@ -10,24 +10,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a datanode may be silent while others have the block too: a busy
-/// disk or a pause for garbage collection is seldom longer. Whoever is silent
-/// for longer is asked again when nobody else has given the bytes, with all
-/// the patience there is.
+/// Time that a datanode may be silent while others have the block too: a busy disk or a pause for
+/// garbage collection seldom takes longer. If no other datanode gives the bytes, a silent one is
+/// asked again, with full patience.
 const SHORT_PATIENCE: Duration = Duration::from_secs(4);
 
-/// How a read may go on where another ended.
+/// State by which a read continues an earlier one.
 #[derive(Default)]
 pub(super) struct Sequence {
-    /// The stream of the read before.
+    /// The stream of the previous read.
     pub stream: Option<BlockStream>,
-    /// Another read will follow: blocks are asked for up to their ends.
+    /// Another read will follow, so requests extend to the ends of blocks.
     pub goes_on: bool,
 }
 
-/// Appends the bytes `range` of the block to `into`; each replica takes up
-/// where the one before failed. Leaves in `sequence` a stream that the next
-/// read can go on with.
+/// Appends the bytes `range` of the block to `into`. Each replica continues where the one before
+/// failed. Leaves in `sequence` a stream for the next read.
 pub(super) async fn fetch(
     datanodes: &Datanodes,
     block: &Arc<Block>,
@@ -50,8 +48,8 @@ pub(super) async fn fetch(
                 sequence.stream = stream;
                 return Ok(());
             }
-            // A datanode ends the stream of a reader that pauses for minutes,
-            // or was restarted meanwhile: neither says anything of now.
+            // A datanode ends the stream of a reader that pauses for minutes, or was restarted
+            // meanwhile. Neither shows that it fails now.
             Err(error) if !is_silent(&error) && error.kind() != io::ErrorKind::InvalidData => {
                 turns.waiting.push_front(turn);
             }
@@ -82,7 +80,7 @@ pub(super) async fn fetch(
     Err(failures.into_error())
 }
 
-/// Reads what is wanted; gives the stream back if more is to come on it.
+/// Reads the wanted bytes, and returns the stream if it has more.
 async fn finished(
     datanodes: &Datanodes,
     mut stream: BlockStream,
@@ -98,7 +96,7 @@ fn is_silent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut
 }
 
-/// The replicas to ask, the next first.
+/// The replicas to ask, in order.
 struct Turns {
     waiting: VecDeque<Turn>,
 }
@@ -114,8 +112,7 @@ impl Turns {
         Self { waiting: replicas.into_iter().map(|address| Turn { address, patience }).collect() }
     }
 
-    /// Takes out this one's, whenever it would be; it may have left the block's
-    /// replicas since.
+    /// Removes this replica's turn, at any position. It may have left the block's replicas since.
     fn of(&mut self, address: &Arc<str>) -> Turn {
         let index = self.waiting.iter().position(|turn| turn.address == *address);
         let turn = index.and_then(|index| self.waiting.remove(index));
@@ -145,21 +142,21 @@ mod tests {
 
     const LENGTH: usize = 300_000;
     const PACKET_BYTES: usize = 50_000;
-    /// Above a short patience or two with a busy machine's delays, and far
-    /// below a long one.
+    /// Longer than one or two short patiences with a busy machine's delays, and far shorter than a
+    /// long one.
     const SOON: Duration = Duration::from_secs(25);
 
-    /// What a datanode does in each operation.
+    /// A datanode's behaviour in each operation.
     #[derive(Clone, Copy)]
     enum Manner {
         Serves,
-        /// Takes the connection, and no more.
+        /// Accepts the connection, and does no more.
         IsMute,
-        /// Falls silent behind so many packets.
+        /// Falls silent after so many packets.
         FallsSilent(usize),
-        /// Ends the connection behind so many packets.
+        /// Ends the connection after so many packets.
         Leaves(usize),
-        /// Answers, though later than the short patience lasts.
+        /// Answers, but after the short patience has passed.
         IsSlow,
     }
 
@@ -234,7 +231,7 @@ mod tests {
         Arc::new(Block { block, token: Token::default(), offset: 0, length, replicas: addresses })
     }
 
-    /// Reads the block in two halves, in sequence; how long that took.
+    /// Reads the block in two halves, in sequence, and returns the duration.
     async fn read(replicas: &[Manner]) -> Result<Duration> {
         let (datanodes, block) = (Datanodes::new(false), block(replicas).await);
         let mut sequence = Sequence { stream: None, goes_on: true };
@@ -273,7 +270,7 @@ mod tests {
     async fn the_only_datanode_may_end_a_stream_between_two_reads() {
         let packets_of_the_first_half = LENGTH / 2 / PACKET_BYTES;
         read(&[Manner::Leaves(packets_of_the_first_half)]).await.unwrap();
-        // It gives nothing at all.
+        // It sends nothing at all.
         read(&[Manner::Leaves(0)]).await.unwrap_err();
     }
 }

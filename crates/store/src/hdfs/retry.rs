@@ -1,4 +1,4 @@
-//! How long a namenode may be away before its callers hear of it.
+//! Time for which a namenode may be away before its callers get an error.
 
 use super::errors::{Effect, from_library};
 use crate::error::{Error, ErrorKind, Result};
@@ -6,13 +6,13 @@ use hdfs_native::HdfsError;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// A restart or a failover takes seconds to tens of seconds; whoever waits
-/// longer wants to know.
+/// A restart or a failover takes seconds to tens of seconds. After a longer wait callers get an
+/// error.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// First pause between two tries; doubles up to [`LONGEST_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Short enough to notice a namenode soon after it is back.
+/// Short enough to notice soon that a namenode is back.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Pauses that grow, up to a deadline.
@@ -28,12 +28,12 @@ impl Backoff {
         Self { pause: FIRST_PAUSE, deadline: Instant::now() + patience }
     }
 
-    /// When trying ends.
+    /// The time at which the tries end.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Waits, and says whether there is time for another try.
+    /// Waits, and returns whether there is time for another try.
     pub async fn pause(&mut self) -> bool {
         if Instant::now() + self.pause >= self.deadline {
             return false;
@@ -44,9 +44,9 @@ impl Backoff {
     }
 }
 
-/// Runs one of the library's calls to the namenode, again where the namenode
-/// says that it isn't ready yet, and never for longer than [`PATIENCE`]. (The
-/// library itself tries again where it can't connect.)
+/// Runs one of the library's calls to the namenode. Repeats it while the namenode reports that it
+/// isn't ready yet, and never for longer than [`PATIENCE`]. (The library itself retries failed
+/// connections.)
 pub(super) async fn with_patience<T, F>(
     namenodes: &str,
     effect: Effect,
@@ -68,7 +68,7 @@ where
     }
 }
 
-/// [`with_patience`] for a call that can't be made a second time.
+/// [`with_patience`] for a call that can't be repeated.
 pub(super) async fn once<T>(
     namenodes: &str,
     effect: Effect,
@@ -80,12 +80,12 @@ pub(super) async fn once<T>(
     }
 }
 
-/// The namenode was reached and refused the call unexecuted, for now.
+/// The namenode was reached, and refused the call for now without executing it.
 fn is_starting(error: &HdfsError) -> bool {
     matches!(error, HdfsError::RPCError(class, _) if is_passing(class))
 }
 
-/// Java exceptions that pass by themselves.
+/// Java exceptions for temporary conditions.
 pub(super) fn is_passing(class: &str) -> bool {
     ["RetriableException", "SafeModeException"].iter().any(|name| class.ends_with(name))
 }
@@ -98,7 +98,7 @@ fn no_answer(namenodes: &str, effect: Effect) -> Error {
     Error::new(kind, format!("namenode {namenodes} doesn't answer within {} s", PATIENCE.as_secs()))
 }
 
-/// Says which namenode is away, where the error says only that one is.
+/// Adds the namenode's name to errors that don't have it.
 fn naming(namenodes: &str, error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => {

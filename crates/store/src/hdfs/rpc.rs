@@ -1,5 +1,5 @@
-//! Hadoop's RPC, as much of it as a few calls need: version 9, protocol
-//! buffers, authentication SIMPLE (the server believes the user's name).
+//! The parts of Hadoop's RPC that a few calls need: version 9, protocol buffers, authentication
+//! SIMPLE (the server believes the user's name).
 //!
 //! ```text
 //! connection:  "hrpc" 9 0 0, then frames
@@ -24,14 +24,14 @@ pub(super) const CLIENT_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.Client
 /// The datanode's protocol for clients.
 pub(super) const DATANODE_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
 
-/// A machine in reach answers within milliseconds; one that doesn't is down.
+/// A reachable machine answers within milliseconds; one that takes longer is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than a namenode's usual pause for garbage collection; short enough
-/// that two namenodes can be asked within a caller's patience.
+/// Longer than a namenode's usual pause for garbage collection, and short enough to ask two
+/// namenodes within a caller's patience.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest answer taken: a file of 10,000 blocks (the namenode's own limit)
-/// with three replicas each is under 10 MB of locations.
+/// Longest answer accepted: a file of 10,000 blocks (the namenode's own limit) with three replicas
+/// each has under 10 MB of locations.
 const MAX_ANSWER_BYTES: u32 = 16 << 20;
 
 /// Sent first: magic, version, service class, authentication (none).
@@ -43,7 +43,7 @@ const RPC_OPERATION: i32 = 0;
 /// Call id of the frame that carries the [`ConnectionContext`].
 const CONTEXT_CALL_ID: i32 = -3;
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RpcError {
     /// No connection: the call wasn't sent.
@@ -55,7 +55,7 @@ pub(super) enum RpcError {
     /// The server's exception.
     #[error("{class}: {message}")]
     Java { class: String, message: String },
-    /// What came isn't Hadoop's RPC.
+    /// The answer isn't Hadoop's RPC.
     #[error("the answer isn't Hadoop's RPC ({0})")]
     Malformed(String),
 }
@@ -90,8 +90,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Calls `method`. After any error but [`RpcError::Java`] the connection
-    /// is of no more use.
+    /// Calls `method`. After any error but [`RpcError::Java`] the connection can't be used again.
     pub async fn call<Q: Message, A: Message + Default>(
         &mut self,
         method: &'static str,
@@ -135,7 +134,7 @@ impl Connection {
         if length > MAX_ANSWER_BYTES {
             return Err(RpcError::Malformed(format!("{length} bytes long")));
         }
-        // Grows with what comes, not with what is claimed.
+        // The buffer grows with received bytes, not with the claimed length.
         let mut bytes = Vec::new();
         (&mut self.stream).take(u64::from(length)).read_to_end(&mut bytes).await.map_err(RpcError::Broken)?;
         match bytes.len() == length as usize {
@@ -166,7 +165,7 @@ fn frame(messages: &[&dyn Encode]) -> Vec<u8> {
     bytes
 }
 
-/// [`Message`] as far as a list of different ones needs it.
+/// The part of [`Message`] that a list of different messages needs.
 trait Encode {
     fn append_to(&self, bytes: &mut Vec<u8>);
 }
@@ -183,7 +182,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// Serves one connection: whatever comes, `answer` goes out.
+    /// Serves one connection: sends `answer` whatever the request.
     async fn call_answered_by(answer: Vec<u8>) -> RpcError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -192,7 +191,7 @@ mod tests {
             let mut some = [0; 16];
             let _ = stream.read(&mut some).await;
             let _ = stream.write_all(&answer).await;
-            // Until the client is done: a reset could overtake the answer.
+            // Waits until the client is done: a reset could overtake the answer.
             let _ = stream.shutdown().await;
             while stream.read(&mut some).await.is_ok_and(|read| read > 0) {}
         });

@@ -1,4 +1,4 @@
-//! What all operations share: the ways to the cluster.
+//! State of all operations: the connections to the cluster.
 
 use super::clients::Clients;
 use super::config::{ChecksumMode, HadoopConfig};
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub datanodes: Datanodes,
     pub recoveries: Arc<Recoveries>,
     pub checksum_mode: ChecksumMode,
-    /// Why the adapter's own calls can't be made, if they can't.
+    /// The reason why the adapter's own calls can't be made, if they can't.
     pub secured: Option<&'static str>,
 }
 
@@ -70,7 +70,7 @@ impl Shared {
         outcome
     }
 
-    /// Has the next calls begin with the active namenode, wherever it is.
+    /// Makes the next calls begin with the active namenode.
     fn look_for_active(&self) {
         if self.secured.is_none() && self.namenode.is_one_of_many() {
             let (namenode, clients) = (Arc::clone(&self.namenode), Arc::clone(&self.clients));
@@ -83,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// Unsupported where the adapter's own calls can't be made.
+    /// Unsupported if the adapter's own calls can't be made.
     pub fn require_own_calls(&self) -> Result<()> {
         match self.secured {
             None => Ok(()),
@@ -110,7 +110,7 @@ fn authority_of(uri: &str) -> Result<&str> {
     }
 }
 
-/// One call by the library, which gives up late; at start-up nobody waits.
+/// One call by the library, which times out late; at start-up this limits the wait.
 async fn check_by_library(client: &Client, namenodes: &str) -> Result<()> {
     match timeout(CONNECT_TIMEOUT, client.get_file_info("/")).await {
         Ok(answer) => answer.map(drop).map_err(|error| from_library(error, Effect::Read)),

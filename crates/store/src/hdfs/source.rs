@@ -1,4 +1,4 @@
-//! The bytes of one open file, wherever they lie.
+//! The bytes of one open file, from datanodes or by the library.
 
 use super::blocks::Blocks;
 use super::library::LibraryFile;
@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often a read looks for the blocks anew: once for replicas that moved,
-/// once more for a pipeline that is being rebuilt.
+/// Times that a read asks for the blocks again: once for replicas that moved, and once for a
+/// pipeline that is being rebuilt.
 const FRESH_LOOKS: usize = 2;
 
 /// One open file.
@@ -22,7 +22,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// What could be seen when the file was opened.
+    /// The length visible when the file was opened.
     pub fn length(&self) -> u64 {
         match self {
             Self::Datanodes(file) => file.length,
@@ -30,8 +30,8 @@ impl Source {
         }
     }
 
-    /// The first block's id, which it keeps as it is finished, moved and appended to. The
-    /// library doesn't tell, and an empty file has none.
+    /// The first block's id, which it keeps when it is finished, moved and appended to. None from
+    /// the library, and for an empty file.
     pub fn identity(&self) -> Option<Bytes> {
         match self {
             Self::Datanodes(file) => {
@@ -47,8 +47,7 @@ impl Source {
         self.fetch_in_sequence(range, &mut Sequence::default()).await
     }
 
-    /// The same; leaves in `sequence` a stream that the next read can go on
-    /// with.
+    /// The same; leaves in `sequence` a stream for the next read.
     pub async fn fetch_in_sequence(&self, range: Range<u64>, sequence: &mut Sequence) -> Result<Bytes> {
         match self {
             Self::Datanodes(file) => file.fetch(range, sequence).await,
@@ -73,7 +72,7 @@ impl DatanodesFile {
     }
 
     async fn fetch(&self, range: Range<u64>, sequence: &mut Sequence) -> Result<Bytes> {
-        // The caller bounds what it asks for, by the length too.
+        // The caller bounds the range, also by the length.
         let mut bytes = BytesMut::with_capacity((range.end - range.start) as usize);
         let mut looks = 0;
         loop {
@@ -104,7 +103,7 @@ impl DatanodesFile {
         Arc::clone(&self.blocks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks the namenode where the blocks are now; whether that is news.
+    /// Asks the namenode for the present blocks, and returns whether they have changed.
     async fn look_anew(&self, failed: &Arc<Blocks>) -> Result<bool> {
         if !Arc::ptr_eq(failed, &self.blocks()) {
             return Ok(true);

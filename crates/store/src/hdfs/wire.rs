@@ -1,8 +1,7 @@
-//! The few messages of Hadoop's RPC and data transfer that the adapter speaks
-//! itself: names and field numbers as in Hadoop's RpcHeader.proto,
-//! IpcConnectionContext.proto, ProtobufRpcEngine2.proto, hdfs.proto,
-//! datatransfer.proto and ClientNamenodeProtocol.proto. Fields that nobody
-//! here reads are left out: protobuf skips them.
+//! The few messages of Hadoop's RPC and data transfer that the adapter uses itself. Names and field
+//! numbers are those of Hadoop's RpcHeader.proto, IpcConnectionContext.proto,
+//! ProtobufRpcEngine2.proto, hdfs.proto, datatransfer.proto and ClientNamenodeProtocol.proto.
+//! Unused fields are left out: protobuf skips them.
 
 use prost::Message;
 
@@ -139,20 +138,20 @@ pub struct LocatedBlocks {
     pub blocks: Vec<LocatedBlock>,
     #[prost(bool, required, tag = "3")]
     pub under_construction: bool,
-    /// Whatever range was asked for.
+    /// Present for every requested range.
     #[prost(message, optional, tag = "4")]
     pub last_block: Option<LocatedBlock>,
     #[prost(bool, required, tag = "5")]
     pub is_last_block_complete: bool,
-    /// Present on files in encryption zones; its content isn't needed here.
+    /// Present on files in encryption zones; the adapter doesn't need its content.
     #[prost(message, optional, tag = "6")]
     pub encryption: Option<Presence>,
-    /// Present on erasure-coded files; its content isn't needed here.
+    /// Present on erasure-coded files; the adapter doesn't need its content.
     #[prost(message, optional, tag = "7")]
     pub erasure_coding: Option<Presence>,
 }
 
-/// A message of which only the presence counts.
+/// A message whose contents don't matter.
 #[derive(Clone, PartialEq, Message)]
 pub struct Presence {}
 
@@ -194,12 +193,12 @@ pub struct GetFsStatsResponse {
 pub struct SetSafeModeRequest {
     #[prost(int32, required, tag = "1")]
     pub action: i32,
-    /// A standby refuses, instead of answering for itself.
+    /// Makes a standby refuse, instead of answering for itself.
     #[prost(bool, optional, tag = "2")]
     pub checked: Option<bool>,
 }
 
-/// Of `SetSafeModeRequest`: changes nothing, and asks only.
+/// Action of `SetSafeModeRequest` that only queries the mode.
 pub const SAFEMODE_GET: i32 = 3;
 
 /// ClientNamenodeProtocol.proto

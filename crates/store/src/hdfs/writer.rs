@@ -1,4 +1,4 @@
-//! The one writer of a file.
+//! The only writer of a file.
 
 use super::errors::{Effect, from_library};
 use super::recovery::Recoveries;
@@ -24,7 +24,7 @@ pub(super) struct HdfsWriter {
 }
 
 impl HdfsWriter {
-    /// Around a file that `client` has just opened.
+    /// A writer for a file that `client` has just opened.
     pub fn new(
         writer: hdfs_native::file::FileWriter,
         path: String,
@@ -101,7 +101,7 @@ impl FileWriter for HdfsWriter {
 
 impl Drop for HdfsWriter {
     fn drop(&mut self) {
-        // The library's writer first: it stops sending and renewing.
+        // The library's writer first: its drop ends sending and renewing.
         if self.writer.take().is_some() {
             let path = std::mem::take(&mut self.path);
             self.recoveries.start(self.client.clone(), path, &self.runtime);

@@ -1,4 +1,4 @@
-//! One range of one block on its way from one datanode.
+//! A stream of one range of one block from one datanode.
 
 use super::super::blocks::Block;
 use super::super::wire::{ClientOperationHeader, ClientReadStatus, OpReadBlock, status};
@@ -16,14 +16,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const OP_READ_BLOCK: u8 = 81;
-/// What the datanode's log calls its client.
+/// This client's name in the datanode's log.
 const CLIENT_NAME: &str = "strait";
-/// For the end of an operation whose bytes are all here: its connection is worth
-/// a round trip, and no reader's time.
+/// Time limit for the end of an operation whose bytes have all arrived. Keeping the connection is
+/// worth a round trip, but no delay for the reader.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// The datanode sends as far ahead as the connection takes it; dropping this
-/// stops it.
+/// The datanode sends ahead as far as the connection allows. Dropping this stops it.
 #[derive(Debug)]
 pub(in super::super) struct BlockStream {
     stream: TcpStream,
@@ -33,8 +32,8 @@ pub(in super::super) struct BlockStream {
 }
 
 impl BlockStream {
-    /// Asks the datanode at `address` for `range` of the block; `patience` is for
-    /// its answer.
+    /// Requests `range` of the block from the datanode at `address`, which has `patience` to
+    /// answer.
     pub async fn open(
         datanodes: &Datanodes,
         address: &Arc<str>,
@@ -63,23 +62,22 @@ impl BlockStream {
         &self.address
     }
 
-    /// Appends the next `wanted` bytes to `into`, or, on an error, as many as
-    /// came whole. `patience` is for silence; however the bytes trickle in, all
-    /// is over after [`OPERATION_TIMEOUT`].
+    /// Appends the next `wanted` bytes to `into` or, on an error, the packets received whole.
+    /// `patience` limits silence; however slowly bytes arrive, the call ends after
+    /// [`OPERATION_TIMEOUT`].
     pub async fn read(&mut self, into: &mut BytesMut, wanted: usize, patience: Duration) -> io::Result<()> {
         self.packets.patience = patience;
         timeout(OPERATION_TIMEOUT, self.packets.read(&mut self.stream, into, wanted)).await?
     }
 
-    /// The stream, if there is more to come on it; else its connection is kept
-    /// for the next operation.
+    /// The stream, if it has more bytes. Otherwise keeps its connection for the next operation.
     pub async fn unless_ended(mut self, datanodes: &Datanodes) -> Option<Self> {
         if self.packets.remaining() > 0 {
             return Some(self);
         }
         let end = async {
             self.packets.finish(&mut self.stream).await?;
-            // The datanode counts the read as done, and waits for the next.
+            // After this the datanode counts the read as done, and waits for the next operation.
             let done = ClientReadStatus { status: status::CHECKSUM_OK }.encode_length_delimited_to_vec();
             self.stream.write_all(&done).await
         };

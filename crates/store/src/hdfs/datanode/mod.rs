@@ -1,5 +1,5 @@
-//! Asking datanodes: for the bytes of a block, checked; for its checksum; and
-//! how much of one under construction can be seen.
+//! Requests to datanodes: the bytes of a block, with checks; its checksum; the visible length of
+//! one under construction.
 
 mod block_stream;
 mod packets;
@@ -24,7 +24,7 @@ use transfer::{Started, base_header, start};
 
 const OP_BLOCK_CHECKSUM: u8 = 85;
 
-/// How to talk to datanodes, and the connections to them.
+/// Options for calls to datanodes, and the connections to them.
 #[derive(Debug)]
 pub(super) struct Datanodes {
     by_hostname: bool,
@@ -32,7 +32,7 @@ pub(super) struct Datanodes {
 }
 
 impl Datanodes {
-    /// `by_hostname`: they are called by name rather than by address.
+    /// With `by_hostname`, it calls them by name rather than by address.
     pub fn new(by_hostname: bool) -> Self {
         Self { by_hostname, pool: Pool::default() }
     }
@@ -41,13 +41,13 @@ impl Datanodes {
         if self.by_hostname { &id.host_name } else { &id.ip_addr }
     }
 
-    /// Where a datanode serves data.
+    /// A datanode's address for data.
     pub fn address(&self, id: &DatanodeId) -> String {
         format!("{}:{}", self.host(id), id.transfer_port)
     }
 
-    /// How much of a block under construction readers can see: what every
-    /// replica of the pipeline has acknowledged.
+    /// Visible length of a block under construction: the bytes that every replica of the pipeline
+    /// has acknowledged.
     pub async fn visible_length(&self, user: &str, block: &LocatedBlock) -> Result<u64> {
         let request = GetReplicaVisibleLengthRequest { block: block.block.clone() };
         let mut last = None;
@@ -104,7 +104,7 @@ impl Datanodes {
     }
 }
 
-/// Why none of a block's replicas gave what was asked for.
+/// The reasons why all of a block's replicas failed.
 #[derive(Debug)]
 pub(super) struct Failures {
     block_id: u64,
@@ -117,10 +117,10 @@ impl Failures {
         Self { block_id: block.block.block_id, all: Vec::new() }
     }
 
-    /// One more; the datanode is asked last for some time.
+    /// Adds a failure, and puts the datanode last for some time.
     pub fn add(&mut self, datanodes: &Datanodes, address: &Arc<str>, error: io::Error) {
         tracing::debug!(block = self.block_id, datanode = &**address, %error, "replica failed");
-        // A bad replica says nothing of the others on its datanode.
+        // A bad replica doesn't discredit the others on its datanode.
         if error.kind() != io::ErrorKind::InvalidData {
             datanodes.pool.suspect(address);
         }

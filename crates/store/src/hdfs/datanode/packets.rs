@@ -7,9 +7,8 @@
 //!           data
 //! ```
 //!
-//! Data goes from the socket to where the caller wants it, checked there. What
-//! stands before the data of the next packet comes with the same read from the
-//! socket, and is a few hundred bytes to move away again.
+//! Data goes from the socket directly to the caller's buffer, and is checked there. The head of the
+//! next packet arrives with the same read, so a few hundred bytes have to be moved.
 
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};
 use super::transfer::{OPERATION_TIMEOUT, damaged, receive_some, strange};
@@ -28,35 +27,34 @@ const MAX_HEADER_BYTES: usize = 1 << 10;
 /// Both lengths of a packet.
 const LENGTHS_BYTES: usize = 6;
 const CHECKSUM_BYTES: usize = 4;
-/// What the first packet's head is likely to be: lengths, a header of 25 bytes,
-/// the checksums of 64 KiB in chunks of 512 bytes.
+/// Likely length of the first packet's head: lengths, a header of 25 bytes, the checksums of 64 KiB
+/// in chunks of 512 bytes.
 const FIRST_HEAD_BYTES: usize = LENGTHS_BYTES + 25 + 512;
-/// Memory for a packet that isn't for the caller alone grows by this, with
-/// what comes and not with what is claimed: the usual length of a packet.
+/// Memory for a packet that isn't only for the caller grows by this, with received bytes and not
+/// with the claimed length: the usual length of a packet.
 const GROWTH_BYTES: usize = 64 << 10;
 
-/// The packets that carry one range of a block, as far as they have come.
+/// The packets of one range of a block, as far as received.
 #[derive(Debug)]
 pub(super) struct Packets {
     checksums: Checksums,
-    /// Where in the block the next packet begins.
+    /// Start of the next packet in the block.
     next_begin: u64,
     /// The next byte of the block that the caller gets.
     position: u64,
-    /// Where the range ends.
+    /// End of the range.
     end: u64,
     /// Bytes from the socket that belong before the next packet's data.
     head: BytesMut,
-    /// Length of the last packet's head: the next one's is most often the same.
+    /// Length of the last packet's head; the next one usually has the same.
     usual_head: usize,
-    /// Data from `position` on, checked: what of a packet was more than the
-    /// caller wanted.
+    /// Checked data from `position` on: the part of a packet that the caller hasn't taken.
     rest: Bytes,
-    /// How long the datanode may be silent.
+    /// Time that the datanode may be silent.
     pub patience: Duration,
 }
 
-/// What stands before a packet's data.
+/// The part of a packet before its data.
 struct Head {
     begin: u64,
     data_length: usize,
@@ -64,7 +62,7 @@ struct Head {
 }
 
 impl Packets {
-    /// The packets of `range`; `head` has come already.
+    /// The packets of `range`; `head` has the bytes received already.
     pub fn new(info: &ReadOpChecksumInfo, range: Range<u64>, head: BytesMut) -> io::Result<Self> {
         let checksums = Checksums::new(info)?;
         // The first packet begins at the chunk that holds the first byte.
@@ -84,7 +82,7 @@ impl Packets {
         })
     }
 
-    /// Where in the block the next byte lies.
+    /// Position of the next byte in the block.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -94,9 +92,8 @@ impl Packets {
         self.end.saturating_sub(self.position)
     }
 
-    /// Appends the next `wanted` bytes of the range to `into`, which has room
-    /// for them. After an error `into` holds checked bytes up to
-    /// [`Packets::position`] and no others.
+    /// Appends the next `wanted` bytes of the range to `into`, which must have room for them. After
+    /// an error `into` holds checked bytes up to [`Packets::position`] and no others.
     pub async fn read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -115,8 +112,8 @@ impl Packets {
         Ok(())
     }
 
-    /// Takes the empty packet that ends the range; the stream is then ready
-    /// for the next operation.
+    /// Receives the empty packet that ends the range. Then the stream is ready for the next
+    /// operation.
     pub async fn finish(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
         let head = self.receive_head(stream).await?;
         match head.data_length == 0 && self.head.is_empty() {
@@ -125,7 +122,7 @@ impl Packets {
         }
     }
 
-    /// One packet: into `into` if all of it is wanted there, else into `rest`.
+    /// Receives one packet: into `into` if the caller wants all of it, otherwise into `rest`.
     async fn next(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -184,18 +181,17 @@ impl Packets {
         Ok(Head { begin, data_length, checksums })
     }
 
-    /// Receives until the head's first `length` bytes are there.
+    /// Receives until the head has at least `length` bytes.
     async fn fill_head(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<()> {
         while self.head.len() < length {
-            // As much as the whole head is likely to be, so that it comes at once.
+            // Asks for the likely length of the whole head, so that it arrives at once.
             let missing = length.max(self.usual_head) - self.head.len();
             timeout(self.patience, receive_some(stream, &mut self.head, missing)).await??;
         }
         Ok(())
     }
 
-    /// Appends a packet's data to `into`; what comes with it of the next
-    /// packet's head goes where it belongs.
+    /// Appends a packet's data to `into`. Bytes of the next packet's head go to `self.head`.
     async fn receive_data(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -218,7 +214,7 @@ impl Packets {
     }
 }
 
-/// How the data of a block is checked.
+/// The checksum algorithm and chunk size of a block.
 #[derive(Debug, Clone, Copy)]
 struct Checksums {
     algorithm: Option<fn(&[u8]) -> u32>,
@@ -240,7 +236,7 @@ impl Checksums {
         Ok(Self { algorithm, chunk_bytes })
     }
 
-    /// Bytes of checksums beside so many of data.
+    /// Bytes of checksums for so many bytes of data.
     fn length_for(&self, data_length: usize) -> usize {
         match self.algorithm {
             None => 0,
@@ -271,7 +267,7 @@ mod tests {
     const CHUNK_BYTES: usize = 4;
     const CONTENT: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-    /// Of an answer that begins with the chunk at `chunk_offset`.
+    /// For an answer that begins with the chunk at `chunk_offset`.
     fn info(crc_type: i32, bytes_per_crc: u32, chunk_offset: u64) -> ReadOpChecksumInfo {
         ReadOpChecksumInfo { checksum: ChecksumKind { crc_type, bytes_per_crc }, chunk_offset }
     }
@@ -303,7 +299,7 @@ mod tests {
         bytes
     }
 
-    /// A socket that has at most `piece` bytes at a time.
+    /// A socket that gives at most `piece` bytes at a time.
     struct Trickle<'a> {
         bytes: &'a [u8],
         piece: usize,
@@ -381,7 +377,7 @@ mod tests {
             let bytes = [&claimed.to_be_bytes()[..], &[0; 40]].concat();
             assert_eq!(read(&bytes, 0..8).await.unwrap_err().kind(), io::ErrorKind::Other, "{claimed}");
         }
-        // All that a packet may be, and nothing of it comes.
+        // The packet claims the largest size, and none of its bytes arrive.
         let data_length: i32 = 12 << 20;
         let header = PacketHeader { data_length, ..PacketHeader::default() }.encode_to_vec();
         let checksums_length = data_length as usize / 4096 * 4;

@@ -1,5 +1,4 @@
-//! Connections to datanodes that wait for the next operation, and datanodes
-//! that failed not long ago.
+//! Idle connections to datanodes, and datanodes that failed recently.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,15 +6,15 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// A datanode closes a connection after 4 s without an operation
-/// (`dfs.datanode.socket.reuse.keepalive`); earlier saves a broken one.
+/// (`dfs.datanode.socket.reuse.keepalive`). Closing it earlier avoids a broken operation.
 const MAX_IDLE: Duration = Duration::from_secs(3);
-/// Kept over all datanodes: each holds one of a datanode's threads, for as
-/// long as [`MAX_IDLE`].
+/// Idle connections over all datanodes. Each holds one of a datanode's threads, for as long as
+/// [`MAX_IDLE`].
 const MAX_IDLE_CONNECTIONS: usize = 64;
-/// How long a datanode that failed is asked after the others. Whoever is the
-/// only one is asked all the same.
+/// Time for which a failed datanode comes after the others. If it is the only one, it is still
+/// asked.
 const SUSPICION: Duration = Duration::from_secs(60);
-/// Failed datanodes remembered; more at a time is a cluster that is down.
+/// Failed datanodes remembered. More at a time means that the cluster is down.
 const MAX_SUSPECTS: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -32,7 +31,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// The connection to `address` that was used last.
+    /// The latest used connection to `address`.
     pub fn take(&self, address: &str) -> Option<TcpStream> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|kept| kept.since.elapsed() < MAX_IDLE);
@@ -40,7 +39,7 @@ impl Pool {
         Some(idle.remove(found).stream)
     }
 
-    /// Keeps a connection that is at the end of an operation.
+    /// Keeps a connection whose operation has ended.
     pub fn keep(&self, address: Arc<str>, stream: TcpStream) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|kept| kept.since.elapsed() < MAX_IDLE);
@@ -49,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// Remembers that `address` failed.
+    /// Records that `address` failed.
     pub fn suspect(&self, address: &Arc<str>) {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         suspects.retain(|_, since| since.elapsed() < SUSPICION);
@@ -58,8 +57,7 @@ impl Pool {
         }
     }
 
-    /// Those of `addresses` that haven't failed of late, in their order, and
-    /// then the others.
+    /// The `addresses` without a recent failure, in their order, and then the others.
     pub fn trusted_first(&self, addresses: &[Arc<str>]) -> Vec<Arc<str>> {
         let suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         let is_suspect =

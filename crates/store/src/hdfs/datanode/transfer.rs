@@ -1,5 +1,5 @@
-//! Operations on datanodes: one request, one answer, on a connection that is
-//! kept from one operation to the next where the datanode allows it.
+//! Operations on datanodes: one request and one answer, on a connection that is kept for the next
+//! operation if the datanode allows it.
 
 use super::super::rpc::CONNECT_TIMEOUT;
 use super::super::wire::{BaseHeader, BlockOpResponse, status};
@@ -15,20 +15,20 @@ use tokio::time::timeout;
 /// `DataTransferProtocol.DATA_TRANSFER_VERSION`
 const TRANSFER_VERSION: u16 = 28;
 
-/// For one step of an operation, the 60 s of `dfs.client.socket-timeout`.
+/// Time limit of one step of an operation, the 60 s of `dfs.client.socket-timeout`.
 pub(in super::super) const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// An answer is some hundred bytes, more with a Java exception's text.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
-/// Of a length before a message: 7 bits a byte, [`MAX_ANSWER_BYTES`] are three.
+/// Bytes of a message's length: 7 bits a byte, so [`MAX_ANSWER_BYTES`] takes three.
 const MAX_LENGTH_BYTES: usize = 3;
-/// An answer and the head of what follows it come with one read.
+/// One read receives an answer and the head of the bytes after it.
 const ANSWER_READ_BYTES: usize = 1 << 10;
 
 /// A datanode's agreement to an operation.
 pub(super) struct Started {
     pub stream: TcpStream,
     pub answer: BlockOpResponse,
-    /// What came behind the answer.
+    /// Bytes received after the answer.
     pub rest: BytesMut,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn base_header(block: &Block) -> BaseHeader {
     BaseHeader { block: block.block.clone(), token: Some(block.token.clone()) }
 }
 
-/// Sends one operation and takes its answer, if it comes within `patience`.
+/// Sends one operation and returns its answer, if it arrives within `patience`.
 pub(super) async fn start(
     datanodes: &Datanodes,
     address: &str,
@@ -47,7 +47,7 @@ pub(super) async fn start(
     let mut request = TRANSFER_VERSION.to_be_bytes().to_vec();
     request.push(operation);
     request.extend(message.encode_length_delimited_to_vec());
-    // A kept connection may be closed by now, which shows only when it is used.
+    // A kept connection may be closed by now, which only its next use reveals.
     while let Some(stream) = datanodes.pool.take(address) {
         match exchange(stream, &request, patience).await {
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
@@ -80,8 +80,8 @@ fn accepted(started: Started) -> io::Result<Started> {
     }
 }
 
-/// A message with its length before it, from `buffer` and then the stream;
-/// what comes behind it stays in `buffer`.
+/// Receives a message with its length before it, from `buffer` and then the stream. Bytes after it
+/// stay in `buffer`.
 async fn receive_message<M: Message + Default>(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
@@ -99,8 +99,7 @@ async fn receive_message<M: Message + Default>(
     M::decode(buffer.split_to(length)).map_err(|error| strange(&error.to_string()))
 }
 
-/// The varint at the start of `bytes` as (its own length, its value); none
-/// while it isn't whole.
+/// The varint at the start of `bytes` as (its own length, its value); none until it is whole.
 fn message_length(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let mut length = 0;
     for (index, byte) in bytes.iter().take(MAX_LENGTH_BYTES).enumerate() {
@@ -115,8 +114,8 @@ fn message_length(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     }
 }
 
-/// What has come, at most `most` bytes: memory grows with what comes, not with
-/// what is claimed. `into` grows only when it is full.
+/// Receives the available bytes, at most `most`. Memory grows with received bytes, not with the
+/// claimed length: `into` grows only when it is full.
 pub(super) async fn receive_some(
     stream: &mut (impl AsyncRead + Unpin),
     into: &mut BytesMut,
@@ -131,7 +130,7 @@ pub(super) async fn receive_some(
     }
 }
 
-/// InvalidData marks bytes that contradict their checksum, nothing else.
+/// InvalidData marks only bytes that contradict their checksum.
 pub(super) fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
