@@ -8,11 +8,11 @@ use strait_gateway::PasswordFile;
 use strait_kadoop::service::{Accounts, Epoch};
 use strait_store::kadoop::Callers;
 
-/// Time between two looks at the file, so a changed or removed password ends its user's
+/// Time between two checks of the file. So a changed or removed password ends its user's
 /// credentials within seconds.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The users of a password file, as it is now.
+/// The users that a password file has at the moment.
 pub struct Users {
     file: PasswordFile,
     groups: Callers,

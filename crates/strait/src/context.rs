@@ -1,4 +1,4 @@
-//! From URIs to stores, each opened once, logged in to as the flags say.
+//! Opens the stores of URIs, each once, with a login by the flags.
 
 use crate::cli::Global;
 use crate::failure::{Failure, Tally};
@@ -22,10 +22,10 @@ use strait_store::{
     Error, ErrorKind, FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri,
 };
 
-/// The end of a session is a courtesy to the gateway: it isn't waited for longer.
+/// Time limit for ending sessions, which is a courtesy to the gateway.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What every command needs.
+/// State that every command needs.
 pub struct Context {
     /// Print JSON.
     pub json: bool,
@@ -33,14 +33,14 @@ pub struct Context {
     user_is_explicit: bool,
     password_file: Option<PasswordSource>,
     gateway_store: Option<String>,
-    /// Where relative paths begin.
+    /// The store where relative paths begin.
     default_store: Option<String>,
     timeout: Option<Duration>,
     kadoop_key: Option<PathBuf>,
     kadoop_over_tcp: bool,
     tls: Option<TlsOptions>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
-    /// Sessions that are ours alone, to be ended with us.
+    /// Sessions of this command alone, which end with it.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
 }
 
@@ -49,30 +49,30 @@ pub struct Context {
 pub struct Place {
     /// The store.
     pub fs: Arc<dyn FileSystem>,
-    /// For whom things are done there.
+    /// The principal for operations there.
     pub who: Principal,
     /// The path.
     pub path: StorePath,
     /// The store's URI, without the path.
     pub store: String,
-    /// The URI ended with a slash: only a directory is meant.
+    /// The URI ended with a slash, so it can only mean a directory.
     pub slash: bool,
 }
 
-/// A Kadoop cluster as its operators see it.
+/// A Kadoop cluster, for its operators' commands.
 pub struct Cluster {
     store: kadoop::KadoopStore,
-    /// For whom it is asked.
+    /// The principal of the calls.
     who: Principal,
-    /// How to say what is waited for.
+    /// Notices about slow answers.
     pub waiting: Waiting,
 }
 
 impl Context {
-    /// With these flags.
+    /// A context by these flags.
     pub fn new(global: Global) -> Self {
         let identity = global.client_cert.zip(global.client_key);
-        // To say whom to trust, or who we are, is to ask for TLS.
+        // An authority or an identity of our own implies TLS.
         let wanted = global.tls || global.tls_ca.is_some() || identity.is_some();
         Self {
             json: global.json,
@@ -92,25 +92,25 @@ impl Context {
         }
     }
 
-    /// How to say what isn't output.
+    /// Printer of messages other than output.
     pub fn messages(&self) -> Messages {
         Messages { json: self.json }
     }
 
-    /// For operands of which some may fail.
+    /// A tally of operands, of which some may fail.
     pub fn tally(&self) -> Tally {
         Tally::new(self.messages())
     }
 
-    /// For what is to be printed.
+    /// The command's output.
     pub fn output(&self) -> Output {
         Output::new(self.json)
     }
 
-    /// The URI that an operand means: relative paths begin at the default store.
+    /// The URI that an operand means: relative paths begin in the default store.
     ///
     /// # Errors
-    /// A relative path that begins nowhere, or leads out of the default store.
+    /// A relative path without a default store, or one that leads out of it.
     pub fn absolute<'a>(&self, text: &'a str) -> strait_store::Result<Cow<'a, str>> {
         relative::absolute(self.default_store.as_deref(), text)
     }
@@ -130,8 +130,7 @@ impl Context {
                 fs
             }
         };
-        // Where no login stands behind a name, as with HDFS without Kerberos,
-        // the store believes it.
+        // A store that needs no login, as HDFS without Kerberos, believes a user name.
         let who = match &self.user {
             Some(user) if fs.capabilities().per_user => Principal::new(user),
             _ => invoking_user(),
@@ -139,7 +138,7 @@ impl Context {
         Ok(Place { fs, who, path: uri.path().clone(), store, slash })
     }
 
-    /// A URI, in the store of its gateway that it or the flags name.
+    /// Parses a URI; its gateway store comes from itself or from the flags.
     pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
         let uri = StoreUri::parse(text)?;
         match &self.gateway_store {
@@ -148,11 +147,11 @@ impl Context {
         }
     }
 
-    /// The operands, with the patterns in them filled in; those that can't be
-    /// are counted as failures and left out.
+    /// The operands, with their patterns expanded. Operands that can't be expanded count as
+    /// failures and are left out.
     ///
     /// # Errors
-    /// A failure that ends everything.
+    /// A failure that ends the command.
     pub async fn expanded(&self, uris: &[String], tally: &mut Tally) -> Result<Vec<String>, Failure> {
         let mut all = Vec::with_capacity(uris.len());
         for uri in uris {
@@ -162,7 +161,7 @@ impl Context {
         Ok(all)
     }
 
-    /// Opens the store that is called `store`.
+    /// Opens the store named `store`.
     async fn open(&self, uri: &StoreUri, store: &str) -> Result<Arc<dyn FileSystem>, Failure> {
         let options = || OpenOptions { kadoop: self.kadoop(), ..OpenOptions::default() };
         let waiting = Waiting::new(self.messages(), store);
@@ -173,9 +172,9 @@ impl Context {
                     uri.scheme()
                 )));
             }
-            // This host's own.
+            // This host's own stores.
             Scheme::File | Scheme::Memory => return Ok(uri.open(&options()).await?),
-            // Nothing to say: it takes 10 s at most, but for whoever is asked for a password.
+            // Without notices: it takes 10 s at most, unless a person has to type a password.
             Scheme::Strait => self.open_gateway(uri).await?,
             _ => waiting.on("connect", uri.open(&options())).await?,
         };
@@ -198,7 +197,7 @@ impl Context {
         Ok(Cluster { store, who, waiting })
     }
 
-    /// How to come into a Kadoop cluster.
+    /// Options for connecting to a Kadoop cluster.
     pub fn kadoop(&self) -> kadoop::Options {
         kadoop::Options {
             key_file: self.kadoop_key.clone(),
@@ -216,12 +215,12 @@ impl Context {
         Some(kadoop::Login { user, password: Arc::new(password), ca, identity })
     }
 
-    /// The user that the flags or the environment name.
+    /// The user that the flags or the environment give.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The store of gateways that the flags name.
+    /// The store of gateways that the flags give.
     pub fn gateway_store(&self) -> Option<&str> {
         self.gateway_store.as_deref()
     }
@@ -236,7 +235,7 @@ impl Context {
         Ok(store)
     }
 
-    /// How to log in to this store of a gateway.
+    /// Options for a login to this store of a gateway.
     pub fn login_at(&self, uri: &StoreUri) -> Options {
         let store = uri.gateway_store().map(str::to_owned);
         let (tls, timeout) = (self.tls.clone(), self.timeout);
@@ -260,17 +259,17 @@ impl Context {
         }
     }
 
-    /// Ends what is open.
+    /// Ends open sessions.
     pub async fn close(&self) {
         for session in self.own_sessions.take() {
-            // What isn't ended now idles out.
+            // Sessions that don't end now will idle out.
             let _ = tokio::time::timeout(CLOSE_PATIENCE, session.close()).await;
         }
     }
 }
 
 impl Cluster {
-    /// Asks its namenode.
+    /// Calls its namenode.
     pub async fn operate<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -291,7 +290,7 @@ impl Place {
         Ok(self.at(self.path.join(name)?))
     }
 
-    /// What the store says of it.
+    /// The store's status of it.
     pub async fn stat(&self) -> strait_store::Result<FileStatus> {
         let status = self.fs.stat(&self.who, &self.path).await?;
         match self.slash && !status.is_directory() {
@@ -300,7 +299,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::stat`]; none where there is nothing.
+    /// As [`Place::stat`]; None if it doesn't exist.
     pub async fn find(&self) -> strait_store::Result<Option<FileStatus>> {
         match self.stat().await {
             Ok(status) => Ok(Some(status)),
@@ -310,9 +309,8 @@ impl Place {
     }
 }
 
-/// The user that runs this. As for Hadoop's own tools, HADOOP_USER_NAME may
-/// say otherwise: it is no proof of anything, and servers that need one don't
-/// take it for one.
+/// The user of this process. As for Hadoop's own tools, HADOOP_USER_NAME may override it. It proves
+/// nothing, and servers that need a proof don't accept it as one.
 pub fn invoking_user() -> Principal {
     let named = std::env::var("HADOOP_USER_NAME").ok().filter(|name| !name.is_empty());
     Principal::new(&named.unwrap_or_else(process_user))
@@ -320,7 +318,7 @@ pub fn invoking_user() -> Principal {
 
 /// The permission bits that new files of this process don't get.
 pub fn umask() -> u32 {
-    // It can only be read by setting it; nothing else in this process makes files yet.
+    // It can only be read by setting it. No other thread of this process makes files yet.
     let bits = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     rustix::process::umask(bits);
     bits.as_raw_mode()

@@ -1,4 +1,4 @@
-//! How a command fails: one line on standard error, and an exit code.
+//! A command's failures: one line on standard error, and an exit code.
 
 use crate::messages::Messages;
 use serde_json::{Value, json};
@@ -8,43 +8,43 @@ use std::path::Path;
 use std::process::ExitCode;
 use strait_store::{Error, ErrorKind, StorePath};
 
-/// What doesn't fit the table of errors.
+/// Exit code of failures without a row in the table of errors.
 const OTHER: u8 = 1;
-/// A command line that can't be what was meant.
+/// Exit code of wrong command lines.
 const USAGE: u8 = 2;
-/// Shells count an end by a signal so: this and the signal's number.
+/// Shells add the signal's number to this for a command that a signal ended.
 const BY_SIGNAL: u8 = 128;
-/// The reader of our output has gone, as shells count SIGPIPE.
+/// The reader of our output has closed it; shells use the same code for SIGPIPE.
 const CLOSED_PIPE: u8 = BY_SIGNAL + 13;
 
-/// Why a command ends without success.
+/// The reason why a command ends without success.
 #[derive(Debug)]
 pub enum Failure {
     /// An error of the table.
     Error(Error),
-    /// A command line that can't be what was meant.
+    /// A wrong command line.
     Usage(String),
-    /// Anything that no kind of error describes.
+    /// A failure that no kind of error describes.
     Other(String),
-    /// It has been told already; the exit code is left to be given.
+    /// A failure that was reported already; only its exit code is needed.
     Told(u8),
-    /// Everything ends here, with this exit code and without a word: after a
-    /// signal, or when nobody reads our output any more.
+    /// Ends the command with this exit code and no message: after a signal, or if our output has no
+    /// reader any more.
     Ended(u8),
 }
 
 impl Failure {
-    /// Anything that no kind of error describes.
+    /// A failure that no kind of error describes.
     pub fn other(message: impl Into<String>) -> Self {
         Self::Other(message.into())
     }
 
-    /// A command line that can't be what was meant.
+    /// A wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage(message.into())
     }
 
-    /// A failure of this kind, found on our side.
+    /// A failure of this kind that arose on our side.
     pub fn at(
         kind: ErrorKind,
         operation: &'static str,
@@ -59,8 +59,7 @@ impl Failure {
         Self::Ended(BY_SIGNAL + signal)
     }
 
-    /// A store's error, told of the path that the user named and not of the one
-    /// it happened on.
+    /// A store's error, reported for the path that the user gave instead of the failed one.
     pub fn naming(error: Error, operation: &'static str, path: &StorePath) -> Self {
         let retry_safe = error.retry_safe();
         let told = Error::new(error.kind(), error.message().to_owned()).at(operation, path);
@@ -83,7 +82,7 @@ impl Failure {
         }
     }
 
-    /// What is to be said; none where there is nothing, or it has been said.
+    /// The message; None if there is none, or if it was printed already.
     pub fn message(&self) -> Option<String> {
         match self {
             Self::Error(error) => Some(error.to_string()),
@@ -92,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// As [`Failure::message`], for programs.
+    /// As [`Failure::message`], as JSON for programs.
     pub fn object(&self) -> Option<Value> {
         let mut object = match self {
             Self::Error(error) => json!({
@@ -115,7 +114,7 @@ impl Failure {
         Some(object)
     }
 
-    /// For the shell.
+    /// The exit code.
     pub fn exit_code(&self) -> ExitCode {
         self.code().into()
     }
@@ -136,8 +135,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// Goes on after failed operands, as `hdfs dfs` does: each is told, and the
-/// first decides the exit code.
+/// Continues after failed operands, as `hdfs dfs` does. It reports each failure, and the first one
+/// decides the exit code.
 #[derive(Debug)]
 pub struct Tally {
     messages: Messages,
@@ -145,7 +144,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing has failed yet.
+    /// Without failures so far.
     pub fn new(messages: Messages) -> Self {
         Self { messages, first: None }
     }
@@ -153,7 +152,7 @@ impl Tally {
     /// Counts one operand's result.
     ///
     /// # Errors
-    /// A failure that ends everything.
+    /// A failure that ends the command.
     pub fn add(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
         match result {
             Ok(()) => Ok(()),
@@ -171,7 +170,7 @@ impl Tally {
         self.first.is_some()
     }
 
-    /// The result of all.
+    /// The overall result.
     pub fn finish(self) -> Result<(), Failure> {
         self.first.map_or(Ok(()), |code| Err(Failure::Told(code)))
     }

@@ -1,10 +1,10 @@
-//! Values as people read them, in the manner of `ls` and `hdfs dfs`.
+//! Formats values for people, in the manner of `ls` and `hdfs dfs`.
 
 use chrono::{DateTime, Local, Utc};
 use std::borrow::Cow;
 use strait_store::FileStatus;
 
-/// `drwxr-xr-x`, with `t`, `s` and their capitals where those bits are set.
+/// `drwxr-xr-x`, with `t`, `s` and their capitals if those bits are set.
 pub fn permission(status: &FileStatus) -> String {
     let bits = status.permission;
     let mut text = String::with_capacity(10);
@@ -32,7 +32,7 @@ pub fn size(bytes: u64) -> String {
     }
     let mut value = bytes as f64 / 1_024.0;
     let mut unit = 0;
-    // What would be shown as 1024.0 belongs to the next unit.
+    // A value that would print as 1024.0 belongs to the next unit.
     while value >= 1_023.95 && unit + 1 < UNITS.len() {
         value /= 1_024.0;
         unit += 1;
@@ -56,8 +56,8 @@ pub fn utc_second(ms: i64) -> String {
     }
 }
 
-/// Text without the control characters that would lead a terminal astray, each
-/// spelled as in Rust: `\n`, `\u{1b}`.
+/// Text without control characters, which could manipulate a terminal. Each is spelled as in Rust:
+/// `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();

@@ -1,9 +1,9 @@
-//! `*`, `?` and `[…]` in the paths of URIs, filled in by listing, as
-//! `hdfs dfs` does: a shell can't see into a store.
+//! `*`, `?` and `[…]` in the paths of URIs. The command expands them by listing, as `hdfs dfs`
+//! does, since a shell can't see into a store.
 //!
-//! Shells' rules: no pattern matches a `/`, nor a leading dot unless it begins
-//! with one; a backslash takes a character as it is. A path that is there under
-//! its very name is that one, so that no name is out of reach.
+//! Shells' rules: no pattern matches a `/`, nor a leading dot unless it begins with one. A
+//! backslash quotes a character. An existing path of exactly this name takes precedence, so every
+//! name can be reached.
 
 use crate::context::{Context, Place};
 use crate::failure::Failure;
@@ -11,19 +11,18 @@ use futures::StreamExt;
 use glob::{MatchOptions, Pattern};
 use strait_store::{ErrorKind, StorePath, StoreUri};
 
-/// Most matches of one pattern. Who means more names the directory; they are
-/// held in memory, some 100 bytes each.
+/// Most matches of one pattern, which take some 100 bytes of memory each. For more names, users
+/// give the directory.
 const MAX_MATCHES: usize = 1_000_000;
 
-/// The URIs that `uri` stands for, in order; itself where there is no pattern
-/// in it.
+/// The URIs that `uri` stands for, in order; itself if it has no pattern.
 ///
 /// # Errors
-/// NotFound where nothing matches, and whatever keeps the store from listing.
+/// NotFound if nothing matches, and every error of the listings.
 pub async fn expand(context: &Context, operand: &str) -> Result<Vec<String>, Failure> {
     let uri = &*context.absolute(operand)?;
-    // The path's only: an address may have brackets. What is wrong with a URI is
-    // told when its turn comes.
+    // Only in the path: an address may have brackets. Errors of a URI are reported later, when the
+    // command uses it.
     let special = |uri: &StoreUri| {
         let path = uri.path().as_str();
         path.contains('\\') || path.split('/').any(|part| compiled(part).is_some())
@@ -85,7 +84,8 @@ async fn entries(directory: &Place, pattern: &Pattern) -> Result<Vec<StorePath>,
     while let Some(entry) = listing.next().await {
         match entry {
             Ok(entry) => {
-                // Of a file the listing is itself; of a strange name there is no path.
+                // The listing of a file is the file itself. A name that can't be parsed has no
+                // path.
                 let path = StorePath::parse(&entry.path).ok();
                 let path = path.filter(|path| path.parent().as_ref() == Some(&directory.path));
                 found.extend(path.filter(|path| is_match(pattern, path.name())));
@@ -102,8 +102,7 @@ fn is_match(pattern: &Pattern, name: &str) -> bool {
     pattern.matches_with(name, MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() })
 }
 
-/// A part of a path as a pattern; none where there is none in it, as in one
-/// whose bracket isn't closed.
+/// A part of a path as a pattern; None if it has no pattern, for example only an unclosed bracket.
 fn compiled(part: &str) -> Option<Pattern> {
     let mut escaped = String::with_capacity(part.len());
     let mut is_pattern = false;
@@ -111,7 +110,7 @@ fn compiled(part: &str) -> Option<Pattern> {
     while let Some(character) = characters.next() {
         match character {
             '\\' => escaped.push_str(&Pattern::escape(&String::from(characters.next().unwrap_or('\\')))),
-            // Two stars would be a directory's tree.
+            // Two stars would match a whole tree.
             '*' if escaped.ends_with('*') => {}
             _ => {
                 is_pattern |= matches!(character, '*' | '?' | '[');
@@ -122,7 +121,7 @@ fn compiled(part: &str) -> Option<Pattern> {
     is_pattern.then(|| Pattern::new(&escaped).ok()).flatten()
 }
 
-/// A part without patterns, its backslashes taken away.
+/// A part without patterns, with its backslashes removed.
 fn plain(part: &str) -> String {
     let mut plain = String::with_capacity(part.len());
     let mut characters = part.chars();

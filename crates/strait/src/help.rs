@@ -1,15 +1,15 @@
-//! What `--help` shows: commands in groups, each command's own flags before those that all
-//! have, and no flag that a command has no use for.
+//! The contents of `--help`: commands in groups, each command's own flags before the global ones,
+//! and no flag that a command doesn't use.
 
 use clap::Command;
 use std::fmt::Write as _;
 
-/// Over the flags that say how to come into stores.
+/// Heading of the flags for connecting to stores.
 pub const REACHING: &str = "Reaching stores";
-/// Over those that say how to be told.
+/// Heading of the flags for messages.
 pub const TELLING: &str = "Messages";
 
-/// The flags that say how to come into a gateway; their names in clap.
+/// Names in clap of the flags for connecting to a gateway.
 pub const GATEWAY_FLAGS: [&str; 9] = [
     "user",
     "password_file",
@@ -21,17 +21,17 @@ pub const GATEWAY_FLAGS: [&str; 9] = [
     "client_cert",
     "client_key",
 ];
-/// Those that say how to come into a Kadoop cluster.
+/// Those for connecting to a Kadoop cluster.
 pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 
-/// The commands that come into no store by an address. `serve` comes into gateways where a
-/// store of its is one.
+/// The commands that don't connect to a store by an address. `serve` connects to gateways if one of
+/// its stores is one.
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
-/// The commands that come into Kadoop's namenodes alone, and read no file.
+/// The commands that call only Kadoop's namenodes, and read no file.
 const OPERATORS: [&str; 3] = ["datanodes", "decommission", "rebalance"];
 const UNUSED_BY_OPERATORS: [&str; 5] =
     ["gateway_store", "default_store", "timeout", "tls", "kadoop_over_tcp"];
-/// `logout` looks at what is kept on this host: of whom, and for which store.
+/// `logout` uses only this host's tokens, by user and store.
 const UNUSED_BY_LOGOUT: [&str; 9] = [
     "password_file",
     "default_store",
@@ -44,7 +44,7 @@ const UNUSED_BY_LOGOUT: [&str; 9] = [
     "kadoop_over_tcp",
 ];
 
-/// The commands by what they are for.
+/// The commands by purpose.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Servers", &["up", "serve", "namenode", "datanode"]),
     (
@@ -58,7 +58,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Logins, and other things", &["logout", "passwd", "malgen", "help"]),
 ];
 
-/// The command line with its help in order.
+/// The command line with its help arranged.
 pub fn arranged(mut command: Command) -> Command {
     command.build(); // gives the subcommands their global flags
     for name in NO_CLIENTS {
@@ -84,7 +84,7 @@ fn without(flags: &[&str], command: Command) -> Command {
     hidden.mut_subcommands(|inner| without(flags, inner))
 }
 
-/// Keeps the usage as it is here: in an error, clap adds the flags that the environment sets.
+/// Fixes the usage as it is now: in an error, clap adds the flags that the environment sets.
 fn with_own_usage(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();
@@ -95,7 +95,7 @@ fn grouped(command: &Command) -> String {
     let width = command.get_subcommands().map(|one| one.get_name().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (heading, names) in GROUPS {
-        // A String takes everything.
+        // Writing to a String never fails.
         let _ = writeln!(text, "\n{heading}:");
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about).cloned();

@@ -1,4 +1,4 @@
-//! The log on standard error: one event, one line, whatever strangers put into it.
+//! The log on standard error: one line an event, whatever text clients send.
 
 use crate::format::escaped;
 use tracing::level_filters::LevelFilter;
@@ -6,7 +6,7 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::debug_fn;
 
-/// From now on, logs events of this level or above.
+/// Begins to log events of this level or above.
 pub fn to_stderr(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)
@@ -16,9 +16,9 @@ pub fn to_stderr(level: LevelFilter) {
         .init();
 }
 
-/// Writes each field of every event with its control characters escaped: paths, names
-/// of users and methods, and errors that quote them come from clients. A newline in
-/// one would forge a line of the log, an ESC would command the reader's terminal.
+/// Writes each field of every event with its control characters escaped. Paths, names of users and
+/// methods, and errors that quote them come from clients. A newline in one would forge a line of
+/// the log, and an ESC would control the reader's terminal.
 fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     let one = debug_fn(|writer, field, value| {
         let value = format!("{value:?}");

@@ -1,5 +1,5 @@
-//! Floor 5: the `strait` command. Reads flags and configuration (nobody else
-//! does), wires the rooms below together, prints.
+//! Floor 5: the `strait` command. Reads flags and configuration (no other crate does), wires the
+//! rooms below together, prints.
 //!
 //! ```text
 //!   cli ─ what was asked ─→ commands ─→ context ─ URI ─→ a store
@@ -7,8 +7,8 @@
 //!                              └→ output, progress; Failure → messages: one line; exit code
 //! ```
 //!
-//! This room must never: hold what belongs to a store or to the gateway; show
-//! a password or a token; leave half a file under the name that was asked for.
+//! This room must never: hold logic of a store or of the gateway; show a password or a token; leave
+//! half a file under the requested name.
 
 mod accounts;
 mod cli;
@@ -35,8 +35,8 @@ use failure::Failure;
 use messages::Messages;
 use std::process::ExitCode;
 
-/// A gateway allocates and frees chunks of up to 4 MiB all day on many
-/// threads; the C library's allocator keeps several times what is in use.
+/// A gateway allocates and frees chunks of up to 4 MiB continually on many threads. With them, the
+/// C library's allocator keeps several times the memory in use.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -56,8 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    // A server uses every core; a client's work is waiting, and threads would
-    // only make it start later.
+    // A server uses every core. A client mostly waits, and threads would only delay its start.
     let mut builder = match cli.command.is_server() {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
@@ -67,7 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::other(format!("the runtime can't start: {error}")))?;
     let result = runtime.block_on(commands::run(cli));
-    // Not to wait for a thread that reads a terminal.
+    // Doesn't wait for a thread that reads a terminal.
     runtime.shutdown_background();
     result
 }

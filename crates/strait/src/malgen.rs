@@ -15,26 +15,26 @@ pub const RECORD_BYTES: usize = 101;
 /// Largest number of records: the sequence has 11 digits.
 pub const MAX_RECORDS: u64 = 100_000_000_000;
 
-/// One event in so many is flagged.
+/// One in this many events is flagged.
 const FLAGGED_ONE_IN: u64 = 100;
-/// How many entities there are.
+/// Number of entities.
 const ENTITIES: u64 = 1_000_000;
 /// Events are spread over this year, in microseconds from its begin.
 const YEAR_MICROS: u64 = 365 * 86_400 * 1_000_000;
 /// Days before each month, in a year that isn't a leap year.
 const MONTH_STARTS: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// Writes record after record; the same for the same seed and sites.
+/// Generates records; equal seeds and sites give equal records.
 pub struct Generator {
     random: SplitMix64,
     sites: u64,
     next: u64,
-    /// A record whose constant parts are filled in.
+    /// A record with its constant parts filled in.
     template: [u8; RECORD_BYTES],
 }
 
 impl Generator {
-    /// From the first record on.
+    /// A generator that begins with the first record.
     pub fn new(seed: u64, sites: u64) -> Self {
         let mut random = SplitMix64(seed);
         let mut template = [b'0'; RECORD_BYTES];
@@ -62,7 +62,7 @@ impl Generator {
     }
 }
 
-/// `random` brought into `0..below` (Lemire's multiplication).
+/// `random` scaled to `0..below` (Lemire's multiplication).
 fn scaled(random: u64, below: u64) -> u64 {
     ((u128::from(random) * u128::from(below)) >> 64) as u64
 }
@@ -87,8 +87,8 @@ fn timestamp(field: &mut [u8], micros: u64) {
     decimal(&mut field[20..26], micros);
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): eight lines that never change, so
-/// that a seed gives the same records in every version.
+/// SplitMix64 (Steele, Lea and Flood 2014): eight lines that never change, so that a seed gives the
+/// same records in every version.
 struct SplitMix64(u64);
 
 impl SplitMix64 {

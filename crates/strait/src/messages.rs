@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::format::escaped;
 use serde_json::json;
 
-/// How to say what isn't output.
+/// Printer of messages other than output.
 #[derive(Debug, Clone, Copy)]
 pub struct Messages {
     /// As JSON.
@@ -12,17 +12,17 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Says why something failed.
+    /// Prints a failure.
     pub fn tell(self, failure: &Failure) {
         match (self.json, failure.object(), failure.message()) {
             (true, Some(object), _) => eprintln!("{object}"),
-            // A name in it may have control characters.
+            // A name in the message may have control characters.
             (false, _, Some(message)) => eprintln!("strait: {}", escaped(&message)),
             _ => {}
         }
     }
 
-    /// Says what should be known although nothing failed by it.
+    /// Prints a warning, which isn't a failure.
     pub fn warn(self, message: &str) {
         match self.json {
             true => eprintln!("{}", json!({"warning": message})),

@@ -1,4 +1,4 @@
-//! `--metrics ADDR`: what a server has counted, for Prometheus and whoever reads its format.
+//! `--metrics ADDR`: a server's counts, in Prometheus' format.
 
 use crate::failure::Failure;
 use hyper::body::Incoming;
@@ -18,23 +18,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Where the page is; everything else isn't there.
+/// Path of the page; all other paths are not found.
 const PATH: &str = "/metrics";
 /// Connections at a time. A further one takes the place of the oldest.
 const CONNECTIONS: usize = 64;
-/// A connection keeps its place this long: an answer takes milliseconds. Clients that come
-/// back as soon as they lose their place get 256 places a second, so one that asks at
-/// once is answered, and waits for less than a second behind 200 of them.
+/// A connection keeps its place at least this long; an answer takes milliseconds. Clients that
+/// reconnect as soon as they lose their place get 256 places a second. So a client that asks at
+/// once gets its answer, and waits less than a second behind 200 of them.
 const SECURE: Duration = Duration::from_millis(250);
-/// A client sends its request within this time. Collectors send it at once.
+/// Time in which a client has to send its request. Collectors send it at once.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
-/// A client has its page this long after it connected. Prometheus gives up after 10 s, too
-/// (`scrape_timeout`).
+/// Time after connecting in which a client has to take its page. Prometheus times out after 10 s,
+/// too (`scrape_timeout`).
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After a failed accept, so that being out of descriptors isn't a busy loop.
+/// Pause after a failed accept, so that a lack of descriptors isn't a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Writes down what was counted. May block.
+/// Writes the counts. May block.
 pub type Write = Arc<dyn Fn(&mut Page) + Send + Sync>;
 
 /// Serves the page until it is dropped.
@@ -44,7 +44,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Listens where the flag says, if it was given.
+    /// Listens on the flag's address, if there is one.
     pub async fn serve(listen: Option<SocketAddr>, write: Write) -> Result<Option<Self>, Failure> {
         let Some(listen) = listen else { return Ok(None) };
         let bound = async {
@@ -59,7 +59,7 @@ impl Metrics {
         Ok(Some(Self { address, serving: tokio::spawn(accept(listener, write)) }))
     }
 
-    /// Where the page is.
+    /// The page's URL.
     pub fn url(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
@@ -97,7 +97,7 @@ struct Connection {
 }
 
 impl Connections {
-    /// Ends the oldest connection where there are as many as may be, once it has had its time.
+    /// If all places are taken, ends the oldest connection once it has had its time.
     async fn have_room(&mut self) {
         self.0.retain(|connection| !connection.serving.is_finished());
         if self.0.len() < CONNECTIONS {
@@ -112,7 +112,7 @@ impl Connections {
 
     fn add(&mut self, answer: impl Future<Output = hyper::Result<()>> + Send + 'static) {
         let serving = tokio::spawn(async move {
-            // Nobody needs to know of a client that gave up.
+            // An error of a client that left doesn't matter.
             let _ = tokio::time::timeout(PATIENCE, answer).await;
         });
         self.0.push_back(Connection { begun: Instant::now(), serving });

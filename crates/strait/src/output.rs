@@ -11,7 +11,7 @@ use strait_store::{FileStatus, StorePath};
 /// The cells of a line.
 pub type Row<const N: usize> = [String; N];
 
-/// What a command prints to.
+/// The output of a command.
 pub struct Output {
     out: BufWriter<Stdout>,
     json: bool,
@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Nothing printed yet.
+    /// With nothing printed yet.
     pub fn new(json: bool) -> Self {
         let out = stdout();
         let to_terminal = out.is_terminal();
@@ -31,8 +31,8 @@ impl Output {
         writeln!(self.out, "{line}").map_err(Failure::output)
     }
 
-    /// Prints rows: on a terminal in columns, anywhere else with tabs between the cells, as
-    /// cut(1) takes them.
+    /// Prints rows: on a terminal in columns, elsewhere with tabs between the cells, as cut(1)
+    /// expects.
     pub fn table<const N: usize>(&mut self, rows: &[Row<N>]) -> Result<(), Failure> {
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; N] = match self.to_terminal {
@@ -48,8 +48,8 @@ impl Output {
         Ok(())
     }
 
-    /// A name as it is to be printed: on a terminal without control characters,
-    /// which would lead it astray; anywhere else as it is, as ls(1) does.
+    /// A name for printing. On a terminal it has no control characters, which could manipulate the
+    /// terminal; elsewhere it is unchanged, as with ls(1).
     pub fn name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         if self.to_terminal { escaped(name) } else { name.into() }
     }
@@ -61,8 +61,7 @@ impl Output {
         self.line(Value::Object(object))
     }
 
-    /// Tells a program that `path` was changed, with what else belongs to it;
-    /// people hear of failures only.
+    /// Reports a change of `path`, with further fields, to a program. People only see failures.
     pub fn done<const N: usize>(
         &mut self,
         operation: &str,
@@ -77,7 +76,7 @@ impl Output {
         object.insert("path".to_owned(), path.as_str().into());
         object.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
         self.line(Value::Object(object))?;
-        // At once: who reads along wants to know what is done by now.
+        // At once: a program that reads along needs to know the progress.
         self.out.flush().map_err(Failure::output)
     }
 
@@ -97,7 +96,7 @@ impl Output {
         ])
     }
 
-    /// Writes out what is buffered; to be called at the end.
+    /// Flushes the buffer; call it at the end.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::output)
     }

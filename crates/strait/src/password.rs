@@ -1,5 +1,4 @@
-//! Where passwords come from; never from the command line, which all users of
-//! a host can see.
+//! Sources of passwords; never the command line, which all users of a host can see.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -10,29 +9,28 @@ use strait_wire::Secret;
 
 /// The permission bits of a file's group and of others.
 const OTHERS_BITS: u32 = 0o077;
-/// Longest line read, in bytes: a gateway takes no longer password.
+/// Longest line read, in bytes: a gateway accepts no longer password.
 const MAX_LINE_BYTES: usize = 1_024;
 
 /// The variable that may hold a password.
 const VARIABLE: &str = "STRAIT_PASSWORD";
 
-/// A file with a password, and who named it.
+/// A file with a password, and the source of its name.
 #[derive(Debug, Clone)]
 pub struct PasswordSource {
     /// The file.
     pub file: PathBuf,
-    /// The command line named it, not the environment: then it comes before
-    /// STRAIT_PASSWORD.
+    /// The command line named it, not the environment. Then it precedes STRAIT_PASSWORD.
     pub is_explicit: bool,
 }
 
-/// Whether a password is there without asking a person for it.
+/// Whether a password is available without asking a person.
 pub fn is_given(file: Option<&PasswordSource>) -> bool {
     file.is_some() || std::env::var_os(VARIABLE).is_some()
 }
 
-/// The password of `whose`: from a file that the command line names, else from
-/// STRAIT_PASSWORD, else from a file that the environment names, else from the terminal.
+/// The password of `whose`, from the first of these: a file that the command line names,
+/// STRAIT_PASSWORD, a file that the environment names, the terminal.
 pub fn find(file: Option<&PasswordSource>, whose: &str) -> Result<Secret> {
     if let Some(source) = file.filter(|source| source.is_explicit) {
         return read(&source.file);
@@ -50,12 +48,12 @@ pub fn find(file: Option<&PasswordSource>, whose: &str) -> Result<Secret> {
     ask(&format!("Password of {whose}: "))
 }
 
-/// The first line of a file, with a warning if the file is no secret.
+/// The first line of a file, with a warning if other users may read the file.
 fn read(path: &Path) -> Result<Secret> {
     let failed = |error: std::io::Error| Error::from(error).at("read", shown(path));
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    // A pipe, as `<(command)` makes one, has a mode and nobody who finds it.
+    // A pipe, as `<(command)` makes one, has a mode, but other users can't open it.
     if metadata.is_file() && metadata.mode() & OTHERS_BITS != 0 {
         let shown = shown(path);
         tracing::warn!("password file {shown}: others may read or change it; run `chmod 600 {shown}`");
@@ -65,8 +63,7 @@ fn read(path: &Path) -> Result<Secret> {
     first_line(&text)
 }
 
-/// A new password: asked for twice, or the first line of standard input where
-/// that isn't a terminal.
+/// A new password: typed twice, or the first line of standard input if that isn't a terminal.
 pub fn new_one(user: &str) -> Result<Secret> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {

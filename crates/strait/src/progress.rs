@@ -1,4 +1,4 @@
-//! A progress bar on standard error, where that is a terminal.
+//! A progress bar on standard error, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Redrawn so often while nothing moves, to show that it lives.
+/// Period of redrawing while nothing moves, to show that the command is alive.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A bar over the bytes of all files together, and how many files are done;
-/// cheap to clone.
+/// A bar over the bytes of all files together, with the number of finished files. Cheap to clone.
 #[derive(Clone)]
 pub struct Progress {
     bar: ProgressBar,
@@ -21,12 +20,12 @@ pub struct Progress {
 struct Files {
     found: AtomicU64,
     done: AtomicU64,
-    /// They were counted before, and aren't while they are found.
+    /// Files were counted beforehand, so finding them doesn't count them again.
     counted: AtomicBool,
 }
 
 impl Progress {
-    /// Over what is counted beforehand or, without that, as files are found.
+    /// A bar over files counted beforehand or, without that, counted as they are found.
     pub fn new(wanted: bool) -> Self {
         let files = Arc::default();
         if !wanted || !std::io::stderr().is_terminal() {
@@ -42,12 +41,12 @@ impl Progress {
         Self { bar, files }
     }
 
-    /// Whether anybody sees it; else there is nothing to count for.
+    /// Whether it is visible; if not, counting is useless.
     pub fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// There will be so many files, of so many bytes together.
+    /// Announces the number of files and their total bytes.
     pub fn expect(&self, files: u64, bytes: u64) {
         self.files.counted.store(true, Ordering::Relaxed);
         self.files.found.store(files, Ordering::Relaxed);
@@ -55,7 +54,7 @@ impl Progress {
         self.tell_files();
     }
 
-    /// A file of this many bytes has been found.
+    /// Records a found file and its bytes.
     pub fn found(&self, name: &str, bytes: u64) {
         if !self.files.counted.load(Ordering::Relaxed) {
             self.files.found.fetch_add(1, Ordering::Relaxed);
@@ -65,12 +64,12 @@ impl Progress {
         self.tell_files();
     }
 
-    /// So many bytes more have been copied.
+    /// Records further copied bytes.
     pub fn copied(&self, bytes: usize) {
         self.bar.inc(bytes as u64);
     }
 
-    /// A file is there.
+    /// Records a finished file.
     pub fn done(&self) {
         self.files.done.fetch_add(1, Ordering::Relaxed);
         self.tell_files();
@@ -84,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,11 +1,10 @@
-//! Relative paths: below the default store (`STRAIT_STORE`), and only there.
-//! A text with a scheme stays as it is, so a URI means the same in every
-//! environment.
+//! Relative paths begin in the default store (`STRAIT_STORE`), and nowhere else. A text with a
+//! scheme stays unchanged, so a URI means the same in every environment.
 
 use std::borrow::Cow;
 use strait_store::{Error, ErrorKind, Result, StoreUri};
 
-/// The URI that `text` means, where relative paths begin at `default_store`.
+/// The URI that `text` means, if relative paths begin at `default_store`.
 ///
 /// # Errors
 /// InvalidArgument for a relative path without a default store, one that leads
@@ -42,7 +41,8 @@ pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a
     }
     let slash = if text.ends_with('/') && !names.is_empty() { "/" } else { "" };
     let Some(first) = names.first() else { return Ok(base.to_owned().into()) };
-    // Below the root of a gateway's default store, a URI would name another store by an @.
+    // Below the root of a gateway's default store, a name with an @ would name another store in a
+    // URI.
     let in_root = store.scheme().has_stores() && store.gateway_store().is_none() && store.path().is_root();
     let escape = if in_root && first.starts_with('@') { "@" } else { "" };
     Ok(format!("{}/{escape}{}{slash}", base.trim_end_matches('/'), names.join("/")).into())

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, which end a command; SIGHUP, on which servers reread their files.
+//! SIGINT and SIGTERM, which end a command; SIGHUP, which makes servers read their files again.
 
 use crate::failure::Failure;
 use rustix::process::Signal;
@@ -24,7 +24,7 @@ impl Hangups {
     }
 }
 
-/// The two signals, caught from its making on.
+/// The two signals, caught from its creation on.
 pub struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
@@ -37,7 +37,7 @@ impl Signals {
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one, and says how a command ends by it.
+    /// Waits for the next one, and returns the command's failure for it.
     pub async fn next(&mut self) -> Failure {
         let signal = tokio::select! {
             _ = self.interrupt.recv() => Signal::INT,

@@ -1,4 +1,4 @@
-//! Tokens of earlier logins, so that a login isn't paid for each command.
+//! Tokens of earlier logins, so that not every command needs a login.
 
 use crate::failure::Failure;
 use std::io::{self, Read, Write};
@@ -8,26 +8,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strait_store::strait::Token;
 use strait_wire::Secret;
 
-/// A token that expires sooner than this isn't worth a try.
+/// A token that expires sooner than this isn't used.
 const MIN_LIFE_MS: i64 = 60_000;
-/// What the names of all these files begin with.
+/// Prefix of the names of all these files.
 const PREFIX: &str = "token_";
 /// Longest file read; tokens are some hundred bytes.
 const MAX_FILE_BYTES: u64 = 4_096;
 
-/// Where the token of one user at one gateway (and store there) is kept.
+/// Cache file of one user's token at one gateway (and store there).
 #[derive(Debug, Clone)]
 pub struct CachedToken {
     file: PathBuf,
 }
 
 impl CachedToken {
-    /// None where there is no place for it: neither XDG_CACHE_HOME nor HOME.
+    /// None if it has no place: neither XDG_CACHE_HOME nor HOME is set.
     pub fn new(address: &str, user: &str, store: Option<&str>) -> Option<Self> {
         Some(Self { file: directory()?.join(file_name(address, user, store)) })
     }
 
-    /// The token, if there is one that nobody else can have read or put there.
+    /// The token, if there is one that no other user can have read or written.
     pub fn load(&self) -> Option<Secret> {
         let file = std::fs::File::open(&self.file).ok()?;
         let metadata = file.metadata().ok()?;
@@ -42,7 +42,7 @@ impl CachedToken {
         (expires_ms.parse::<i64>().ok()? > now_ms() + MIN_LIFE_MS).then(|| Secret(token.to_owned()))
     }
 
-    /// Keeps a token; where that fails the next command logs in again.
+    /// Stores a token. If that fails, the next command logs in again.
     pub fn keep(&self, token: &Token) {
         if let Err(error) = self.write(token) {
             tracing::debug!(file = %self.file.display(), %error, "the token isn't kept");
@@ -52,7 +52,7 @@ impl CachedToken {
     fn write(&self, token: &Token) -> io::Result<()> {
         let directory = self.file.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // By a name of our own, so that commands at the same time don't mix.
+        // By a unique name, so that concurrent commands don't mix.
         let temporary = directory.join(format!(".{}.new", std::process::id()));
         let mut file = std::fs::OpenOptions::new()
             .write(true)
@@ -65,8 +65,7 @@ impl CachedToken {
     }
 }
 
-/// Removes the tokens of this gateway, user and store, of any where it is none;
-/// says how many there were.
+/// Removes the tokens of this gateway, user and store; None means any. Returns their number.
 pub fn forget(address: Option<&str>, user: Option<&str>, store: Option<&str>) -> Result<usize, Failure> {
     directory().map_or(Ok(0), |directory| forget_in(&directory, [address, user, store]))
 }
@@ -92,19 +91,19 @@ fn forget_in(directory: &Path, wanted: [Option<&str>; 3]) -> Result<usize, Failu
     Ok(forgotten)
 }
 
-/// None where there is no place for it.
+/// None if there is no place for it.
 fn directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("strait"))
 }
 
-/// One plain name for the three, different for different ones.
+/// One plain name for the three values, which differs for different values.
 fn file_name(address: &str, user: &str, store: Option<&str>) -> String {
     format!("{PREFIX}{}_{}_{}", plain(address), plain(user), plain(store.unwrap_or_default()))
 }
 
-/// `text` without what a name can't have, and without `_`.
+/// `text` with only characters that a name can have, and without `_`.
 fn plain(text: &str) -> String {
     let bytes = text.bytes();
     bytes

@@ -1,5 +1,5 @@
-//! Says what is waited for, where a store takes its time: a namenode or a gateway that is
-//! away is tried again for up to 45 s below, without a word.
+//! Prints notices if a store is slow: the layers below retry an unreachable namenode or gateway for
+//! up to 45 s without a message.
 
 use crate::messages::Messages;
 use async_trait::async_trait;
@@ -16,13 +16,13 @@ use strait_store::{
 };
 use tokio::time::{Instant, timeout_at};
 
-/// Whoever waits so long at a terminal begins to wonder. Longer than a datanode's loss costs a
-/// reader (2 s).
+/// After this time a person at a terminal needs a notice. Longer than the loss of a datanode delays
+/// a reader (2 s).
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// From one notice to the next: often enough to see that it still waits, and few lines in a log.
+/// Time between two notices: often enough to show that it still waits, and few lines in a log.
 pub const AGAIN: Duration = Duration::from_secs(15);
 
-/// How to say it, of one store; all that waits for it says it once.
+/// Notices about one store. Concurrent waits share them.
 #[derive(Clone)]
 pub struct Waiting(Arc<Inner>);
 
@@ -33,7 +33,7 @@ struct Inner {
 }
 
 impl Waiting {
-    /// For what this store (its URI) is asked.
+    /// For requests to this store (its URI).
     pub fn new(messages: Messages, store: &str) -> Self {
         Self::telling(store, move |notice| messages.warn(notice))
     }
@@ -71,14 +71,14 @@ impl Waiting {
     }
 }
 
-/// A store of which it is said. What takes its time by itself isn't: checksums of large files,
-/// and removing trees.
+/// A store with notices. They skip operations that are slow by nature: checksums of large files,
+/// and removals of trees.
 pub struct Watched {
     pub fs: Arc<dyn FileSystem>,
     pub waiting: Waiting,
 }
 
-/// What is asked of which path.
+/// An operation and its path.
 struct Asked<'a>(&'static str, &'a StorePath);
 
 impl fmt::Display for Asked<'_> {

@@ -32,14 +32,13 @@ pub async fn chown(context: &Context, chown: Chown) -> Result<(), Failure> {
 /// Changes replication.
 pub async fn setrep(context: &Context, setrep: Setrep) -> Result<(), Failure> {
     let set = SetAttributes { replication: Some(setrep.replication), ..SetAttributes::default() };
-    // Directories have none; those named are walked, as `hdfs dfs` does.
+    // Directories have none. For a named directory the command walks its tree, as `hdfs dfs` does.
     let change = |status: &FileStatus| (!status.is_directory()).then(|| set.clone());
     each(context, "setrep", &setrep.operands.uris, true, change).await
 }
 
-/// Sets on each operand, and what is beneath it if that is wanted, whatever
-/// `change` says. Links beneath are passed over, as chmod(1) and chown(1) do:
-/// what they lead to may lie elsewhere.
+/// Sets the result of `change` on each operand, and beneath it if requested. It skips links
+/// beneath, as chmod(1) and chown(1) do: their targets may lie elsewhere.
 async fn each(
     context: &Context,
     operation: &str,
@@ -53,7 +52,7 @@ async fn each(
         let top = async {
             let place = context.place(uri).await?;
             let status = place.stat().await?;
-            // Before its entries: the new rights may be those that let us in.
+            // Before its entries: the new rights may be the ones that give access.
             set(&place, &status, &change, operation, &mut out).await?;
             Ok((place, status))
         };

@@ -29,7 +29,7 @@ pub async fn print(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard output without the line buffer that `std::io::stdout` has.
+/// Standard output without the line buffer of `std::io::stdout`.
 fn stdout() -> Result<File, Failure> {
     let descriptor = std::io::stdout().as_fd().try_clone_to_owned().map_err(Failure::output)?;
     Ok(descriptor.into())

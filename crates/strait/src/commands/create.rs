@@ -24,7 +24,7 @@ pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// The store's own mkdirs is `mkdir -p`; without -p more is an error.
+/// The store's own mkdirs is `mkdir -p`; without -p there are more errors.
 async fn check_new(place: &Place) -> Result<(), Failure> {
     let refuse = |kind, why: String| Err(Failure::at(kind, "mkdir", &place.path, why));
     if place.find().await?.is_some() {
@@ -55,7 +55,7 @@ pub async fn touch(context: &Context, touch: Touch) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// Whether there was something to touch.
+/// Whether there was a file to touch.
 async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
     if place.find().await?.is_none() {
         if touch.no_create {
@@ -65,7 +65,7 @@ async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
         if place.slash {
             return refuse("no such directory; mkdir makes one".to_owned());
         }
-        // The store would make it: a typing error isn't to make a tree.
+        // The store would make it, but a typing error shouldn't make a tree.
         if let Some(parent) = place.path.parent()
             && place.at(parent.clone()).find().await?.is_none()
         {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use strait_kadoop::service::{DatanodeOptions, DatanodeServer, ShortCircuit};
 use strait_store::ErrorKind;
 
-/// Where a datanode listens, if nothing is said: beside the namenode's 9091 and 9092.
+/// A datanode's default port: beside the namenode's 9091 and 9092.
 const PORT: u16 = 9093;
-/// From one look whether it has failed to the next.
+/// Time between two checks for its failure.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
@@ -25,14 +25,14 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     tokio::spawn(
         Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: a datanode rereads no files")),
     );
-    // It has one for each replica.
+    // It needs a descriptor for each replica.
     raise_descriptor_limit();
     let key = keys::load(&flags.key)?;
     let listen = match flags.listen {
         Some(listen) => listen,
         None => SocketAddr::new(towards(&flags.namenode)?, PORT),
     };
-    // Nobody can call 0.0.0.0.
+    // Nothing can connect to 0.0.0.0.
     let advertise = match flags.advertise {
         None if listen.ip().is_unspecified() && listen.port() == 0 => {
             return Err(Failure::usage(format!("--listen {listen}: give a port, or --advertise ADDR")));
@@ -55,7 +55,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
         options.host = host;
     }
     for directory in &flags.data {
-        // One that can't be made is a disk that failed: others may do without it.
+        // A directory that can't be made counts as a failed disk: the others may suffice.
         if let Err(error) = make_private(directory) {
             tracing::warn!(directory = %directory.display(), %error, "it can't be made");
         }
@@ -82,7 +82,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     ended
 }
 
-/// Returns when the datanode is of no use any more.
+/// Returns when the datanode can't serve any more.
 pub async fn failed(server: &DatanodeServer) -> Failure {
     while !server.has_failed() {
         tokio::time::sleep(LOOK).await;
@@ -92,13 +92,13 @@ pub async fn failed(server: &DatanodeServer) -> Failure {
     )
 }
 
-/// This host's address on the way to the namenode.
+/// This host's address on the route to the namenode.
 fn towards(namenode: &str) -> Result<IpAddr, Failure> {
     let find = || -> io::Result<IpAddr> {
         let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
         let to = namenode.to_socket_addrs()?.next().ok_or_else(none)?;
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-        // Of a datagram socket it only looks up the route.
+        // For a datagram socket, connecting only looks up the route.
         let socket = UdpSocket::bind(any)?;
         socket.connect(to)?;
         Ok(socket.local_addr()?.ip())

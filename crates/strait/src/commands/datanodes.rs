@@ -1,4 +1,4 @@
-//! `datanodes`, `decommission` and `rebalance`: what operators do with a Kadoop cluster.
+//! `datanodes`, `decommission` and `rebalance`: operators' commands for a Kadoop cluster.
 
 use crate::cli::{Datanodes, Decommission, Rebalance};
 use crate::context::{Cluster, Context};
@@ -13,10 +13,10 @@ use strait_kadoop::namenode::{Rebalancing, Standing};
 use strait_kadoop::service::{ClusterStatus, NodeStatus, Standings};
 use strait_store::{ErrorKind, StorePath};
 
-/// From one look at what is waited for to the next.
+/// Time between two checks of the awaited state.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the columns are called.
+/// Names of the columns.
 const COLUMNS: [&str; 8] = ["DATANODE", "ADDRESS", "HOST", "RACK", "STATE", "SERVICE", "CAPACITY", "USED"];
 
 /// Prints one line a datanode that has ever joined, and one on the last rebalance.
@@ -45,7 +45,7 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Does without datanodes, or doesn't after all.
+/// Decommissions datanodes, or cancels that.
 pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
         return Err(Failure::usage("decommission: which DATANODE… of which cluster (kadoop://HOST:PORT/)?"));
@@ -79,7 +79,7 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
     out.finish()
 }
 
-/// Evens out how full datanodes are, or stops to.
+/// Evens out the use of datanodes, or stops that.
 pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failure> {
     let cluster = context.cluster(&flags.uri).await?;
     let threshold = (!flags.stop).then_some(flags.threshold);
@@ -106,13 +106,13 @@ pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failur
     out.finish()
 }
 
-/// The first of them that isn't done with, as far as the namenode knows.
+/// The first of `nodes` that isn't decommissioned yet, as far as the namenode knows.
 fn first_missed(standings: &Standings, nodes: &[NodeId]) -> Option<(NodeId, Option<Standing>)> {
     let mut asked = nodes.iter().map(|node| (*node, standings.nodes.get(node).copied()));
     asked.find(|(_, standing)| *standing != Some(Standing::Decommissioned))
 }
 
-/// Tells now and then how far it is, to whoever waits for what may take hours.
+/// Prints the progress at intervals, for operations that may take hours.
 struct Notices {
     messages: Messages,
     next: Instant,
@@ -136,7 +136,7 @@ async fn look(cluster: &Cluster) -> Result<(ClusterStatus, Standings), Failure> 
     Ok(looked.await?)
 }
 
-/// The datanode of that number or address.
+/// The datanode with that number or address.
 fn find(name: &str, status: &ClusterStatus, standings: &Standings) -> Result<NodeId, Failure> {
     let by_number = name.parse().ok().map(NodeId).filter(|node| standings.nodes.contains_key(node));
     let addressed = status.nodes.iter().find(|known| known.host.address.to_string() == name);

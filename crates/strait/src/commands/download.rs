@@ -1,5 +1,4 @@
-//! `get`: files are written under a temporary name and renamed when they are
-//! whole.
+//! `get` writes files under a temporary name and renames them when they are whole.
 
 use super::leftovers::{Leftover, Leftovers, is_unfinished_put};
 use super::running::Running;
@@ -44,7 +43,7 @@ pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     let result = signals.unless(download.all(context, &target, tally)).await;
     download.progress.finish();
-    // A second signal ends even the cleaning up.
+    // A second signal ends even the cleanup.
     tokio::select! {
         () = download.leftovers.clear() => result,
         failure = signals.next() => Err(failure),
@@ -104,7 +103,7 @@ impl Download {
         tally.finish()
     }
 
-    /// Each source, and where it goes.
+    /// The sources, each with its target.
     async fn sources(
         &self,
         context: &Context,
@@ -117,7 +116,7 @@ impl Download {
         for uri in &self.get.operands {
             match context.place(uri).await {
                 Ok(place) => {
-                    // The root has no name: its entries go right into the directory.
+                    // The root has no name: its entries go directly into the directory.
                     let named = into && !place.path.is_root();
                     let local =
                         if named { target.join(local_name(place.path.name())) } else { target.to_owned() };
@@ -146,7 +145,7 @@ impl Download {
         }
     }
 
-    /// Makes a local directory and gives what is to go into it.
+    /// Makes a local directory and returns the entries to copy into it.
     async fn enter(
         &self,
         place: &Place,
@@ -156,7 +155,7 @@ impl Download {
     ) -> Result<Vec<(Place, FileStatus, PathBuf)>, Failure> {
         if !local.is_dir() {
             let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o777 };
-            // Its own user must be able to fill it.
+            // Its own user must be able to write into it.
             let made = fs::DirBuilder::new().mode(bits | 0o700).create(local);
             made.map_err(|error| Failure::local(error, "make", local))?;
         }
@@ -191,7 +190,7 @@ impl Download {
                 return Err(Failure::at(ErrorKind::IsADirectory, "get", local.display(), why));
             }
             Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
-            // A rename would put a file in the place of a device or pipe.
+            // A rename would replace a device or pipe by a file.
             Ok(there) if !there.is_file() && !there.is_symlink() => {
                 let why = "no regular file; `get URI -` writes to standard output";
                 return Err(Failure::at(ErrorKind::InvalidArgument, "get", local.display(), why));
@@ -204,7 +203,7 @@ impl Download {
         };
         let temporary = directory.join(self.leftovers.name("get")?);
         let reader = place.fs.open(&place.who, &place.path).await?;
-        // The narrower of these bits and the umask, from the first moment on.
+        // The narrower of these bits and the umask, from the beginning.
         let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o666 };
         let file = OpenOptions::new().write(true).create_new(true).mode(bits).open(&temporary);
         let file = file.map_err(|error| Failure::local(error, "write", &local))?;
@@ -244,7 +243,7 @@ impl Download {
     }
 }
 
-/// A file that is there now.
+/// A finished file.
 struct Copied {
     path: StorePath,
     local: PathBuf,
@@ -256,9 +255,8 @@ fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure
     out.done("get", &path, [("local", local.to_string_lossy().into()), ("bytes", bytes.into())])
 }
 
-/// The path of a directory's entry, if it is what an honest store answers: one
-/// plain name beneath the directory. Anything else could lead out of the
-/// local directory.
+/// The path of a directory's entry, if it is one plain name beneath the directory, as an honest
+/// store answers. Any other path could lead out of the local directory.
 fn plain_entry(entry: &str, directory: &StorePath) -> Option<StorePath> {
     let path = StorePath::parse(entry).ok()?;
     (path.parent().as_ref() == Some(directory)).then_some(path)
@@ -272,13 +270,13 @@ fn preserve(file: &File, status: &FileStatus) -> std::io::Result<()> {
     }
 }
 
-/// Gives a whole file its name, without replacing another unless told to.
+/// Renames a whole file to its final name. It replaces another file only if `replace` is set.
 fn rename(temporary: &Path, local: &Path, replace: bool) -> Result<(), Failure> {
     let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
     match renameat_with(CWD, temporary, CWD, local, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => Err(already_there(local)),
-        // A file system without the flag: what is left is the check before.
+        // A file system without the flag: only the check before protects an existing file.
         Err(Errno::INVAL | Errno::NOSYS) if !replace => {
             fs::rename(temporary, local).map_err(|error| Failure::local(error, "write", local))
         }

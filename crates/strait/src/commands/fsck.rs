@@ -1,4 +1,4 @@
-//! `fsck`: which files have lost bytes, or have fewer replicas than they should.
+//! `fsck` finds files that have lost bytes, or have fewer replicas than they should.
 
 use crate::cli::Operands;
 use crate::context::{Context, Place};
@@ -7,7 +7,7 @@ use crate::output::Output;
 use futures::StreamExt;
 use strait_store::{BlockLocation, ErrorKind, FileStatus, StorePath};
 
-/// Goes through each operand and all beneath it.
+/// Checks each operand and its whole tree.
 pub async fn fsck(context: &Context, operands: Operands) -> Result<(), Failure> {
     let mut tally = context.tally();
     let mut check = Check { out: context.output(), json: context.json, found: Found::default() };
@@ -19,7 +19,7 @@ pub async fn fsck(context: &Context, operands: Operands) -> Result<(), Failure> 
     found.tell(json, tally.has_failed(), &mut out)?;
     out.finish()?;
     tally.finish()?;
-    // Each was told of above.
+    // Each one was reported above.
     match found {
         Found { unknown: 1.., .. } => Err(Failure::Told(ErrorKind::Unavailable.row().exit)),
         Found { missing: 1.., .. } => Err(Failure::Told(ErrorKind::Corrupt.row().exit)),
@@ -33,18 +33,18 @@ struct Check {
     found: Found,
 }
 
-/// What was seen.
+/// Counts of a check.
 #[derive(Default)]
 struct Found {
     directories: u64,
     files: u64,
     bytes: u64,
     blocks: u64,
-    /// Blocks without a good replica, and what blocks don't cover.
+    /// Blocks without a good replica, and ranges that no block covers.
     missing: u64,
-    /// The same where not all replicas have been reported: they may be there.
+    /// The same while not all replicas have been reported: they may still exist.
     unknown: u64,
-    /// Blocks with fewer replicas than the file wants.
+    /// Blocks with fewer replicas than the file should have.
     too_few: u64,
 }
 
@@ -55,7 +55,7 @@ impl Check {
         if !status.is_directory() {
             return self.file(&place, &status).await;
         }
-        // Depth first; one level's directories are held.
+        // Depth first; memory holds the directories of one level.
         let mut waiting = vec![place];
         while let Some(place) = waiting.pop() {
             self.found.directories += 1;
@@ -92,10 +92,10 @@ impl Check {
         let mut blocks = locate().await?;
         let mut settling = false;
         if !is_whole(&blocks, status.length) {
-            // Where a store can't say, it has its replicas in sight.
+            // A store that can't tell knows all its replicas.
             settling = place.fs.status(&place.who).await.is_ok_and(|status| status.settling);
             if !settling {
-                // It may have been while it located them.
+                // It may have been settling while it located the blocks.
                 blocks = locate().await?;
             }
         }
@@ -120,7 +120,7 @@ impl Check {
         Ok(())
     }
 
-    /// Nobody has it; or, if the store is `settling`, nobody has said so yet.
+    /// No datanode has it; or, if the store is `settling`, none has reported it yet.
     fn missing(
         &mut self,
         place: &Place,
@@ -170,7 +170,7 @@ fn is_whole(blocks: &[BlockLocation], length: u64) -> bool {
 }
 
 impl Found {
-    /// `failed`: something couldn't be looked at, and what was seen isn't all.
+    /// With `failed`, the check couldn't read everything, so the counts are incomplete.
     fn tell(&self, json: bool, failed: bool, out: &mut Output) -> Result<(), Failure> {
         let Self { directories, files, bytes, blocks, missing, unknown, too_few } = *self;
         let healthy = match (failed, missing + unknown) {

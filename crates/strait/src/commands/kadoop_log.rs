@@ -1,4 +1,4 @@
-//! `kadoop-log`: what a Kadoop namenode has on disk, for people.
+//! `kadoop-log` prints a Kadoop namenode's files for people.
 
 use crate::cli::{KadoopLog, KadoopLogAction};
 use crate::context::Context;
@@ -11,7 +11,7 @@ use strait_kadoop::log::{LogError, Tail};
 use strait_kadoop::namenode::Transaction;
 use strait_kadoop::service::dump_log;
 
-/// Does what was asked.
+/// Runs the requested action.
 pub fn kadoop_log(context: &Context, flags: KadoopLog) -> Result<(), Failure> {
     match flags.action {
         KadoopLogAction::Dump { directory } => dump(context, &directory),
@@ -30,7 +30,7 @@ fn dump(context: &Context, directory: &Path) -> Result<(), Failure> {
     told?;
     let tail = read.map_err(|error| {
         let why = match error {
-            // No failure of the disk, but a mistake in the name.
+            // This is a wrong name, not a failed disk.
             LogError::Disk(absent) if absent.kind() == ErrorKind::NotFound => absent.to_string(),
             other => other.to_string(),
         };

@@ -9,7 +9,7 @@ use strait_kadoop::service::Key;
 /// The cluster's key from its file.
 ///
 /// # Errors
-/// There is none, it holds something else, or others may read it.
+/// The file is missing, holds something else, or is readable by other users.
 pub fn load(path: &Path) -> Result<Key, Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => Failure::other(error.to_string()),
@@ -23,7 +23,7 @@ pub fn load(path: &Path) -> Result<Key, Failure> {
     Key::load(path).map_err(failed)
 }
 
-/// The same; a new key where there is no file.
+/// The same; makes a new key if there is no file.
 pub fn load_or_make(path: &Path) -> Result<Key, Failure> {
     if path.exists() {
         return load(path);
@@ -32,7 +32,7 @@ pub fn load_or_make(path: &Path) -> Result<Key, Failure> {
     let key = Key::generate().map_err(failed)?;
     match key.save(path) {
         Ok(()) => Ok(key),
-        // Somebody was faster.
+        // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(path),
         Err(error) => Err(failed(error)),
     }

@@ -1,4 +1,4 @@
-//! Temporary names: whatever is still under one when a command ends is removed.
+//! Files under temporary names. The command removes any that are left when it ends.
 
 use crate::context::Place;
 use crate::failure::Failure;
@@ -11,20 +11,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_store::ErrorKind;
 
-/// Cleaning up doesn't hold up the end of a command for longer: who has pressed
-/// Ctrl-C waits no longer, and a store that is there answers in milliseconds.
+/// Time limit for the cleanup at the end of a command: a user who pressed Ctrl-C shouldn't wait
+/// longer, and a reachable store answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What `put` calls a file that isn't whole yet, in every language: this, and
-/// a random number.
+/// Prefix of `put`'s unfinished files, in every language; a random number follows.
 const PUT_PREFIX: &str = ".strait-put-";
-/// Digits of that number at least: a person's own name hardly looks like it.
+/// Least digits of that number: a person's own file name hardly looks like it.
 const MIN_RANDOM_DIGITS: usize = 16;
 
 /// Files under temporary names.
 pub struct Leftovers {
     files: Mutex<HashMap<u64, Leftover>>,
     next: AtomicU64,
-    /// What couldn't be removed; told at the end, after the errors that led to it.
+    /// Files that couldn't be removed; reported at the end, after the errors that caused it.
     left: Mutex<Vec<String>>,
     messages: Messages,
 }
@@ -38,23 +37,22 @@ pub enum Leftover {
     Local(PathBuf),
 }
 
-/// Stands for one leftover until it has its real name.
+/// Identifies one leftover until it has its real name.
 pub struct Ticket(u64);
 
-/// Whether a file of this name is one that `put` hasn't finished.
+/// Whether a file of this name is an unfinished one of `put`.
 pub fn is_unfinished_put(name: &str) -> bool {
     let random = name.strip_prefix(PUT_PREFIX).unwrap_or_default();
     random.len() >= MIN_RANDOM_DIGITS && random.bytes().all(|c| c.is_ascii_hexdigit() || c == b'-')
 }
 
 impl Leftovers {
-    /// None yet.
+    /// Without files so far.
     pub fn new(messages: Messages) -> Self {
         Self { files: Mutex::default(), next: AtomicU64::new(0), left: Mutex::default(), messages }
     }
 
-    /// A name that nobody else uses; short, so that it fits wherever a name
-    /// does.
+    /// A unique name, short enough to be valid in every store.
     pub fn name(&self, command: &str) -> Result<String, Failure> {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
@@ -62,19 +60,19 @@ impl Leftovers {
         Ok(format!(".strait-{command}-{:016x}", u64::from_ne_bytes(random)))
     }
 
-    /// To be removed, unless [`Leftovers::settled`] comes first.
+    /// Registers a file for removal, unless [`Leftovers::settled`] comes first.
     pub fn add(&self, leftover: Leftover) -> Ticket {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.files).insert(number, leftover);
         Ticket(number)
     }
 
-    /// It has its real name, or was never made.
+    /// Unregisters a file that has its real name, or was never made.
     pub fn settled(&self, ticket: Ticket) {
         lock(&self.files).remove(&ticket.0);
     }
 
-    /// Removes one, whose making has failed.
+    /// Removes a file whose copy has failed.
     pub async fn remove(&self, ticket: Ticket) {
         let leftover = lock(&self.files).remove(&ticket.0);
         if let Some(leftover) = leftover {
@@ -82,8 +80,8 @@ impl Leftovers {
         }
     }
 
-    /// Removes what is there after a command was interrupted, and tells what
-    /// couldn't be; to be called at the end.
+    /// Removes the files that an interrupted command left, and reports those that it can't remove.
+    /// Call it at the end.
     pub async fn clear(&self) {
         let all: Vec<_> = lock(&self.files).drain().map(|(_, leftover)| leftover).collect();
         let removing = futures::future::join_all(all.iter().map(|leftover| self.try_remove(leftover)));
@@ -105,7 +103,7 @@ impl Leftovers {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section is one call on what is behind it.
+    // Every critical section is one call on the locked value.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

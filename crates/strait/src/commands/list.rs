@@ -36,7 +36,7 @@ impl Lister {
             let status = place.stat().await?;
             return self.print(&[status]);
         }
-        // Depth first; one level's directories are held.
+        // Depth first; memory holds the directories of one level.
         let mut waiting = vec![place];
         while let Some(place) = waiting.pop() {
             let result = self.directory(&place).await.map(|directories| {
@@ -50,7 +50,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Prints one directory, and gives those in it that -R goes into.
+    /// Prints one directory, and returns its subdirectories for -R.
     async fn directory(&mut self, place: &Place) -> Result<Vec<String>, Failure> {
         let mut listing = place.fs.list(&place.who, &place.path);
         let mut entries = Vec::new();
@@ -129,8 +129,7 @@ impl Lister {
     }
 }
 
-/// A link to a directory is listed and left at that, as ls(1) does: it could
-/// lead round in circles.
+/// Lists a link to a directory without entering it, as ls(1) does: it could lead in circles.
 fn is_gone_into(entry: &FileStatus) -> bool {
     entry.is_directory() && !entry.link
 }

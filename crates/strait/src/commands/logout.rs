@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::tokens;
 use strait_store::{ErrorKind, Scheme};
 
-/// Forgets the logins at these gateways; without any, all.
+/// Removes the tokens of these gateways; without any, all tokens.
 pub fn logout(context: &Context, logout: Logout) -> Result<(), Failure> {
     if logout.uris.is_empty() {
         return tokens::forget(None, context.user(), context.gateway_store()).map(drop);

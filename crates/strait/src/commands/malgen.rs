@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::malgen::{Generator, MAX_RECORDS, RECORD_BYTES};
 use std::io::Write;
 
-/// Records made before they are written: a write of some 200 KiB.
+/// Records generated for one write of some 200 KiB.
 const RECORDS_AT_ONCE: u64 = 2_048;
 
 /// Writes records to standard output.

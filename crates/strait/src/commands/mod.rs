@@ -1,4 +1,4 @@
-//! One module a group of commands.
+//! One module for each group of commands.
 
 mod attributes;
 mod cat;
@@ -64,7 +64,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),
     };
-    // Who has sent a signal waits for nothing more; the sessions idle out.
+    // After a signal the user shouldn't wait: the sessions idle out.
     if !matches!(result, Err(Failure::Ended(_))) {
         context.close().await;
     }

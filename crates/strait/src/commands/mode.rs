@@ -1,4 +1,4 @@
-//! Modes as chmod(1) takes them: octal, or symbolic.
+//! Modes in the syntax of chmod(1): octal, or symbolic.
 
 use crate::failure::Failure;
 
@@ -19,7 +19,7 @@ pub struct Change {
     action: Action,
     /// Read, write, execute bits.
     bits: u32,
-    /// `X`: execute only for directories, and where some class has it.
+    /// `X`: execute only for directories, and if some class has it.
     conditional_execute: bool,
     /// The sticky bit.
     sticky: bool,
@@ -50,7 +50,7 @@ impl Mode {
         Ok(Self::Changes(changes))
     }
 
-    /// The bits that `old` becomes.
+    /// The new bits for `old`.
     pub fn apply(&self, old: u32, is_directory: bool) -> u32 {
         match self {
             Self::Bits(bits) => *bits,

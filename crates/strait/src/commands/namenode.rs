@@ -18,9 +18,9 @@ use strait_kadoop::service::{Key, Logins, NamenodeOptions, NamenodeServer};
 use strait_store::ErrorKind;
 use strait_telemetry::AuditLog;
 
-/// Where datanodes join, if nothing is said: beside the clients' 9091.
+/// Default port for datanodes: beside the clients' 9091.
 const DATANODES_PORT: u16 = 9092;
-/// From one look whether the log has failed to the next.
+/// Time between two checks for a failed log.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
@@ -66,7 +66,7 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     ended
 }
 
-/// How users log in; nobody does without a password file.
+/// The users' logins; None without a password file.
 fn logins(flags: &Namenode) -> Result<Option<Logins>, Failure> {
     let (Some(passwords), Some(identity)) = (&flags.passwords, identity(flags)) else { return Ok(None) };
     let tls = ServerTls::load(&identity, None).map_err(|error| Failure::other(error.to_string()))?;
@@ -78,7 +78,7 @@ fn identity(flags: &Namenode) -> Option<Identity> {
     Some(Identity { certificate, key })
 }
 
-/// Takes up new certificates. While they are no good, the old ones stay in force.
+/// Loads new certificates. If they have an error, the old ones stay in force.
 async fn renewing(server: &NamenodeServer, flags: &Namenode) -> std::convert::Infallible {
     let Some(identity) = identity(flags) else { return std::future::pending().await };
     let changed = || {
@@ -103,7 +103,7 @@ async fn renewing(server: &NamenodeServer, flags: &Namenode) -> std::convert::In
     }
 }
 
-/// Starts a namenode, or says on one line what keeps it.
+/// Starts a namenode, or returns a one-line failure.
 pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> {
     let data = options.directory.clone();
     let addresses = format!("{} and {}", options.listen, options.listen_datanodes);
@@ -117,7 +117,7 @@ pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> 
     })
 }
 
-/// What keeps a role from starting that another process ends: it has the directory or an address.
+/// The failure if another process already has the role's directory or an address.
 pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> {
     let (operation, what, why) = match error.kind() {
         io::ErrorKind::AddrInUse => (
@@ -131,7 +131,7 @@ pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> 
     Some(Failure::at(ErrorKind::Busy, operation, what, why))
 }
 
-/// The audit log, if there is to be one.
+/// The audit log, if the flags ask for one.
 pub fn audit_log(file: Option<&Path>) -> Result<Option<Arc<AuditLog>>, Failure> {
     let open = |file| {
         AuditLog::open(file).map(Arc::new).map_err(|error| Failure::local(error, "open --audit-log", file))
@@ -147,14 +147,14 @@ pub async fn failed(server: &NamenodeServer) -> Failure {
     Failure::other("the namenode's log failed; nothing is answered any more. See to its disk and start again")
 }
 
-/// Makes a directory that its owner alone may look into: rights within the cluster are the
-/// namenode's to check.
+/// Makes a directory that only its owner can enter: the namenode itself must check rights within
+/// the cluster.
 pub fn make_private(data: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
 }
 
-/// What blocks, away from the runtime's own threads.
+/// Runs blocking work on threads other than the runtime's own.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Failure::other(error.to_string()))
 }

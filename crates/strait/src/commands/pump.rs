@@ -1,5 +1,4 @@
-//! Bytes between a store and this host: the two sides overlap, in bounded
-//! memory.
+//! Copies bytes between a store and this host. Both sides overlap, in bounded memory.
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -9,17 +8,16 @@ use std::io::{self, Read, Write};
 use strait_store::{Error, ErrorKind, FileReader, FileWriter};
 use tokio::sync::mpsc;
 
-/// Bytes of one read or append: large beside a round trip, small beside the
-/// memory of several of them.
+/// Bytes of one read or append: large beside a round trip, and small enough for several in memory.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Reads of one file in flight, as many as our clients have: more than twice what
-/// 1 Gbit/s over 50 ms of round trip holds, so that a pause doesn't leave it idle.
+/// Reads of one file in flight, as many as our clients have. More than twice the bytes in flight at
+/// 1 Gbit/s and 50 ms of round trip, so that a pause doesn't idle the link.
 const READS_IN_FLIGHT: usize = 16;
-/// Chunks between the side that gives and the side that takes.
+/// Chunks between the reading and the writing side.
 const QUEUED_CHUNKS: usize = 4;
 
-/// Appends all of `source` to `writer`, which stays open. The outer error is
-/// the source's, the inner one the store's.
+/// Appends all of `source` to `writer`, which stays open. The outer error is the source's, the
+/// inner one the store's.
 pub async fn into_store(
     source: impl Read + Send + 'static,
     writer: &mut dyn FileWriter,
@@ -27,7 +25,7 @@ pub async fn into_store(
     describe: impl Fn(io::Error) -> Failure,
 ) -> Result<strait_store::Result<()>, Failure> {
     let (chunks, mut queue) = mpsc::channel(QUEUED_CHUNKS);
-    // Ends by itself: at the end of the source, or when nobody takes chunks.
+    // Ends by itself: at the end of the source, or if the receiver is dropped.
     tokio::task::spawn_blocking(move || read_chunks(source, &chunks));
     while let Some(chunk) = queue.recv().await {
         let chunk = chunk.map_err(&describe)?;
@@ -57,8 +55,7 @@ fn read_chunks(mut source: impl Read, chunks: &mpsc::Sender<io::Result<Bytes>>) 
     }
 }
 
-/// Writes the file behind `reader`, as long as it was when it was opened, to
-/// `sink`, which comes back.
+/// Writes the file of `reader`, with its length at opening, to `sink`, which is returned.
 pub async fn out_of_store<W: Write + Send + 'static>(
     reader: &dyn FileReader,
     path: &str,
@@ -73,7 +70,7 @@ pub async fn out_of_store<W: Write + Send + 'static>(
         Ok(written) => written.map_err(describe),
         Err(error) => Err(Failure::other(format!("writing {path}: {error}"))),
     };
-    // A failed write is why reading stopped; then it is what matters.
+    // A failed write is the cause of the end of reading, so it takes precedence.
     let sink = written?;
     read.map(|()| sink)
 }
@@ -101,7 +98,7 @@ async fn read_all(
         let chunk = chunk?;
         let bytes = chunk.len();
         if chunks.send(chunk).await.is_err() {
-            return Ok(()); // the writing side has failed, and says why
+            return Ok(()); // the writing side has failed, and returns the cause
         }
         progress.copied(bytes);
     }

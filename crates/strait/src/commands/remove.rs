@@ -10,8 +10,8 @@ use futures::StreamExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, FileStatus, FileSystemExt, StorePath};
 
-/// An unfinished `put` is taken for dead when it is as old: hardly one takes a
-/// day, and HDFS keeps the time of a file's beginning while it is written.
+/// Age at which an unfinished `put` counts as dead: hardly any takes a day. HDFS gives a file's
+/// start time while it is written.
 const STALE_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Removes each operand.
@@ -22,7 +22,7 @@ pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
     for uri in &rm.operands.uris {
         match glob::expand(context, uri).await {
             Ok(found) => uris.extend(found),
-            // A pattern is more easily mistaken than a name: not without a word.
+            // A pattern is wrong more easily than a name, so this isn't silent.
             Err(Failure::Error(error)) if rm.force && error.kind() == ErrorKind::NotFound => {
                 context.messages().warn(&error.to_string());
             }
@@ -47,14 +47,14 @@ pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
 
 async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     let removed = async {
-        // Even an empty directory: that `rm` takes one has to be said.
+        // Even for an empty directory, `rm` must be told to remove it.
         let looks = !rm.recursive || place.slash;
         let unseen = match if looks { Some(place.stat().await) } else { None } {
             Some(Ok(status)) if status.is_directory() && !rm.recursive => {
                 let why = "a directory; -r removes it with all in it";
                 return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
             }
-            // It may be a link that leads nowhere, or out of the store.
+            // It may be a link to nothing, or to a path out of the store.
             Some(Err(error)) if !place.slash && is_of_link(&error) => Some(error),
             Some(looked) => looked.map(|_| None)?,
             None => None,
@@ -71,12 +71,12 @@ async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// Whether a store may say this of a link, which it follows to look at it.
+/// Whether a store may answer this for a link, which stat follows.
 fn is_of_link(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
-/// Removes what killed `put`s left at a place and beneath.
+/// Removes the remains of killed `put`s at a place and beneath.
 async fn sweep(place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
     let mut beneath = place.fs.walk(&place.who, &place.path);
     while let Some(entry) = beneath.next().await {

@@ -15,7 +15,7 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     let first = context.place(first).await?;
     let target = match named.starts_with('/') {
         true => first.at(StorePath::parse(&named)?),
-        // What a slash at its end means is looked at here.
+        // A slash at its end is checked here.
         false => Place { slash: false, ..context.place(&named).await? },
     };
     let mut tally = context.tally();
@@ -55,7 +55,7 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// A source, and where it goes.
+/// A source, and its target.
 async fn source(
     context: &Context,
     uri: &str,
@@ -80,7 +80,7 @@ async fn one(place: Place, to: StorePath, force: bool, out: &mut Output) -> Resu
     }
 }
 
-/// A store names the source in its error; often the target is at fault.
+/// A store names the source in its error, but often the target is the cause.
 async fn explained(error: Error, source: &Place, to: &StorePath, force: bool) -> Failure {
     let at_target = |why: String| Failure::at(error.kind(), "mv", to, why);
     match error.kind() {

@@ -1,36 +1,36 @@
-//! Copies side by side, which go on while the next one is looked for.
+//! Concurrent copies, which progress while the command prepares the next one.
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::collections::VecDeque;
 use std::pin::pin;
 
-/// Copies under way, and the results of those that are done.
+/// Copies in progress, and the results of finished ones.
 ///
-/// A copy that nobody polls may hold what another call waits for, such as a place in
-/// a queue. So whatever is awaited beside the copies is awaited by [`Running::beside`].
+/// A copy that isn't polled may hold a resource that another call waits for, such as a place in a
+/// queue. So every await beside the copies goes through [`Running::beside`].
 pub struct Running<F: Future> {
     under_way: FuturesUnordered<F>,
     done: VecDeque<F::Output>,
 }
 
 impl<F: Future> Running<F> {
-    /// None yet.
+    /// Without copies so far.
     pub fn new() -> Self {
         Self { under_way: FuturesUnordered::new(), done: VecDeque::new() }
     }
 
-    /// One more.
+    /// Adds a copy.
     pub fn push(&mut self, copy: F) {
         self.under_way.push(copy);
     }
 
-    /// How many are under way.
+    /// Number of copies in progress.
     pub fn len(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Does `work` while the copies go on.
+    /// Runs `work` while the copies progress.
     pub async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -44,7 +44,7 @@ impl<F: Future> Running<F> {
         }
     }
 
-    /// The next result; none when all have been taken.
+    /// The next result; None if all were taken.
     pub async fn next(&mut self) -> Option<F::Output> {
         match self.done.pop_front() {
             Some(copied) => Some(copied),
@@ -68,7 +68,7 @@ mod tests {
             let _held = held.lock().await;
             tokio::task::yield_now().await;
         });
-        // Begins the copy, which then holds the lock.
+        // Starts the copy, which then holds the lock.
         running.beside(tokio::task::yield_now()).await;
         drop(running.beside(lock.lock()).await);
         assert_eq!((running.next().await, running.next().await), (Some(()), None));

@@ -1,4 +1,4 @@
-//! `serve`: the gateway, `up`'s too.
+//! `serve`: the gateway, also that of `up`.
 
 use super::stores::{self, Opened};
 use crate::cli::{Listening, Serve};
@@ -20,14 +20,15 @@ use strait_gateway::{
 use strait_store::{ErrorKind, FileStore, Principal};
 use tokio::net::TcpSocket;
 
-/// As whom clients act that don't log in, beyond loopback.
+/// The user for clients that don't log in, beyond loopback.
 const NOBODY: &str = "nobody";
 
-/// A certificate that expires sooner is worth a warning: time for its authority to make another.
+/// A certificate that expires sooner causes a warning, so that its authority has time to make
+/// another.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
 const DAY_SECONDS: u64 = 86_400;
 
-/// Serves the stores that were named.
+/// Serves the named stores.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
     let stores = stores::open_all(context, &serve.stores).await?;
@@ -58,7 +59,7 @@ pub async fn run(
     more: String,
     counted: metrics::Write,
 ) -> Result<(), Failure> {
-    // From now on a signal means a clean end.
+    // From now on a signal causes a clean end.
     let mut signals = Signals::catch()?;
     let hangups = Hangups::catch()?;
     let descriptors = raise_descriptor_limit();
@@ -113,9 +114,8 @@ pub async fn run(
     ended
 }
 
-/// As many descriptors as the system allows: the usual soft limit of 1,024 is
-/// for programs that call select(), and below the gateway's own limits. Gives
-/// how many there are.
+/// Raises the limit of descriptors to the system's maximum, and returns it. The usual soft limit of
+/// 1,024 is for programs that call select(), and below the gateway's own limits.
 pub(super) fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -127,22 +127,22 @@ pub(super) fn raise_descriptor_limit() -> usize {
     descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
-/// What is printed when the gateway is ready.
+/// Prints the block of lines for a ready gateway.
 fn start_block(address: SocketAddr, told: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "strait {} serves on {address}\n{told}", env!("CARGO_PKG_VERSION"))?;
     out.flush()
 }
 
-/// Whether it can be listened there, before anything is made that only serving needs. Nobody can
-/// connect meanwhile, who would take it for the gateway.
+/// Checks that the address is free, before making anything that only serving needs. Meanwhile no
+/// client can connect and mistake this for the gateway.
 ///
 /// # Errors
-/// Another process listens there, or this host has no such address.
+/// Another process listens there, or this host doesn't have this address.
 pub(super) fn demand_free(address: SocketAddr) -> Result<(), Failure> {
     let bind = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // As the gateway's own: connections of the process before don't keep it away.
+        // As the gateway's own: connections of an earlier process don't block it.
         socket.set_reuseaddr(true)?;
         socket.bind(address)
     };
@@ -163,7 +163,7 @@ fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
     Failure::at(kind, "listen on", address, why)
 }
 
-/// Who may come in.
+/// Access to the gateway.
 pub struct Door {
     access: Access,
     loopback: bool,
@@ -188,12 +188,12 @@ impl Door {
             None => Principal::new(NOBODY),
         };
         let anonymous = listening.allow_anonymous.then(without_login);
-        // Beyond loopback there is a password file, or everybody may come in.
+        // Beyond loopback there is a password file, or anonymous access.
         let starter = (!listening.allow_anonymous && passwords.is_none()).then(without_login);
         Ok(Self { access: Access { passwords, anonymous, starter, homes: None }, loopback })
     }
 
-    /// Who may come in has a home in this store.
+    /// Gives each user who may log in a home in this store.
     pub fn with_homes(mut self, homes: Homes) -> Self {
         self.access.homes = Some(homes);
         self
@@ -204,7 +204,7 @@ impl Door {
         self.access.passwords.is_some()
     }
 
-    /// What an operator should think about.
+    /// Warnings for the operator.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(anybody) = &self.access.anonymous {
@@ -222,12 +222,12 @@ impl Door {
         warnings
     }
 
-    /// The start-up block's lines on stores and people.
+    /// The start-up block's lines on stores and users.
     fn told(&self, stores: &[Opened]) -> String {
         let mut told = String::new();
         for (index, Opened { store, away, read_only }) in stores.iter().enumerate() {
             let default = if index == 0 && stores.len() > 1 { " (default)" } else { "" };
-            // A String takes everything.
+            // Writing to a String never fails.
             let _ = writeln!(told, "  store    {} = {}{default}", store.name, store.uri);
             if let Some(why) = away {
                 let _ = writeln!(told, "           away, and tried again until it answers: {why}");
@@ -241,7 +241,7 @@ impl Door {
                 let _ = writeln!(told, "           read-only: {}", why.message());
             }
             if !capabilities.per_user {
-                // HADOOP_USER_NAME changes nothing on the disks of this host.
+                // HADOOP_USER_NAME doesn't affect files of this host.
                 let user = match store.uri.starts_with("file:") {
                     true => process_user(),
                     false => invoking_user().user.to_string(),
@@ -282,12 +282,12 @@ fn tls(listening: &Listening) -> Result<Option<Arc<Tls>>, Failure> {
     Ok(Some(Arc::new(Tls::load(files).map_err(Failure::other)?)))
 }
 
-/// The start-up block's lines on TLS, and a warning if the certificate is of little use any more.
+/// The start-up block's lines on TLS, and a warning if the certificate expires soon.
 fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Option<String>) {
     let certificate = tls.certificate();
     let (end, is_urgent) = certificate_end(&certificate, now);
     let mut told = format!("  tls      as {}; the certificate {end}\n", certificate.names.join(", "));
-    // A String takes everything.
+    // Writing to a String never fails.
     let _ = match &listening.tls_client_ca {
         Some(ca) => writeln!(told, "           every client needs a certificate of {}", ca.display()),
         None => writeln!(told, "           clear text is served to this host alone"),
@@ -296,7 +296,7 @@ fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Optio
     (told, is_urgent.then_some(warning))
 }
 
-/// When a certificate expires or has expired, and whether that is a reason to act.
+/// The certificate's expiry as text, and whether it needs action.
 fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, bool) {
     let date = chrono::DateTime::<chrono::Utc>::from(certificate.expires).format("%Y-%m-%d");
     match certificate.expires.duration_since(now) {
@@ -314,8 +314,7 @@ fn local_root(path: &Path) -> Result<LocalRoot, Failure> {
     Ok(LocalRoot { path, fs: Arc::new(fs) })
 }
 
-/// The key in `file`, which is made if it is missing; without a file a random
-/// one.
+/// The key in `file`, which is made if missing; without a file a random one.
 fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
     let mut key = [0; 32];
     let Some(path) = file else {

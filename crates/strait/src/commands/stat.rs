@@ -7,7 +7,7 @@ use crate::format;
 use crate::output::Output;
 use strait_store::FileStatus;
 
-/// Tells what the store knows of each operand.
+/// Prints the store's status of each operand.
 pub async fn stat(context: &Context, stat: Stat) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
@@ -31,7 +31,7 @@ async fn one(context: &Context, uri: &str, format: Option<&str>, out: &mut Outpu
 }
 
 fn kind(status: &FileStatus) -> &'static str {
-    // The words of `hdfs dfs -stat %F`.
+    // The terms of `hdfs dfs -stat %F`.
     if status.is_directory() { "directory" } else { "regular file" }
 }
 
@@ -54,8 +54,7 @@ fn described(status: &FileStatus, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `format` with its `%` letters filled in: those of `hdfs dfs -stat`, and %p
-/// for the whole path.
+/// `format` with its `%` letters replaced: those of `hdfs dfs -stat`, and %p for the whole path.
 fn formatted(format: &str, status: &FileStatus, out: &Output) -> Result<String, Failure> {
     let mut text = String::new();
     let mut letters = format.chars();

@@ -1,4 +1,4 @@
-//! The stores that a gateway serves: from flags to open ones.
+//! Opens the stores that a gateway serves, by its flags.
 
 use crate::context::{Context, invoking_user};
 use crate::failure::Failure;
@@ -11,27 +11,25 @@ use strait_store::{
     is_store_name,
 };
 
-/// A store that hasn't answered after this time, or can't be reached, is served
-/// all the same, and waited for in the background: after a rack's power comes back
-/// gateways may be there before their namenodes, and one machine that is away isn't
-/// to keep the other stores from their users.
+/// If a store hasn't answered after this time, or can't be reached, the gateway serves anyway and
+/// keeps trying in the background. After a power failure, gateways may start before their
+/// namenodes. One unreachable machine shouldn't keep users from the other stores.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A store, and what an operator should know of it.
+/// A store, and its problems for the operator.
 pub struct Opened {
     pub store: ConfiguredStore,
-    /// Why it is away; nothing is known of what it can do.
+    /// The reason why it is unreachable; its capabilities are unknown then.
     pub away: Option<String>,
-    /// Why nothing can be written at its top.
+    /// The reason why its top directory can't be written.
     pub read_only: Option<Error>,
 }
 
-/// Opens each `[NAME=]URI`, and asks each whether it is there: an operator
-/// wants to know now, not from a user.
+/// Opens each `[NAME=]URI`, and checks each store: an operator should learn of problems now, not
+/// from a user.
 ///
 /// # Errors
-/// What is wrong with a flag, or with a store that did answer: what waiting doesn't
-/// mend.
+/// A wrong flag, or an error of a store that did answer: problems that don't pass by waiting.
 pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>, Failure> {
     let mut named: Vec<(String, StoreUri)> = Vec::new();
     for flag in flags {
@@ -59,9 +57,9 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
     Ok(stores)
 }
 
-/// Opens one store and asks it whether it is there.
+/// Opens one store and checks it.
 async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
-    // A login acts as one user, and a gateway as each of its own.
+    // A login acts as one user, but a gateway acts as each of its users.
     let kadoop = strait_store::kadoop::Options { login: None, ..context.kadoop() };
     let mut options = OpenOptions { kadoop, ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
@@ -99,8 +97,8 @@ async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, 
     Ok(Opened { store, away, read_only })
 }
 
-/// Logs each new reason why a store is away, until it is there: who has put right the one that is
-/// `known` may find the next, such as a key of another cluster, here alone.
+/// Logs each new reason why a store is unreachable, until it answers. After fixing the `known` one,
+/// an operator may find the next here, such as a key of another cluster.
 async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>) {
     let mut told = known.unwrap_or_default();
     let failed = |error: &Error| {
@@ -117,10 +115,10 @@ async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>
     tracing::info!(store, "it is there now");
 }
 
-/// Asks for the password that a login needs: not in the background, again and
-/// again, from a terminal that has long become a log. It is needed even where a
-/// command has left a token, which expires while the gateway serves; nor do
-/// commands get this session's, whose files are its clients'.
+/// Asks for the login's password now. Later the gateway would ask in the background, repeatedly, on
+/// a terminal that may have become a log. A command's token doesn't suffice, since it expires while
+/// the gateway serves. Commands don't get this session's token either, since its files belong to
+/// the gateway's clients.
 fn ask_now(login: &mut strait_store::strait::Options) -> Result<(), Failure> {
     if let Some(ask) = login.password.take() {
         let password = ask()?;
@@ -132,7 +130,7 @@ fn ask_now(login: &mut strait_store::strait::Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether time alone may mend it.
+/// Whether the error may pass by waiting.
 fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
@@ -141,7 +139,7 @@ fn unwritable(uri: &StoreUri) -> Option<Error> {
     FileStore::open(uri.path().as_str(), false).and_then(|store| store.check_writable()).err()
 }
 
-/// `NAME=URI` in its halves; a URI alone may have a `=` in its path.
+/// `NAME=URI` in its two parts; a URI alone may have a `=` in its path.
 fn split(flag: &str) -> (Option<&str>, &str) {
     match flag.split_once('=') {
         Some((name, uri)) if !name.contains(':') => (Some(name), uri),

@@ -24,34 +24,35 @@ use strait_kadoop::{Client, Config};
 use strait_store::kadoop::KadoopStore;
 use strait_store::{ErrorKind, SetAttributes, StorePath};
 
-/// Datanodes in one process: as many as the usual replication, so that one can ask for it.
+/// Datanodes in one process: as many as the usual replication, so that users can ask for it.
 const DATANODES: usize = 3;
-/// One disk: further replicas would only cost.
+/// There is one disk, so further replicas would only cost.
 const REPLICATION: u16 = 1;
-/// Kept in the data directory, if no other place is named.
+/// Files in the data directory, if the flags name no other place.
 const KEY: &str = "kadoop.key";
 const NAMENODE: &str = "namenode";
 const DATANODE: &str = "datanode-";
-/// What every user of a cluster with logins may write into: sticky, as on every Unix host.
+/// The directory that every user of a cluster with logins may write into: sticky, as on every Unix
+/// host.
 const SHARED_DIRECTORY: &str = "/tmp";
 const SHARED_PERMISSION: u32 = 0o1777;
-/// What a file system's root has by itself.
+/// An entry that a file system's root has from the start.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// A datanode announces itself within milliseconds; with a million replicas it reads their
-/// names first.
+/// Time limit for datanodes to announce themselves. They need milliseconds, but with a million
+/// replicas they read all names first.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// From one look whether all are there to the next.
+/// Time between two checks that all have joined.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long files of clients that are cut off may take to be closed at the end.
+/// Time limit at the end for closing the files of disconnected clients.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Of the namenode's log. Each start begins a segment, and reads those there are: smaller
-/// than a rack's, which is seldom started.
+/// Segment size of the namenode's log. Each start begins a segment, and reads the existing ones.
+/// Smaller than a rack's, which starts seldom.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// After a crash no writer of before can be alive, but for other processes' that come in by
-/// kadoop://, which renew each second. So what a crash left open is closed soon.
+/// After a crash no earlier writer can be alive, except those of other processes that use
+/// kadoop://, which renew each second. So files left open are closed soon.
 const LEASE_SOFT_MS: u64 = 5_000;
 const LEASE_HARD_MS: u64 = 10_000;
 
@@ -59,7 +60,7 @@ const LEASE_HARD_MS: u64 = 10_000;
 pub async fn up(up: Up) -> Result<(), Failure> {
     let mut door = Door::open(&up.listening)?;
     serve::demand_free(up.listening.listen)?;
-    // The datanodes have one for each replica.
+    // The datanodes need a descriptor for each replica.
     raise_descriptor_limit();
     let cluster = Cluster::start(&up).await?;
     let store = ConfiguredStore {
@@ -80,15 +81,15 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         (failure, ..) = futures::future::select_all(watched) => Err(failure),
     };
     match served {
-        // A second signal: everything ends with the process, as it would by a crash.
+        // A second signal: the process ends everything at once, as a crash would.
         Err(Failure::Ended(_)) => std::mem::forget(cluster),
         _ => cluster.stop().await,
     }
     served
 }
 
-/// Makes the directory that all users share, unless something of that name is there: only the
-/// owner of a file in it may rename or remove it.
+/// Makes the directory that all users share, unless something has that name already. Only the owner
+/// of a file in it may rename or remove it.
 async fn make_shared_directory(homes: &Homes) -> Result<(), Failure> {
     let Homes { fs, superuser } = homes;
     let shared = StorePath::parse(SHARED_DIRECTORY)?;
@@ -104,7 +105,7 @@ async fn make_shared_directory(homes: &Homes) -> Result<(), Failure> {
     }
 }
 
-/// Namenode, datanodes, and a client of them.
+/// Namenode, datanodes, and their client.
 struct Cluster {
     data: PathBuf,
     key: PathBuf,
@@ -124,7 +125,7 @@ impl Cluster {
         let config = Config {
             superuser: invoking_user().user.to_string(),
             admins: up.admins.clone(),
-            // All datanodes are in this process: there are no others to wait for.
+            // All datanodes are in this process, so there are no others to wait for.
             safe_mode_extra_ms: 0,
             lease_soft_ms: LEASE_SOFT_MS,
             lease_hard_ms: LEASE_HARD_MS,
@@ -151,7 +152,7 @@ impl Cluster {
         format!("  data     {data}, in a namenode and {DATANODES} datanodes; their key is {key}\n")
     }
 
-    /// What all of them have counted.
+    /// The counts of all of them.
     fn numbers(&self) -> metrics::Write {
         let namenode = self.namenode.numbers();
         let datanodes: Vec<DatanodeNumbers> = self.datanodes.iter().map(DatanodeServer::numbers).collect();
@@ -163,7 +164,8 @@ impl Cluster {
         })
     }
 
-    /// Ends it, from the top down. The gateway has ended: what its clients left open is closed.
+    /// Stops it, from the top down. The gateway has stopped already, so this closes the files that
+    /// its clients left open.
     async fn stop(self) {
         if tokio::time::timeout(CLOSE_PATIENCE, self.store.settled()).await.is_err() {
             tracing::warn!("files that clients left open are closed at the next start");
@@ -171,7 +173,7 @@ impl Cluster {
         let Self { store, datanodes, namenode, .. } = self;
         let stopped = blocking(move || {
             drop(store);
-            // Side by side: each waits for its own threads.
+            // In parallel: each waits for its own threads.
             std::thread::scope(|scope| {
                 for datanode in datanodes {
                     scope.spawn(move || drop(datanode));
@@ -185,7 +187,7 @@ impl Cluster {
     }
 }
 
-/// Starts the datanodes, and waits until they are there.
+/// Starts the datanodes, and waits until they have joined.
 fn join(
     data: &Path,
     namenode: SocketAddr,
@@ -223,8 +225,8 @@ fn join(
     }
 }
 
-/// Refuses a directory that holds anything but a cluster: what lies there was put there by
-/// other means, and is to be served as it is.
+/// Refuses a directory that holds anything but a cluster: other programs put those files there, and
+/// they need to be served as they are.
 fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
     for entry in std::fs::read_dir(data)? {
         let name = entry?.file_name();

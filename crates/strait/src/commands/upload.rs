@@ -1,4 +1,4 @@
-//! `put`: files go under a temporary name and are renamed when they are whole.
+//! `put` writes files under a temporary name and renames them when they are whole.
 
 use super::leftovers::{Leftover, Leftovers};
 use super::pump;
@@ -28,7 +28,7 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
     upload.progress.finish();
-    // A second signal ends even the cleaning up.
+    // A second signal ends even the cleanup.
     tokio::select! {
         () = upload.leftovers.clear() => result,
         failure = signals.next() => Err(failure),
@@ -44,7 +44,7 @@ struct Upload {
 
 impl Upload {
     async fn all(&self, context: &Context, named: &str) -> Result<(), Failure> {
-        // What a slash at its end means is looked at here.
+        // A slash at its end is checked here.
         let target = &Place { slash: false, ..context.place(named).await? };
         self.check_capabilities(target)?;
         let there = target.find().await?;
@@ -84,7 +84,7 @@ impl Upload {
         tally.finish()
     }
 
-    /// A store without replicas and blocks would leave them out in silence.
+    /// A store without replicas and blocks would silently ignore them.
     fn check_capabilities(&self, target: &Place) -> Result<(), Failure> {
         let asked = match (self.put.replication, self.put.block_size) {
             (Some(_), _) => "--replication",
@@ -98,9 +98,9 @@ impl Upload {
         Err(Failure::at(ErrorKind::Unsupported, "put", &target.path, why))
     }
 
-    /// A target that isn't a directory takes one source, and its own directory
-    /// must be there: a typing error isn't to make a tree. By a slash at its
-    /// end it was meant to be one.
+    /// If the target isn't a directory, there may be only one source, and the target's parent must
+    /// exist: a typing error shouldn't make a tree. A slash at its end means that it should be a
+    /// directory.
     async fn check_single(&self, target: &Place, slash: bool, is_file: bool) -> Result<(), Failure> {
         let fail = |kind, why: String| Err(Failure::at(kind, "put", &target.path, why));
         if self.put.operands.len() > 1 {
@@ -119,8 +119,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Counts what is to be copied, for who watches: a bar that only grows while
-    /// directories are found says nothing.
+    /// Counts the bytes to copy, for the progress bar: a bar that only grows while directories are
+    /// found shows nothing.
     async fn count(&self) {
         let sources: Vec<PathBuf> = self.put.operands.iter().map(|source| local_path(source)).collect();
         if !self.progress.is_shown() || !sources.iter().any(|source| source.is_dir()) {
@@ -131,7 +131,7 @@ impl Upload {
         }
     }
 
-    /// Where each source goes.
+    /// The target of each source.
     fn targets(&self, target: &Place, into: bool) -> Result<Vec<Place>, Failure> {
         let mut seen = Targets::of("put");
         let mut targets = Vec::with_capacity(self.put.operands.len());
@@ -150,7 +150,7 @@ impl Upload {
         if source == "-" {
             return Err(Failure::usage(format!("put: {} is a directory; name the file in it", target.path)));
         }
-        // `.` and `..` have a name only when they are resolved.
+        // `.` and `..` have a name only after they are resolved.
         let named = |path: &Path| path.file_name().map(stored_name);
         let source_path = local_path(source);
         let name = match named(&source_path) {
@@ -171,7 +171,7 @@ impl Upload {
         Ok(if metadata.is_dir() { Found::Directory(metadata) } else { Found::File(Some(metadata)) })
     }
 
-    /// Makes a directory and gives what is to go into it.
+    /// Makes a directory and returns the entries to copy into it.
     async fn enter(
         &self,
         source: &Path,
@@ -179,7 +179,7 @@ impl Upload {
         target: &Place,
         tally: &mut Tally,
     ) -> Result<Vec<(PathBuf, Place)>, Failure> {
-        // Its own user must be able to fill it.
+        // Its own user must be able to write into it.
         let permission = Some(self.permission(&metadata, 0o1777) | 0o700);
         let made = target.fs.mkdirs(&target.who, &target.path, permission).await;
         made.map_err(|error| Failure::naming(error, "put", &target.path))?;
@@ -189,7 +189,7 @@ impl Upload {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
             let kind = entry.file_type().map_err(failed)?;
-            // A link to a directory could lead round in circles; a device never ends.
+            // A link to a directory could lead in circles; a device never ends.
             let copied = kind.is_file() || kind.is_dir() || (kind.is_symlink() && path.is_file());
             if copied {
                 entries.push((path, target.entry(&stored_name(&entry.file_name()))?));
@@ -204,8 +204,8 @@ impl Upload {
         Ok(entries)
     }
 
-    /// A copy's permission bits, of those that `kept` has: the source's, and without
-    /// --preserve no more than the umask leaves, as with cp(1).
+    /// A copy's permission bits, limited to `kept`: the source's, and without --preserve at most
+    /// those that the umask leaves, as with cp(1).
     fn permission(&self, metadata: &Metadata, kept: u32) -> u32 {
         let bits = metadata.permissions().mode() & kept;
         if self.put.copying.preserve { bits } else { bits & 0o777 & !self.umask }
@@ -229,7 +229,7 @@ impl Upload {
             overwrite: false,
             permission: metadata
                 .as_ref()
-                // A pipe's mode says nothing of what comes out of it.
+                // A pipe's mode says nothing about its contents.
                 .filter(|metadata| metadata.is_file())
                 .map(|metadata| self.permission(metadata, 0o777)),
             replication: self.put.replication,
@@ -265,7 +265,7 @@ impl Upload {
         }
     }
 
-    /// Before anything is copied; the renaming sees what comes in between.
+    /// Before anything is copied; the rename detects later changes.
     async fn check_free(&self, target: &Place) -> Result<(), Failure> {
         let refuse = |kind, why: &str| Err(Failure::at(kind, "put", &target.path, why));
         match target.find().await? {
@@ -277,7 +277,7 @@ impl Upload {
         }
     }
 
-    /// Fills the temporary file; gives its length.
+    /// Fills the temporary file, and returns its length.
     async fn write(
         &self,
         input: Box<dyn Read + Send>,
@@ -305,7 +305,7 @@ impl Upload {
         let (fs, who) = (&target.fs, &target.who);
         let mut replace = self.put.copying.force;
         if replace && !fs.capabilities().rename_replace {
-            // The store can't do it in one step.
+            // The store can't replace a file in one step.
             match fs.remove(who, &target.path, false).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
                 _ => replace = false,
@@ -316,8 +316,8 @@ impl Upload {
     }
 }
 
-/// Files and bytes of these and of all beneath, as they will be copied; what
-/// can't be looked at counts nothing, and is told when its turn comes.
+/// Number of files and bytes in these trees, as they will be copied. Unreadable entries count
+/// nothing, and cause errors later.
 fn counted(mut waiting: Vec<PathBuf>) -> (u64, u64) {
     let (mut files, mut bytes) = (0, 0);
     while let Some(path) = waiting.pop() {
@@ -337,8 +337,8 @@ fn counted(mut waiting: Vec<PathBuf>) -> (u64, u64) {
     (files, bytes)
 }
 
-/// Opens a local file. A FIFO is opened when somebody writes into it: off the
-/// thread that signals are heard on.
+/// Opens a local file on a blocking thread: opening a FIFO waits for its writer, and must not block
+/// signals.
 async fn open(source: PathBuf) -> Result<File, Failure> {
     let opened = tokio::task::spawn_blocking(move || {
         File::open(&source).map_err(|error| Failure::local(error, "read", &source))
@@ -346,8 +346,8 @@ async fn open(source: PathBuf) -> Result<File, Failure> {
     opened.await.map_err(|error| Failure::other(format!("opening a file: {error}")))?
 }
 
-/// A failure before the file has its name. Whatever came of it, nothing of it
-/// is to be seen under that name, so that there is no doubt about the outcome.
+/// A failure before the file has its name. No part of it is visible under that name, so the outcome
+/// is certain.
 fn unseen(error: Error, target: &Place) -> Failure {
     if error.kind() != ErrorKind::OutcomeUnknown {
         return Failure::naming(error, "put", &target.path);
@@ -357,7 +357,7 @@ fn unseen(error: Error, target: &Place) -> Failure {
     Failure::at(ErrorKind::Unavailable, "put", &target.path, why)
 }
 
-/// A file that is there now.
+/// A finished file.
 struct Copied {
     local: PathBuf,
     path: StorePath,
@@ -369,7 +369,7 @@ fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure
     out.done("put", &path, [("local", local.to_string_lossy().into()), ("bytes", bytes.into())])
 }
 
-/// What a source is.
+/// The type of a source.
 enum Found {
     Directory(Metadata),
     /// None: standard input.
