@@ -1,4 +1,4 @@
-//! A process that forks. In a file of its own: nothing else runs when it does.
+//! A process that forks. The test has its own file, so that no other thread runs at the fork.
 
 use std::time::Duration;
 use strait_kadoop::{
@@ -10,21 +10,21 @@ use strait_testkit::wait_until;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Runs `work` in a forked child; what it returns.
+/// Runs `work` in a forked child and returns its result.
 fn in_a_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child has this thread alone, takes no lock that another may have had (glibc
-    // sees to those of its allocator), and ends without running anything of the parent's.
+    // SAFETY: the child has only this thread, takes no lock that another thread may have held
+    // (glibc handles those of its allocator), and ends without running any of the parent's code.
     match unsafe { libc::fork() } {
         -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
         0 => {
             let held = work();
-            // SAFETY: it ends the child.
+            // SAFETY: this ends the child.
             unsafe { libc::_exit(i32::from(!held)) }
         }
         child => {
             let mut status = -1;
             let mut ended = 0;
-            // SAFETY: `status` is there to be written to, and the child is this process's.
+            // SAFETY: `status` is valid for writes, and the child is this process's.
             wait_until(DEADLINE, || {
                 ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
                 ended != 0

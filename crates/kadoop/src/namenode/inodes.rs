@@ -80,7 +80,7 @@ impl Inode {
 pub struct Inodes {
     pages: Vec<Vec<Option<Inode>>>,
     /// Empty slots below the end. The lowest is used first, so that the same state always gives the
-    /// same numbers, whatever its history.
+    /// same numbers, regardless of its history.
     free: BTreeSet<u32>,
     end: u32,
 }

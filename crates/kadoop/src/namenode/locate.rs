@@ -17,8 +17,8 @@ impl Namenode {
         self.layout_from(self.view(caller).readable(path)?, offset, length)
     }
 
-    /// As [`Namenode::locate`], for a file located before, whatever its name now: `made` and one of
-    /// its chunks identify it.
+    /// As [`Namenode::locate`], for a file located before, even if it was renamed: `made` and one
+    /// of its chunks identify it.
     ///
     /// # Errors
     /// NotFound: the file or that chunk has been removed. PermissionDenied, also of the directories

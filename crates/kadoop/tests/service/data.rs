@@ -134,7 +134,7 @@ fn a_replica_that_cant_be_opened_keeps_no_datanode_from_starting_with_the_others
     };
     let lost = sealed().pop().unwrap();
     write("/kept");
-    // No file can be opened of that name.
+    // Make a directory of that name, so that no file can be opened there.
     std::fs::remove_file(&lost).unwrap();
     std::fs::create_dir(&lost).unwrap();
     cluster.restart();
@@ -201,7 +201,7 @@ fn a_file_that_is_renamed_is_read_on_and_one_that_is_replaced_isnt_taken_for_it(
     let reader = client.open(&superuser(), "/f").unwrap();
     let opened = Instant::now();
     client.rename(&superuser(), "/f", "/elsewhere", false).unwrap();
-    // From then on it has to ask where the file is before each read.
+    // From then on the reader has to locate the file before each read.
     assert!(wait_until(DEADLINE, || opened.elapsed() > TOKEN));
     assert_eq!(reader.read_at(5, 3).unwrap(), "was");
     put("another");
@@ -213,7 +213,7 @@ fn a_file_that_is_renamed_is_read_on_and_one_that_is_replaced_isnt_taken_for_it(
     }));
 }
 
-/// The full one had the fewest replicas, and so got every new one.
+/// Once, the full one had the fewest replicas, and so got every new one.
 #[test]
 fn a_datanode_with_a_full_directory_writes_to_its_others() {
     const SMALL_DISK_BYTES: u64 = 4 << 20;
@@ -224,7 +224,7 @@ fn a_datanode_with_a_full_directory_writes_to_its_others() {
     let disk = SmallDisk::new(SMALL_DISK_BYTES).unwrap();
     let mut options = cluster.datanode_options(0);
     options.directories.insert(0, disk.path().join("data"));
-    // Of the small one nothing is left then.
+    // The reserve leaves no room on the small one.
     options.reserve_bytes = SMALL_DISK_BYTES;
     cluster.add(options);
     cluster.await_datanodes();

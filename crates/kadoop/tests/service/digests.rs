@@ -1,4 +1,4 @@
-//! Checksums of files, made where the bytes are.
+//! Checksums of files, computed by their datanodes.
 
 use crate::support::{Cluster, client, client_over_tcp, pattern, rpc, superuser};
 use std::{
@@ -76,7 +76,7 @@ fn a_lost_datanodes_part_of_a_digest_comes_from_another_replica() {
     assert_eq!((digester.length(), digester.crc32c()), (bytes.len() as u64, crc32c::crc32c(&bytes)));
 }
 
-/// Stands before a datanode as one of a version before digests would: it knows no such procedure.
+/// A proxy for a datanode that acts as a version without digests: it doesn't know the procedure.
 struct Predecessor {
     datanode: OnceLock<SocketAddr>,
     asked: Mutex<Vec<u32>>,
@@ -121,6 +121,6 @@ fn what_a_datanode_before_digests_has_is_read_and_comes_to_the_same() {
     write(&client, "/file", &bytes, (1, 3 << 20));
     assert_eq!(before.asked(READ), 0);
     assert_eq!(digest(&client, "/file"), (bytes.len() as u64, crc32c::crc32c(&bytes)));
-    // Two chunks, each by pieces of a megabyte.
+    // Two chunks, each in pieces of a megabyte.
     assert_eq!((before.asked(DIGEST), before.asked(READ)), (2, 6));
 }

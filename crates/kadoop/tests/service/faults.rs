@@ -1,5 +1,5 @@
-//! What processes on a network make of trouble, under writers and readers: afterwards every
-//! acknowledged byte is there, and each chunk has its replicas again, by itself.
+//! Failures of processes and networks, under writers and readers. Afterwards every acknowledged
+//! byte is there, and each chunk regains its replicas without help.
 
 use crate::{
     load::{Acknowledged, Load},
@@ -10,14 +10,14 @@ use std::{fs, path::PathBuf, thread, time::Duration};
 use strait_kadoop::Error;
 use strait_testkit::{LinkRate, eventually};
 
-/// Files that are to be closed before, during and after a trouble: some seconds of it.
+/// Files to close before, during and after a failure; some seconds of it.
 const FILES: usize = 6;
-/// Longer than it takes to be taken for dead.
+/// Longer than the silence after which a datanode counts as dead.
 const LONG: Duration = Duration::from_secs(6);
-/// Slower than what is written: a piece takes more than a second to a datanode behind it.
+/// Slower than the writers: a piece takes more than a second to a datanode with this link.
 const CRAWL: LinkRate = LinkRate::mbit(1);
 const FAST: LinkRate = LinkRate::mbit(1_000);
-/// Small enough to be filled at once, and enough for what a test writes.
+/// Small enough to fill at once, and large enough for a test's files.
 const SMALL_DISK_BYTES: u64 = 256 << 20;
 const SMALL_LOG_DISK_BYTES: u64 = 32 << 20;
 
@@ -27,8 +27,8 @@ fn begin(rack: &Rack) -> Load {
     load
 }
 
-/// Ends the load and holds all that it was told against what is there. Nobody was refused
-/// anything but what `expected` says.
+/// Ends the load and compares all that was acknowledged with the files. Only failures that
+/// `expected` accepts may have occurred.
 fn finish(what: &str, rack: &Rack, load: Load, expected: fn(&str) -> bool) {
     let done = load.end();
     let unexpected: Vec<&String> = done.failures.iter().filter(|failure| !expected(failure)).collect();
@@ -115,8 +115,8 @@ fn a_datanode_that_stands_still_is_done_without_and_goes_on() {
     finish("a datanode that stands still", &rack, load, nothing);
 }
 
-/// Changes a byte in each replica that one of the datanodes has sealed: where, and what is there
-/// now. It is the one that the file's beginning is read from.
+/// Changes a byte in each sealed replica of one of the datanodes: the one that readers of the
+/// file's beginning use. Returns the files, with their new bytes.
 fn corrupt(rack: &Rack, file: &Acknowledged) -> Vec<(PathBuf, Vec<u8>)> {
     let found = rack.at_client(|| rack.client.locations(&superuser(), &file.path, 0, 1).unwrap());
     let address = found[0].hosts[0].address.to_string();
@@ -127,7 +127,7 @@ fn corrupt(rack: &Rack, file: &Acknowledged) -> Vec<(PathBuf, Vec<u8>)> {
         let mut bytes = fs::read(&path).ok()?;
         let middle = bytes.len() / 2;
         *bytes.get_mut(middle)? ^= 1;
-        // In place: the datanode has the file open.
+        // Write in place, since the datanode has the file open.
         let file = fs::File::options().write(true).open(&path).ok()?;
         std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).ok()?;
         Some((path, bytes))
@@ -137,7 +137,7 @@ fn corrupt(rack: &Rack, file: &Acknowledged) -> Vec<(PathBuf, Vec<u8>)> {
     flipped
 }
 
-/// Whether it was found, and is gone or was replaced.
+/// Whether the damaged file is gone or was replaced.
 fn was_found((path, bytes): &(PathBuf, Vec<u8>)) -> bool {
     fs::read(path).map_or(true, |now| now != *bytes)
 }

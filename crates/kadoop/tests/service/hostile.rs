@@ -1,4 +1,4 @@
-//! Who has no business here gets a refusal that says why, and nothing is lost by it.
+//! Unauthorized callers get a refusal with the reason, and no bytes are lost.
 
 use crate::support::{
     Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, place, rpc, signed_read,
@@ -82,7 +82,7 @@ fn registrations_are_for_those_who_have_the_clusters_key() {
         let refused = rpc(key).handle(at, Transport::Tcp).map(|_| ()).unwrap_err();
         assert_eq!(refused, CallError::NotExecuted(Refusal::Unauthenticated));
     }
-    // Where clients call, nobody can register.
+    // No datanode can register at the clients' port.
     let handle = rpc(key().for_clients().to_namenode());
     let handle = handle.handle(cluster.namenode.address(), Transport::Tcp).unwrap();
     let refused = KadoopClusterV1Client::new(handle).cl_heartbeat(&beat(1)).unwrap_err();
@@ -111,7 +111,7 @@ fn a_report_beyond_the_limits_is_refused_before_it_costs_memory() {
     let handle = rpc(key().between_nodes());
     let mut handle = handle.handle(cluster.namenode.datanodes_address(), Transport::Tcp).unwrap();
     let mut bytes = strait_xdr::to_vec(&beat(1)).unwrap();
-    // The number of changes is the last word, and of a report there is none before it.
+    // The number of changes is the last word, and without a report there is none before it.
     let end = bytes.len() - 4;
     bytes[end..].copy_from_slice(&(wire::KD_CHANGES + 1).to_be_bytes());
     let procedure = Procedure::new(KadoopClusterV1Client::PROGRAM, KadoopClusterV1Client::VERSION, 1);
@@ -139,22 +139,22 @@ fn a_token_is_for_its_chunk_right_and_cluster_alone() {
     for forged in [
         signed_read(one, &two.token, it),
         KdRead { pass: unsigned(), ..good.clone() },
-        // What its tag isn't of: so whoever has seen a call can make no other of it.
+        // Values that its tag doesn't cover. So an eavesdropper can't turn a call into another.
         KdRead { offset: 1, ..good.clone() },
         KdRead { pass: wire::KdPass { nonce: good.pass.nonce + 1, ..good.pass }, ..good.clone() },
         KdRead { pass: wire::KdPass { grant: later, ..good.pass }, ..good.clone() },
-        // Of another datanode.
+        // A call to another datanode.
         signed_read(one, &one.token, Identity(it.0 + 1)),
     ] {
         assert_eq!(refusal(datanode.dn_read(&forged)), UNAUTHENTICATED);
     }
-    // A right to read is none to write.
+    // A right to read doesn't include writing.
     let mut seal = KdUpto { pass: unsigned(), chunk: one.chunk, stamp: one.stamp, length: 1 };
     Token::new(&one.token).sign(&mut seal, proofs::Procedure::Seal, it);
     assert_eq!(refusal(datanode.dn_seal(&seal)), UNAUTHENTICATED);
 }
 
-/// It waited for its turn to be scrubbed, up to a week, and counted as sound meanwhile.
+/// Once, it waited up to a week for its turn to be scrubbed, and counted as sound meanwhile.
 #[test]
 fn a_replica_that_a_datanode_cant_read_is_made_anew_though_its_reader_tells_nobody() {
     let cluster = Cluster::start(2);
@@ -206,7 +206,7 @@ fn tokens_expire_and_readers_and_writers_get_others_in_time() {
     let (address, identity) = place(&found.hosts[0]);
     let mut datanode = datanode(address);
     let read = signed_read(chunk, &chunk.token, identity);
-    // Nothing else tells that time has passed.
+    // Only this refusal shows that the token has expired.
     assert!(wait_until(DEADLINE, || datanode.dn_read(&read).unwrap().told.refused != 0));
     assert_eq!(datanode.dn_read(&read).unwrap().told.refused, TOKEN_EXPIRED);
     writer.write("and after").unwrap();
@@ -264,7 +264,7 @@ fn chains_lead_to_the_clusters_datanodes_alone() {
     let callees = [cluster.datanode_addresses()[0], strange.address()];
     let procedure = Procedure::new(KadoopDatanodeV1Client::PROGRAM, KadoopDatanodeV1Client::VERSION, 0);
     let outcomes = rpc(None).call_chain(&callees, procedure, &[], &MulticastOptions::default());
-    // Nobody executes it, not even the first.
+    // No callee executes it, not even the first.
     let denied = [Refusal::ForwardingDenied, Refusal::NotForwarded].map(Outcome::NotExecuted);
     assert_eq!(outcomes, denied);
 }
@@ -336,7 +336,7 @@ fn a_datanode_whose_last_directory_failed_says_so_and_writers_go_elsewhere() {
     let cluster = Cluster::start(2);
     assert!(!cluster.has_failed(1));
     fs::remove_dir_all(cluster.directory.path().join("datanode-1")).unwrap();
-    // Nobody writes there.
+    // No client writes there.
     assert!(wait_until(DEADLINE, || cluster.has_failed(1)));
     (0..4).for_each(|number| drop(write_file(&cluster, &format!("/file-{number}"), 1)));
     assert!(!cluster.has_failed(0));
@@ -400,7 +400,7 @@ fn of_two_datanodes_on_copies_of_one_directory_the_second_waits_for_the_firsts_e
     let first = cluster.datanode_addresses()[0];
     assert!(wait_until(DEADLINE, || serves_at(first)));
     let second = DatanodeServer::start(twin).unwrap();
-    // Several heartbeats of each.
+    // Wait for several heartbeats of each.
     assert!(!wait_until(Duration::from_secs(3), || serves_at(second.address())));
     assert!(serves_at(first));
     cluster.stop(first);

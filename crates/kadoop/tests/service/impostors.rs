@@ -1,5 +1,5 @@
-//! Who answers at a datanode's address and isn't that datanode is never believed: what was
-//! acknowledged is there in the end, and nothing else is read.
+//! Clients never believe an impostor at a datanode's address. Acknowledged bytes are there in the
+//! end, and readers get no others.
 
 use crate::support::{
     Cluster, DEADLINE, client, client_over_tcp, datanode, names, pattern, place, rpc, signed_read, superuser,
@@ -37,27 +37,27 @@ const LENDER: u32 = Procedure::Lender as u32;
 const STALE_STAMP: u32 = wire::Refusal::RefusedStaleStamp as u32;
 const NO_REPLICA: u32 = wire::Refusal::RefusedNoReplica as u32;
 
-/// What an impostor answers.
+/// An impostor's answer.
 #[derive(Clone)]
 enum Lie {
-    /// That all is done, with a proof that it has made up.
+    /// Success, with a made-up proof.
     Done([u8; 16]),
-    /// What ends before the proof does.
+    /// An answer that ends before its proof does.
     Short,
-    /// Nothing at all, as if there was nothing to prove.
+    /// An empty answer, as if nothing had to be proven.
     Empty,
-    /// What a real datanode has answered, to another call.
+    /// A real datanode's answer to another call.
     Earlier(KdTold),
-    /// A refusal, without a proof or as who has no words for one.
+    /// A refusal, as an answer without a proof or as a plain fault.
     Refused(u32),
     Fault(u32),
 }
 
-/// Sits at an address, and notes what it is asked.
+/// Serves at an address, and records the calls.
 struct Impostor {
     _server: Server,
     asked: Arc<Mutex<Vec<u32>>>,
-    /// Where it says that it lends files.
+    /// The socket at which it claims to lend files.
     lends: OwnedFd,
     _directory: TempDir,
 }
@@ -103,7 +103,7 @@ impl Service for Lies {
 }
 
 impl Impostor {
-    /// As soon as the address is free.
+    /// Starts as soon as the address is free.
     fn at(listen: SocketAddr, lie: Lie) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let directory = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ impl Impostor {
         Self { _server: server.unwrap(), asked, lends, _directory: directory }
     }
 
-    /// Whether anybody wants to borrow from it, and would tell it what for.
+    /// Whether a client has tried to borrow from it, which would reveal the request.
     fn lends(&self) -> bool {
         accept(&self.lends).is_ok()
     }
@@ -143,7 +143,7 @@ fn of(replication: u16) -> CreateOptions {
     CreateOptions { replication, ..CreateOptions::default() }
 }
 
-/// What a file's nearest chunk is, and where.
+/// A file's nearest chunk, and its places.
 fn located(cluster: &Cluster, path: &str) -> (wire::KdLocatedChunk, Vec<(SocketAddr, Identity)>) {
     let me = wire::KdCaller { user: "kadoop".into(), groups: Vec::new() };
     let mut found = names(cluster).nn_locate(&me, &path.into(), 0, 1).unwrap();
@@ -152,8 +152,8 @@ fn located(cluster: &Cluster, path: &str) -> (wire::KdLocatedChunk, Vec<(SocketA
     (chunk.clone(), chunk.nodes.iter().map(host).collect())
 }
 
-/// A file of two replicas is being written when one of its datanodes dies and its port is taken:
-/// whatever is acknowledged from then on has to be there once the impostor has gone.
+/// While a file of two replicas is being written, one of its datanodes dies and an impostor takes
+/// its port. All bytes acknowledged from then on must be there after the impostor has gone.
 fn nothing_is_lost_to(lie: Lie, member: usize) {
     let mut cluster = Cluster::start(3);
     let client = client_over_tcp(&cluster.namenode);
@@ -161,7 +161,7 @@ fn nothing_is_lost_to(lie: Lie, member: usize) {
     let mut writer = client.create(&superuser(), "/file", &of(2)).unwrap();
     writer.write(bytes.slice(..1 << 20)).unwrap();
     writer.flush().unwrap();
-    // Open members are told in the order of their numbers; the pipeline's is another.
+    // Locations list open members by number; the pipeline's order differs.
     let (_, places) = located(&cluster, "/file");
     let (address, _) = places[member];
     cluster.stop(address);
@@ -190,7 +190,7 @@ fn an_acknowledgement_that_is_cut_short_or_empty_isnt_believed() {
     nothing_is_lost_to(Lie::Empty, 1);
 }
 
-/// A refused seal of a stale stamp tells a writer that its lease is lost, if it is a datanode's.
+/// From a real datanode, a refusal for a stale stamp tells a writer that its lease is lost.
 #[test]
 fn a_refusal_without_a_proof_ends_nobodys_lease() {
     nothing_is_lost_to(Lie::Refused(STALE_STAMP), 0);
@@ -209,7 +209,7 @@ fn an_earlier_acknowledgement_of_the_same_datanode_isnt_believed_again() {
     nothing_is_lost_to(Lie::Earlier(answer.told), 0);
 }
 
-/// With one replica there is no other place to go: a reader waits for the datanode itself.
+/// With one replica there is no alternative, so a reader waits for the datanode itself.
 #[test]
 fn an_impostors_bytes_arent_read_and_its_word_that_there_are_none_isnt_believed() {
     for lie in [Lie::Done([1; 16]), Lie::Refused(NO_REPLICA), Lie::Fault(NO_REPLICA)] {
@@ -218,7 +218,7 @@ fn an_impostors_bytes_arent_read_and_its_word_that_there_are_none_isnt_believed(
         let mut writer = client_over_tcp(&cluster.namenode).create(&superuser(), "/file", &of(1)).unwrap();
         writer.write(bytes.clone()).unwrap();
         writer.close().unwrap();
-        // It would borrow a replica's files, too.
+        // This client would borrow a replica's files, too.
         let reader = client(&cluster.namenode).open(&superuser(), "/file").unwrap();
         let address = cluster.datanode_addresses()[0];
         cluster.stop(address);
@@ -235,7 +235,7 @@ fn an_impostors_bytes_arent_read_and_its_word_that_there_are_none_isnt_believed(
     }
 }
 
-/// The real datanode's answer to a call, and what it was asked.
+/// The real datanode's answer to a call, with the signed call.
 fn answered(cluster: &Cluster, path: &str) -> (KdPiece<'static>, Asked, (SocketAddr, Identity)) {
     let (chunk, places) = located(cluster, path);
     let (chunk_number, stamp) = (chunk.chunk, chunk.stamp);
@@ -254,7 +254,7 @@ fn a_proof_is_of_its_call_its_datanode_and_all_that_it_says() {
     let (piece, asked, (_, identity)) = answered(&cluster, "/file");
     let (later, asked_later, _) = answered(&cluster, "/file");
     assert!(asked.is_proven(&piece, identity) && asked_later.is_proven(&later, identity));
-    // Of the same bytes, by the same datanode.
+    // Answers for the same bytes, by the same datanode.
     assert!(!asked.is_proven(&later, identity) && !asked_later.is_proven(&piece, identity));
     assert!(!asked.is_proven(&piece, Identity(identity.0 ^ 1)), "one member vouches for another");
     let changed = |change: &dyn Fn(&mut KdPiece<'static>)| {
@@ -273,7 +273,7 @@ fn a_proof_is_of_its_call_its_datanode_and_all_that_it_says() {
     }
 }
 
-/// All members of a pipeline get the same call, and its answers come through its first member.
+/// All members of a pipeline get the same call, and the first member forwards their answers.
 #[test]
 fn a_member_of_a_pipeline_cant_vouch_for_others_nor_make_another_call_of_what_it_was_told() {
     let cluster = Cluster::start(2);
@@ -302,10 +302,10 @@ fn a_member_of_a_pipeline_cant_vouch_for_others_nor_make_another_call_of_what_it
         assert_eq!(believed.collect::<Vec<_>>(), [at == 0, at == 1]);
     }
     let at = |member: usize| datanode(places[member].0);
-    // The same bytes elsewhere, or in another pipeline.
+    // The same bytes at another offset, or in another pipeline.
     assert!(at(1).dn_write(&KdWrite { offset: 100, ..write.clone() }).is_err());
     assert!(at(1).dn_write(&KdWrite { pipeline: chunk.pipeline[1..].to_vec(), ..write.clone() }).is_err());
-    // What one was told isn't said to the other, and isn't another thing to do.
+    // A call to one member is valid neither at the other, nor as another procedure.
     let mut upto = KdUpto { pass: write.pass, chunk: numbers.0, stamp: numbers.1, length: 100 };
     assert!(at(1).dn_publish(&upto).is_err());
     token.sign(&mut upto, Procedure::Publish, places[0].1);
@@ -313,7 +313,7 @@ fn a_member_of_a_pipeline_cant_vouch_for_others_nor_make_another_call_of_what_it
     assert_eq!(at(0).dn_publish(&upto).unwrap().told().refused, 0);
 }
 
-/// A new chunk with nothing written, and its pipeline.
+/// A new empty chunk, and its pipeline.
 fn begun(cluster: &Cluster) -> (KdNewChunk<'static>, Vec<(SocketAddr, Identity)>) {
     let mut names = names(cluster);
     let me = wire::KdCaller { user: "kadoop".into(), groups: Vec::new() };

@@ -1,4 +1,4 @@
-//! Processes that are killed at random moments, as kill -9 does, under writers and readers.
+//! Processes are killed at random moments, as by `kill -9`, under writers and readers.
 
 use crate::{
     load::Load,
@@ -9,7 +9,7 @@ use std::{ops::Range, time::Duration};
 
 /// Rounds of killing.
 const KILLS: Range<u64> = 0..4;
-/// `200`: the rounds from 0 to 199; `50..100`: these alone.
+/// `200`: the rounds from 0 to 199; `50..100`: only these.
 const VARIABLE: &str = "KADOOP_KILLS";
 
 fn rounds() -> Range<u64> {
@@ -21,7 +21,7 @@ fn rounds() -> Range<u64> {
     }
 }
 
-/// Random enough, and the same for a round wherever it is run (Knuth's multiplier).
+/// Random enough, and the same for a round on every machine (Knuth's multiplier).
 fn random(round: u64) -> u64 {
     (round + 1).wrapping_mul(6_364_136_223_846_793_005) >> 33
 }

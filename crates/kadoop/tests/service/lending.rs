@@ -1,4 +1,4 @@
-//! What a stranger could send to the socket where a datanode lends.
+//! Requests that a stranger could send to a datanode's lending socket.
 
 use crate::support::datanode;
 use rustix::{
@@ -33,14 +33,14 @@ use strait_kadoop::{
     wire::{KdBorrow, KdBorrower, KdLent, KdLocatedChunk, KdToken},
 };
 
-/// Where a datanode lends.
+/// The socket of a datanode.
 pub struct Lender {
     pub path: PathBuf,
     run: u64,
     identity: Identity,
 }
 
-/// What came back.
+/// A datanode's answer.
 pub enum Borrowed {
     Files([File; 2]),
     Refused(u32),
@@ -56,7 +56,7 @@ impl Borrowed {
 }
 
 impl Lender {
-    /// As the datanode tells who may read the chunk; or the number of its refusal.
+    /// The socket that the datanode names to a reader of the chunk; or the number of its refusal.
     pub fn of((address, identity): (SocketAddr, Identity), chunk: &KdLocatedChunk) -> Result<Self, u32> {
         let mut ask = KdBorrower { pass: unsigned(), chunk: chunk.chunk, stamp: chunk.stamp };
         Token::new(&chunk.token).sign(&mut ask, Procedure::Lender, identity);
@@ -71,7 +71,7 @@ impl Lender {
         self.wanted_by(chunk, &chunk.token, self.run)
     }
 
-    /// By some token, of some run.
+    /// A request with some token, for some run.
     pub fn wanted_by(&self, chunk: &KdLocatedChunk, token: &KdToken, run: u64) -> KdBorrow {
         let mut wanted = KdBorrow { run, pass: unsigned(), chunk: chunk.chunk, stamp: chunk.stamp };
         Token::new(token).sign(&mut wanted, Procedure::Borrow, self.identity);
@@ -89,14 +89,14 @@ impl Lender {
     /// Sends a packet, and waits for the answer.
     pub fn tell(&self, packet: &[u8]) -> Borrowed {
         let socket = self.connect();
-        // Who isn't wanted is answered without being asked.
+        // A user that isn't permitted gets its answer before its request.
         match send(&socket, packet, SendFlags::NOSIGNAL) {
             Ok(_) | Err(Errno::PIPE) => answer(&socket),
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// The same, with a descriptor.
+    /// As [`Lender::tell`], with a descriptor.
     pub fn tell_with(&self, packet: &[u8], file: &File) -> Borrowed {
         let socket = self.connect();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -107,7 +107,7 @@ impl Lender {
         answer(&socket)
     }
 
-    /// Whether the datanode ends a connection that says nothing.
+    /// Whether the datanode ends a silent connection.
     pub fn is_closed(&self, socket: &OwnedFd, within: Duration) -> bool {
         set_socket_timeout(socket, Timeout::Recv, Some(within)).unwrap();
         matches!(recv(socket, &mut [0; 8][..], RecvFlags::empty()), Ok((0, _)))
@@ -124,7 +124,7 @@ fn answer(socket: &OwnedFd) -> Borrowed {
     let mut along = RecvAncillaryBuffer::new(&mut space);
     let mut receive =
         || recvmsg(socket, &mut [IoSliceMut::new(&mut packet)], &mut along, RecvFlags::CMSG_CLOEXEC);
-    // What was sent to who had already been refused is told as an error first.
+    // If the datanode refused before the request was sent, the first receive returns an error.
     let received = match receive() {
         Err(Errno::CONNRESET) => receive(),
         received => received,

@@ -1,5 +1,5 @@
-//! Writers that remember what they were told is on disk, and readers that compare it, while
-//! a cluster is in trouble.
+//! Writers that remember which bytes were acknowledged as synced, and readers that compare them,
+//! while a cluster is in trouble.
 
 use crate::support::{pattern, superuser};
 use bytes::Bytes;
@@ -22,14 +22,14 @@ pub const FILE_BYTES: usize = 1 << 20;
 const WRITERS: usize = 2;
 const READERS: usize = 2;
 const CHUNK_BYTES: u32 = 400_000;
-/// Written and synced at a time: neither chunks nor units end where these do.
+/// Bytes written and synced at a time. Chunk and unit boundaries differ from these.
 const PIECE_BYTES: usize = 150_000;
-/// From one file to the next: the trouble is to be waited for, not the disk.
+/// Pause between files: the tests should wait for the trouble, not for the disk.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Within which what was acknowledged can be read again.
+/// Time within which acknowledged bytes are readable again.
 const READ_DEADLINE: Duration = Duration::from_secs(60);
 
-/// A file, and how much of it was acknowledged as synced.
+/// A file, with the number of its bytes acknowledged as synced.
 #[derive(Debug, Clone)]
 pub struct Acknowledged {
     pub path: String,
@@ -37,7 +37,7 @@ pub struct Acknowledged {
     pub closed: bool,
 }
 
-/// Writing and reading that goes on until it is ended.
+/// Writers and readers that run until the load ends.
 pub struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -53,18 +53,18 @@ struct Shared {
     longest: Mutex<Duration>,
 }
 
-/// What a load came to.
+/// The result of a load.
 pub struct Done {
     pub files: Vec<Acknowledged>,
-    /// What writers and readers were refused.
+    /// Failures of writers and readers.
     pub failures: Vec<String>,
     pub reads: usize,
-    /// The longest that a piece took until it was synced.
+    /// The longest time until a piece was synced.
     pub longest: Duration,
 }
 
 impl Load {
-    /// Begins; its threads are where this one is.
+    /// Begins, with threads on the current host.
     pub fn start(client: &Client) -> Self {
         let shared = Arc::new(Shared {
             client: client.clone(),
@@ -87,12 +87,12 @@ impl Load {
         Self { shared, threads }
     }
 
-    /// Files that are closed by now.
+    /// Files closed so far.
     pub fn closed(&self) -> Vec<Acknowledged> {
         lock(&self.shared.files).iter().filter(|file| file.closed).cloned().collect()
     }
 
-    /// Until so many more files are closed: it goes on.
+    /// Waits until so many more files are closed.
     ///
     /// # Panics
     /// After the deadline.
@@ -105,7 +105,7 @@ impl Load {
         assert!(went_on, "{} of {files} files; {:?}", self.closed().len() - before, self.failures());
     }
 
-    /// Reads a closed file, as its readers do.
+    /// Reads a closed file, as the readers do.
     pub fn read(&self, file: &Acknowledged) {
         self.shared.read_file(file);
     }
@@ -114,7 +114,7 @@ impl Load {
         lock(&self.shared.failures).clone()
     }
 
-    /// Ends it.
+    /// Ends the load.
     pub fn end(self) -> Done {
         self.shared.stop.store(true, Ordering::Relaxed);
         let failures: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
@@ -134,7 +134,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Files one after another.
+    /// Writes files one after another.
     fn write(&self, of: usize) {
         for number in 0.. {
             if self.stopped() {
@@ -167,7 +167,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Closed files, the newest and those before in turn.
+    /// Reads closed files: the newest and earlier ones in turn.
     fn read(&self, of: usize) {
         for number in of.. {
             if self.stopped() {
@@ -199,10 +199,10 @@ impl Shared {
 }
 
 impl Done {
-    /// Every acknowledged byte can be read, sooner or later.
+    /// Demands that every acknowledged byte becomes readable.
     ///
     /// # Panics
-    /// If it can't.
+    /// If one doesn't.
     pub fn demand_every_byte(&self, client: &Client) {
         let bytes = pattern(FILE_BYTES);
         for file in &self.files {

@@ -1,5 +1,5 @@
-//! Users that log in act as themselves alone, for as long as their password holds, and what
-//! they are told in secret is on no wire.
+//! Logged-in users act only as themselves, and only while their password is valid. Their secrets
+//! cross no wire in clear.
 
 use crate::support::{Cluster, key, namenode_options, names, pattern, rpc, signed_read, superuser, user};
 use std::{
@@ -32,7 +32,7 @@ const UNKNOWN_CLIENT: u32 = wire::Refusal::RefusedUnknownClient as u32;
 const UNAUTHENTICATED: u32 = wire::Refusal::RefusedUnauthenticated as u32;
 const TOKEN_EXPIRED: u32 = wire::Refusal::RefusedTokenExpired as u32;
 
-/// Users, their passwords and epochs.
+/// Users with their passwords and epochs.
 #[derive(Default)]
 struct Users(Mutex<BTreeMap<String, (String, u8)>>);
 
@@ -59,7 +59,7 @@ impl Accounts for Users {
     }
 }
 
-/// A cluster at which Alice and Bob log in.
+/// A cluster with logins for Alice and Bob.
 struct Rig {
     cluster: Cluster,
     users: Arc<Users>,
@@ -129,7 +129,7 @@ impl Rig {
         Client::connect(self.options(user, PASSWORD)).unwrap()
     }
 
-    /// A login by hand.
+    /// Logs in by hand.
     fn credential(&self, user: &str) -> KdCredential<'static> {
         self.try_credential(user, PASSWORD).unwrap()
     }
@@ -153,7 +153,7 @@ fn signer(id: &[u8], secret: &[u8], tls: Option<ClientTls>) -> flexrpc::Client {
     })
 }
 
-/// The namenode, as a credential's holder calls it by hand.
+/// A connection to the namenode by a credential, for calls by hand.
 fn by(credential: &KdCredential<'_>, at: SocketAddr, tls: Option<ClientTls>) -> KadoopNamenodeV1Client {
     let rpc = signer(&credential.id, &credential.secret, tls);
     KadoopNamenodeV1Client::new(rpc.handle(at, Transport::Tcp).unwrap())
@@ -193,7 +193,7 @@ fn a_user_that_logs_in_reads_and_writes_without_the_key() {
     put(&client, &alice, "/home/file", &bytes);
     assert_eq!(client.open(&alice, "/home/file").unwrap().read_at(0, 3 << 20).unwrap(), bytes);
     assert_eq!(client.stat(&alice, "/home/file").unwrap().owner, "alice");
-    // Holders of the clients' key come in as before.
+    // Holders of the clients' key still have access.
     assert_eq!(rig.cluster.client().stat(&superuser(), "/home").unwrap().owner, "alice");
 }
 
@@ -203,7 +203,7 @@ fn a_credential_acts_as_its_user_alone() {
     let (alice, bob) = (rig.client("alice"), rig.client("bob"));
     bob.mkdirs(&user("bob"), "/bobs", 0o700).unwrap();
     assert_eq!(error(alice.list(&user("alice"), "/bobs", "", 10)), Error::PermissionDenied);
-    // As Bob, as the superuser, or as nobody in particular.
+    // As Bob, as the superuser, or with an empty name.
     for other in ["bob", "kadoop", ""] {
         let other = user(other);
         assert_eq!(error(alice.list(&other, "/bobs", "", 10)), Error::PermissionDenied);
@@ -232,7 +232,7 @@ fn groups_are_the_namenodes_to_know() {
     alice.list(&claims, "/alices", "", 10).unwrap();
 }
 
-/// With its number goes what it was answered, and the right to write its open chunks.
+/// A client's number gives access to its answers, and the right to write its open chunks.
 #[test]
 fn a_credential_is_no_other_client() {
     let rig = Rig::start(1, |logins| logins);
@@ -261,7 +261,7 @@ fn a_credential_is_no_other_client() {
         panic!("{answer:?}")
     };
     let mut as_alice = by(&alice, rig.at(), None);
-    // Bob's answer once more would have a token in it, as would the one for the lease's holder.
+    // A repeated answer of Bob's would contain a token, as would one for the lease's holder.
     assert_eq!(refusal(as_alice.nn_mutate(&caller("alice"), &request, &more)), UNKNOWN_CLIENT);
     assert_eq!(refusal(as_alice.nn_token(bob.client, opened.file, chunk.chunk)), UNKNOWN_CLIENT);
     assert_eq!(refusal(as_alice.nn_renew(bob.client)), UNKNOWN_CLIENT);
@@ -278,7 +278,7 @@ fn a_forged_id_is_refused() {
     let credential = rig.credential("alice");
     let honest = credential.id.to_vec();
     by(&credential, rig.at(), None).nn_stat(&caller("alice"), &"/".into()).unwrap();
-    // One more bit anywhere: another layout, client, end or user, or one that is none.
+    // One more bit anywhere: another layout, client, end or user, or an invalid one.
     let mut forged: Vec<Vec<u8>> = (0..honest.len())
         .map(|at| {
             let mut id = honest.clone();
@@ -286,7 +286,7 @@ fn a_forged_id_is_refused() {
             id
         })
         .collect();
-    // The same for Bob, and for a day more.
+    // The same for Bob, and with a later end.
     forged.push([&honest[..25], b"bob"].concat());
     forged.push([&honest[..24], &[honest[24] ^ 0x80], &honest[25..]].concat());
     forged.push(vec![1; 255]);
@@ -326,11 +326,11 @@ fn a_wrong_password_and_an_unknown_user_are_refused_alike_and_slowed_down() {
     for (name, password) in [("alice", "guess"), ("carol", PASSWORD), ("", "")] {
         assert_eq!(refusal(rig.try_credential(name, password)), UNAUTHENTICATED);
     }
-    // Each failure doubles the pause, until a guess comes within it, however slow this host is.
+    // Each failure doubles the pause, so even on a slow host some guess falls within it.
     let limit = wire::Refusal::RefusedLimit as u32;
     let guessed = (0..6).any(|_| refusal(rig.try_credential("alice", "again")) == limit);
     assert!(guessed, "guesses are slowed down");
-    // Nobody else is, and the library waits for its turn.
+    // Other users aren't slowed down, and the library waits for its turn.
     rig.client("bob");
     rig.client("alice");
     let refused = Client::connect(rig.options("bob", "guess")).err().unwrap();
@@ -349,7 +349,7 @@ fn logins_come_by_tls_and_to_whom_the_client_trusts() {
         matches!(in_clear, Some(CallError::NotExecuted(flexrpc::Refusal::Unauthenticated))),
         "{in_clear:?}"
     );
-    // Without a key there are logins and nothing else.
+    // Without a key only logins are possible.
     let by_tls =
         flexrpc::Client::new(flexrpc::ClientOptions { tls: Some(rig.tls.clone()), ..Default::default() });
     let mut names = KadoopNamenodeV1Client::new(by_tls.handle(rig.at(), Transport::Tcp).unwrap());
@@ -358,7 +358,7 @@ fn logins_come_by_tls_and_to_whom_the_client_trusts() {
         matches!(refused, Err(StubError::Call(CallError::NotExecuted(flexrpc::Refusal::Unauthenticated)))),
         "{refused:?}"
     );
-    // Another authority's namenode is told no password.
+    // The client sends no password to another authority's namenode.
     let other = Rig::start(0, |logins| logins);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -369,7 +369,7 @@ fn logins_come_by_tls_and_to_whom_the_client_trusts() {
     let login = Login { password, ..other.login("alice", "") };
     let refused = Client::connect(ClientOptions::new(rig.at().to_string(), login)).err().unwrap();
     assert_eq!((refused.error, asked.load(Ordering::SeqCst)), (Error::Unauthenticated, 0), "{refused}");
-    // Nor is one that has no logins.
+    // Nor to one without logins.
     let plain = Cluster::start(0);
     let login = rig.login("alice", PASSWORD);
     let refused =
@@ -447,7 +447,7 @@ fn a_credential_holds_through_a_restart_of_the_namenode() {
     assert_eq!(client.open(&alice, "/half").unwrap().read_at(0, 99).unwrap(), "before, after");
 }
 
-/// At the namenode at once; at datanodes when the tokens end that it has by then.
+/// At the namenode this happens at once; at datanodes when the existing tokens expire.
 #[test]
 fn a_new_password_ends_what_the_old_one_gave() {
     let token_ms = 2_000;
@@ -476,20 +476,20 @@ fn a_new_password_ends_what_the_old_one_gave() {
             "{refused:?}"
         );
     }
-    // The library logs in anew, and is refused.
+    // The library logs in again, and is refused.
     assert_eq!(error(client.stat(&alice, "/file")), Error::Unauthenticated);
-    // What was granted before is as good as its token.
+    // Earlier access lasts as long as its token.
     assert!(wait_until(Duration::from_millis(token_ms) + Duration::from_secs(5), || read() == TOKEN_EXPIRED));
     assert!(
         changed.elapsed() < Duration::from_millis(token_ms) + Duration::from_secs(3),
         "{:?}",
         changed.elapsed()
     );
-    // By the new one it is let in.
+    // With the new password the client gets access.
     Client::connect(rig.options("alice", "another")).unwrap().stat(&alice, "/file").unwrap();
 }
 
-/// Tokens of those with the clients' key are as good as ever.
+/// Tokens for the clients' key keep their lifetime.
 #[test]
 fn only_holders_of_credentials_get_short_tokens() {
     let rig = Rig::start(1, |logins| Logins { token_ms: 60_000, ..logins });
@@ -504,7 +504,7 @@ fn only_holders_of_credentials_get_short_tokens() {
     assert!(of_key > of_holder + 5 * 60_000, "{of_holder} {of_key}");
 }
 
-/// Passes bytes on, and keeps them.
+/// Forwards bytes, and keeps them.
 fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let seen = Arc::<Mutex<Vec<u8>>>::default();
     let kept = seen.clone();
@@ -521,11 +521,11 @@ enum Way {
     Answer,
 }
 
-/// Passes bytes on while `passes` allows it, and then ends the connection.
+/// Forwards bytes while `passes` allows it, and then ends the connection.
 fn relay(to: SocketAddr, passes: impl Fn(Way, &[u8]) -> bool + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, passes) = (listener.local_addr().unwrap(), Arc::new(passes));
-    // Ends with the test's process.
+    // The thread ends with the test's process.
     std::thread::spawn(move || {
         for from in listener.incoming() {
             let (Ok(from), Ok(to)) = (from, TcpStream::connect(to)) else { return };
@@ -561,13 +561,13 @@ fn a_change_is_of_unknown_outcome_if_its_answer_is_lost_and_then_the_login_ends(
     });
     let options = ClientOptions { namenode: at.to_string(), ..rig.options("alice", PASSWORD) };
     let (client, alice) = (Arc::new(Client::connect(options).unwrap()), user("alice"));
-    client.stat(&alice, "/").unwrap(); // the connection is there
+    client.stat(&alice, "/").unwrap(); // the connection exists
     cuts.store(true, Ordering::SeqCst);
     let (asks, asked_by) = (client.clone(), alice.clone());
     let asked = std::thread::spawn(move || asks.mkdirs(&asked_by, "/made", 0o755));
     assert!(wait_until(Duration::from_secs(30), || cut.load(Ordering::SeqCst) > 0));
     rig.users.set("alice", "another");
-    // It forgets the connection's calls, and so can't repeat the answer.
+    // The namenode forgets the connection's calls, so it can't repeat the answer.
     rig.restart_namenode();
     cuts.store(false, Ordering::SeqCst);
     assert_eq!(error(asked.join().unwrap()), Error::OutcomeUnknown);
@@ -598,14 +598,14 @@ fn neither_password_nor_secret_is_on_the_wire() {
     for secret in [PASSWORD.as_bytes(), b"alice", b"/told"] {
         assert!(!holds(&seen, secret), "all of it is under TLS");
     }
-    // By hand, and calls without TLS: what signs them isn't in them.
+    // By hand, and by calls without TLS: they don't contain the secret that signs them.
     let credential = rig.credential("alice");
     let mut plain = by(&credential, tapped, None);
     plain.nn_stat(&caller("alice"), &"/".into()).unwrap();
     assert!(holds(&seen, &credential.id), "the tap works");
     assert!(!holds(&seen, &credential.secret) && !holds(&seen, &credential.secret[..8]));
-    // Nor can another be had that way.
+    // Nor can the holder renew the credential that way.
     assert_eq!(refusal(plain.nn_credential(false)), wire::Refusal::RefusedInvalid as u32);
-    // Only the holder of one gets the next, the clients' key being none.
+    // Only the holder of a credential can renew it; the clients' key isn't one.
     assert_eq!(refusal(names(&rig.cluster).nn_credential(false)), wire::Refusal::RefusedInvalid as u32);
 }

@@ -94,7 +94,7 @@ fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_
                 while !stop.load(Ordering::Relaxed) {
                     let path = format!("/{of}-{}", made.len());
                     client.mkdirs(&superuser(), &path, 0o755).unwrap();
-                    // Done twice, this would find nothing to move, or something in the way.
+                    // If executed twice, this would find nothing to move, or an existing target.
                     client.rename(&superuser(), &path, &format!("{path}-moved"), false).unwrap();
                     made.push(format!("{path}-moved"));
                 }

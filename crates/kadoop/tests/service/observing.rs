@@ -1,4 +1,4 @@
-//! What namenode and datanodes tell of their work.
+//! Metrics and logs of namenode and datanodes.
 
 use crate::support::{Cluster, DEADLINE, client, namenode_options, superuser, user};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use strait_kadoop::service::{CreateOptions, DatanodeServer, NamenodeOptions, Nam
 use strait_telemetry::{AuditLog, Page};
 use strait_testkit::wait_until;
 
-/// A line of the audit log, by its keys.
+/// A field of an audit log's line, by its key.
 fn field<'l>(line: &'l str, key: &str) -> &'l str {
     let found = line.split('\t').find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
     found.unwrap_or_else(|| panic!("no {key} in {line}"))

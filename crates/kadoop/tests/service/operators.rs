@@ -1,4 +1,4 @@
-//! Datanodes that are taken out of service, and replicas that move, among processes.
+//! Decommissions and rebalances, among processes.
 
 use crate::{
     load::Load,
@@ -8,9 +8,9 @@ use crate::{
 use strait_kadoop::{Client, Error, NodeId, namenode::Standing, service::CreateOptions};
 use strait_testkit::eventually;
 
-/// Files that are to be closed while something goes on.
+/// Files to close during an operation.
 const FILES: usize = 6;
-/// Of each datanode, where they are to differ in how full they are.
+/// Disk size of datanodes whose fill should differ.
 const DISK_BYTES: u64 = 256 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 const CHUNKS: usize = 48;
@@ -81,7 +81,7 @@ fn an_empty_datanode_gets_its_share() {
         let found = rack.client.locations(&superuser(), "/large", 0, u64::MAX).unwrap();
         assert!(found.iter().all(|part| part.hosts.len() == 1), "{found:?}");
         let moved = found.iter().filter(|part| part.hosts[0].node == node).count();
-        // By chance another has less than its share as well.
+        // By chance another datanode may have less than its share as well.
         assert!(moved >= 3 && moved as u64 <= told.moved_chunks, "{moved}: {told:?}");
         let reader = rack.client.open(&superuser(), "/large").unwrap();
         assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);

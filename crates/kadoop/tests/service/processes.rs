@@ -1,5 +1,5 @@
-//! Processes that can be killed: this very program, told by its environment which part
-//! to play.
+//! Processes that can be killed. They run this very program; the environment tells each one its
+//! part.
 
 use crate::support::{DEADLINE, config, key, namenode_options};
 use rustix::process::Signal;
@@ -23,25 +23,25 @@ const NAMENODE: &str = "KADOOP_TEST_NAMENODE";
 const DEAD_MS: &str = "KADOOP_TEST_DEAD_MS";
 const SCRUB_MS: &str = "KADOOP_TEST_SCRUB_MS";
 
-/// Left free on a data directory's disk, which may be a small one.
+/// Bytes to keep free on a data directory's disk, which may be small.
 const RESERVE_BYTES: u64 = 1 << 20;
 
-/// Where a part runs, and what it has.
+/// The host and directories of a part.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// None: this machine, on loopback.
+    /// Its host; None: this machine, on loopback.
     pub host: Option<Host>,
-    /// For its output, and its address once it serves.
+    /// Directory for its output, and for its address once it serves.
     pub directory: PathBuf,
-    /// Its disk.
+    /// Data directory.
     pub data: PathBuf,
-    /// What isn't as [`config`] says, in milliseconds.
+    /// Settings that differ from [`config`], in milliseconds.
     pub dead_ms: Option<u64>,
     pub scrub_ms: Option<u64>,
 }
 
 impl Site {
-    /// On loopback.
+    /// A site on loopback.
     pub fn new(directory: &Path) -> Self {
         let (directory, data) = (directory.to_owned(), directory.join("data"));
         Self { host: None, directory, data, dead_ms: None, scrub_ms: None }
@@ -51,7 +51,7 @@ impl Site {
         self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address)
     }
 
-    /// Starts a part and waits until it says where it serves.
+    /// Starts a part and waits until it announces its address.
     fn start(&self, name: &str, mut command: Command) -> (Process, String) {
         let ready = self.directory.join("address");
         let _ = fs::remove_file(&ready);
@@ -76,7 +76,7 @@ impl Site {
     }
 }
 
-/// A namenode in a process of its own.
+/// A namenode in a separate process.
 pub struct NamenodeProcess {
     process: Process,
     site: Site,
@@ -96,7 +96,7 @@ impl NamenodeProcess {
         Self { process, site, address }
     }
 
-    /// As kill -9 does; and starts it again, where clients look for it.
+    /// Kills it as `kill -9` does, and starts it again at the same address.
     pub fn kill_and_start(&mut self) {
         self.process.kill();
         *self = Self::start_at(self.site.clone(), &self.address.clone());
@@ -107,7 +107,7 @@ impl NamenodeProcess {
         self.process.try_wait().is_some()
     }
 
-    /// It does nothing any more, and nobody is told.
+    /// Stops its execution silently.
     pub fn freeze(&self) {
         self.process.signal(Signal::STOP);
     }
@@ -117,7 +117,7 @@ impl NamenodeProcess {
     }
 }
 
-/// A datanode in a process of its own.
+/// A datanode in a separate process.
 pub struct DatanodeProcess {
     process: Process,
     site: Site,
@@ -133,18 +133,18 @@ impl DatanodeProcess {
         Self { process, site, namenode: namenode.to_owned(), address }
     }
 
-    /// As kill -9 does.
+    /// Kills it as `kill -9` does.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// The same; and starts it again.
+    /// Kills it and starts it again.
     pub fn kill_and_start(&mut self) {
         self.kill();
         *self = Self::start(self.site.clone(), &self.namenode.clone());
     }
 
-    /// It does nothing any more, and nobody is told.
+    /// Stops its execution silently.
     pub fn freeze(&self) {
         self.process.signal(Signal::STOP);
     }
@@ -165,14 +165,14 @@ fn part(name: &str) -> Command {
     command
 }
 
-/// Written whole or not at all, as whoever waits for it reads it.
+/// Writes the address atomically, since another process reads it as soon as it exists.
 fn announce(directory: &Path, address: SocketAddr) {
     let temporary = directory.join("address.tmp");
     fs::write(&temporary, format!("{address}\n")).unwrap();
     fs::rename(temporary, directory.join("address")).unwrap();
 }
 
-/// Where to announce, and where to keep things; none where nobody told.
+/// Directories for the announcement and for data; None if this process isn't a part.
 fn told() -> Option<(PathBuf, PathBuf)> {
     Some((env::var_os(DIRECTORY)?.into(), env::var_os(DATA)?.into()))
 }

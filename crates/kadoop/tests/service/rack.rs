@@ -1,5 +1,5 @@
-//! A cluster of processes, each on a host of its own where hosts can be made (network
-//! namespaces, which need root), else on loopback.
+//! A cluster of processes. If possible, each runs on its own host (a network namespace, which needs
+//! root), otherwise on loopback.
 
 use crate::{
     load::{Acknowledged, REPLICATION},
@@ -11,11 +11,12 @@ use strait_kadoop::Client;
 use strait_testkit::{Host, LinkRate, Network, SmallDisk, eventually, wait_until};
 use tempfile::TempDir;
 
-/// One more than a broken pipeline and its successor need.
+/// One more datanode than a broken pipeline and its successor need.
 pub const DATANODES: usize = 5;
-/// Sooner than by default: every trouble here is waited for.
+/// Shorter than the default, since the tests wait for every failure.
 const DEAD_MS: u64 = 4_000;
-/// Within which each chunk has its replicas again: until a datanode is dead, and then copies.
+/// Time within which each chunk has its replicas again: until a datanode counts as dead, and for
+/// the copies.
 const WHOLE_DEADLINE: Duration = Duration::from_secs(90);
 
 /// A process of the rack.
@@ -27,7 +28,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// Of its host.
+    /// Index of its host.
     fn index(self) -> usize {
         match self {
             Self::Client => 0,
@@ -37,12 +38,12 @@ impl Who {
     }
 }
 
-/// What a rack is made of.
+/// Settings of a rack.
 #[derive(Debug, Default)]
 pub struct Shape {
-    /// In place of a directory, the disk of each of these.
+    /// Small disks, with their sizes, in place of some directories.
     pub small_disks: Vec<(Who, u64)>,
-    /// How long a datanode takes to compare all that it has.
+    /// How long a datanode takes to compare all its replicas.
     pub scrub_ms: Option<u64>,
 }
 
@@ -57,7 +58,7 @@ pub struct Rack {
 }
 
 impl Rack {
-    /// Starts one; none where a small disk is wanted and can't be made.
+    /// Starts a rack; None if a small disk is required and can't be made.
     pub fn start(shape: &Shape) -> Option<Self> {
         let root = rustix::process::geteuid().is_root();
         let network = root.then(|| Network::start(2 + DATANODES, None).unwrap());
@@ -91,7 +92,7 @@ impl Rack {
         Some(Self { client, namenode, datanodes, network, disks, _directory: directory })
     }
 
-    /// Where links can be cut and slowed down; else says aloud what isn't tried.
+    /// Starts a rack whose links can be cut and slowed down. Otherwise reports the skipped claim.
     pub fn start_with_links(what: &str) -> Option<Self> {
         if rustix::process::geteuid().is_root() {
             return Self::start(&Shape::default());
@@ -100,13 +101,13 @@ impl Rack {
         None
     }
 
-    /// Runs this where the client is.
+    /// Runs `work` on the client's host.
     pub fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         on(self.network.as_ref().map(|network| network.host(Who::Client.index())), work)
     }
 
-    /// From now on it hears nobody and nobody hears it: its cable is pulled. On loopback it
-    /// stands still, which looks the same to others.
+    /// Isolates a process from all others, as if its cable were pulled. On loopback it freezes the
+    /// process, which looks the same to others.
     pub fn isolate(&self, who: Who) {
         match (&self.network, who) {
             (Some(network), _) => network.unplug(who.index()).unwrap(),
@@ -116,7 +117,7 @@ impl Rack {
         }
     }
 
-    /// Takes [`Rack::isolate`] back.
+    /// Undoes [`Rack::isolate`].
     pub fn rejoin(&self, who: Who) {
         match (&self.network, who) {
             (Some(network), _) => network.plug(who.index()).unwrap(),
@@ -126,7 +127,7 @@ impl Rack {
         }
     }
 
-    /// From now on these two don't hear each other.
+    /// Cuts the link between two processes.
     pub fn cut(&self, one: Who, other: Who) {
         self.links().cut(one.index(), other.index()).unwrap();
     }
@@ -135,7 +136,7 @@ impl Rack {
         self.links().mend(one.index(), other.index()).unwrap();
     }
 
-    /// From now on its link carries no more.
+    /// Limits a process's link to `rate`.
     pub fn slow_down(&mut self, who: Who, rate: LinkRate) {
         let network = self.network.as_mut().expect("there are links");
         network.set_rate(who.index(), rate).unwrap();
@@ -145,12 +146,12 @@ impl Rack {
         self.network.as_ref().expect("there are links")
     }
 
-    /// The small disk of one.
+    /// The small disk of a process.
     pub fn disk(&self, of: Who) -> &SmallDisk {
         self.disks.iter().find(|(who, _)| *who == of).map(|(_, disk)| disk).expect("it has a small disk")
     }
 
-    /// Until the namenode takes so many datanodes for alive.
+    /// Waits until the namenode counts so many datanodes as alive.
     pub fn wait_for_alive(&self, count: usize) {
         let alive = |client: &Client| {
             let status = client.status();
@@ -161,8 +162,8 @@ impl Rack {
         });
     }
 
-    /// Until each of these files has each chunk on as many datanodes as it should be, no more
-    /// and no fewer: what `strait fsck` asks, and that nothing is superfluous.
+    /// Waits until each chunk of these files is on exactly the wanted number of datanodes: as
+    /// `strait fsck` checks, and without superfluous replicas.
     pub fn wait_until_whole(&self, files: &[Acknowledged]) {
         self.at_client(|| {
             let mut left: Vec<(&Acknowledged, String)> =
@@ -182,7 +183,7 @@ impl Rack {
         });
     }
 
-    /// What keeps a file from being whole.
+    /// The reason why a file isn't whole.
     fn flaw(&self, file: &Acknowledged) -> Option<String> {
         let found = match self.client.locations(&superuser(), &file.path, 0, u64::MAX) {
             Ok(found) => found,
@@ -197,12 +198,12 @@ impl Rack {
     }
 }
 
-/// Says aloud that a claim wasn't put to the test: the harness shows and counts it.
+/// Reports that a claim wasn't tested. The harness shows and counts it.
 pub fn skip(what: &str) {
     strait_testkit::skip(&format!("kadoop faults, {what}"), "root, for network namespaces");
 }
 
-/// On a host, or else here.
+/// Runs `work` on a host, or here without one.
 fn on<T: Send>(host: Option<&Host>, work: impl FnOnce() -> T + Send) -> T {
     match host {
         Some(host) => host.run(work),

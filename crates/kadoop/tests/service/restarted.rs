@@ -1,4 +1,4 @@
-//! Writers whose datanodes have all been restarted, and serve elsewhere.
+//! Writers whose datanodes have all been restarted, and serve at other addresses.
 
 use crate::support::{Cluster, DEADLINE, client, pattern, superuser};
 use std::{
@@ -12,8 +12,8 @@ use strait_kadoop::{
 use strait_testkit::eventually;
 
 const REPLICATION: usize = 2;
-/// Until datanodes have joined anew and done what recovery tells them: far below the 45 s after
-/// which a writer gives up.
+/// Time until datanodes have joined again and obeyed recovery's orders: far less than the 45 s
+/// after which a writer fails.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A writer with these bytes in the memory of all its datanodes.
@@ -25,7 +25,7 @@ fn begin(client: &Client, bytes: &bytes::Bytes) -> Writer {
     writer
 }
 
-/// It once tried for 45 s to have the chunk sealed by datanodes that weren't there any more.
+/// Once, it tried for 45 s to have the chunk sealed at the datanodes' old addresses.
 #[test]
 fn a_writer_goes_on_behind_what_its_restarted_datanodes_have() {
     let mut cluster = Cluster::start(REPLICATION);
@@ -48,7 +48,7 @@ fn a_writer_is_told_at_once_and_of_which_file_that_its_datanodes_lost_what_it_fl
     let client = client(&cluster.namenode);
     let mut writer = begin(&client, &pattern(100_000));
     let root = cluster.directory.path().to_owned();
-    // As a power failure does to names that weren't synced.
+    // Removes unsynced names, as a power failure may.
     cluster.restart_datanodes(|| {
         for number in 0..REPLICATION {
             for entry in fs::read_dir(root.join(format!("datanode-{number}"))).unwrap() {

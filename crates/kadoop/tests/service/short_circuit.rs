@@ -1,4 +1,4 @@
-//! Reads past the datanodes of this host, through files that they lend.
+//! Reads that bypass the datanodes of this host, through files that they lend.
 
 use crate::{
     lending::{Borrowed, Lender, borrow},
@@ -31,17 +31,17 @@ fn write(client: &Client, path: &str, bytes: &Bytes, replication: u16) {
     writer.close().unwrap();
 }
 
-/// Reads a whole file, and how many of the reads went past the datanodes.
+/// Reads a whole file. Also returns the number of reads that bypassed the datanodes.
 fn read(client: &Client, path: &str) -> (Bytes, u64) {
     let before = client.short_circuit_reads().reads;
     let reader = client.open(&superuser(), path).unwrap();
-    // Of one that is being written the length isn't known.
+    // The length of a file that is being written isn't known.
     let length = usize::try_from(reader.length()).unwrap().max(99);
     let bytes = reader.read_at(0, length).unwrap();
     (bytes, client.short_circuit_reads().reads - before)
 }
 
-/// The first chunk of a file, and where its nearest replica is lent.
+/// The first chunk of a file, and the lender of its nearest replica.
 fn chunk_and_lender(cluster: &Cluster, path: &str) -> (KdLocatedChunk, Lender) {
     let (chunk, host) = chunk_and_host(cluster, path);
     let lender = Lender::of(host, &chunk).unwrap();
@@ -68,7 +68,7 @@ fn files(directory: &Path, kind: &str) -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|of| of == kind)).collect()
 }
 
-/// This process's descriptors of what lies in a directory, or lay there.
+/// Number of this process's descriptors for files in a directory, even deleted ones.
 fn descriptors_below(directory: &Path) -> usize {
     let links =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -96,7 +96,7 @@ fn what_is_read_is_the_same_as_over_tcp_wherever_it_begins_and_ends() {
         }
         assert!(all == bytes && reader.read(1).unwrap().is_empty());
     }
-    // All but the short last chunk, which the first read of it over TCP leaves out.
+    // All except the short last chunk, whose first read goes over TCP.
     assert!(local.short_circuit_reads().bytes >= 2 * 3 * u64::from(CHUNK_BYTES));
     assert_eq!(remote.short_circuit_reads().reads, 0);
 }
@@ -151,12 +151,12 @@ fn tokens_are_demanded_as_over_the_network() {
     ] {
         assert_eq!(refused(wanted), unauthenticated);
     }
-    // Of another cluster, whose datanode has a chunk of that number, too.
+    // A token of another cluster, whose datanode has a chunk of that number, too.
     write(&other.client(), "/one", &pattern(9), 1);
     let (of_other, foreign) = chunk_and_lender(&other, "/one");
     assert_eq!(of_other.chunk, one.chunk);
     assert_eq!(borrow(&foreign, &foreign.wanted(&one)).refused(), unauthenticated);
-    // Of another run of this datanode.
+    // A request for another run of this datanode.
     let late = lender.wanted_by(&one, &one.token, wanted.run ^ 1);
     assert_eq!(refused(late), wire::Refusal::RefusedWrongIncarnation as u32);
     assert!(matches!(borrow(&lender, &wanted), Borrowed::Files(_)));
@@ -191,7 +191,7 @@ fn a_chunk_that_is_being_written_isnt_lent_and_is_once_it_is_closed() {
     assert_eq!(read(&client, "/file"), (Bytes::from("begun "), 0));
     writer.write("and ended").unwrap();
     writer.close().unwrap();
-    // What was refused is asked for again after a while.
+    // The client retries a refused loan after a while.
     assert!(wait_until(DEADLINE, || {
         let (bytes, past) = read(&client, "/file");
         assert_eq!(bytes, "begun and ended");
@@ -213,7 +213,7 @@ fn users_who_arent_named_are_refused_and_read_over_tcp() {
     write(&client, "/file", &bytes, 1);
     let (chunk, lender) = chunk_and_lender(&cluster, "/file");
     assert_eq!(lender.path.parent(), Some(&*directory));
-    // Those who are named have to get at it.
+    // The listed users need access to it.
     assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o711);
     assert_eq!(
         borrow(&lender, &lender.wanted(&chunk)).refused(),
@@ -245,7 +245,7 @@ fn the_socket_is_its_owners_alone_and_doesnt_lie_where_others_may_write() {
     };
     not_lent_in(1, shared.clone());
     not_lent_in(2, shared.join("own"));
-    // It is nobody's else to write, but its owner's, who is somebody else.
+    // A directory of another owner, though only that owner can write to it.
     if rustix::process::geteuid().is_root() {
         let others = shared.join("others");
         fs::create_dir(&others).unwrap();
@@ -286,7 +286,7 @@ fn a_deleted_file_is_read_to_its_end_by_who_has_it_open_and_its_space_comes_back
     assert!(reader.read_at(500_000, 100_000).unwrap() == bytes[500_000..600_000]);
     assert_eq!(client.short_circuit_reads().open, 1);
     drop(reader);
-    // Nobody uses it any more.
+    // No reader uses it any more.
     assert!(wait_until(DEADLINE, || client.short_circuit_reads().open == 0));
 }
 
@@ -316,7 +316,7 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
     let reader = client.open(&superuser(), "/file").unwrap();
     assert!(reader.read_at(0, 100_000).unwrap() == bytes[..100_000]);
     datanode.kill();
-    // Nobody is there to be asked.
+    // The datanode isn't running now.
     assert!(reader.read_at(200_000, 300_000).unwrap() == bytes[200_000..500_000]);
     let _again = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
@@ -324,7 +324,7 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
         let (all, past) = read(&client, "/file");
         all == bytes && past >= 2
     }));
-    // One of each replica that is open, and none of what was open before.
+    // One descriptor per open replica, and none of earlier ones.
     assert_eq!(descriptors_below(&of), client.short_circuit_reads().open);
     drop((reader, client));
     assert!(wait_until(DEADLINE, || descriptors_below(&of) == 0), "descriptors are left open");
@@ -375,7 +375,7 @@ fn what_isnt_a_request_and_who_says_nothing_cost_nobody_else() {
     {
         assert_eq!(lender.tell(garbage).refused(), invalid);
     }
-    // What comes along isn't taken.
+    // The datanode ignores descriptors in a request.
     assert!(matches!(lender.tell_with(&whole, &fs::File::open("/dev/null").unwrap()), Borrowed::Files(_)));
     let silent: Vec<_> = (0..200).map(|_| lender.connect()).collect();
     assert!(matches!(borrow(&lender, &wanted), Borrowed::Files(_)));

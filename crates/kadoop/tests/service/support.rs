@@ -1,4 +1,4 @@
-//! A namenode in this process, and those who call it.
+//! A namenode in this process, and its callers.
 
 use bytes::Bytes;
 use std::{net::SocketAddr, path::Path, time::Duration};
@@ -23,7 +23,7 @@ pub fn key() -> Key {
 }
 
 pub fn config() -> Config {
-    // What a test would wait for: nobody comes back later than that here.
+    // Tests wait this long, and no member returns later than that here.
     let recovery_patience_ms = 5_000;
     let min_chunk_bytes = 1;
     Config {
@@ -55,7 +55,7 @@ pub fn client_at(address: &str) -> Client {
     Client::connect(ClientOptions::new(address, key().for_clients())).unwrap()
 }
 
-/// One that reads through no datanode's files.
+/// A client that doesn't read through datanodes' files.
 pub fn client_over_tcp(namenode: &NamenodeServer) -> Client {
     let options = ClientOptions::new(namenode.address().to_string(), key().for_clients());
     Client::connect(ClientOptions { short_circuit: false, ..options }).unwrap()
@@ -65,17 +65,17 @@ pub fn rpc(key: Option<flexrpc::ClusterKey>) -> flexrpc::Client {
     flexrpc::Client::new(flexrpc::ClientOptions { key, ..Default::default() })
 }
 
-/// A datanode, as it is called.
+/// A connection to a datanode, for calls by hand.
 pub fn datanode(address: SocketAddr) -> KadoopDatanodeV1Client {
     KadoopDatanodeV1Client::new(rpc(None).handle(address, Transport::Tcp).unwrap())
 }
 
-/// Where a datanode serves, and what it proves to be.
+/// A datanode's address, and the identity that it proves.
 pub fn place(host: &wire::KdHost<'_>) -> (SocketAddr, Identity) {
     (host.address.as_str().unwrap().parse().unwrap(), Identity(host.identity))
 }
 
-/// A read of a chunk's first nine bytes, by this token.
+/// A read of a chunk's first nine bytes, signed with this token.
 pub fn signed_read(chunk: &wire::KdLocatedChunk, token: &wire::KdToken, of: Identity) -> wire::KdRead {
     let (chunk, stamp) = (chunk.chunk, chunk.stamp);
     let mut read = wire::KdRead { pass: unsigned(), chunk, stamp, offset: 0, length: 9, acknowledged: 0 };
@@ -83,7 +83,7 @@ pub fn signed_read(chunk: &wire::KdLocatedChunk, token: &wire::KdToken, of: Iden
     read
 }
 
-/// A namenode, as clients call it.
+/// A connection to a namenode, for calls by hand.
 pub fn names(cluster: &Cluster) -> KadoopNamenodeV1Client {
     let rpc = rpc(cluster.key.for_clients().to_namenode());
     KadoopNamenodeV1Client::new(rpc.handle(cluster.namenode.address(), Transport::Tcp).unwrap())
@@ -149,12 +149,12 @@ impl Cluster {
         self.datanodes[datanode].has_failed()
     }
 
-    /// Ends all, and keeps what was on disk.
+    /// Ends all processes, and keeps their directories.
     pub fn into_directory(self) -> TempDir {
         self.directory
     }
 
-    /// One that has this cluster's key.
+    /// A client with this cluster's key.
     pub fn client(&self) -> Client {
         let address = self.namenode.address().to_string();
         Client::connect(ClientOptions::new(address, self.key.for_clients())).unwrap()
@@ -166,7 +166,7 @@ impl Cluster {
         DatanodeOptions { config: config(), ..DatanodeOptions::new(directories, namenode, self.key.clone()) }
     }
 
-    /// Until all datanodes can be written to, and safe mode is over.
+    /// Waits until all datanodes can be written to, and safe mode has ended.
     pub fn await_datanodes(&self) {
         let client = self.client();
         let count = self.datanodes.len();
@@ -175,7 +175,7 @@ impl Cluster {
             let alive = status.nodes.iter().filter(|node| node.alive).count();
             !status.safe_mode && alive == count
         }));
-        // The last one has reported once it is chosen.
+        // A datanode that is chosen has sent its report.
         assert!(wait_until(DEADLINE, || {
             let options =
                 CreateOptions { replication: count as u16, overwrite: true, ..CreateOptions::default() };
@@ -193,8 +193,8 @@ impl Cluster {
         self.datanodes.retain(|datanode| datanode.address() != address);
     }
 
-    /// Ends the datanodes, does something, and starts them on the same directories: they serve
-    /// elsewhere then.
+    /// Ends the datanodes, runs `meanwhile`, and starts them on the same directories, but at other
+    /// addresses.
     pub fn restart_datanodes(&mut self, meanwhile: impl FnOnce()) {
         let count = self.datanodes.len();
         self.datanodes.clear();
@@ -238,7 +238,7 @@ impl Cluster {
     }
 }
 
-/// Bytes of which no two parts are alike.
+/// Bytes without repetitions.
 pub fn pattern(length: usize) -> Bytes {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Replicas that move from full datanodes to emptier ones.
+//! Replicas move from full datanodes to emptier ones.
 
 use crate::{namespace::someone, told::Cluster};
 use std::collections::BTreeSet;
@@ -7,8 +7,8 @@ use strait_kadoop::{ChunkId, Error, faults::Fault, namenode::Rebalancing};
 const CAPACITY_BYTES: u64 = 1_000;
 
 impl Cluster {
-    /// Chunks of 10 bytes on the first datanodes, one for each rack named in `full`, and then
-    /// those of `empty`.
+    /// A cluster with chunks of 10 bytes on the first datanodes, one per rack in `full`, followed
+    /// by the datanodes of `empty`.
     fn uneven(
         full: &[&'static str],
         empty: &[&'static str],
@@ -39,7 +39,8 @@ impl Cluster {
     }
 }
 
-/// The fewest replicas that any chunk had, and what was used where in the end.
+/// The least number of replicas of any chunk meanwhile, and the bytes used on each datanode at the
+/// end.
 fn even_out() -> (usize, Vec<usize>) {
     let (mut cluster, chunks) = Cluster::uneven(&["", ""], &["", ""], 2, None);
     assert_eq!(cluster.used(), [400, 400, 0, 0]);
@@ -91,7 +92,7 @@ fn a_chunk_stays_on_as_many_racks_as_it_was() {
     assert!(!cluster.rebalancing().running && cluster.used()[2] > 100, "{:?}", cluster.used());
 }
 
-/// What is used where, once it has ended, of 400 bytes that nobody could copy.
+/// Bytes used on each datanode after a rebalance of 400 bytes in which all copies fail.
 fn no_copy(fault: Option<Fault>) -> Vec<usize> {
     let (mut cluster, _) = Cluster::uneven(&[""], &[""], 1, fault);
     cluster.nodes[1].gives_up = true;

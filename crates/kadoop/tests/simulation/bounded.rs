@@ -1,5 +1,5 @@
-//! What one caller asks for doesn't hold up all others: small chunks, large trees, disks that
-//! fail while two sync the same file.
+//! One caller's request doesn't block all others: small chunks, large trees, disks that fail while
+//! two threads sync the same file.
 
 use crate::{disk::SimDisk, namespace::someone, told::Cluster};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ fn files_of_chunks_below_the_clusters_least_arent_made() {
     assert!(small.create("/f", 1).is_ok());
 }
 
-/// Directories of 100 files each below `/top`.
+/// Makes directories of 100 files each below `/top`.
 fn tree(directories: usize) -> Names {
     let mut names = Names::new(&Config::default());
     for directory in 0..directories {
@@ -87,7 +87,7 @@ fn what_is_removed_between_two_steps_isnt_counted_on() {
     for directory in 90..250 {
         names.ask(&Mutation::Delete { path: format!("/top/{directory:03}"), recursive: true }).unwrap();
     }
-    // Where the directory was that it stands in there is another now.
+    // Another directory now has the place of the one being counted.
     names.mkdirs("/other");
     let mut step = || counting.step(&names.namenode.view(&someone("kadoop")));
     let sum = std::iter::from_fn(|| step().transpose()).next();
@@ -97,8 +97,8 @@ fn what_is_removed_between_two_steps_isnt_counted_on() {
     assert_eq!(Counting::new("/top").step(&names.namenode.view(&someone("kadoop"))), Err(Error::NotFound));
 }
 
-/// A disk that can lose what is written behind everybody's back. Each opening of a file is told
-/// so once, as by Linux (errseq_t).
+/// A disk that can silently lose written data. Each opening of a file learns of it once, as on
+/// Linux (errseq_t).
 #[derive(Clone, Default)]
 struct Losing(SimDisk, Rc<Cell<u64>>);
 
@@ -187,18 +187,18 @@ fn a_sync_that_fails_ahead_of_another_leaves_it_the_error() {
     assert_eq!(ahead.len(), 2, "bytes and checksums");
     disk.1.set(1);
     assert!(ahead[0].sync_data().is_err());
-    // Whoever synced ahead hasn't said so yet.
+    // The thread that synced ahead hasn't reported the failure yet.
     assert_eq!(datanode.sync(chunk, stamp, 5), Err(Error::Disk));
     assert_eq!(datanode.replica(chunk).map(|replica| replica.state), Some(ReplicaState::Returned));
 }
 
-/// What this thread has computed so far: whoever else runs doesn't count.
+/// Processor time of this thread so far, which doesn't count other threads.
 fn computed() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What it takes to remove a file of so many chunks, and to have its datanode delete them.
+/// Processor time to remove a file of so many chunks, and to have its datanode delete them.
 fn removal(chunks: usize) -> Duration {
     let mut cluster = Cluster::new(1, None);
     cluster.write(1, &vec![1; chunks]);
@@ -210,8 +210,8 @@ fn removal(chunks: usize) -> Duration {
     computed() - begun
 }
 
-/// Each order was once looked for among all others, and 160,000 files took 14 s: 256 times as long
-/// for 16 times as much. What lies in caches, or doesn't any more, may cost a few times as long.
+/// Once, each order was searched among all others, and 160,000 files took 14 s: 256 times as long
+/// for 16 times as many. Caches that are too small may cost a factor of a few.
 #[test]
 fn removing_much_more_takes_longer_by_that_much_and_not_by_its_square() {
     let least = |chunks| (0..3).map(|_| removal(chunks)).min().unwrap();
@@ -219,8 +219,8 @@ fn removing_much_more_takes_longer_by_that_much_and_not_by_its_square() {
     assert!(more < some * 64, "{some:?}, {more:?} for 16 times as much");
 }
 
-/// A writer that has a chunk for long asks for nothing meanwhile: it was forgotten, and its file
-/// taken from it.
+/// A writer that has one chunk for long sends no requests meanwhile. Once, it was forgotten, and
+/// lost its file.
 #[test]
 fn who_has_a_file_open_isnt_forgotten_however_many_come_after() {
     const MORE_THAN_ARE_KEPT: usize = 70_000;
@@ -236,10 +236,10 @@ fn who_has_a_file_open_isnt_forgotten_however_many_come_after() {
     assert!(kept.len() < MORE_THAN_ARE_KEPT && !kept.contains(&idle) && kept.contains(&cluster.client));
 }
 
-/// A newcomer, which has no file open yet, was the one to give way.
+/// Once, a newcomer without an open file was the client to be evicted.
 #[test]
 fn beside_more_writers_than_are_kept_a_newcomer_is_served() {
-    /// As many as are kept.
+    /// As many clients as the namenode remembers.
     const WRITERS: usize = 65_536;
     let mut names = Names::new(&Config::default());
     (0..256).for_each(|directory| names.mkdirs(&format!("/{directory}")));
@@ -259,7 +259,7 @@ fn suspicions_without_end_bind_no_datanode_and_delay_no_recovery() {
     let written = cluster.write(1, &[10; CHUNKS]);
     let node = cluster.nodes[0].id;
     for new in &written {
-        // Whoever asks invents stamps, and repeats himself.
+        // The reporter repeats itself, and makes up stamps.
         for stamp in 0..10 {
             cluster.namenode.suspect(node, new.chunk, Stamp(new.stamp.0 + stamp));
             cluster.namenode.suspect(node, new.chunk, new.stamp);

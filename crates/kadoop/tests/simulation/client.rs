@@ -1,4 +1,4 @@
-//! The writer's and the reader's core, asked by hand.
+//! The writer's and the reader's core, driven by hand.
 
 use bytes::Bytes;
 use strait_kadoop::{
@@ -31,7 +31,7 @@ fn new_chunk(chunk: u64) -> NewChunk {
     }
 }
 
-/// Grants the chunk that is asked for; what was told about those before.
+/// Grants the requested chunk. Returns the request.
 fn grant(writer: &mut Writer, chunk: u64, now: u64) -> Mutation {
     let issue = calls(writer).pop().expect("the namenode is asked");
     let WriteCall::Namenode(mutation) = issue.call else { panic!("{:?}", issue.call) };
@@ -73,7 +73,7 @@ fn what_wasnt_acknowledged_everywhere_goes_into_the_next_chunk() {
     }
 }
 
-/// It once waited for them: one may hang on bytes that a lost datanode had.
+/// Once, the writer waited for these calls: one may hang on bytes that a lost datanode had.
 #[test]
 fn a_broken_pipeline_is_left_though_calls_hang_and_whatever_they_come_to_later() {
     let mut writer = writer(None);
@@ -101,14 +101,14 @@ fn a_broken_chunks_end_is_logged_before_a_flush_returns() {
         let (mut writer, write) = writing(fault);
         writer.on_write(write.id, &[Outcome::Value; 2], 10);
         writer.begin(Goal::Flush, 10).unwrap();
-        // Telling them fails; they are there all the same.
+        // Telling the members fails, but they are alive.
         assert_eq!(answer_all(&mut writer, Outcome::Unknown, 20), 2);
         assert_eq!(answer_all(&mut writer, Outcome::Value, 30), 2);
         assert_eq!(writer.outcome().is_some(), early);
         if early {
             continue;
         }
-        // Nor is the namenode told before a member has sealed it.
+        // Nor does the namenode learn it before a member has sealed the chunk.
         let seals = calls(&mut writer);
         assert!(seals.iter().all(|issue| matches!(issue.call, WriteCall::Seal { length: 32, .. })));
         writer.on_member(seals[0].id, Outcome::Value, 40);
@@ -147,8 +147,8 @@ fn a_seal_that_meets_a_higher_stamp_means_that_the_lease_is_lost() {
     assert_eq!(writer.begin(Goal::Sync, 30), Err(Error::LeaseLost));
 }
 
-/// A writer with 32 acknowledged bytes in chunk 1, 32 more that aren't, and members that were
-/// asked to seal it; their answers to that come next.
+/// A writer with 32 acknowledged bytes in chunk 1, 32 further bytes, and members that were asked to
+/// seal it. Their answers come next.
 fn broken() -> (Writer, Vec<Issue<WriteCall>>) {
     let (mut writer, write) = writing(None);
     writer.on_write(write.id, &[Outcome::Value; 2], 10);
@@ -161,15 +161,15 @@ fn broken() -> (Writer, Vec<Issue<WriteCall>>) {
     (writer, seals)
 }
 
-/// The namenode is asked to end chunk 1.
+/// Whether the call asks the namenode to end chunk 1.
 fn demand(issue: &Issue<WriteCall>) -> bool {
     let (file, chunk, length) = (FileId(1), ChunkId(1), 32);
     let demand = Mutation::EndChunk { file, chunk, length };
     matches!(&issue.call, WriteCall::Namenode(asked) if *asked == demand)
 }
 
-/// It once tried for 45 s, and failed then. A member whose disk failed or that is silent may
-/// be back in a moment.
+/// Once, the writer tried for 45 s and then failed. A silent member, or one whose disk failed, may
+/// recover in a moment.
 #[test]
 fn a_chunk_that_no_member_can_seal_any_more_is_left_to_the_namenode() {
     for (outcome, after) in [
@@ -216,7 +216,7 @@ fn a_writer_is_told_at_once_that_acknowledged_bytes_are_lost() {
     assert!(calls(&mut writer).is_empty());
 }
 
-/// It once asked for pipelines as fast as they broke.
+/// Once, the writer requested pipelines as fast as they broke.
 #[test]
 fn where_every_pipeline_breaks_the_namenode_is_asked_ever_more_slowly() {
     let (mut writer, mut write) = writing(None);
@@ -266,7 +266,7 @@ fn located(length: u32, growing: bool) -> Located {
     Located { made: 5, chunks, length: length.into(), open: growing }
 }
 
-/// A reader that has asked for bytes at `offset` and was told `located`.
+/// A reader that has requested bytes at `offset` and received `located`.
 fn reading(offset: u64, located: Located, fault: Option<Fault>) -> Reader {
     let mut reader = Reader::new(config(fault));
     assert_eq!(reader.read(offset, 32, 0), Ok(None));
@@ -304,7 +304,7 @@ fn a_damaged_replica_is_reported_and_the_next_one_read() {
     }
 }
 
-/// It once waited for calls that nobody was to make.
+/// Once, the reader waited for calls that it never issued.
 #[test]
 fn an_end_that_is_known_is_told_at_once() {
     let mut reader = reading(20, located(20, false), None);
@@ -312,7 +312,7 @@ fn an_end_that_is_known_is_told_at_once() {
     assert_eq!(reader.read(25, 32, 0), Ok(Some(Bytes::new())));
 }
 
-/// What was synced once seemed not to be there, while all its datanodes restarted.
+/// Once, synced bytes seemed to be missing while all their datanodes restarted.
 #[test]
 fn an_open_chunk_ends_only_where_every_member_says_that_it_never_saw_it() {
     for (answers, fault, end) in [
@@ -373,12 +373,12 @@ fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
         }
         assert!(look(&mut reader, None) <= 3);
     }
-    // Nobody asks for more: those under way are followed by others all the same.
+    // Without further requests, other calls still follow those under way.
     for answered in [2, 1, 0, 2] {
         assert_eq!(look(&mut reader, Some(answered)), 3);
         assert!(reader.wake_at().is_none(), "nothing is due until the next answer");
     }
-    // Whoever asks doesn't wait for what is read ahead.
+    // A request doesn't wait for bytes read ahead.
     assert_eq!(reader.read(960, 32, 1), Ok(None));
     assert_eq!(look(&mut reader, None), 4);
 }

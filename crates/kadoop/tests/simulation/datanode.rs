@@ -14,7 +14,7 @@ const CHUNK: ChunkId = ChunkId(5);
 const STAMP: Stamp = Stamp(7);
 const NODE: NodeId = NodeId(1);
 
-/// The byte at `offset` of what the writer sends.
+/// The writer's byte at `offset`.
 fn byte(offset: u32) -> u8 {
     (offset.wrapping_mul(37) ^ (offset >> 3)) as u8
 }
@@ -37,7 +37,7 @@ fn order(datanode: &mut Datanode<SimDisk>, orders: Vec<Order>) {
     datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node: NODE, orders, report: false }));
 }
 
-/// Writes for the incarnation `joined`; none is a write that waits for its turn.
+/// Writes for the incarnation `joined`; None if the write waits for its turn.
 fn write(datanode: &mut Datanode<SimDisk>, joined: u64, from: u32, to: u32) -> Option<Result<(), Error>> {
     let caller = u64::from(from) << 32 | u64::from(to);
     datanode.write(caller, &whole_write(joined, from, to));
@@ -64,8 +64,8 @@ fn read(datanode: &Datanode<SimDisk>, stamp: Stamp, offset: u32, length: u32) ->
     Ok(piece.bytes)
 }
 
-/// Writes, syncs and seals until the power fails; then what was synced must be there,
-/// what was sealed must be sealed, and every byte the writer's.
+/// Writes, syncs and seals until the power fails. Then synced bytes must be there, sealed replicas
+/// must be sealed, and every byte must be the writer's.
 fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let mut random = Random(seed);
     let disk = SimDisk::default();
@@ -132,7 +132,7 @@ fn bytes_that_are_in_their_place_count_in_their_turn() {
     let mut datanode = start(&disk, 1, None);
     let writes = [(0, 16), (16, 40), (40, 50)].map(|(from, to)| whole_write(1, from, to));
     let [first, second] = [0, 1].map(|at| datanode.place(&writes[at]).unwrap().unwrap().put(&writes[at]));
-    // The last isn't at a unit's beginning.
+    // The last one doesn't begin at a unit's start.
     assert!(datanode.place(&writes[2]).unwrap().is_none());
     datanode.write(3, &writes[2]);
     datanode.finish(2, &writes[1], second);
@@ -156,13 +156,13 @@ fn a_place_is_nobody_elses() {
     assert_eq!(datanode.settled(), [(1, Err(Error::BeyondEnd)), (2, Err(Error::BeyondEnd))]);
     let placed = place.put(&write);
     datanode.finish(3, &write, placed);
-    // Held now: it still is.
+    // The first write is held now, and still reserves its range.
     assert!(matches!(datanode.place(&beside), Err(Error::BeyondEnd)));
-    // Beyond what may be held nothing is put anywhere.
+    // A write beyond the window of held writes gets no place.
     assert!(datanode.place(&whole_write(1, 64, 96)).unwrap().is_none());
 }
 
-/// What the namenode's recovery, or the writer itself, does meanwhile.
+/// Changes that the namenode's recovery or the writer may make meanwhile.
 #[test]
 fn what_happens_while_bytes_are_put_in_their_place_is_seen_before_they_count() {
     type Meanwhile = fn(&mut Datanode<SimDisk>);
@@ -200,7 +200,7 @@ fn what_happens_while_bytes_are_put_in_their_place_is_seen_before_they_count() {
             assert_eq!(datanode.replica(CHUNK).map(|replica| replica.length), length);
             if outcome == Err(Error::NotOpen) {
                 assert_eq!(read(&datanode, STAMP, 0, 64), Ok(bytes(0, 20)));
-                // Nothing is left behind its end.
+                // No bytes remain behind its end.
                 let name = "0000000000000005_0000000000000007.data";
                 assert_eq!(disk.open(name).unwrap().length().unwrap(), 20);
             }
@@ -325,7 +325,7 @@ fn a_returned_replica_is_neither_read_nor_written() {
     assert_eq!(write(&mut datanode, 2, 30, 40), Some(Err(Error::NotOpen)));
 }
 
-/// Some of the crashes above once ended in a panic here.
+/// Some of the crashes above once caused a panic here.
 #[test]
 fn a_replica_whose_bytes_are_all_lost_is_returned_with_none() {
     let disk = SimDisk::default();
@@ -361,7 +361,8 @@ fn a_lost_directory_ends_the_incarnation_and_its_replicas() {
     assert_eq!(datanode.heartbeat(Space::default()).session, 0);
 }
 
-/// The namenode went on believing the run before, and so that it had never seen a chunk.
+/// Once, the namenode kept believing the run before, and so that the new run had never seen a
+/// chunk.
 #[test]
 fn an_answer_to_a_heartbeat_of_the_run_before_begins_no_session() {
     for (fault, session) in [(None, 0), (Some(Fault::FormerRunBelieved), 1)] {
@@ -394,7 +395,7 @@ fn a_write_of_no_bytes_is_refused_and_displaces_nothing() {
     assert_eq!(datanode.replica(CHUNK).map(|replica| replica.length), Some(32));
 }
 
-/// The directories take turns, so the next try of a write that failed goes to another.
+/// The directories take turns, so a retry of a failed write goes to another one.
 #[test]
 fn what_a_failed_write_left_in_one_directory_doesnt_hide_what_is_sealed_in_another() {
     let disks = [SimDisk::default(), SimDisk::default()];
@@ -418,7 +419,7 @@ fn what_a_failed_write_left_in_one_directory_doesnt_hide_what_is_sealed_in_anoth
     assert_eq!(begin(2).replica(CHUNK).map(|replica| replica.state), Some(ReplicaState::Sealed));
 }
 
-/// The order to seal it once more began with a new table, and the disk was full.
+/// Once, a repeated order to seal it began with a new table, while the disk was full.
 #[test]
 fn a_replica_that_lacks_but_its_sealed_name_is_never_put_at_risk_for_it() {
     for seed in 0..100 {
@@ -439,14 +440,14 @@ fn a_replica_that_lacks_but_its_sealed_name_is_never_put_at_risk_for_it() {
             let _ = returned.seal(CHUNK, STAMP, 30);
         }
         disk.crash(&mut random);
-        // It is put in a new file, for which there was no room.
+        // Its bytes go to a new file, for which there was no room before.
         disk.set_full(false);
         let replica = start(&disk, 3, None).replica(CHUNK).unwrap();
         assert_eq!((replica.state, replica.length), (ReplicaState::Sealed, 30), "{seed}");
     }
 }
 
-/// It was looked for under its old name, for ever.
+/// Once, the datanode looked for it under its old name for ever.
 #[test]
 fn a_replica_whose_seal_failed_after_its_renaming_can_be_sealed_again() {
     for operations in 0..12 {
@@ -462,7 +463,7 @@ fn a_replica_whose_seal_failed_after_its_renaming_can_be_sealed_again() {
     }
 }
 
-/// What names the disk has of the replica.
+/// The replica's names on the disk, by kind.
 fn names(disk: &SimDisk) -> Vec<String> {
     let names = disk.list().unwrap().into_iter();
     names.map(|name| name.rsplit_once('.').unwrap().1.to_owned()).collect()
@@ -495,7 +496,7 @@ fn a_table_whose_bytes_the_crash_took_seals_nothing() {
         let disk = SimDisk::default();
         let mut datanode = start(&disk, 1, None);
         write(&mut datanode, 1, 0, 30);
-        // As far as the table, and no further.
+        // Stop after the table was written.
         disk.fail_after(4);
         assert_eq!(datanode.seal(CHUNK, STAMP, 30), Err(Error::Disk));
         disk.fail_after(u64::MAX);
@@ -520,7 +521,7 @@ fn a_copy_is_checked_and_seen_only_when_it_is_whole() {
         while let Some(fetch) = to.next_fetch() {
             assert_eq!(to.replica(CHUNK), None);
             let mut piece = from.read(&fetch.read).unwrap();
-            // Datanode 7's bytes are damaged.
+            // Damage datanode 7's bytes.
             if fetch.from == NodeId(7) {
                 piece.bytes = vec![0; piece.bytes.len()].into();
             }
@@ -530,7 +531,7 @@ fn a_copy_is_checked_and_seen_only_when_it_is_whole() {
     }
 }
 
-/// Nobody was told anything, and the namenode waited for as long as a copy may take.
+/// Once, nobody got an answer, and the namenode waited for as long as a copy may take.
 #[test]
 fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
     let source =
@@ -551,7 +552,7 @@ fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
     assert_eq!(broken.heartbeat(Space::default()).changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
 }
 
-/// Its files had the same names, and went with what was left of the copy.
+/// Once, its files had the same names as the copy's, and were removed with them.
 #[test]
 fn what_became_of_a_chunk_while_it_was_copied_stays_when_the_copy_ends() {
     for sealed in [true, false] {
@@ -561,7 +562,7 @@ fn what_became_of_a_chunk_while_it_was_copied_stays_when_the_copy_ends() {
         let source = strait_kadoop::messages::Source { chunk, stamp, length: 30, nodes };
         order(&mut datanode, vec![Order::Copy(source)]);
         let fetch = datanode.next_fetch().unwrap();
-        // A call of the chunk's pipeline comes late.
+        // A call of the chunk's pipeline arrives late.
         assert_eq!(write(&mut datanode, 1, 0, 30), Some(Ok(())));
         datanode.sync(CHUNK, STAMP, 30).unwrap();
         if sealed {
@@ -661,7 +662,7 @@ fn the_scrub_finds_damage_in_its_time_and_tells_it_with_every_report() {
     assert_eq!(beat.changes, corrupt);
 }
 
-/// It was sealed at its old length, with checksums of bytes that were cut off.
+/// Once, it was sealed at its old length, with checksums of bytes that had been cut off.
 #[test]
 fn a_replica_whose_seal_failed_after_it_was_cut_has_no_more_than_that() {
     for operations in 0..12 {
@@ -678,7 +679,7 @@ fn a_replica_whose_seal_failed_after_it_was_cut_has_no_more_than_that() {
     }
 }
 
-/// The second try emptied the table that the first had written, and failed as well.
+/// Once, the second try emptied the table written by the first, and failed as well.
 #[test]
 fn a_seal_that_fails_twice_leaves_what_was_synced() {
     for seed in 0..20 {

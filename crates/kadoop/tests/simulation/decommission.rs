@@ -1,4 +1,4 @@
-//! Datanodes that are to be done without.
+//! Decommissioned datanodes.
 
 use crate::{disk::SimDisk, namespace::someone, told::Cluster};
 use strait_kadoop::{
@@ -34,7 +34,8 @@ fn the_superuser_alone_takes_datanodes_out_of_service() {
     assert_eq!(cluster.standing(0), Standing::InService);
 }
 
-/// Both replicas' datanodes are asked for one after the other; what is said at once of the first.
+/// Decommissions the datanodes of both replicas one after the other. Also returns the immediate
+/// standing of the first.
 fn leaving(fault: Option<Fault>) -> (Cluster, Standing) {
     let mut cluster = Cluster::new(4, fault);
     let new = &cluster.write(2, &[10])[0];
@@ -110,11 +111,11 @@ fn nothing_is_deleted_for_one_that_was_thrown_away_before_it_was_to_stay() {
     assert_eq!(thrown_away(Some(Fault::ComebackBelieved)), 1);
 }
 
-/// Replicas that are left soon after, of two.
+/// Replicas left shortly after the loss, of two.
 fn thrown_away(fault: Option<Fault>) -> usize {
     let (mut cluster, _) = leaving(fault);
     let at = (0..4).find(|at| cluster.standing(*at) == Standing::Decommissioned).unwrap();
-    // It hasn't been missed yet.
+    // The namenode hasn't missed it yet.
     cluster.nodes[at].replicas.clear();
     cluster.decommission(at, true);
     cluster.pass(3_000, &[at]);

@@ -1,9 +1,8 @@
-//! A disk that loses what wasn't synced: at a crash each sector written since the
-//! last sync is kept or lost by itself, and of what was done to names a beginning
-//! is kept.
+//! A disk that loses unsynced state. A crash keeps or loses each sector written since the last sync
+//! independently, and keeps a prefix of the changes of names.
 //!
-//! A sync may fail by itself, once, as Linux has it: what it was for is read as before, for some
-//! time, and never comes to be on disk, whatever is synced later. Only what is written anew is.
+//! A single sync may fail, as on Linux: its data stay readable for some time, and no later sync
+//! puts them on disk. Only writing them again does.
 
 use crate::random::Random;
 use std::{
@@ -14,18 +13,18 @@ use std::{
 };
 use strait_kadoop::disk::{Disk, DiskFile};
 
-/// Small, as the files are: torn writes are what this disk is for.
+/// Small, as the files are: this disk is for torn writes.
 const SECTOR: usize = 32;
-/// As Linux tells of a sector that can't be read.
+/// Linux's error for a sector that can't be read.
 const EIO: i32 = 5;
 
 #[derive(Default, Clone)]
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// Sectors whose sync failed, and that weren't written since.
+    /// Sectors whose sync failed and that weren't written since.
     lost: BTreeSet<usize>,
-    /// The same of the length.
+    /// The same for the length.
     length_lost: bool,
     /// Sectors that can't be read.
     unreadable: BTreeSet<usize>,
@@ -43,21 +42,21 @@ struct Inner {
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
     unsynced: Vec<Naming>,
-    /// Operations until the power fails.
+    /// Number of operations until the power fails.
     fuse: Option<u64>,
-    /// Syncs until one fails by itself.
+    /// Number of syncs until one fails.
     sync_fuse: Option<u64>,
-    /// An operation has failed.
+    /// Whether an operation has failed.
     failed: bool,
-    /// No file grows any more.
+    /// Whether no file can grow.
     full: bool,
 }
 
-/// The disk; clones are the same one.
+/// The disk. Clones are the same one.
 #[derive(Clone, Default)]
 pub struct SimDisk(Rc<RefCell<Inner>>);
 
-/// A file of it.
+/// A file of the disk. Clones are the same one.
 #[derive(Clone)]
 pub struct SimFile(Rc<RefCell<Inner>>, usize);
 
@@ -76,7 +75,7 @@ impl Inner {
         }
     }
 
-    /// An operation that is a sync, and whether it succeeds.
+    /// Counts a sync; returns whether it succeeds.
     fn step_sync(&mut self) -> io::Result<bool> {
         self.step()?;
         let failed = self.sync_fuse == Some(0);
@@ -100,58 +99,58 @@ fn sync_failed<T>() -> io::Result<T> {
 }
 
 impl SimDisk {
-    /// No file grows any more, or all may again.
+    /// Sets whether no file can grow.
     pub fn set_full(&self, full: bool) {
         self.0.borrow_mut().full = full;
     }
 
-    /// Whether there is no more room.
+    /// Whether the disk is full.
     pub fn is_full(&self) -> bool {
         self.0.borrow().full
     }
 
-    /// Whether the power has failed, and wasn't turned on since.
+    /// Whether the power is off.
     pub fn is_off(&self) -> bool {
         self.0.borrow().fuse == Some(0)
     }
 
-    /// Whether nothing is about to fail.
+    /// Whether no failure is scheduled.
     pub fn is_sound(&self) -> bool {
         let inner = self.0.borrow();
         inner.fuse.is_none() && inner.sync_fuse.is_none()
     }
 
-    /// Whether anything has failed since whoever uses it started.
+    /// Whether an operation has failed since the current use began.
     pub fn has_failed(&self) -> bool {
         self.0.borrow().failed
     }
 
-    /// Somebody starts to use it.
+    /// Begins a new use.
     pub fn begin_use(&self) {
         self.0.borrow_mut().failed = false;
     }
 
-    /// The power fails after `operations` more; until [`SimDisk::crash`] all fail then.
+    /// Fails the power after `operations` more. All operations then fail until [`SimDisk::crash`].
     pub fn fail_after(&self, operations: u64) {
         self.0.borrow_mut().fuse = Some(operations);
     }
 
-    /// Another disk, with the same on it.
+    /// Another disk with the same contents.
     pub fn copy(&self) -> Self {
         Self(Rc::new(RefCell::new(self.0.borrow().clone())))
     }
 
-    /// After `syncs` more one fails by itself, and none after it; with none given, none.
+    /// Makes one sync fail, after `syncs` more. None cancels that.
     pub fn fail_sync_after(&self, syncs: Option<u64>) {
         self.0.borrow_mut().sync_fuse = syncs;
     }
 
-    /// What a sync has failed for isn't read any more either: its memory was wanted.
+    /// Makes data of failed syncs unreadable, as when the kernel reclaims their memory.
     pub fn forget_lost(&self) {
         self.0.borrow_mut().files.iter_mut().for_each(Content::forget_lost);
     }
 
-    /// Loses what wasn't synced, all or a part of it, and turns the power on again.
+    /// Loses all or a part of the unsynced state, and turns the power on again.
     pub fn crash(&self, random: &mut Random) {
         let mut inner = self.0.borrow_mut();
         inner.fuse = None;
@@ -166,19 +165,19 @@ impl SimDisk {
         }
     }
 
-    /// Whether a file of that name is there.
+    /// Whether a file of that name exists.
     pub fn has(&self, name: &str) -> bool {
         self.0.borrow().names.contains_key(name)
     }
 
-    /// The sector of this byte can't be read any more.
+    /// Makes the sector of this byte unreadable.
     pub fn make_unreadable(&self, name: &str, at: usize) {
         let mut inner = self.0.borrow_mut();
         let file = inner.names[name];
         inner.files[file].unreadable.insert(at / SECTOR);
     }
 
-    /// Flips a bit behind everybody's back.
+    /// Flips a bit on the disk.
     pub fn damage(&self, name: &str, at: usize) {
         let mut inner = self.0.borrow_mut();
         let file = inner.names[name];
@@ -195,7 +194,7 @@ impl Content {
             self.length_lost = false;
         }
         self.now[start..end].copy_from_slice(bytes);
-        // A sector is written whole, and the disk has another for one that is bad.
+        // A write replaces whole sectors, and the disk remaps bad ones.
         let written = start / SECTOR..end.div_ceil(SECTOR);
         self.lost.retain(|sector| !written.contains(sector));
         self.unreadable.retain(|sector| !written.contains(sector));
@@ -203,7 +202,7 @@ impl Content {
 
     fn set_length(&mut self, length: usize) {
         self.length_lost &= length == self.now.len();
-        // What the cut goes through is written, too.
+        // The cut also writes the sector that it goes through.
         self.lost.retain(|sector| (sector + 1) * SECTOR <= length);
         self.now.resize(length, 0);
     }
@@ -251,13 +250,13 @@ impl Content {
     }
 }
 
-/// So much of a sector as is there.
+/// The existing part of a sector.
 fn part(bytes: &[u8], sector: usize) -> &[u8] {
     let end = ((sector + 1) * SECTOR).min(bytes.len());
     bytes.get(sector * SECTOR..end).unwrap_or_default()
 }
 
-/// Gives a sector the bytes that it has in `from`, or zeroes.
+/// Gives a sector its bytes in `from`, or zeroes.
 fn restore(to: &mut [u8], from: &[u8], sector: usize) {
     let end = ((sector + 1) * SECTOR).min(to.len());
     let Some(to) = to.get_mut(sector * SECTOR..end) else { return };

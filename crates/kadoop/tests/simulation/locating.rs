@@ -1,4 +1,4 @@
-//! Where files are, by their names and without.
+//! Locations of files, by name and by number.
 
 use crate::{namespace::someone, told::Cluster};
 use strait_kadoop::{

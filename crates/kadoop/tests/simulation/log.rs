@@ -1,4 +1,4 @@
-//! The log tells a torn end from a hole, and damage from both.
+//! The log distinguishes a torn end, a gap and damage.
 
 use crate::{disk::SimDisk, random::Random};
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ fn journal(disk: &SimDisk, next: u64) -> Journal<SimDisk> {
     Journal::start(disk.clone(), CLUSTER, next, SEGMENT, Faults::NONE).unwrap()
 }
 
-/// Records 1 to `count`, one a commit.
+/// A log with records 1 to `count`, one per commit.
 fn filled(count: u64) -> SimDisk {
     let disk = SimDisk::default();
     let mut journal = journal(&disk, 1);

@@ -1,4 +1,4 @@
-//! What readers and writers do with the memory that they share, and without.
+//! Readers and writers with little shared memory, and without any.
 
 use crate::purse::Purse;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use strait_kadoop::{
     messages::{Answer, Digest, Digested, Located, LocatedChunk, NewChunk, Outcome, Piece, Read},
 };
 
-/// Chunks of the file that is read: of so many bytes each.
+/// Size of the chunks of the file that is read, in bytes.
 const CHUNK: u32 = 1_000;
 
 fn config() -> Config {
@@ -46,7 +46,7 @@ fn reader(purse: &Arc<Purse>) -> Reader {
     reader
 }
 
-/// Answers all that is under way; what was read.
+/// Answers all calls under way; returns the reads.
 fn answer(reader: &mut Reader, now: u64) -> Vec<Read> {
     let mut answered = Vec::new();
     while let Some(issue) = reader.next_call() {
@@ -60,7 +60,7 @@ fn answer(reader: &mut Reader, now: u64) -> Vec<Read> {
     answered
 }
 
-/// Reads `length` bytes at a time in sequence; what was asked of datanodes.
+/// Reads in sequence, `length` bytes at a time; returns the reads at datanodes.
 fn read_on(reader: &mut Reader, from: u64, length: u32, times: u64, now: u64) -> Vec<Read> {
     let mut asked = Vec::new();
     for at in (0..times).map(|time| from + time * u64::from(length)) {
@@ -123,7 +123,7 @@ fn calls(writer: &mut Writer) -> Vec<Issue<WriteCall>> {
     std::iter::from_fn(|| writer.next_call()).collect()
 }
 
-/// Grants the chunk that is asked for; the writes that follow.
+/// Grants the requested chunk; returns the writes that follow.
 fn begin_chunk(writer: &mut Writer, now: u64) -> Vec<Issue<WriteCall>> {
     let issue = calls(writer).pop().expect("the namenode is asked");
     let WriteCall::Namenode(_) = issue.call else { panic!("{:?}", issue.call) };
@@ -199,7 +199,7 @@ fn a_writer_that_is_idle_sends_what_it_has_and_then_holds_nothing() {
     assert_eq!((purse.taken(), writer.wake_at()), (0, None));
 }
 
-/// A digester of a file of two chunks, asked for its next range.
+/// A digester of a file of two chunks, with its next range requested.
 fn digesting() -> Reader<Digest> {
     let mut reader = Reader::new(config());
     reader.begin(located(2));

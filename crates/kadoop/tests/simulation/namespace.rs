@@ -17,7 +17,7 @@ pub fn someone(name: &str) -> Caller {
     Caller { user: name.into(), groups: vec![CompactString::from("users")] }
 }
 
-/// Paths, and whether each is a directory.
+/// Paths, with true for directories.
 #[derive(Default, Clone, Debug)]
 struct Model(BTreeMap<String, bool>);
 
@@ -35,7 +35,7 @@ impl Model {
         self.0.keys().filter(|other| other.starts_with(&inside)).cloned().collect()
     }
 
-    /// Whether a file lies on the way to `path`.
+    /// Whether a file is in the way to `path`.
     fn blocked(&self, path: &str) -> bool {
         let mut above = Self::parent(path);
         while !above.is_empty() {
@@ -73,7 +73,7 @@ impl Model {
                 match self.is_directory(path) {
                     Some(true) => return Err(Error::IsADirectory),
                     Some(false) if !overwrite => return Err(Error::AlreadyExists),
-                    // No file here is ever closed.
+                    // No file is ever closed here.
                     Some(false) => return Err(Error::Busy),
                     None => {}
                 }
@@ -167,8 +167,8 @@ fn paths(namenode: &Namenode, caller: &Caller) -> BTreeMap<String, bool> {
     found
 }
 
-/// Runs operations against a namenode whose power fails now and then. An error says
-/// what didn't hold.
+/// Runs operations against a namenode whose power sometimes fails. An error names the violated
+/// claim.
 fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let mut random = Random(seed);
     let faults = fault.map_or(Faults::NONE, Faults::planted);
@@ -178,7 +178,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let mut model = Model::default();
     let mut client = None;
     let mut number = 0;
-    // The one whose answer was lost in a crash: asked again.
+    // A mutation whose answer was lost in a crash, to be retried.
     let mut repeated: Option<Mutation> = None;
     for _ in 0..4 {
         disk.fail_after(random.below(120));
@@ -242,7 +242,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     }
     let namenode = Namenode::new(config, loaded.state, 0, 1);
     let found = paths(&namenode, &caller);
-    // What was asked last may have been done without its answer having left.
+    // The last request may have been executed without sending its answer.
     let mut after = model.clone();
     let done = repeated.is_some_and(|ask| after.apply(&ask).is_ok() && found == after.0);
     if found != model.0 && !done {
@@ -292,7 +292,7 @@ fn rights_are_demanded_of_everybody_but_the_superuser() {
     assert_eq!(ask("kadoop", mkdirs("/tmp", 0o1777)), Ok(Answer::Done));
     assert_eq!(ask("ann", mkdirs("/tmp/ann/deep", 0o700)), Ok(Answer::Done));
     assert_eq!(ask("bob", mkdirs("/tmp/ann/deep/x", 0o700)), Err(Error::PermissionDenied));
-    // The sticky bit: everybody may make entries, only the owner takes one away.
+    // With the sticky bit everybody may add entries, but only an entry's owner may remove it.
     assert_eq!(ask("bob", delete("/tmp/ann")), Err(Error::PermissionDenied));
     assert_eq!(ask("ann", delete("/tmp/ann")), Ok(Answer::Changed(true)));
 }

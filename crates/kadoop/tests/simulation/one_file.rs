@@ -1,5 +1,5 @@
-//! Namenode and datanodes together: one file, its writer, lost calls, and power that
-//! fails on every disk.
+//! Namenode and datanodes together: one file, its writer, lost calls, and power failures on every
+//! disk.
 
 use crate::{disk::SimDisk, namespace::someone, random::Random};
 use bytes::Bytes;
@@ -31,7 +31,7 @@ struct World {
     namenode: Option<(Namenode, Journal<SimDisk>)>,
     nodes: Vec<Node>,
     now: u64,
-    /// Nothing fails any more.
+    /// No more failures.
     healed: bool,
 }
 
@@ -58,7 +58,7 @@ impl World {
         Self { random, config, disk, namenode: None, nodes, now: 0, healed: false }
     }
 
-    /// Starts whatever isn't running.
+    /// Starts all hosts that aren't running.
     fn start_all(&mut self) -> Result<(), String> {
         if self.namenode.is_none() {
             let loaded = load(&self.disk, CLUSTER, &self.config)
@@ -70,7 +70,7 @@ impl World {
                     let namenode = Namenode::new(config, loaded.state, self.now, self.random.next());
                     self.namenode = Some((namenode, journal));
                 }
-                // The power failed; the next start may do better.
+                // The power failed; the next start may succeed.
                 Err(_) => self.disk.crash(&mut self.random),
             }
         }
@@ -88,7 +88,7 @@ impl World {
         !self.healed && self.random.one_in(25)
     }
 
-    /// Asks the namenode; none if it has no answer, and then it is down.
+    /// Asks the namenode; None if it can't answer, and then it is down.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Namenode) -> T) -> Option<T> {
         let (namenode, journal) = self.namenode.as_mut()?;
         let answer = ask(namenode);
@@ -130,12 +130,13 @@ impl World {
         self.ask(|namenode| namenode.tick(now));
     }
 
-    /// Calls a member of the pipeline; false unless it did what it was asked, and said so.
+    /// Calls a member of the pipeline; true only if it did the work and its answer arrived.
     fn call(&mut self, new: &NewChunk, at: usize, call: impl FnOnce(&mut Datanode<SimDisk>) -> bool) -> bool {
         if self.lost() {
             return false;
         }
-        // Numbers are given in the order of joining, which a lost call can change.
+        // Find it by incarnation: numbers follow the order of joining, which a lost call can
+        // change.
         let wanted = new.pipeline[at].incarnation;
         let node = self.nodes.iter_mut().filter_map(|node| node.running.as_mut());
         let done = node.into_iter().find(|node| node.incarnation() == wanted).is_some_and(call);
@@ -148,7 +149,7 @@ struct Writer {
     number: u64,
     file: FileId,
     chunk: Option<NewChunk>,
-    /// Where in the file the chunk begins, and how much of it is acknowledged and sent.
+    /// Offset of the chunk in the file, and how much of it is acknowledged and sent.
     base: u64,
     acknowledged: u32,
     sent: u64,
@@ -158,7 +159,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Repeats the request until it is answered; none if the namenode stays away.
+    /// Repeats the request until it is answered; None if the namenode stays away.
     fn ask(&mut self, world: &mut World, mutation: &Mutation) -> Option<Result<Answer, Error>> {
         self.number += 1;
         let request = RequestId { client: self.client, number: self.number, done_below: self.number };
@@ -210,7 +211,7 @@ impl Writer {
         done
     }
 
-    /// Seals the chunk where it is acknowledged; its end, if any member has it on disk.
+    /// Seals the chunk at the acknowledged length. Returns its end, if any member has it on disk.
     fn seal(&mut self, world: &mut World) -> Option<End> {
         let new = self.chunk.clone()?;
         let length = self.acknowledged;
@@ -223,7 +224,7 @@ impl Writer {
         (length == 0 || !durable.is_empty()).then_some(End { chunk: new.chunk, length, durable })
     }
 
-    /// Goes on in another chunk.
+    /// Continues in another chunk.
     fn next_chunk(&mut self, world: &mut World) -> Option<()> {
         let ends = if self.chunk.is_some() { vec![self.seal(world)?] } else { Vec::new() };
         let mutation = Mutation::AddChunk { file: self.file, ends, next: true, avoid: Vec::new() };
@@ -244,7 +245,7 @@ impl Writer {
         None
     }
 
-    /// One step; none when the writer is done, or dead.
+    /// Takes one step; None once the writer is done or dead.
     fn step(&mut self, world: &mut World) -> Option<()> {
         if self.chunk.is_none() {
             return self.next_chunk(world);
@@ -316,7 +317,7 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     check(world, &writer)
 }
 
-/// When all is well again: closed, replicated, no shorter than promised, and right.
+/// Checks the file after recovery: closed, replicated, no shorter than promised, and right.
 fn check(mut world: World, writer: &Writer) -> Result<(), String> {
     world.healed = true;
     world.disk.fail_after(u64::MAX);
@@ -327,7 +328,7 @@ fn check(mut world: World, writer: &Writer) -> Result<(), String> {
     let someone = someone("kadoop");
     let (namenode, _) = world.namenode.as_ref().ok_or("the namenode is down")?;
     let status = namenode.view(&someone).stat("/f").map_err(|error| error.to_string())?;
-    // What was flushed beyond is in memory of the pipeline, which may be one datanode.
+    // Further flushed bytes are in the memory of the pipeline, which may be a single datanode.
     let pipeline = writer.chunk.iter().flat_map(|new| &new.pipeline);
     let mut running = world.nodes.iter().filter_map(|node| node.running.as_ref());
     let members: Vec<Incarnation> = pipeline.map(|member| member.incarnation).collect();
@@ -367,7 +368,7 @@ fn no_promised_byte_is_lost_whatever_fails() {
 
 #[test]
 fn faults_planted_in_one_part_are_noticed_in_the_whole() {
-    // Each with the seed that noticed it first: the search begins there.
+    // Each fault with the first seed that noticed it; the search begins there.
     for (fault, first) in [
         (Fault::LogNotSynced, 0),
         (Fault::SegmentNameNotSynced, 1),

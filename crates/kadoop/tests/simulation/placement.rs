@@ -1,4 +1,4 @@
-//! Where a chunk's replicas go.
+//! The placement of a chunk's replicas.
 
 use crate::{namespace::someone, told};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use strait_kadoop::{
     namenode::{Namenode, State},
 };
 
-/// Datanodes that said once, at time 0, that they are there and hold nothing.
+/// Datanodes that have sent one heartbeat, at time 0, with an empty report.
 struct Cluster {
     namenode: Namenode,
     nodes: Vec<NodeId>,
@@ -18,7 +18,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// A datanode for each rack that is named.
+    /// A cluster with a datanode for each of the racks.
     fn new(racks: &[&str]) -> Self {
         let config = Config::default();
         let mut namenode = Namenode::new(config.clone(), State::new(&config), 0, 1);
@@ -28,7 +28,7 @@ impl Cluster {
         Self { namenode, nodes, sessions, client, number: 0 }
     }
 
-    /// These have less room than a chunk takes; the others don't tell.
+    /// Gives these less room than a chunk takes; the others report no capacity.
     fn fill(&mut self, full: &[usize]) {
         for at in 0..self.nodes.len() {
             let space = match full.contains(&at) {
@@ -57,7 +57,7 @@ impl Cluster {
         }
     }
 
-    /// A file's next chunk; the one before it is given up.
+    /// A file's next chunk; the one before is abandoned.
     fn add(
         &mut self,
         file: FileId,
@@ -73,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// Pipelines of many chunks: what comes out each time isn't chance.
+    /// Pipelines of many chunks, so that an invariable result isn't chance.
     fn pipelines(&mut self, replication: u16, avoid: &[NodeId], near: &[NodeId]) -> Vec<Vec<NodeId>> {
         let file = self.create(replication);
         let mut before = None;
@@ -87,7 +87,7 @@ impl Cluster {
     }
 }
 
-/// The datanode of that identity says where it stands, and that it has nothing; its number and
+/// Has the datanode of that identity report its rack and no replicas. Returns its number and
 /// session.
 fn join(namenode: &mut Namenode, number: u64, rack: &str) -> (NodeId, u64) {
     let (identity, incarnation) = (Identity(number), Incarnation(number));
@@ -99,7 +99,7 @@ fn join(namenode: &mut Namenode, number: u64, rack: &str) -> (NodeId, u64) {
     (taken.node, taken.session)
 }
 
-/// It stayed on the rack that it had joined on, whatever it said later.
+/// Once, it stayed on the rack of its first registration.
 #[test]
 fn a_datanode_that_was_moved_is_on_its_new_rack_and_keeps_its_number() {
     let mut cluster = Cluster::new(&["/a", "/a", "/a"]);
@@ -170,11 +170,11 @@ fn a_datanode_without_room_for_a_chunk_is_passed_over_unless_there_is_no_other()
             .all(|pipeline| { pipeline.len() == 2 && !pipeline.contains(&full) })
     );
     cluster.fill(&[0, 1, 2]);
-    // A chunk may be shorter than it may get.
+    // A chunk may stay shorter than its largest size.
     assert!(cluster.pipelines(3, &[], &[]).iter().all(|pipeline| pipeline.len() == 3));
 }
 
-/// Racks with a replica of the file, which has so many replicas from now on.
+/// Racks with a replica of the file, after its replication was changed to `replication`.
 fn racks_after(cluster: &mut told::Cluster, chunk: ChunkId, replication: u16) -> BTreeSet<&'static str> {
     let attributes = Attributes { replication: Some(replication), ..Attributes::default() };
     cluster.ask(Mutation::SetAttributes { path: "/f".to_owned(), attributes }).unwrap();
@@ -187,7 +187,7 @@ fn racks_after(cluster: &mut told::Cluster, chunk: ChunkId, replication: u16) ->
 #[test]
 fn the_last_replica_on_a_rack_isnt_the_superfluous_one() {
     let mut cluster = told::Cluster::on_racks(&["a", "b", "b"], None);
-    // The one that is alone holds more than the others.
+    // The only datanode of its rack holds more than the others.
     cluster.pass(5_000, &[1, 2]);
     cluster.write(1, &[10; 3]);
     let (from, to) = ("/f".to_owned(), "/g".to_owned());
@@ -200,7 +200,7 @@ fn the_last_replica_on_a_rack_isnt_the_superfluous_one() {
 fn replicas_that_are_all_on_one_rack_get_another_elsewhere() {
     let racks = [["a"; 9].as_slice(), &["b"]].concat();
     let mut cluster = told::Cluster::on_racks(&racks, None);
-    // Nothing is written where nobody has been heard of for so long.
+    // Nothing is written to a datanode that was silent for so long.
     cluster.pass(5_000, &[9]);
     let chunk = cluster.write(2, &[10])[0].chunk;
     assert_eq!(racks_after(&mut cluster, chunk, 3).len(), 2);

@@ -6,7 +6,7 @@ use std::sync::{
 };
 use strait_kadoop::client::{Budget, Holder};
 
-/// So many bytes.
+/// A budget with a fixed number of bytes.
 #[derive(Debug)]
 pub struct Purse {
     most: u64,

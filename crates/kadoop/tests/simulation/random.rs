@@ -1,4 +1,4 @@
-//! One series of random numbers for a whole run: a seed repeats it.
+//! Random numbers for a whole run; the same seed repeats it.
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -13,7 +13,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `end`, which isn't 0.
+    /// A number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

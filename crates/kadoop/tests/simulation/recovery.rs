@@ -1,4 +1,4 @@
-//! Leases, recovery and replication, told by what datanodes report.
+//! Leases, recovery and replication, driven by reports of simulated datanodes.
 
 use crate::{namespace::someone, told::Cluster};
 use strait_kadoop::{
@@ -8,7 +8,7 @@ use strait_kadoop::{
     namenode::State,
 };
 
-/// A writer dies with 10 bytes at both members, of which one restarts and has 4 left.
+/// A writer dies with 10 bytes at both members. One of them restarts and has 4 left.
 fn one_member_returned(fault: Option<Fault>) -> (u64, bool) {
     let mut cluster = Cluster::new(2, fault);
     let file = cluster.create(2);
@@ -38,7 +38,7 @@ fn of_members_that_ran_unbroken_the_shortest_decides() {
     assert_eq!(cluster.sealed(), 3, "each of them has as much");
 }
 
-/// A member restarts and has nothing left; the other, unbroken, is away for a while.
+/// A member restarts with nothing left. The other, unbroken, is away for a while.
 fn absence(fault: Option<Fault>) -> (u64, bool) {
     let mut cluster = Cluster::new(2, fault);
     let file = cluster.create(2);
@@ -97,8 +97,9 @@ fn with_no_member_alive_recovery_waits() {
     assert_eq!(cluster.length(), (10, false));
 }
 
-/// It has what the other has lost, and is there: it was given up because a minute had gone by since
-/// the recovery began (seeds 10,236,724 and 10,691,780 of the cluster).
+/// The member has bytes that the other has lost, and is alive. Once, the namenode stopped waiting
+/// for it because a minute had passed since the recovery began (seeds 10,236,724 and 10,691,780 of
+/// the cluster).
 #[test]
 fn a_member_that_is_heard_is_waited_for_though_its_answers_dont_come() {
     let mut cluster = Cluster::new(2, None);
@@ -110,7 +111,7 @@ fn a_member_that_is_heard_is_waited_for_though_its_answers_dont_come() {
     cluster.pass(1_000, &[]);
     for _ in 0..600 {
         cluster.pass(1_000, &[late]);
-        // It is heard, and what it is asked is lost.
+        // The namenode hears it, but its orders are lost.
         cluster.send(late, None, Vec::new()).unwrap();
     }
     assert!(cluster.length().1, "it is waited for");
@@ -118,7 +119,7 @@ fn a_member_that_is_heard_is_waited_for_though_its_answers_dont_come() {
     assert_eq!(cluster.length(), (10, false));
 }
 
-/// The writer is silent while the namenode takes its lease; then it says more.
+/// The writer is silent while the namenode takes its lease, and then continues.
 fn zombie(fault: Option<Fault>) -> Result<Answer, Error> {
     let mut cluster = Cluster::new(2, fault);
     let file = cluster.create(2);
@@ -135,8 +136,8 @@ fn a_writer_whose_lease_was_taken_closes_nothing() {
     assert_eq!(zombie(Some(Fault::LeaseNotChecked)), Ok(Answer::Completed(true)));
 }
 
-/// A writer has 10 bytes acknowledged at both members, which restart and have these left. What
-/// it is told, asked each second to have the chunk end there.
+/// A writer has 10 bytes acknowledged at both members, which restart with `left` bytes. Returns the
+/// answers to the writer's request, each second, to end the chunk there.
 fn both_restarted(left: [u32; 2], fault: Option<Fault>) -> (Cluster, FileId, Vec<Result<Answer, Error>>) {
     let mut cluster = Cluster::new(2, fault);
     let file = cluster.create(2);
@@ -252,14 +253,14 @@ fn a_lost_datanodes_chunks_are_copied_and_removed_again_when_it_is_back() {
     assert_eq!(cluster.sealed(), 2);
 }
 
-/// A third replica appears; the datanode that is told to delete one is slow to do it.
+/// A third replica appears. The datanode with the order to delete one is slow.
 fn slow_deletion(fault: Option<Fault>) -> usize {
     let (mut cluster, new) = closed(3, fault);
     let extra = cluster.nodes.iter().position(|node| !node.replicas.contains_key(&new.chunk)).unwrap();
     let replica = *cluster.nodes[cluster.index(new.pipeline[0].node)].replicas.get(&new.chunk).unwrap();
     cluster.nodes[extra].replicas.insert(new.chunk, replica);
     cluster.send(extra, None, vec![Change::Has(replica)]).unwrap();
-    // Told, but heard by nobody yet: the decisions of these ticks count on each other.
+    // The order is queued but not yet sent. The decisions of these ticks rely on each other.
     for _ in 0..5 {
         cluster.namenode.tick(cluster.now);
     }
@@ -273,7 +274,7 @@ fn deletions_under_way_count_as_done() {
     assert!(slow_deletion(Some(Fault::DeletionNotCounted)) < 2);
 }
 
-/// The only datanodes left have a replica of another length.
+/// The only remaining datanodes have a replica of another length.
 fn only_stale_left(fault: Option<Fault>) -> usize {
     let (mut cluster, new) = closed(2, fault);
     for node in &mut cluster.nodes {
@@ -355,8 +356,8 @@ fn a_truncated_file_shows_no_more_than_its_length() {
     }
 }
 
-/// Two of three members restarted with less than the third has sealed, and there is one more
-/// datanode only.
+/// Two of three members restarted with fewer bytes than the third has sealed. Only one more
+/// datanode exists.
 #[test]
 fn a_returned_replica_that_is_too_short_gives_way_to_a_copy() {
     let mut cluster = Cluster::new(3, None);
@@ -371,7 +372,7 @@ fn a_returned_replica_that_is_too_short_gives_way_to_a_copy() {
     assert_eq!(cluster.sealed(), 3);
 }
 
-/// An append ends on one of two datanodes, and that one is lost before there is a copy.
+/// An append ends on one of two datanodes, which is lost before there is a copy.
 fn lost_after_append(fault: Option<Fault>) -> Vec<(u32, usize)> {
     let (mut cluster, _) = closed(2, fault);
     let Ok(Answer::Opened { file, .. }) = cluster.ask(Mutation::Append { path: "/f".into() }) else {
@@ -392,7 +393,7 @@ fn lost_after_append(fault: Option<Fault>) -> Vec<(u32, usize)> {
 fn what_an_append_has_replaced_is_kept_until_the_new_chunk_has_its_replicas() {
     assert_eq!(lost_after_append(None), [(10, 1), (5, 0)]);
     assert_eq!(lost_after_append(Some(Fault::KeptDroppedEarly)), [(15, 0)]);
-    // Where nothing is lost, the old one goes.
+    // If nothing is lost, the old chunk is dropped.
     let (mut cluster, _) = closed(2, None);
     let Ok(Answer::Opened { file, .. }) = cluster.ask(Mutation::Append { path: "/f".into() }) else {
         panic!("the append isn't granted");
@@ -405,7 +406,7 @@ fn what_an_append_has_replaced_is_kept_until_the_new_chunk_has_its_replicas() {
     assert_eq!(cluster.sealed(), 2, "two of the new, none of the old");
 }
 
-/// An append in a chunk that only one datanode has, which is lost then.
+/// Appends in a chunk on a single datanode, and then loses that one.
 fn append_on(
     cluster: &mut Cluster,
     lost: Option<strait_kadoop::NodeId>,
@@ -423,8 +424,8 @@ fn append_on(
     new.pipeline[at].node
 }
 
-/// Found by seed 5,479,921: the file was cut between two appends, and where both new chunks were
-/// lost, what had been cut off was read again from the first one.
+/// Found by seed 5,479,921. The file was truncated between two appends. After both new chunks were
+/// lost, readers saw the truncated bytes again, from the first chunk.
 #[test]
 fn of_what_was_replaced_no_more_is_read_than_its_successor_had_when_it_was_replaced() {
     let (mut cluster, _) = closed(2, None);
@@ -439,8 +440,8 @@ fn of_what_was_replaced_no_more_is_read_than_its_successor_had_when_it_was_repla
     assert_eq!(parts, [(3, 1), (9, 0)]);
 }
 
-/// Found by seed 6,017,871: while a datanode that had the old chunk was away, the new one had as
-/// many replicas as the old one that were known, one, which both were on the same datanode.
+/// Found by seed 6,017,871. A datanode with the old chunk was away. The new chunk and the old one
+/// then both had one known replica, on the same datanode.
 #[test]
 fn what_an_append_has_replaced_is_kept_while_one_crash_would_take_the_new_chunk() {
     let (mut cluster, _) = closed(2, None);
@@ -455,7 +456,7 @@ fn what_an_append_has_replaced_is_kept_while_one_crash_would_take_the_new_chunk(
     assert_eq!(parts, [(10, 1), (5, 0)]);
 }
 
-/// A file of so many chunks with two replicas each, closed.
+/// Writes and closes a file of so many chunks with two replicas each.
 fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
     let file = cluster.create(2);
     let mut ends = Vec::new();
@@ -468,7 +469,7 @@ fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
     assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
 }
 
-/// How many chunks of the file have so many replicas that count.
+/// Number of the file's chunks with so many counted replicas.
 fn with_replicas(cluster: &Cluster, replicas: usize) -> usize {
     let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, u64::MAX).unwrap();
     located.chunks.iter().filter(|chunk| chunk.nodes.len() == replicas).count()
@@ -487,8 +488,8 @@ fn a_copy_that_is_given_up_is_ordered_anew_long_before_its_time_is_over() {
     assert_eq!(with_replicas(&cluster, 2), 1);
 }
 
-/// A member of a broken pipeline has part of a chunk, which it has told nobody, and is the only
-/// one, or one of two, that the chunk can be copied to.
+/// A member of a broken pipeline has a part of a chunk that it hasn't reported. It is the only
+/// possible target for a copy of the chunk, or one of two.
 #[test]
 fn an_open_replica_in_the_way_of_a_copy_is_sealed_or_gone_round_at_once() {
     for length in [10, 4] {
@@ -515,7 +516,7 @@ fn an_open_replica_in_the_way_of_a_copy_is_sealed_or_gone_round_at_once() {
 fn a_copy_that_ends_makes_room_for_the_next_at_once() {
     const CHUNKS: usize = 40;
     let mut cluster = Cluster::new(3, None);
-    // Written to the first two; the third is the one to copy to.
+    // The chunks are written to the first two datanodes; the third is the target of the copies.
     cluster.pass(4_000, &[2]);
     closed_with_chunks(&mut cluster, CHUNKS);
     cluster.pass(9_000, &[0]);
@@ -525,7 +526,7 @@ fn a_copy_that_ends_makes_room_for_the_next_at_once() {
     assert_eq!(cluster.nodes[2].replicas.len(), CHUNKS, "copies, all in a second or two");
 }
 
-/// Such a transaction couldn't be replayed, so no start got past it.
+/// Once, such a transaction was logged and couldn't be replayed, so every start failed.
 #[test]
 fn an_end_that_is_told_twice_is_refused() {
     let mut cluster = Cluster::new(1, None);

@@ -1,5 +1,5 @@
-//! A sync that failed is told of once, and what it was for isn't on disk, whatever a later one
-//! says: no replica and no log relies on it.
+//! The kernel reports a failed sync once, and its data don't reach the disk even if a later sync
+//! succeeds. So no replica and no log relies on it.
 
 use crate::{disk::SimDisk, random::Random};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ const LATER: Stamp = Stamp(9);
 const NODE: NodeId = NodeId(1);
 const LENGTH: u32 = 100;
 
-/// The byte at `offset` of what the writer sends.
+/// The writer's byte at `offset`.
 fn byte(offset: u32) -> u8 {
     (offset.wrapping_mul(37) ^ (offset >> 3)) as u8 | 1
 }
@@ -60,7 +60,7 @@ fn read(datanode: &Datanode<SimDisk>, stamp: Stamp) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// A replica of [`LENGTH`] bytes, `synced` of them on disk.
+/// A replica of [`LENGTH`] bytes, of which `synced` are on disk.
 fn written(disk: &SimDisk, synced: u32, fault: Option<Fault>) -> Datanode<SimDisk> {
     let mut datanode = start(disk, 1, fault);
     if synced > 0 {
@@ -71,8 +71,8 @@ fn written(disk: &SimDisk, synced: u32, fault: Option<Fault>) -> Datanode<SimDis
     datanode
 }
 
-/// Sealed in spite of a sync that failed before or meanwhile, as often as it takes; whether it is
-/// there after a crash, as it has to be.
+/// Retries a seal in spite of a sync that failed before or meanwhile, until it succeeds. Returns
+/// whether the replica survives a crash, as it must.
 fn survives(syncs: u64, by_seal: bool, stamp: Stamp, restarted: bool, fault: Option<Fault>) -> bool {
     let disk = SimDisk::default();
     let mut datanode = written(&disk, 0, fault);
@@ -99,8 +99,8 @@ fn survives(syncs: u64, by_seal: bool, stamp: Stamp, restarted: bool, fault: Opt
     })
 }
 
-/// Which sync fails, whether it is the seal's, its stamp, and whether the process ends before it
-/// is sealed again.
+/// All combinations: the sync that fails, whether it is the seal's, the stamp, and whether the
+/// process ends before the next seal.
 fn all_ways() -> impl Iterator<Item = (u64, bool, Stamp, bool)> {
     let bits = |way: u64| (way & 1 == 0, if way & 2 == 0 { STAMP } else { LATER }, way & 4 == 0);
     (0..4)
@@ -153,7 +153,7 @@ fn a_directorys_sync_that_failed_condemns_all_whose_names_waited_for_it() {
     let disk = SimDisk::default();
     let mut datanode = written(&disk, 0, None);
     write_of(&mut datanode, ChunkId(6), 0, LENGTH);
-    // Data, checksums, names.
+    // The order of syncs is data, checksums, names.
     disk.fail_sync_after(Some(2));
     assert_eq!(datanode.sync(ChunkId(6), STAMP, LENGTH), Err(Error::Disk));
     assert_eq!(datanode.sync(CHUNK, STAMP, LENGTH), Err(Error::NotOpen), "its name may be lost");
@@ -221,7 +221,8 @@ fn a_new_run_of_the_namenode_doesnt_rely_on_a_record_whose_sync_failed() {
         log.push(b"one".to_vec());
         disk.fail_sync_after(Some(0));
         assert!(log.commit().is_err());
-        // The process ends, the machine doesn't: the record is read, and others build on it.
+        // The process ends but the machine runs on: the record is readable, and later ones rely on
+        // it.
         let mut log = journal(read_log(&disk, 1, 0, Faults::NONE, |_, _| Ok(())).unwrap().0 + 1);
         log.push(b"two".to_vec());
         log.commit().unwrap();

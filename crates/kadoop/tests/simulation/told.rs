@@ -1,5 +1,4 @@
-//! A namenode, and datanodes as far as it can see: they tell what they have, and do what they
-//! are ordered.
+//! A namenode with simulated datanodes: they report their replicas and obey orders.
 
 use crate::namespace::someone;
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use strait_kadoop::{
     namenode::{Namenode, State},
 };
 
-/// A datanode, as far as the namenode can see.
+/// A datanode, as the namenode sees it.
 pub struct Node {
     pub identity: Identity,
     pub incarnation: Incarnation,
@@ -22,11 +21,11 @@ pub struct Node {
     pub id: NodeId,
     pub replicas: BTreeMap<ChunkId, ReplicaReport>,
     pub rack: &'static str,
-    /// Its disks' size; 0 isn't told.
+    /// Capacity of its disks; 0 isn't reported.
     pub capacity_bytes: u64,
-    /// Its copies don't succeed.
+    /// Whether its copies fail.
     pub copies_fail: bool,
-    /// It says so.
+    /// Whether it reports a failed copy.
     pub gives_up: bool,
 }
 
@@ -43,7 +42,7 @@ impl Cluster {
         Self::on_racks(&vec![""; nodes], fault)
     }
 
-    /// A datanode for each rack that is named.
+    /// A cluster with a datanode for each of the racks.
     pub fn on_racks(racks: &[&'static str], fault: Option<Fault>) -> Self {
         let faults = fault.map_or(Faults::NONE, Faults::planted);
         let config = Config { faults, orphan_ms: 1_000, ..Config::default() };
@@ -88,7 +87,7 @@ impl Cluster {
         }
     }
 
-    /// Gives the pipeline's `at`th member a replica, unless it is of no length.
+    /// Gives the pipeline's `at`th member a replica, unless `length` is 0.
     pub fn hold(&mut self, new: &NewChunk, at: usize, length: u32, state: ReplicaState) {
         let report = ReplicaReport { chunk: new.chunk, stamp: new.stamp, length, state };
         let node = self.nodes.iter_mut().find(|node| node.id == new.pipeline[at].node).unwrap();
@@ -99,7 +98,7 @@ impl Cluster {
         }
     }
 
-    /// Lets time pass, second by second; the datanodes with an index in `silent` are away.
+    /// Lets time pass, second by second. Datanodes with an index in `silent` are away.
     pub fn pass(&mut self, ms: u64, silent: &[usize]) {
         for _ in 0..ms / 1_000 {
             self.now += 1_000;
@@ -112,7 +111,7 @@ impl Cluster {
 
     pub fn beat(&mut self, at: usize) {
         let mut changes = Vec::new();
-        // Orders are carried out at once, and what came of them is told.
+        // Carries out orders at once, and reports their results.
         for _ in 0..100 {
             let answer = self.send(at, None, std::mem::take(&mut changes));
             let answer = match answer {
@@ -154,7 +153,7 @@ impl Cluster {
         Ok(answer)
     }
 
-    /// Writes chunks of these lengths, each at all members of its pipeline, and closes the file.
+    /// Writes chunks of these lengths to all members of their pipelines, and closes the file.
     pub fn write(&mut self, replication: u16, lengths: &[u32]) -> Vec<NewChunk> {
         let file = self.create(replication);
         let mut ends = Vec::new();
@@ -211,7 +210,7 @@ impl Node {
                 Some(Change::Gone { chunk: source.chunk, stamp: source.stamp })
             }
             Order::Copy(_) if self.copies_fail => None,
-            // It is in the way, and the namenode hears of it now.
+            // Its replica is in the way of the copy, so it reports the replica now.
             Order::Copy(source) if self.replicas.contains_key(&source.chunk) => {
                 self.replicas.get(&source.chunk).copied().map(Change::Has)
             }

@@ -1,4 +1,4 @@
-//! A client's process: the real writer and reader cores, and what they are asked to do.
+//! A client's process: the real writer and reader cores, and their tasks.
 
 use super::{
     network::{Host, NAMENODE, Reply, Request},
@@ -12,36 +12,36 @@ use strait_kadoop::{
     messages::{Answer, Mutation},
 };
 
-/// Steps that each client takes before it has nothing more to do.
+/// Steps that each client takes before it is done.
 const STEPS: u64 = 14;
-/// When a client's requests are certainly no longer on their way, but to a host that stands still.
+/// Time after which a client's requests have certainly arrived, except at a stalled host.
 const QUIET_MS: Millis = 14_000;
 
 pub struct Client {
     pub running: bool,
     pub requests: Option<Requests>,
     pub task: Task,
-    /// How many it has begun: answers to those before are nobody's any more.
+    /// Number of tasks begun. Answers to earlier tasks are ignored.
     pub tasks: u64,
     pub left: u64,
     pub wake: Option<Millis>,
-    /// Renews its leases.
+    /// Whether it renews its leases.
     pub renewing: bool,
-    /// Of its last life: may have been executed, or not.
+    /// The last life's mutation with an unknown outcome.
     pub unsure: Option<Mutation>,
     pub started: Millis,
-    /// Which file has the name that another is to be made under.
+    /// Number of the file that has the name for a new one.
     made: u64,
 }
 
 pub enum Task {
     Idle,
     Joining,
-    /// Finds out what became of `unsure`.
+    /// Finds out whether `unsure` was executed.
     Resolving {
         path: String,
     },
-    /// Asks the namenode for something until it has an answer.
+    /// Repeats a request to the namenode until it is answered.
     Asking {
         number: u64,
         mutation: Mutation,
@@ -84,7 +84,7 @@ impl Client {
     }
 }
 
-/// The paths that a client alone changes.
+/// Paths that only this client changes.
 pub fn paths(host: Host) -> [String; 3] {
     ["a", "b", "c"].map(|name| format!("/{host}{name}"))
 }
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// The next step, within that time.
+    /// Schedules the next step, within that time.
     pub fn soon(&mut self, host: Host, within: Millis) {
         let pause = 1 + self.random.below(within);
         self.at(self.now + pause, Event::Step(host, self.lives[host]));
@@ -148,7 +148,7 @@ impl World {
         self.pump(host);
     }
 
-    /// Makes the calls that a core wants made, and sees whether it has come to an end.
+    /// Makes the calls that a core needs, and checks whether the core is done.
     pub fn pump(&mut self, host: Host) {
         let wake = match &self.client(host).task {
             Task::Writing(_) => {
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Begins something.
+    /// Begins a new task.
     fn choose(&mut self, host: Host) {
         let now = self.now;
         if let Some(mutation) = self.client(host).unsure.clone() {
@@ -291,7 +291,7 @@ impl World {
         let Task::Asking { number, mutation } = &client.task else { return };
         let (number, mutation) = (*number, mutation.clone());
         if matches!(answer, Err(Error::Busy | Error::NoDatanodes | Error::Unavailable)) {
-            // Somebody has the file: perhaps this client's last life, or its last writer.
+            // A writer has the file: perhaps this client's last life, or its last writer.
             if self.random.one_in(6)
                 && let Mutation::Append { path } = mutation
             {
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Asks for the file to be closed, and then again.
+    /// Requests the recovery of the file, and then repeats the request.
     pub fn insist(&mut self, host: Host, number: u64, path: String) {
         if let Some(requests) = &mut self.client(host).requests {
             requests.end(number);
@@ -332,7 +332,7 @@ impl World {
         self.begin_asking(host, Mutation::RecoverLease { path });
     }
 
-    /// It was executed, and is so in the model.
+    /// Applies an executed mutation to the model.
     fn done(&mut self, mutation: &Mutation) {
         let now = self.now;
         match mutation {
@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    /// What became of the last life's request shows in the names.
+    /// Finds the outcome of the last life's request from the names.
     fn on_resolved(&mut self, host: Host, status: Result<strait_kadoop::messages::Status, Error>) {
         let Some(mutation) = self.client(host).unsure.take() else { return };
         let there = status.as_ref().is_ok();
@@ -376,7 +376,7 @@ impl World {
             Mutation::Truncate { length, .. } => status.is_ok_and(|status| status.length == *length),
             Mutation::Rename { from, to, .. } => {
                 if there && self.model.files.contains_key(to) {
-                    // Another of that name was there before: the old name tells.
+                    // Another file of that name was there before, so the old name decides.
                     let from = from.clone();
                     self.client(host).unsure = Some(mutation);
                     return self.resolve_by_source(host, from);
@@ -391,8 +391,8 @@ impl World {
         self.idle(host);
     }
 
-    /// Whether the rename's source is gone. Asked of the namenode itself: nothing is under
-    /// way any more that could change it.
+    /// Checks whether the rename's source is gone, at the namenode itself: no request that could
+    /// change it is under way any more.
     fn resolve_by_source(&mut self, host: Host, from: String) {
         let user = crate::namespace::someone("kadoop");
         let Some(gone) = self.ask(|namenode| namenode.view(&user).stat(&from).is_err()) else {
@@ -404,7 +404,7 @@ impl World {
         self.idle(host);
     }
 
-    /// Whoever has files open says now and then that it is there.
+    /// Renews the client's leases while it has files open.
     pub fn renew_leases(&mut self, host: Host) {
         let client = self.client(host);
         let busy = matches!(client.task, Task::Writing(_) | Task::Asking { .. });
@@ -422,7 +422,7 @@ impl World {
         }
     }
 
-    /// A call has come to its end.
+    /// Handles a call that has ended.
     pub fn on_done(&mut self, host: Host, then: Then, mut replies: Vec<Option<Reply>>) {
         let first = |replies: &mut Vec<Option<Reply>>| replies.first_mut().and_then(Option::take);
         match then {

@@ -1,6 +1,6 @@
-//! The whole cluster: namenode, datanodes and clients, the real cores of each, on a network
-//! and disks that do what networks and disks do. Every answer is held against a model, and
-//! at the end every byte.
+//! The whole cluster: the real cores of namenode, datanodes and clients, on a simulated network and
+//! simulated disks with their usual failures. A model checks every answer and, at the end, every
+//! byte.
 
 mod client;
 mod model;
@@ -21,22 +21,22 @@ use std::{collections::BTreeSet, sync::Arc};
 use strait_kadoop::{faults::Fault, messages::ReplicaState};
 use world::{Event, HOSTS, NODES, World};
 
-/// How long things go wrong.
+/// Duration of the trouble.
 const TROUBLE_MS: u64 = 25_000;
-/// Two reads ahead or writes, for all clients together.
+/// Bytes of two reads ahead, or two writes, for all clients together.
 const SCARCE_BYTES: u64 = 64;
-/// Within which all is well again afterwards: leases end, datanodes are asked anew, copies
-/// are made, whatever a scrub has to find is found, and the slowest reader is done.
+/// Time within which all recovers afterwards: leases end, datanodes get their orders again, copies
+/// are made, the scrub finds all damage, and the slowest reader finishes.
 const CALM_MS: u64 = 240_000;
-/// Within which every file can be read: a lease, and the patience of its recovery.
+/// Time within which every file is readable: a lease, and the patience of its recovery.
 const RECOVERED_MS: u64 = 45_000;
 
 fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     live(World::new(seed, fault))
 }
 
-/// The same with little memory for what clients read ahead and write, which they share; and where
-/// writers soon send what they have.
+/// As [`run`], with little memory, which all clients share for bytes read ahead and written.
+/// Writers send bytes soon.
 fn run_scarce(seed: u64) -> Result<(), String> {
     let purse = Arc::new(Purse::of(SCARCE_BYTES));
     let mut world = World::new(seed, None);
@@ -61,7 +61,7 @@ fn live(mut world: World) -> Result<(), String> {
     while world.now < end && !world.is_calm() {
         world.run_until(world.now + 5_000)?;
     }
-    // What is still to be deleted goes now.
+    // Wait for the remaining deletions.
     world.run_until(world.now + 40_000)?;
     world.forget_all_lost();
     check(&world)
@@ -97,7 +97,7 @@ impl World {
     }
 }
 
-/// Each file is there with all that was promised and nothing else, and as often as wanted.
+/// Checks that each file has exactly the promised bytes, and the wanted number of replicas.
 fn check(world: &World) -> Result<(), String> {
     if !world.is_calm() {
         let open = world.namenode.as_ref().map(|(namenode, _)| namenode.state().open.clone());
@@ -164,12 +164,13 @@ fn check(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Seeds in a run of the tests; `KADOOP_SIM_SEEDS` sets another number, `KADOOP_SIM_FIRST`
-/// the first, `KADOOP_SIM_SEED` a single one, and `KADOOP_SIM_TRACE` tells all that happens.
+/// Number of seeds in a run of the tests. `KADOOP_SIM_SEEDS` sets another number,
+/// `KADOOP_SIM_FIRST` the first seed, `KADOOP_SIM_SEED` a single one. `KADOOP_SIM_TRACE` logs all
+/// events.
 const SEEDS: u64 = 400;
-/// The same, of those that are short of memory.
+/// Number of seeds with little memory.
 const SCARCE_SEEDS: u64 = 100;
-/// Within which every fault is noticed.
+/// Number of seeds within which every fault is noticed.
 const ENOUGH_SEEDS: u64 = 100_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -181,7 +182,7 @@ fn a_whole_cluster_keeps_every_promise() {
     let first = number("KADOOP_SIM_SEED").or(number("KADOOP_SIM_FIRST")).unwrap_or(0);
     let many = number("KADOOP_SIM_SEEDS");
     let seeds = if number("KADOOP_SIM_SEED").is_some() { 1 } else { many.unwrap_or(SEEDS) };
-    // Other tests run beside the few seeds of every day.
+    // Other tests run beside the default number of seeds.
     let threads = match many {
         Some(_) => std::thread::available_parallelism().map_or(1, usize::from),
         None => 1,
@@ -207,8 +208,8 @@ fn a_whole_cluster_keeps_every_promise_with_little_memory() {
     }
 }
 
-/// Every planted fault but those [`ALONE`], with the first seed that notices it: the search begins there, since not
-/// every day has time for the rarest.
+/// Every planted fault except those in [`ALONE`], with the first seed that notices it. The search
+/// begins there, since a daily run has no time for the rarest.
 const NOTICED: &[(Fault, u64)] = &[
     (Fault::LogNotSynced, 0),
     (Fault::SegmentNameNotSynced, 0),
@@ -261,7 +262,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::CopyCutShort, 0),
 ];
 
-/// What takes a moment that no schedule has met yet: noticed by a test of its own.
+/// Faults that need a moment which no schedule has produced yet. Separate tests notice them.
 const ALONE: &[Fault] = &[Fault::PlaceTrusted, Fault::FormerRunBelieved];
 
 /// The first seed from `first` on that notices the fault.

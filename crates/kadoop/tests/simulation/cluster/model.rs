@@ -1,5 +1,4 @@
-//! What the files must hold: a map of paths to bytes, and to how many of them a promise
-//! was given for.
+//! The required contents of the files: paths, their bytes, and how many of these are promised.
 
 use super::world::{NODES, Node, World};
 use crate::{disk::SimDisk, namespace::someone};
@@ -9,24 +8,24 @@ use strait_kadoop::{Member, Millis, messages::Read};
 
 #[derive(Clone)]
 pub struct File {
-    /// Its number: another file of the same name has another.
+    /// Its number, which another file of the same name doesn't share.
     pub made: u64,
-    /// All that was ever handed to a writer and may be in the file.
+    /// All bytes ever given to a writer that may be in the file.
     pub bytes: Vec<u8>,
-    /// How much of it is on disk, whatever happens.
+    /// Number of bytes certainly on disk.
     pub least: u64,
-    /// How much was flushed, and the pipelines in whose memory it is.
+    /// Number of flushed bytes, and the pipelines that have them in memory.
     pub flushed: u64,
     pub pipelines: Vec<Vec<Member>>,
-    /// How much of it any reader has seen, and all pipelines of the writer that wrote it.
+    /// Number of bytes that any reader has seen, and all pipelines of their writer.
     pub seen: u64,
     pub written_by: Vec<Vec<Member>>,
-    /// Closed by its writer: not a byte more or less.
+    /// Closed by its writer, so its length is exact.
     pub closed: bool,
     pub replication: u16,
 }
 
-/// What a path once held.
+/// Former contents of a path.
 pub struct Past {
     pub path: String,
     pub made: u64,
@@ -38,7 +37,7 @@ pub struct Past {
 pub struct Model {
     pub files: BTreeMap<String, File>,
     pub past: Vec<Past>,
-    /// How often something was done to a path beyond appending.
+    /// Number of changes to each path, other than appends.
     pub touched: BTreeMap<String, u64>,
     pub made: u64,
 }
@@ -72,8 +71,8 @@ impl Model {
         self.files.insert(path.to_owned(), file);
     }
 
-    /// Whether all pieces are of one file, as it was at some time since `since`: the file of
-    /// that path, or any if a renaming was under way.
+    /// Whether all pieces come from one file as it was at some time since `since`: the file of that
+    /// path, or any file if a rename was under way.
     pub fn explains(&self, path: Option<&str>, since: Millis, pieces: &[(u64, Bytes)]) -> bool {
         let meant = |other: &str| path.is_none_or(|path| path == other);
         let past = self.past.iter().filter(|past| meant(&past.path) && past.until >= since);
@@ -92,23 +91,24 @@ impl Model {
 }
 
 impl World {
-    /// How long the file must be: what is on disk, or what was flushed if of each of its
-    /// pipelines a member still runs.
+    /// The file's least length: the bytes on disk, or the flushed bytes if a member of each of
+    /// their pipelines still runs.
     pub fn promised(&self, path: &str) -> u64 {
         let Some(file) = self.model.files.get(path) else { return 0 };
         let flushed = if self.unbroken(&file.pipelines) { file.flushed } else { 0 };
         file.least.max(flushed)
     }
 
-    /// The same, once the file has no writer: what anybody has read can't vanish either.
+    /// As [`World::promised`], for a file without a writer: bytes that any reader has seen can't
+    /// vanish either.
     pub fn lasting(&self, path: &str) -> u64 {
         let Some(file) = self.model.files.get(path) else { return 0 };
         let seen = if self.unbroken(&file.written_by) { file.seen } else { 0 };
         self.promised(path).max(seen)
     }
 
-    /// Of each pipeline a member still runs, on disks of which none has failed: what it couldn't
-    /// put on disk it may have to give up.
+    /// Whether a member of each pipeline still runs on disks without failures. After a disk's
+    /// failure it may have to drop bytes.
     pub fn unbroken(&self, pipelines: &[Vec<Member>]) -> bool {
         let is = |node: &Node, member: &Member| {
             let fails = node.disks.iter().any(SimDisk::has_failed);
@@ -118,7 +118,7 @@ impl World {
         pipelines.iter().all(|pipeline| pipeline.iter().any(runs))
     }
 
-    /// How long the file is for whoever opens it now, if that can be told.
+    /// The length that a reader would see now, if known.
     pub fn visible(&self, path: &str) -> Option<u64> {
         let (namenode, _) = self.namenode.as_ref()?;
         let located = namenode.locate(&someone("kadoop"), path, 0, u64::MAX).ok()?;
@@ -133,7 +133,7 @@ impl World {
         Some(last.offset + u64::from(visible.saturating_sub(last.skip)))
     }
 
-    /// A writer was told the file's length as it opened it.
+    /// Checks the length at which a writer opened the file.
     pub fn opened_at(&mut self, path: &str, length: u64) {
         let promised = self.lasting(path);
         let Some(file) = self.model.files.get(path) else {
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Replicas that a file can have.
+    /// Number of replicas that a file can have.
     pub fn target(replication: u16) -> usize {
         usize::from(replication).min(NODES)
     }

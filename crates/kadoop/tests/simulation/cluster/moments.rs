@@ -1,4 +1,4 @@
-//! Trouble at the worst moment: what chance alone brings together once in millions of runs.
+//! Trouble at the worst moment, which chance alone produces once in millions of runs.
 
 use super::{
     client::Task,
@@ -13,29 +13,29 @@ use strait_kadoop::{
 
 /// Calls to datanodes that the network may repeat long afterwards.
 const ECHOES: usize = 16;
-/// The kind of trouble, as a mood has it.
+/// The bit of this trouble in a mood.
 const DATANODES_CRASH: u64 = 1;
-/// How long nobody but the namenode is heard at a member that is to be left out.
+/// How long only the namenode can reach a member that is left out.
 const LEFT_OUT_MS: Millis = 4_000;
 /// How long the holders of a stranded chunk are away.
 const STRANDED_MS: Millis = 4_000;
 
-/// What a run is after; most are after nothing.
+/// The moment that a run provokes; most runs provoke none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// A datanode that has just started is told what it was told before, and a file's writer
-    /// loses its lease.
+    /// A datanode that has just started gets earlier calls again, and a file's writer loses its
+    /// lease.
     Echo,
-    /// A writer stands still as it is given a chunk, and somebody else asks for its file.
+    /// A writer stalls just when it gets a chunk, and another client asks for its file.
     Surprise,
-    /// Who still has a sealed chunk's token would have it shorter.
+    /// The holder of a sealed chunk's token tries to shorten the chunk.
     Meddling,
-    /// One member is left out of an append; when the chunk's end is logged the others crash.
-    /// Nothing else goes wrong then: what was closed must still be there.
+    /// One member is left out of an append. When the chunk's end is logged, the others crash.
+    /// Nothing else fails then, so the closed bytes must survive.
     Stranding,
 }
 
-/// A chunk that continued another, and has fewer replicas than that had.
+/// A chunk that continued another, and has fewer replicas than the other had.
 #[derive(Debug, Clone)]
 pub struct Strand {
     chunk: ChunkId,
@@ -44,7 +44,7 @@ pub struct Strand {
 }
 
 impl World {
-    /// What this run is after, drawn with its kinds of trouble.
+    /// Draws the moment of this run, along with its kinds of trouble.
     pub fn draw_moment(&mut self) {
         self.moment = match self.random.below(16) {
             0 => Some(Moment::Echo),
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// A call comes in at a datanode.
+    /// Handles a call that arrives at a datanode.
     pub fn on_call(&mut self, host: Host, id: u64, request: &Request) {
         if self.healed || id == 0 {
             return;
@@ -75,7 +75,7 @@ impl World {
             (Some(Moment::Stranding), Request::Begin(begin)) => {
                 self.continued = Some((begin.chunk, begin.source.length));
             }
-            // By now something of its own has been acknowledged.
+            // By now bytes of its own have been acknowledged.
             (Some(Moment::Stranding), Request::Write(write))
                 if self.continued.is_some_and(|(of, begin)| of == write.chunk && write.offset > begin) =>
             {
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Nobody but the namenode is heard there for a while.
+    /// Cuts the host off from all but the namenode for a while.
     fn leave_out(&mut self, host: Host) {
         for other in (1..HOSTS).filter(|other| *other != host) {
             self.cut.insert((other, host));
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// A datanode has started.
+    /// Handles a datanode's start.
     pub fn on_started(&mut self, host: Host) {
         if self.moment != Some(Moment::Echo) || self.healed {
             return;
@@ -114,7 +114,7 @@ impl World {
         self.at(self.now + 1_600, Event::Takeover);
     }
 
-    /// Somebody else wants a file that is being written.
+    /// Makes another client ask for a file that is being written.
     pub fn take_over(&mut self) {
         let writing = self.clients.iter().filter_map(|client| match &client.task {
             Task::Writing(writing) => Some(writing.path.clone()),
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// The namenode has executed a client's mutation.
+    /// Handles a client's mutation that the namenode has executed.
     pub fn on_mutated(&mut self, id: RequestId, mutation: &Mutation, answer: &Answer) {
         let begun = matches!(answer, Answer::Chunk { next: Some(_), .. });
         if self.moment != Some(Moment::Surprise) || self.healed || !begun || !self.random.one_in(3) {
@@ -143,7 +143,7 @@ impl World {
         self.recover(path);
     }
 
-    /// Somebody would have a sealed replica shorter.
+    /// Tries to shorten a sealed replica.
     pub fn meddle(&mut self) {
         if self.moment != Some(Moment::Meddling) || !self.random.one_in(4) {
             return;
@@ -163,12 +163,12 @@ impl World {
         }
         let replica = fits[self.random.below(fits.len() as u64) as usize];
         let length = 1 + self.random.below(u64::from(replica.length) - 1) as u32;
-        // Refused, if all is well; what comes of it otherwise is seen in the files.
+        // If all is well, it is refused. Otherwise the files show the damage.
         let _ = node.seal(replica.chunk, replica.stamp, length);
         self.settle(index + 1);
     }
 
-    /// Whether a chunk has taken another's place that has fewer replicas than that.
+    /// Looks for a chunk that has replaced another and has fewer replicas than that.
     pub fn watch_kept(&mut self) {
         if self.moment != Some(Moment::Stranding) || self.healed {
             return;
@@ -182,15 +182,15 @@ impl World {
             if holders.is_empty() || holders.len() >= before || !self.stranded.insert(chunk) {
                 continue;
             }
-            // The namenode has looked at it once more by then.
+            // The namenode has reviewed the chunk once more by then.
             let when = self.now + 1_100 + self.random.below(500);
             self.at(when, Event::Strand(Box::new(Strand { chunk, kept, holders })));
         }
     }
 
-    /// All that hold the new chunk crash.
+    /// Crashes all holders of the new chunk.
     pub fn strand(&mut self, strand: Box<Strand>) {
-        // One crash is what a second replica stands.
+        // A second replica survives one crash.
         let all = self.nodes.iter().all(|node| node.running.is_some());
         if self.healed || !all || self.sound(strand.chunk) != strand.holders {
             return;
@@ -201,10 +201,11 @@ impl World {
         self.at(self.now + STRANDED_MS - 500, Event::Stranded(strand));
     }
 
-    /// What was closed before the append is still there, as long as nothing else is.
+    /// Checks that the bytes closed before the append survive, unless a newer chunk has replaced
+    /// them.
     pub fn check_stranded(&mut self, strand: &Strand) {
         let Some((namenode, _)) = &self.namenode else { return };
-        // Else the file has gone, or goes on elsewhere.
+        // Otherwise the file is gone, or continues in another chunk.
         let there = namenode.state().chunks.get(&strand.chunk).is_some_and(|logged| !logged.replaced);
         if there && self.sound(strand.chunk).is_empty() && self.sound(strand.kept).is_empty() {
             self.fail(format!("{strand:?}: what the append continued is gone, and nothing has come for it"));

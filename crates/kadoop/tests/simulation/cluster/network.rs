@@ -1,5 +1,5 @@
-//! The network: calls that take their time, overtake each other, get lost, come twice, and
-//! hosts that can't reach each other or stand still.
+//! The network. Calls take time, overtake each other, get lost and arrive twice. Hosts can't reach
+//! each other, or stall.
 
 use super::world::{Event, NODES, Then, World};
 use strait_kadoop::{
@@ -10,7 +10,7 @@ use strait_kadoop::{
     },
 };
 
-/// The namenode is 0, then come the datanodes, then the clients.
+/// The namenode is 0; datanodes follow, then clients.
 pub type Host = usize;
 pub const NAMENODE: Host = 0;
 
@@ -50,7 +50,7 @@ pub enum Reply {
 pub struct Call {
     pub from: Host,
     pub life: u64,
-    /// What a client was at when it called.
+    /// The client's task at the time of its call.
     pub task: u64,
     pub hops: Vec<Host>,
     pub replies: Vec<Option<Reply>>,
@@ -58,7 +58,7 @@ pub struct Call {
 }
 
 impl World {
-    /// Calls `hops`, each of which passes the request on to the next.
+    /// Calls `hops`; each of them forwards the request to the next.
     pub fn call(&mut self, from: Host, hops: Vec<Host>, request: &Request, within: Millis, then: Then) {
         self.last_call += 1;
         let id = self.last_call;
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// A host answers: the answer goes back the way that the request came.
+    /// Sends a host's answer back along the path of the request.
     pub fn reply(&mut self, id: u64, hop: usize, reply: Reply) {
         let Some(call) = self.calls.get(&id) else { return };
         let mut way = vec![call.from];
@@ -101,7 +101,7 @@ impl World {
         self.at(at, Event::Reply { id, hop, reply });
     }
 
-    /// A reply has come in; the call is over when all have.
+    /// Handles a reply. The call ends once all have arrived.
     pub fn on_reply(&mut self, id: u64, hop: usize, reply: Reply) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let from = call.from;

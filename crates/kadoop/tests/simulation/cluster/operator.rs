@@ -1,5 +1,4 @@
-//! Somebody takes datanodes out of service, throws away those that aren't needed any more, and
-//! evens out how full they are.
+//! An operator that decommissions datanodes, throws away those no longer needed, and rebalances.
 
 use super::{
     moments::Moment,
@@ -13,16 +12,16 @@ use strait_kadoop::{
     namenode::{Departure, Standing},
 };
 
-/// Bytes of a datanode's disks: a few chunks more or fewer are a percent.
+/// Capacity of a datanode's disks: a few chunks are a percent.
 const CAPACITY_BYTES: u64 = 16 << 10;
-/// From one look at the cluster to the next, at most.
+/// Longest pause between two checks of the cluster.
 const PAUSE_MS: Millis = 2_500;
 
-/// Its own random numbers: so the other runs are what they are without one.
+/// Has its own random numbers, so that runs without an operator keep their schedules.
 pub struct Operator {
     random: Random,
     works: bool,
-    /// Whether it wants all datanodes in the end.
+    /// Whether it wants all datanodes in service at the end.
     keeps_all: bool,
 }
 
@@ -36,13 +35,13 @@ impl Operator {
 
 impl World {
     pub fn begin_operating(&mut self) {
-        // Nothing but one crash goes wrong there.
+        // In a stranding only one crash may go wrong.
         if self.operator.works && self.moment != Some(Moment::Stranding) {
             self.at(self.now + 1, Event::Operate);
         }
     }
 
-    /// How full a datanode's disks are.
+    /// Capacity and use of a datanode's disks.
     pub fn space(&self, host: Host) -> Space {
         let node = &self.nodes[host - 1];
         let replicas = node.running.iter().flat_map(|running| running.replicas());
@@ -86,7 +85,7 @@ impl World {
         }
     }
 
-    /// A datanode that isn't needed any more is one with new disks from now on.
+    /// Replaces a datanode that isn't needed any more by one with new disks.
     fn throw_away(&mut self, node: NodeId) {
         let Some(index) = self.numbers.get(&node).copied() else { return };
         if self.standing(node) != Some(Standing::Decommissioned) {
@@ -109,8 +108,8 @@ impl World {
         }
     }
 
-    /// Datanodes that are to be done without; none of them is missed, and nothing moves, once
-    /// all is well.
+    /// Decommissioned datanodes. Fails if one of them is still needed, or a rebalance still runs,
+    /// once all is well.
     pub fn done_without(&self) -> Result<Vec<usize>, String> {
         let (namenode, _) = self.namenode.as_ref().ok_or("the namenode is down")?;
         if let Some(rebalancing) = namenode.rebalancing().filter(|rebalancing| rebalancing.running) {

@@ -1,5 +1,5 @@
-//! What lasts longer than other trouble, so that who is thought to be dead isn't, and what others
-//! do to files that somebody writes.
+//! Longer outages, so that hosts presumed dead are alive; and changes by other clients to files
+//! that are being written.
 
 use super::{
     client::Task,
@@ -13,18 +13,18 @@ use strait_kadoop::{
     messages::{Answer, Attributes, Mutation, RequestId},
 };
 
-/// From one to the next, at most.
+/// Longest pause between two outages.
 const PAUSE_MS: Millis = 4_000;
-/// How long one lasts: around the silence after which a datanode is taken for dead, a lease for
-/// ended, and a recovery's round for lost.
+/// Duration of an outage: around the silences after which a datanode counts as dead, a lease as
+/// ended, and a round of recovery as lost.
 const LEAST_MS: Millis = 2_000;
 const MOST_MS: Millis = 13_000;
 
-/// Its own random numbers: so the other runs are what they are without.
+/// Has its own random numbers, so that runs without outages keep their schedules.
 pub struct Outages {
     random: Random,
     come: bool,
-    /// Files that were taken away from their writers.
+    /// Number of files taken from their writers.
     taken: u64,
 }
 
@@ -38,7 +38,7 @@ impl Outages {
 
 impl World {
     pub fn begin_outages(&mut self) {
-        // Nothing but one crash goes wrong there.
+        // In a stranding only one crash may go wrong.
         if self.outages.come && self.moment != Some(Moment::Stranding) {
             self.at(self.now + 1, Event::Outage);
         }
@@ -48,7 +48,7 @@ impl World {
         if self.healed {
             return;
         }
-        // The log's disk is full until then.
+        // The log's disk was full until now.
         self.disk.set_full(false);
         let random = &mut self.outages.random;
         let (pause, kind) = (1 + random.below(PAUSE_MS), random.below(10));
@@ -77,14 +77,14 @@ impl World {
         self.at(self.now + pause, Event::Outage);
     }
 
-    /// Somebody wants another number of replicas.
+    /// Changes the wanted number of replicas of a file.
     fn want_replicas(&mut self) {
         let paths: Vec<String> = self.model.files.keys().cloned().collect();
         if paths.is_empty() {
             return;
         }
         let path = paths[self.outages.random.below(paths.len() as u64) as usize].clone();
-        // As many as stay where a datanode is done without.
+        // At most as many as remain while a datanode is decommissioned.
         let wanted = 1 + self.outages.random.below(NODES as u64 - 1) as u16;
         if self.is_unsure(&path) || self.is_rotten(&path) {
             return;
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// A part of a replica can't be read any more.
+    /// Makes a part of a replica unreadable.
     fn lose_sector(&mut self, node: usize) {
         let replicas = self.sealed_on(node);
         if replicas.is_empty() {
@@ -112,8 +112,8 @@ impl World {
         }
     }
 
-    /// Whether a replica of it may be damaged and not known to be: a sound one may be what is too
-    /// many then.
+    /// Whether an undetected damaged replica may exist. The namenode may then delete a sound one as
+    /// superfluous.
     fn is_rotten(&self, path: &str) -> bool {
         let Some((namenode, _)) = &self.namenode else { return true };
         let located = namenode.locate(&someone("kadoop"), path, 0, u64::MAX);
@@ -121,7 +121,7 @@ impl World {
         chunks.into_iter().any(|located| self.rotten.contains(&located.chunk))
     }
 
-    /// Somebody removes or renames what another writes.
+    /// Removes or renames a file that another client writes.
     fn take_away(&mut self) {
         let at = self.outages.random.below(self.clients.len() as u64) as usize;
         let Task::Writing(writing) = &self.clients[at].task else { return };
@@ -148,8 +148,8 @@ impl World {
         }
     }
 
-    /// Has the namenode do it for another client; whether it is done. Not while its disk may fail
-    /// in the midst of that: nobody would know then.
+    /// Executes a mutation for another client; returns whether it succeeded. Refuses while the
+    /// namenode's disk may fail amid it, which would leave the outcome unknown.
     fn demand(&mut self, mutation: Mutation) -> bool {
         if !self.disk.is_sound() || self.stalled(NAMENODE).is_some() {
             return false;

@@ -27,7 +27,7 @@ pub struct Reading {
 impl World {
     pub fn begin_reading(&mut self, host: Host, path: String) {
         let (began, promised, touches) = (self.now, self.promised(&path), self.model.touches(&path));
-        // A change under way may come to pass at any time.
+        // A change under way may happen at any time.
         let unsure = self.is_unsure(&path) || !self.model.files.contains_key(&path);
         let at = if self.random.one_in(2) { 0 } else { self.random.below(promised + 1) };
         let reader = Reader::within(self.config.clone(), Arc::clone(&self.budget));
@@ -37,7 +37,7 @@ impl World {
         self.soon(host, 10);
     }
 
-    /// Whether a change of what has the path may be under way.
+    /// Whether a change of the path's file may be under way.
     pub fn is_unsure(&self, path: &str) -> bool {
         use strait_kadoop::messages::Mutation;
         let touches = |mutation: &Mutation| match mutation {

@@ -1,4 +1,4 @@
-//! The namenode and the datanodes, as they take calls.
+//! The namenode and the datanodes, as servers of calls.
 
 use super::{
     network::{Host, NAMENODE, Reply, Request},
@@ -101,8 +101,8 @@ impl World {
         })
     }
 
-    /// Bytes are put in their place, and then told to the datanode, now or after a while in
-    /// which anything may happen.
+    /// Puts bytes in their place, and then tells the datanode: now, or after a pause in which
+    /// anything may happen.
     pub fn on_placing(&mut self, host: Host, caller: u64) {
         loop {
             if self.random.one_in(8) {
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Passes on whatever a datanode has to say now.
+    /// Forwards all pending output of a datanode.
     pub fn settle(&mut self, host: Host) {
         let this = &mut self.nodes[host - 1];
         let Some(node) = this.running.as_mut() else { return };
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Where a datanode is, as clients know it.
+    /// A datanode's host, as clients know it.
     pub fn host_of(&self, node: strait_kadoop::NodeId) -> Vec<Host> {
         self.numbers.get(&node).map(|index| index + 1).into_iter().collect()
     }
@@ -181,7 +181,7 @@ impl World {
             },
         );
         this.incarnation = node.incarnation();
-        // One that has no answer asks again with its next heartbeat.
+        // Without an answer, it repeats the changes with its next heartbeat.
         if known {
             self.settle(host);
         }
@@ -200,13 +200,13 @@ impl World {
     }
 }
 
-/// A digest has no limit, a read has one.
+/// A read with the limit that a digest doesn't have.
 fn clipped(read: &Read, config: &Config) -> Read {
     Read { length: read.length.min(config.write_bytes), ..*read }
 }
 
-/// Whether a range's digest is that of its bytes. The two may differ on what is damaged: the bytes
-/// are compared only where they are read, and a replica that is known to be damaged has no digest.
+/// Whether a range's digest is that of its bytes. The two may differ for damaged bytes: only a read
+/// compares bytes with checksums, and a replica known as damaged has no digest.
 fn agree(read: &Read, piece: &Result<Piece>, digested: &Result<Digested>) -> bool {
     let damaged = |error: &Error| matches!(error, Error::Corrupt | Error::Disk);
     match (piece, digested) {

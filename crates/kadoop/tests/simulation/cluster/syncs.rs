@@ -1,5 +1,5 @@
-//! Syncs that fail by themselves, and processes that end where the machine goes on: what they
-//! left in memory is read as if it were on disk.
+//! Failing syncs, and processes that end while the machine runs on: their unsynced data can be read
+//! as if they were on disk.
 
 use super::{
     moments::Moment,
@@ -9,18 +9,18 @@ use super::{
 use crate::{disk::SimDisk, random::Random};
 use strait_kadoop::Millis;
 
-/// From one to the next, at most.
+/// Longest pause between two failures.
 const PAUSE_MS: Millis = 1_000;
-/// Syncs of a disk until one fails, at most.
+/// Most syncs of a disk until one fails.
 const SOON: u64 = 6;
 
-/// Its own random numbers: so the other runs are what they are without.
+/// Has its own random numbers, so that runs without failing syncs keep their schedules.
 pub struct Syncs {
     random: Random,
     fail: bool,
-    /// Processes end beside.
+    /// Whether processes end as well.
     ends: bool,
-    /// The power fails everywhere in the end.
+    /// Whether the power fails everywhere at the end.
     dark: bool,
 }
 
@@ -34,7 +34,7 @@ impl Syncs {
 
 impl World {
     pub fn begin_failing_syncs(&mut self) {
-        // Nothing but one crash goes wrong there.
+        // In a stranding only one crash may go wrong.
         if self.syncs.fail && self.moment != Some(Moment::Stranding) {
             self.at(self.now + 1, Event::Syncs);
         }
@@ -60,7 +60,7 @@ impl World {
         self.at(self.now + 1 + pause, Event::Syncs);
     }
 
-    /// What syncs have failed for is gone from memory as well.
+    /// Makes data of failed syncs unreadable.
     fn forget_lost(&self, host: Host) {
         match host {
             NAMENODE => self.disk.forget_lost(),
@@ -68,14 +68,14 @@ impl World {
         }
     }
 
-    /// No sync fails from now on; whether the power fails everywhere first.
+    /// Ends the failures of syncs. Returns whether the power should fail everywhere first.
     pub fn end_failing_syncs(&mut self) -> bool {
         self.disk.fail_sync_after(None);
         self.nodes.iter().flat_map(|node| &node.disks).for_each(|disk| disk.fail_sync_after(None));
         self.syncs.fail && self.syncs.dark
     }
 
-    /// All that is read from now on is what is on disk.
+    /// Makes all data unreadable that aren't on disk after a failed sync.
     pub fn forget_all_lost(&self) {
         (NAMENODE..=NODES).for_each(|host| self.forget_lost(host));
     }

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Kinds of trouble, and their effects.
 
 use super::{
     network::{Host, NAMENODE},
@@ -12,7 +12,7 @@ use strait_kadoop::{
     namenode::save,
 };
 
-/// Kinds of trouble; a run has some of them.
+/// Number of kinds; a run has some of them.
 const KINDS: u64 = 14;
 
 impl World {
@@ -46,7 +46,7 @@ impl World {
             }
             4 => self.part(host, other),
             5 => {
-                // One host from all others, or in one direction.
+                // Cuts one host off from all others, or in one direction only.
                 for other in (0..HOSTS).filter(|other| *other != host) {
                     self.part(host, other);
                 }
@@ -80,13 +80,13 @@ impl World {
         }
     }
 
-    /// A disk stops to work, and soon after the whole machine.
+    /// Makes a disk fail and, soon after, the whole machine.
     fn fail_disk(&mut self, node: Host, soon: u64) {
         let directory = self.random.below(DIRECTORIES as u64) as usize;
         self.nodes[node - 1].disks[directory].fail_after(soon);
     }
 
-    /// Somebody else asks for a file whose writer is alive.
+    /// Has another client ask for a file whose writer is alive.
     pub fn steal(&mut self) {
         let files: Vec<String> = self.model.files.keys().cloned().collect();
         if files.is_empty() {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The replica's bytes, if all of them are there and agree with their checksums.
+    /// The replica's bytes, if all are present and agree with their checksums.
     pub fn bytes_of(&self, node: usize, replica: &ReplicaReport) -> Option<Vec<u8>> {
         let running = self.nodes[node].running.as_ref()?;
         let (chunk, stamp) = (replica.chunk, replica.stamp);
@@ -131,7 +131,7 @@ impl World {
         Some(bytes)
     }
 
-    /// Datanodes with a sound replica of the chunk as it is logged.
+    /// Datanodes with a sound replica of the chunk as logged.
     pub fn sound(&self, chunk: ChunkId) -> BTreeSet<usize> {
         let Some((namenode, _)) = &self.namenode else { return BTreeSet::new() };
         let Some(logged) = namenode.state().chunks.get(&chunk) else { return BTreeSet::new() };
@@ -146,8 +146,8 @@ impl World {
         (0..NODES).filter(fits).collect()
     }
 
-    /// Whether the chunk survives the loss of any one of its replicas, and the namenode
-    /// doesn't want to have fewer of them.
+    /// Whether the chunk survives the loss of any one replica, and the namenode doesn't want fewer
+    /// of them.
     fn spare(&self, chunk: ChunkId) -> bool {
         let Some((namenode, _)) = &self.namenode else { return false };
         if !namenode.state().chunks.get(&chunk).is_some_and(|logged| logged.ended) {
@@ -170,9 +170,9 @@ impl World {
         sound.len() >= 2 && sound == counted && sound.len() <= self.wanted(chunk)
     }
 
-    /// Whether it is being written, and another member of its pipeline has run unbroken and has
-    /// as much: a sealed replica, where this host's may be the one that the writer counts on. None
-    /// may be too many: it, or what it doesn't know to be lost, is what would be kept.
+    /// Whether it is being written, and another unbroken member of its pipeline has as much; or a
+    /// sealed replica, if the writer may count on this host's. There must be no superfluous
+    /// replicas: the namenode might keep this one, or one that it doesn't know to be lost.
     fn open_elsewhere(&self, host: Host, own: ReplicaReport) -> bool {
         let chunk = own.chunk;
         let Some((namenode, _)) = &self.namenode else { return false };
@@ -191,7 +191,7 @@ impl World {
         !self.rotten.contains(&chunk) && others.any(|other| other + 1 != host)
     }
 
-    /// Replicas that the chunk's file is to have.
+    /// Wanted number of replicas of the chunk's file.
     pub fn wanted(&self, chunk: ChunkId) -> usize {
         let Some((namenode, _)) = &self.namenode else { return 0 };
         let state = namenode.state();
@@ -199,7 +199,7 @@ impl World {
         inode.map_or(0, |inode| inode.replication().into())
     }
 
-    /// A bit on a disk changes by itself.
+    /// Flips a bit on a disk.
     fn rot(&mut self) {
         let node = self.random.below(NODES as u64) as usize;
         let replicas = self.sealed_on(node);
@@ -218,7 +218,7 @@ impl World {
         replicas.filter(|replica| replica.state == ReplicaState::Sealed).collect()
     }
 
-    /// Whether nothing is lost with it.
+    /// Whether damage to this replica loses no bytes.
     pub fn can_be_damaged(&self, node: usize, replica: ReplicaReport) -> bool {
         self.spare(replica.chunk) && self.sound(replica.chunk).contains(&node)
     }
@@ -229,7 +229,7 @@ impl World {
         self.nodes[node].disks.iter().filter(|disk| disk.has(&name)).for_each(|disk| how(disk, &name));
     }
 
-    /// A data directory is gone, if nothing is lost with it for good.
+    /// Loses a data directory, unless bytes would be lost for good.
     fn lose_directory(&mut self, host: Host) {
         let Some(running) = &self.nodes[host - 1].running else { return };
         let Some((namenode, _)) = &self.namenode else { return };

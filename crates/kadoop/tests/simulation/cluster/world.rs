@@ -1,4 +1,4 @@
-//! The cluster's hosts and what happens next.
+//! The cluster's hosts and their next events.
 
 use super::{
     client::Client,
@@ -48,36 +48,36 @@ pub enum Event {
         reply: Reply,
     },
     Timeout(u64),
-    /// The namenode's tick, a datanode's heartbeat, a client's next step or the renewal of
-    /// its leases: of that life.
+    /// The namenode's tick, a datanode's heartbeat, a client's next step or the renewal of its
+    /// leases. Each holds the host's life to which it belongs.
     Tick(Host, u64),
     Step(Host, u64),
     Wake(Host, u64),
     Renew(Host, u64),
-    /// A datanode goes on with a write whose bytes are put in their place.
+    /// A datanode continues a write whose bytes are being put in their place.
     Place(Host, u64, u64),
     Restart(Host),
     Mend(usize, usize),
     Trouble,
-    /// Somebody else wants what a client writes.
+    /// Another client wants the file that a client writes.
     Takeover,
     Strand(Box<Strand>),
     Stranded(Box<Strand>),
-    /// The operator looks at the cluster.
+    /// The operator checks the cluster.
     Operate,
-    /// A sync is to fail.
+    /// A sync is going to fail.
     Syncs,
-    /// Something fails for longer.
+    /// A longer outage begins.
     Outage,
 }
 
-/// What a call was for.
+/// The purpose of a call.
 pub enum Then {
     Nothing,
     Beat(Heartbeat),
     Fetched(u64),
     Joined,
-    /// A client's own request, or a question of its own.
+    /// A client's own request or query.
     Asked,
     WriterAsk(CallId),
     Write(CallId),
@@ -86,7 +86,7 @@ pub enum Then {
     Read(CallId, Read),
 }
 
-/// How far that is.
+/// The step that a write in its place has reached.
 pub enum Placing {
     Given(Place<SimFile>),
     Filled(Placed),
@@ -95,9 +95,9 @@ pub enum Placing {
 pub struct Node {
     pub disks: Vec<SimDisk>,
     pub running: Option<Datanode<SimDisk>>,
-    /// Writes that wait for their turn: the call and the place in its chain.
+    /// Writes that wait for their turn: the call, and the place in its chain.
     pub held: BTreeMap<u64, (u64, usize)>,
-    /// Writes whose bytes are put in their place, by their callers.
+    /// Writes whose bytes are being put in their place, by caller.
     pub placing: BTreeMap<u64, (Write, Placing)>,
     pub last_caller: u64,
     pub beating: bool,
@@ -107,7 +107,7 @@ pub struct Node {
 pub struct World {
     pub random: Random,
     pub config: Config,
-    /// The memory that all clients' files share.
+    /// Memory shared by all clients' files.
     pub budget: Arc<dyn Budget>,
     pub now: Millis,
     order: u64,
@@ -115,45 +115,44 @@ pub struct World {
     what: BTreeMap<u64, Event>,
     pub calls: BTreeMap<u64, Call>,
     pub last_call: u64,
-    /// Of each host: how often it was started, until when it stands still, how far its
-    /// clock is ahead.
+    /// For each host: number of starts, end of its stall, and how far its clock is ahead.
     pub lives: Vec<u64>,
     pub stalls: Vec<Millis>,
-    /// After which all is taken that came to hosts which stood still.
+    /// Time after which all calls to stalled hosts have been taken.
     pub taken_from: Millis,
     pub skews: Vec<Millis>,
-    /// From, to.
+    /// Cut links, as (from, to).
     pub cut: BTreeSet<(Host, Host)>,
     pub lossy: bool,
     pub healed: bool,
-    /// From then on everything must be available.
+    /// Time from which everything must be available.
     pub well_from: Millis,
     pub disk: SimDisk,
     pub namenode: Option<(Namenode, Journal<SimDisk>)>,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
     pub model: Model,
-    /// Which kinds of trouble this run has.
+    /// Kinds of trouble in this run.
     pub mood: u64,
-    /// Who takes datanodes out of service.
+    /// Decommissions datanodes.
     pub operator: Operator,
-    /// Which syncs fail.
+    /// Makes syncs fail.
     pub syncs: Syncs,
-    /// What lasts longer.
+    /// Makes longer outages.
     pub outages: Outages,
-    /// What it is after besides.
+    /// The rare moment that this run provokes, if any.
     pub moment: Option<Moment>,
-    /// What datanodes were told lately.
+    /// Recent calls to datanodes.
     pub echoes: VecDeque<(Host, Request)>,
-    /// A chunk that began with another's bytes, and how many.
+    /// A chunk that began with another's bytes, and their number.
     pub continued: Option<(ChunkId, u32)>,
     pub stranded: BTreeSet<ChunkId>,
-    /// Which datanode has that number.
+    /// Index of the datanode with that number.
     pub numbers: BTreeMap<NodeId, usize>,
-    /// Chunks with a replica that was damaged: no second one is while it may be there.
+    /// Chunks with a damaged replica. No second replica is damaged while the first may exist.
     pub rotten: BTreeSet<ChunkId>,
     pub failure: Option<String>,
-    /// Tells all that happens: for a seed that failed (`KADOOP_SIM_TRACE`).
+    /// Logs all events, for a seed that failed (`KADOOP_SIM_TRACE`).
     pub trace: bool,
 }
 
@@ -164,7 +163,7 @@ pub fn config(fault: Option<Fault>) -> Config {
         write_bytes: 32,
         hold_bytes: 96,
         stage_bytes: 96,
-        // Runs that are short of memory have idle writers, too: all others keep their schedules.
+        // Only the runs with little memory have idle writers, so all others keep their schedules.
         idle_ms: Millis::MAX,
         ahead_bytes: 128,
         reads_at_once: 2,
@@ -254,7 +253,7 @@ impl World {
         self.what.insert(self.order, event);
     }
 
-    /// The host's own clock.
+    /// Time by the host's own clock.
     pub fn clock(&self, host: Host) -> Millis {
         self.now + self.skews[host]
     }
@@ -264,7 +263,7 @@ impl World {
         self.failure.get_or_insert_with(|| format!("at {at} ms: {why}"));
     }
 
-    /// Lets things happen until then.
+    /// Processes events until `end`.
     pub fn run_until(&mut self, end: Millis) -> Result<(), String> {
         while let Some(Reverse((when, order))) = self.events.peek().copied() {
             if when > end {
@@ -346,7 +345,7 @@ impl World {
         }
     }
 
-    /// Asks the namenode; none if it has no answer, and then it is down.
+    /// Asks the namenode; None if it can't answer, and then it is down.
     pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Namenode) -> T) -> Option<T> {
         let (namenode, journal) = self.namenode.as_mut()?;
         let answer = ask(namenode);
@@ -359,7 +358,7 @@ impl World {
         Some(answer)
     }
 
-    /// The namenode ends. If it wasn't the power that failed, its machine goes on.
+    /// Ends the namenode. If the power is still on, its machine keeps running.
     fn on_log_failed(&mut self) {
         match self.disk.is_off() {
             true => self.crash(NAMENODE),
@@ -367,7 +366,7 @@ impl World {
         }
     }
 
-    /// Starts what isn't running.
+    /// Starts the host, unless it is running.
     pub fn start(&mut self, host: Host) {
         let life = self.lives[host];
         if host == NAMENODE && self.namenode.is_none() {
@@ -384,7 +383,7 @@ impl World {
                     self.namenode = Some((namenode, journal));
                     self.at(self.now + 1_000, Event::Tick(host, life));
                 }
-                // The power failed, or a sync; the next start may do better.
+                // The power or a sync failed; the next start may succeed.
                 Err(_) => {
                     if self.disk.is_off() {
                         self.disk.crash(&mut self.random);
@@ -406,7 +405,7 @@ impl World {
                 }
                 Err(_) => {
                     let disks = &self.nodes[host - 1].disks;
-                    // One power supply for all.
+                    // One power supply serves all disks.
                     if disks.iter().any(SimDisk::is_off) {
                         disks.iter().for_each(|disk| disk.crash(&mut self.random));
                     }
@@ -418,14 +417,14 @@ impl World {
         }
     }
 
-    /// The power of a host fails; of a client, its process ends.
+    /// Fails the power of a host. For a client, ends its process.
     pub fn crash(&mut self, host: Host) {
         let longest = if self.random.one_in(4) { 9_000 } else { 2_000 };
         let pause = 300 + self.random.below(longest);
         self.crash_for(host, pause);
     }
 
-    /// The same, and it starts again after that time.
+    /// As [`World::crash`], with a start after `pause`.
     pub fn crash_for(&mut self, host: Host, pause: Millis) {
         self.stop(host);
         if host == NAMENODE {
@@ -440,7 +439,7 @@ impl World {
         }
     }
 
-    /// Its process ends, and starts again soon; the machine goes on.
+    /// Ends a host's process and starts it again soon. The machine keeps running.
     pub fn end_process(&mut self, host: Host) {
         self.stop(host);
         self.at(self.now + 300, Event::Restart(host));

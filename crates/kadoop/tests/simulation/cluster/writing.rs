@@ -16,11 +16,11 @@ use strait_kadoop::{
 pub struct Writing {
     pub path: String,
     pub writer: Writer,
-    /// The requests behind the writer's questions to the namenode.
+    /// Request numbers of the writer's mutations.
     numbers: BTreeMap<CallId, u64>,
     left: u64,
     goal: Option<Goal>,
-    /// Accepted by nobody yet.
+    /// Bytes that the writer hasn't accepted yet.
     rest: Bytes,
     /// Pipelines since the last sync.
     pipelines: Vec<Vec<Member>>,
@@ -53,7 +53,7 @@ impl World {
         if writing.goal.is_some() {
             return;
         }
-        // What it has accepted is still its caller's.
+        // Accepted bytes are still the caller's.
         if !writing.writer.is_covered() && writing.writer.error().is_none() {
             return self.soon(host, 60);
         }
@@ -99,7 +99,7 @@ impl World {
                     let number = match writing.numbers.get(&id) {
                         Some(number) => *number,
                         None => {
-                            // The one before has its answer, or nobody waits for it.
+                            // The request before has its answer, or no caller waits for it.
                             writing.numbers.values().for_each(|number| requests.end(*number));
                             writing.numbers.clear();
                             let Some(number) = requests.begin() else { return };
@@ -182,7 +182,7 @@ impl World {
                 return self.fail(format!("{path}: called lost, but a member of each of {pipelines:?} runs"));
             }
             self.end_requests(host);
-            // Else the file stays leased to this client, which is alive.
+            // Otherwise this client, which is alive, keeps the lease.
             self.begin_asking(host, Mutation::RecoverLease { path });
         }
     }
