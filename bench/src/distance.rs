@@ -1,8 +1,8 @@
-//! A link to somewhere far away: a proxy in this process that passes bytes on at
-//! a rate and after a delay, each way.
+//! A long-distance link: a proxy in this process that forwards bytes at a rate and after a delay,
+//! each way.
 //!
-//! It stands for the wire alone: neither loss nor the slow start of a TCP
-//! connection over that distance.
+//! It simulates only the wire, without loss and without the slow start of a TCP connection over
+//! that distance.
 
 use crate::Result;
 use std::collections::VecDeque;
@@ -12,21 +12,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes passed on together: half a millisecond of 1 Gbit/s, so that the delay
-/// is exact to that.
+/// Bytes forwarded together: half a millisecond of 1 Gbit/s, which is the precision of the delay.
 const PIECE_BYTES: usize = 64 << 10;
-/// How much waits at the near end for its turn on the wire before the sender is
-/// held up, as time; a router's queue.
+/// Time's worth of bytes that may wait at the near end for the wire, before the sender has to wait;
+/// a router's queue.
 const QUEUE: Duration = Duration::from_millis(10);
 
-/// What is on its way on one connection, or there and not yet taken: several times
-/// what a wire of 1 Gbit/s and 50 ms holds.
+/// Bytes of one connection in flight, or arrived and not yet taken: several times the capacity of a
+/// wire of 1 Gbit/s and 50 ms.
 const MAX_FLIGHT_BYTES: usize = 16 << 20;
 
-/// A running proxy. Its threads end with their connections, the one that accepts
-/// with the process.
+/// A running proxy. Its threads end with their connections, and the accepting thread with the
+/// process.
 pub struct Distance {
-    /// Where to connect in place of the target.
+    /// The address to use in place of the target's.
     pub address: SocketAddr,
 }
 
@@ -37,7 +36,7 @@ struct Wire {
     free_at: Mutex<Instant>,
 }
 
-/// What is on its way on one connection.
+/// The bytes in flight on one connection.
 #[derive(Default)]
 struct Flight {
     pieces: Mutex<Pieces>,
@@ -46,13 +45,13 @@ struct Flight {
 
 #[derive(Default)]
 struct Pieces {
-    /// With when they arrive; an empty one is the end.
+    /// Pieces with their arrival times; an empty one marks the end.
     queue: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Distance {
-    /// To `target`, `round_trip` away, by a wire of `bytes_per_second` each way.
+    /// Starts a proxy to `target`, `round_trip` away, over a wire of `bytes_per_second` each way.
     pub fn start(target: SocketAddr, round_trip: Duration, bytes_per_second: f64) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -63,7 +62,7 @@ impl Distance {
         let (there, back) = (wire(), wire());
         thread::spawn(move || {
             for near in listener.incoming().flatten() {
-                // A target that is away ends the connection, as its host would.
+                // If the target can't be reached, the connection ends, as its host would end it.
                 if let Ok(far) = TcpStream::connect(target) {
                     let _ = join(near, far, &there, &back);
                 }
@@ -81,7 +80,7 @@ fn join(near: TcpStream, far: TcpStream, there: &Arc<Wire>, back: &Arc<Wire>) ->
     Ok(())
 }
 
-/// Two threads: one takes bytes in, the other hands them out when they arrive.
+/// Two threads: one receives bytes, the other sends them when they are due.
 fn carry(mut from: TcpStream, mut to: TcpStream, wire: &Arc<Wire>) {
     let (wire, flight) = (Arc::clone(wire), Arc::new(Flight::default()));
     let landing = Arc::clone(&flight);
@@ -104,7 +103,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, wire: &Arc<Wire>) {
         let mut broken = false;
         while let Some(piece) = landing.arrive() {
             if !broken && to.write_all(&piece).is_err() {
-                // The other side learns of it; what still comes is thrown away.
+                // This tells the other side; the proxy drops later bytes.
                 broken = true;
                 let _ = to.shutdown(Shutdown::Both);
             }
@@ -114,7 +113,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, wire: &Arc<Wire>) {
 }
 
 impl Wire {
-    /// When the last of so many bytes has left, after what was sent before.
+    /// The time at which the last of so many bytes has left, after all earlier bytes.
     fn send(&self, bytes: usize) -> Instant {
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = (*free_at).max(Instant::now());
@@ -132,7 +131,7 @@ impl Flight {
         self.changed.notify_one();
     }
 
-    /// The next piece, when it is its time; none at the end.
+    /// The next piece, once it is due; None at the end.
     fn arrive(&self) -> Option<Vec<u8>> {
         let mut pieces = self.wait_while(|pieces| pieces.queue.is_empty());
         let (arrival, piece) = pieces.queue.pop_front()?;

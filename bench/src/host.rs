@@ -1,4 +1,4 @@
-//! What suites start and read on this machine.
+//! Helpers of suites on this machine: processes, figures and files.
 
 use crate::Result;
 use crate::stages::cpu_seconds;
@@ -14,7 +14,7 @@ use strait_wire::{Protocol, Wire};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The wire that suites use where wires aren't the question.
+/// The wire of suites that don't compare wires.
 pub const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 
 /// The `strait` command, built beside this program.
@@ -23,10 +23,10 @@ pub fn strait() -> Result<PathBuf> {
     if path.exists() { Ok(path) } else { Err(format!("{} isn't built", path.display()).into()) }
 }
 
-/// A running gateway, ended when dropped.
+/// A running gateway, stopped when dropped.
 pub struct Gateway {
     process: Process,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     _logs: tempfile::TempDir,
 }
@@ -45,7 +45,7 @@ impl Gateway {
         let mut command = Command::new(strait()?);
         command.args(["serve", "--listen", &address.to_string(), "--store", store]).args(arguments);
         if host.is_some() {
-            // The hosts are this process's own: nobody else can reach them.
+            // The hosts belong to this process: no other client can reach them.
             command.arg("--allow-anonymous");
         }
         on(host, &mut command);
@@ -57,7 +57,7 @@ impl Gateway {
         Ok(Self { process, address, _logs: logs })
     }
 
-    /// CPU seconds so far.
+    /// CPU seconds used so far.
     pub fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds(self.process.id())
     }
@@ -69,28 +69,28 @@ impl Gateway {
         client
     }
 
-    /// Resident memory, in MiB; and the most it has been.
+    /// Resident memory and its peak, in MiB.
     pub fn resident_mib(&self) -> Result<(f64, f64)> {
         let id = self.process.id();
         Ok((status(id, "VmRSS:")? / 1024.0, status(id, "VmHWM:")? / 1024.0))
     }
 }
 
-/// A number of a process's status: memory in KiB, threads.
+/// A number from a process's status: memory in KiB, or threads.
 pub fn status(pid: u32, field: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).ok_or(format!("no {field}").into())
 }
 
-/// Lets a command run on a host of a network, or else here.
+/// Makes a command run on a host of a network, or otherwise here.
 pub fn on(host: Option<&Host>, command: &mut Command) {
     if let Some(host) = host {
         host.enter(command);
     }
 }
 
-/// Seconds that a command takes as a whole process, output thrown away.
+/// Seconds that a command takes as a whole process, with its output discarded.
 pub fn seconds(command: &mut Command) -> Result<f64> {
     let start = Instant::now();
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit()).status()?;
@@ -98,8 +98,7 @@ pub fn seconds(command: &mut Command) -> Result<f64> {
     if status.success() { Ok(took) } else { Err(format!("{command:?} failed: {status}").into()) }
 }
 
-/// A number from the environment, or the default: suites fit 2 cores and 10 GB
-/// of disk by themselves.
+/// A number from the environment, or the default. By default suites fit 2 cores and 10 GB of disk.
 pub fn setting(name: &str, default: usize) -> Result<usize> {
     match std::env::var(name) {
         Ok(text) => text.parse().map_err(|_| format!("{name} isn't a number: {text:?}").into()),
@@ -107,7 +106,7 @@ pub fn setting(name: &str, default: usize) -> Result<usize> {
     }
 }
 
-/// A file of `mib` MiB that doesn't compress to nothing.
+/// Writes a file of `mib` MiB that doesn't compress well.
 pub fn make_file(path: &Path, mib: usize) -> Result<()> {
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -131,7 +130,7 @@ pub fn bare_rate(from: &Host, to: &Host) -> Result<f64> {
     let listener = to.run(|| TcpListener::bind((to.address(), 0)))?;
     let mut sender = from.run(|| TcpStream::connect(listener.local_addr()?))?;
     let mut receiver = listener.accept()?.0;
-    // Filled beforehand: to touch new memory takes time of its own.
+    // Filled beforehand, since touching new memory takes time.
     let (sent, mut piece) = (vec![7; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let start = Instant::now();
     let sending = thread::spawn(move || (0..PIECES).try_for_each(|_| sender.write_all(&sent)));

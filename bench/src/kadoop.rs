@@ -1,4 +1,4 @@
-//! Kadoop and HDFS beside each other: the same work, in turn.
+//! Compares Kadoop and HDFS: the same work, in turn.
 
 mod cluster;
 mod hdfs;
@@ -19,27 +19,28 @@ pub const DATANODES: usize = 3;
 /// The peer's name in rows.
 const HDFS: &str = "HDFS";
 const OVER_TCP: &str = "over TCP";
-/// Rounds that aren't counted: a JVM compiles meanwhile what it does often.
+/// Rounds that aren't counted: in them the JVM compiles its hot code.
 const WARM_ROUNDS: usize = 2;
 
-/// What is timed.
+/// A measured work.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// Files `PATH-THREAD` of so many MiB, a thread each, in place of what is there; MB/s.
+    /// Files `PATH-THREAD` of so many MiB, a thread each, replacing existing ones; MB/s.
     Write { path: &'static str, mib: usize, replication: u16, threads: usize },
     /// The same files, from beginning to end, so many times in each round; MB/s.
     Read { path: &'static str, threads: usize, times: usize },
-    /// 4 KiB here and there in `PATH-0`, one after the other; microseconds (p50).
+    /// 4 KiB at random offsets in `PATH-0`, one after the other; microseconds (p50).
     Preads { path: &'static str, count: usize },
     /// Create, 5 bytes, close; milliseconds (p50).
     SmallFiles { directory: &'static str, count: usize },
     /// The files of [`Work::SmallFiles`], each opened and read once; microseconds (p50).
     OpenAndRead { directory: &'static str, count: usize },
-    /// Calls about names for a while, or until what was made before is used up; calls a second.
+    /// Calls about names for a while, or until the earlier calls' names are used up; calls a
+    /// second.
     Calls { operation: Operation, threads: usize, milliseconds: usize },
 }
 
-/// A call about names. In this order each finds what those before it have made.
+/// A call about names. In this order, each uses the names that the earlier ones have made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     Mkdirs,
@@ -78,7 +79,7 @@ impl Work {
         }
     }
 
-    /// How many times it is measured in each round.
+    /// Number of measurements in each round.
     fn times(&self) -> usize {
         match self {
             Self::Read { times, .. } => *times,
@@ -96,7 +97,7 @@ impl Work {
     }
 }
 
-/// What does work, and says what came of it.
+/// A system that does work and returns the figure.
 pub trait System {
     /// The figure, in the work's unit.
     fn measure(&mut self, work: &Work, round: usize) -> Result<f64>;
@@ -110,8 +111,8 @@ struct Figures {
     processor: Vec<f64>,
 }
 
-/// Rounds in which each does each work, in turn; `hdfs` is started unless `BENCH_KADOOP_ALONE`
-/// is set. `limit`, where there is one, is measured in each round, too.
+/// Runs rounds in which each system does each work, in turn. Starts `hdfs` unless
+/// `BENCH_KADOOP_ALONE` is set. Each round also measures `limit`, if there is one.
 pub fn contest(
     ours: &mut Cluster,
     hdfs: impl FnOnce() -> Result<Hdfs>,
@@ -130,7 +131,7 @@ pub fn contest(
         for (work, figures) in works.iter().zip(&mut all) {
             for turn in round..round + work.times() {
                 let mut peer = || hdfs.as_mut().map(|hdfs| hdfs.measure(work, round)).transpose();
-                // What either leaves to be done afterwards falls into the other's time.
+                // Work that one system leaves for later falls into the other's time.
                 let before_us = if turn % 2 == 1 { peer()? } else { None };
                 let before = cpu_seconds(std::process::id())?;
                 let kadoop = ours.measure(work, round)?;
@@ -154,15 +155,15 @@ fn is_chosen(work: &Work) -> bool {
         .map_or(true, |chosen| chosen.split(';').any(|part| case.contains(part)))
 }
 
-/// Rounds in which each work is done past the datanodes and over TCP; before each comes what
-/// isn't timed.
+/// Runs rounds of each work by short-circuit reads and over TCP. Before each round it runs
+/// `before`, untimed.
 pub fn short_circuit(cluster: &mut Cluster, before: &Work, works: &[Work]) -> Result<Vec<Row>> {
     let rounds = setting("BENCH_KADOOP_ROUNDS", 5)?;
     let mut all: Vec<Figures> = works.iter().map(|_| Figures::default()).collect();
     for round in 0..rounds {
         cluster.measure(before, round)?;
         for (work, figures) in works.iter().zip(&mut all) {
-            // The order changes, so that neither always finds what the other has left in caches.
+            // The order alternates, so that neither side always finds the other's data in caches.
             for side in [round % 2, 1 - round % 2] {
                 cluster.read_past_datanodes(side == 0);
                 let figure = cluster.measure(work, round)?;
@@ -173,8 +174,8 @@ pub fn short_circuit(cluster: &mut Cluster, before: &Work, works: &[Work]) -> Re
     Ok(works.iter().zip(all).map(|(work, figures)| row(work, OVER_TCP, &figures, &[])).collect())
 }
 
-/// Prints how many times as fast as its peer it was, round by round: the JSON has medians
-/// alone. And the processor time of all of Kadoop, which tells more on a busy machine.
+/// Prints the ratio to the peer, round by round, since the JSON has only medians. Also prints the
+/// processor time of all of Kadoop, which is more reliable on a busy machine.
 fn row(work: &Work, name: &'static str, figures: &Figures, limits: &[f64]) -> Row {
     let Figures { kadoop: ours, peer, processor } = figures;
     let (unit, better) = work.unit();
@@ -203,8 +204,8 @@ fn row(work: &Work, name: &'static str, figures: &Figures, limits: &[f64]) -> Ro
     row
 }
 
-/// Where both keep their data: in memory, where nobody waits for a disk and syncs cost
-/// nothing; or in `BENCH_KADOOP_DIR`.
+/// The data directory of both: in memory, where disks cause no waits and syncs cost nothing, or
+/// `BENCH_KADOOP_DIR`.
 pub fn data_directory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     match std::env::var_os("BENCH_KADOOP_DIR") {

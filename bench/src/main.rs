@@ -1,9 +1,9 @@
-//! `make bench SUITE=…`: one suite a table or figure, each measured in pairs
-//! with its peer or its bare limit in the same run, A B A B …, since machines
-//! drift and only ratios can be trusted.
+//! `make bench SUITE=…`: one suite for each table or figure. Each is measured in pairs with its
+//! peer or its bare limit in the same run, A B A B …, since machines drift and only ratios are
+//! reliable.
 //!
-//! Prints a table and writes `bench/results/SUITE.json` and `.svg`. A benchmark
-//! is never an assertion: it exits non-zero only if it couldn't measure.
+//! Prints a table and writes `bench/results/SUITE.json` and `.svg`. A benchmark is never an
+//! assertion: it exits non-zero only if it couldn't measure.
 
 mod distance;
 mod host;
@@ -17,10 +17,10 @@ mod suites;
 
 use std::process::ExitCode;
 
-/// What a suite can fail with: a line for people.
+/// A suite's error: a line for people.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A suite: its name, what it answers, and how it is run.
+/// A suite: its name, its question, and its function.
 struct Suite {
     name: &'static str,
     question: &'static str,

@@ -1,14 +1,13 @@
-//! Paired measurement: what is compared runs in turn, and is compared run by
-//! run.
+//! Paired measurement: the compared systems run in turn, and the comparison is run by run.
 
 use crate::Result;
 
-/// Several figures of one thing.
+/// Several measurements of one figure.
 #[derive(Debug, Clone)]
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// Of measured values; not empty.
+    /// Of measured values, which mustn't be empty.
     pub fn new(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         Self(values)
@@ -23,7 +22,7 @@ impl Sample {
         }
     }
 
-    /// How far the values lie apart: (largest − smallest) / median.
+    /// Spread of the values: (largest − smallest) / median.
     pub fn spread(&self) -> f64 {
         match (self.0.first(), self.0.last()) {
             (Some(least), Some(most)) if self.median() > 0.0 => (most - least) / self.median(),
@@ -32,7 +31,7 @@ impl Sample {
     }
 }
 
-/// Two things measured in turn, and their ratio pair by pair.
+/// Measurements of two systems in turn, and their ratio pair by pair.
 pub struct Pair {
     /// The first's values.
     pub ours: Sample,
@@ -42,8 +41,7 @@ pub struct Pair {
     pub ratio: Sample,
 }
 
-/// Measures `ours` and `other` in turn, `runs` times each, after one run of
-/// each that isn't counted.
+/// Measures `ours` and `other` in turn, `runs` times each. The first run of each isn't counted.
 pub fn interleave(
     runs: usize,
     mut ours: impl FnMut() -> Result<f64>,
@@ -66,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_ratio_is_taken_pair_by_pair() {
-        // A machine that slows down by half midway: the ratio doesn't notice.
+        // A machine that slows down by half midway doesn't change the ratio.
         let speeds = [1.0, 1.0, 1.0, 2.0, 2.0];
         let (mut i, mut j) = (0, 0);
         let pair = interleave(

@@ -1,4 +1,4 @@
-//! The programs that suites run beside each other: our clients', and peers'.
+//! The programs that suites compare: our clients, and peers.
 
 use crate::Result;
 use crate::host::seconds;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use strait_testkit::MiniHdfs;
 
-/// The JVM's memory: HDFS's client and ours are happy with that.
+/// The JVM's memory, enough for HDFS's client and ours.
 const JVM_MEMORY: &str = "-Xmx512m";
 
-/// Where the programs are, built.
+/// Locations of the built programs.
 pub struct Programs {
     target: PathBuf,
     java_classpath: String,
     java_home: String,
 }
 
-/// What a program copies, and how.
+/// A copy to make, and its options.
 #[derive(Debug, Clone)]
 pub struct Copying {
     /// `get` or `put`.
@@ -25,9 +25,9 @@ pub struct Copying {
     pub remote: String,
     /// The local path; `-` for memory.
     pub local: String,
-    /// Bytes of each blocking request; none: the client's own way.
+    /// Bytes of each blocking request; none: the client's own strategy.
     pub blocking: Option<usize>,
-    /// Speak TLS, trusting this file.
+    /// Use TLS, trusting this file.
     pub ca: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl Copying {
     }
 }
 
-/// HDFS's own Java client, ordered about line by line.
+/// HDFS's own Java client, which takes orders line by line.
 pub fn hdfs_orders(hdfs: &MiniHdfs) -> Result<Command> {
     let classes = std::env::current_exe()?.with_file_name("").join("../bench/java");
     std::fs::create_dir_all(&classes)?;
@@ -139,7 +139,7 @@ fn compile(classes: &Path, classpath: &str, source: &str) -> Result<()> {
     seconds(Command::new("javac").arg("-d").arg(classes).args(["-cp", classpath, source])).map(drop)
 }
 
-/// Of the Java in the path; building and running libhdfs want it.
+/// The home of the Java in the path, for building and running libhdfs.
 fn java_home() -> Result<String> {
     if let Ok(home) = std::env::var("JAVA_HOME") {
         return Ok(home);

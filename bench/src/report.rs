@@ -1,4 +1,4 @@
-//! Rows on the terminal, as JSON, and as a picture.
+//! Prints rows as a table, as JSON, and as a picture.
 
 use crate::Result;
 use crate::pairs::{Pair, Sample};
@@ -7,10 +7,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where results go; not committed.
+/// Directory of results; not committed.
 const RESULTS: &str = "bench/results";
 
-/// Which way is good.
+/// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -23,23 +23,23 @@ pub enum Better {
 /// One line of a suite's table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// Name of the measured case.
     pub case: String,
-    /// In which unit.
+    /// Unit of the figures.
     pub unit: String,
-    /// Which way is good.
+    /// The better direction.
     pub better: Better,
     /// Our figure, the median.
     pub ours: f64,
-    /// The bare limit's or the bound's, where there is one.
+    /// Figure of the bare limit or of the bound, if there is one.
     pub limit: Option<f64>,
     /// Peers' figures.
     pub peers: BTreeMap<String, f64>,
-    /// Ours ÷ limit, pair by pair where they ran in pairs.
+    /// Ours ÷ limit, pair by pair if they ran in pairs.
     pub ratio_to_limit: Option<f64>,
     /// Counted runs.
     pub runs: usize,
-    /// Of our figure: (largest − smallest) / median.
+    /// Spread of our figure: (largest − smallest) / median.
     pub spread: f64,
 }
 
@@ -68,14 +68,14 @@ impl Row {
         }
     }
 
-    /// With a fixed bound as its limit.
+    /// Adds a fixed bound as its limit.
     pub fn with_limit(mut self, limit: f64) -> Self {
         self.limit = Some(limit);
         self.ratio_to_limit = Some(self.ours / limit);
         self
     }
 
-    /// With a peer's figure.
+    /// Adds a peer's figure.
     pub fn with_peer(mut self, name: &str, value: f64) -> Self {
         self.peers.insert(name.to_owned(), value);
         self
@@ -118,8 +118,8 @@ fn table(rows: &[Row]) -> String {
     out
 }
 
-/// A group of bars a row: ours, the limit, each peer; as shares of the row's
-/// largest, since units differ.
+/// Draws a group of bars for each row: ours, the limit, each peer. They are shares of the row's
+/// largest figure, since units differ.
 fn draw(path: &Path, title: &str, rows: &[Row]) -> Result<()> {
     const BAR: i32 = 18;
     const LEFT: i32 = 330;

@@ -1,5 +1,5 @@
-//! Systems of remote procedure calls beside each other: their programs, where
-//! they run, and slices of calls in turn.
+//! Compares systems of remote procedure calls: their programs, their placement, and slices of calls
+//! in turn.
 
 mod contest;
 mod programs;
@@ -7,16 +7,16 @@ mod programs;
 pub use contest::{Case, Contest, Entry, Slices};
 pub use programs::{Client, OtherWork, Place, Programs, Server, Slice};
 
-/// The limit's name: sockets that block, and nothing else.
+/// The limit's name: blocking sockets, and nothing else.
 pub const BARE: &str = "bare";
-/// Ours.
+/// FlexRPC's name.
 pub const OURS: &str = "flexrpc";
-/// Over UDP as well as TCP.
+/// A peer over UDP and TCP.
 pub const LIBTIRPC: &str = "libtirpc";
-/// Over TCP.
+/// Peers over TCP.
 pub const TCP_PEERS: [&str; 5] = [LIBTIRPC, "thrift-threaded", "thrift-framed-pool", "tonic", "tarpc"];
 
-/// A size as the tables print it.
+/// A size in the tables' format.
 pub fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

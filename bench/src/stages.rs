@@ -1,8 +1,8 @@
 //! Programs timed stage by stage, any number of them at once.
 //!
-//! A staged program connects, prints a line, waits for a line, does its work,
-//! prints a line, and ends. So start-up (which a JVM makes long) is told from
-//! the work, and many programs begin their work together.
+//! A staged program connects, prints a line, waits for a line, does its work, prints a line, and
+//! ends. This separates start-up (which a JVM makes long) from the work, and many programs begin
+//! their work together.
 
 use crate::Result;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -15,13 +15,13 @@ use strait_testkit::spawn_bound;
 /// Seconds of one run of one or more programs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
-    /// From the start of the first to the last being ready.
+    /// From the start of the first to the readiness of the last.
     pub startup_s: f64,
-    /// From then until the last was done.
+    /// From then until the last has finished its work.
     pub work_s: f64,
     /// From the start of the first to the end of the last.
     pub whole_s: f64,
-    /// Of the CPU, all programs together.
+    /// CPU time of all programs together.
     pub cpu_s: f64,
 }
 
@@ -51,7 +51,7 @@ pub fn staged(commands: Vec<Command>) -> Result<Times> {
     Ok(Times { startup_s, work_s, whole_s: begin.elapsed().as_secs_f64(), cpu_s })
 }
 
-/// Runs programs that know no stages side by side.
+/// Runs programs without stages side by side.
 pub fn whole(commands: Vec<Command>) -> Result<Times> {
     let begin = Instant::now();
     let mut running = Vec::new();
@@ -69,7 +69,7 @@ pub fn whole(commands: Vec<Command>) -> Result<Times> {
 struct Running {
     name: String,
     child: Child,
-    /// What it says on standard error, shown where it fails.
+    /// Its standard error, shown if it fails.
     errors: File,
 }
 
@@ -81,7 +81,7 @@ impl Running {
         Ok(Self { name, child: spawn_bound(command)?, errors })
     }
 
-    /// Waits for one line. Byte by byte, so that no later line is taken along.
+    /// Waits for one line. Reads byte by byte, so that it doesn't consume later lines.
     fn expect_line(&mut self) -> Result<()> {
         let output = self.child.stdout.as_mut().ok_or("no pipe from a program")?;
         match BufReader::with_capacity(1, output).read_line(&mut String::new())? {
@@ -94,11 +94,11 @@ impl Running {
         Ok(self.child.stdin.as_mut().ok_or("no pipe to a program")?.write_all(b"\n")?)
     }
 
-    /// Waits for its end; its CPU seconds.
+    /// Waits for its end, and returns its CPU seconds.
     fn end(&mut self) -> Result<f64> {
         let id = self.child.id();
         let pid = Pid::from_raw(i32::try_from(id)?).ok_or("a child without an id")?;
-        // What it used can be read until it is waited for.
+        // Its CPU time is readable until the wait.
         waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         let cpu_s = cpu_seconds(id)?;
         let status = self.child.wait()?;
@@ -115,7 +115,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors mean that it has ended.
+        // Errors mean that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -124,7 +124,7 @@ impl Drop for Running {
 /// CPU seconds that a process has used so far, in steps of 1/100.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // Fields 14 and 15; the second is a name that may hold anything, in brackets.
+    // Fields 14 and 15. The second field is a name in brackets that may contain anything.
     let fields = text.rsplit(')').next().unwrap_or_default();
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
     let sum = ticks.sum::<std::result::Result<u64, _>>()?;

@@ -1,4 +1,4 @@
-//! The suites, a module each.
+//! The suites, one module each.
 
 pub mod cli_start;
 pub mod crowd;

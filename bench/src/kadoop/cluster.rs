@@ -1,4 +1,4 @@
-//! Kadoop: namenode, datanodes and client, over sockets like any others, in this process.
+//! Kadoop: namenode, datanodes and client in this process, over ordinary sockets.
 
 use super::{DATANODES, Operation, System, Work, data_directory};
 use crate::Result;
@@ -21,19 +21,19 @@ const PIECE_BYTES: usize = 1 << 20;
 const PREAD_BYTES: usize = 4_096;
 const SMALL: &str = "12345";
 
-/// What threads of a measurement fail with.
+/// Result of a measurement's thread.
 type Said<T> = std::result::Result<T, String>;
 
 /// A running cluster and a client; ends when dropped, servers last.
 pub struct Cluster {
-    /// Over TCP alone, as who isn't on a datanode's host.
+    /// Over TCP only, as for a client on another host.
     client: Client,
-    /// The same, past the datanodes where it can.
+    /// The same, with short-circuit reads where possible.
     past: Client,
     reads_past: bool,
     caller: Caller,
     piece: Bytes,
-    /// Where the client is.
+    /// The client's host.
     host: Option<Host>,
     _datanodes: Vec<DatanodeServer>,
     _namenode: NamenodeServer,
@@ -41,8 +41,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// On loopback; or, of these hosts, the client on the first, the namenode on the second,
-    /// and a datanode on each other one.
+    /// Starts it on loopback; or, on these hosts, the client on the first, the namenode on the
+    /// second, and a datanode on each other one.
     pub fn start(hosts: &[Host]) -> Result<Self> {
         let directory = TempDir::with_prefix_in("strait-kadoop-", data_directory())?;
         let key = Key::generate()?;
@@ -96,7 +96,7 @@ impl Cluster {
         })
     }
 
-    /// Whether files are read past the datanodes from now on.
+    /// Switches short-circuit reads on or off.
     pub fn read_past_datanodes(&mut self, past: bool) {
         self.reads_past = past;
     }
@@ -211,7 +211,7 @@ impl Cluster {
         Ok(done as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// False where what was made before is used up.
+    /// False if the earlier calls' names are used up.
     fn call(&self, operation: Operation, root: &str, at: usize) -> std::result::Result<bool, Failure> {
         let (client, caller) = (&self.client, &self.caller);
         let done = match operation {
@@ -243,7 +243,7 @@ impl System for Cluster {
     }
 }
 
-/// Runs this on a host of a network, or else here. Threads that it starts are there, too.
+/// Runs `work` on a host of a network, or otherwise here. Threads that it starts run there, too.
 fn at<T: Send>(host: Option<&Host>, work: impl FnOnce() -> T + Send) -> T {
     match host {
         Some(host) => host.run(work),
@@ -251,7 +251,7 @@ fn at<T: Send>(host: Option<&Host>, work: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// The sum of what the threads return.
+/// The sum of the threads' results.
 fn in_threads(threads: usize, work: impl Fn(usize) -> std::result::Result<u64, Failure> + Sync) -> Said<u64> {
     let work = &work;
     thread::scope(|scope| {

@@ -9,22 +9,23 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use strait_testkit::{Host, MiniHdfs, Options, spawn_bound};
 
 pub(super) const PROPERTIES: [(&str, &str); 6] = [
-    // As durable as Kadoop: the edit log is synced before an answer, blocks as they are closed.
+    // As durable as Kadoop: HDFS syncs the edit log before an answer, and blocks as they are
+    // closed.
     ("dfs.namenode.edits.noeditlogchannelflush", "false"),
     ("dfs.datanode.synconclose", "true"),
     // Kadoop's chunks.
     ("dfs.blocksize", "67108864"),
-    // The default, 400 ms, is waited for by each close that comes before the last block's report.
+    // A close that precedes the last block's report waits for this; the default is 400 ms.
     ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "5"),
-    // Opening a file for reading writes no log.
+    // Opening a file for reading writes no log record.
     ("dfs.namenode.accesstime.precision", "0"),
-    // 16 callers are served at once.
+    // The namenode serves 16 callers at once.
     ("dfs.namenode.handler.count", "32"),
 ];
-/// A server's memory, and the collector that Java picks for servers.
+/// A server's memory, and the collector that Java selects for servers.
 pub(super) const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
 
-/// The cluster and its client, ended when dropped.
+/// The cluster and its client, stopped when dropped.
 pub struct Hdfs {
     client: Child,
     orders: ChildStdin,
@@ -33,8 +34,8 @@ pub struct Hdfs {
 }
 
 impl Hdfs {
-    /// On loopback; or, of these hosts, the client on the first, the namenode on the second,
-    /// and a datanode on each other one.
+    /// Starts it on loopback; or, on these hosts, the client on the first, the namenode on the
+    /// second, and a datanode on each other one.
     pub fn start(hosts: &[Host]) -> Result<Self> {
         let cluster = MiniHdfs::start_own(&Options {
             datanodes: DATANODES,
@@ -79,7 +80,7 @@ impl System for Hdfs {
 
 impl Drop for Hdfs {
     fn drop(&mut self) {
-        // Errors mean that it has ended.
+        // Errors mean that it has ended already.
         let _ = self.client.kill();
         let _ = self.client.wait();
     }

@@ -1,4 +1,4 @@
-//! Clusters that lose a datanode while a file is written through it.
+//! Clusters that lose a datanode during a write through it.
 
 mod hdfs;
 mod kadoop;
@@ -10,24 +10,24 @@ use crate::Result;
 use std::fmt;
 use strait_testkit::{LinkRate, Network};
 
-/// One more than a file has replicas, so that they can be three again.
+/// One more than a file has replicas, so that it can have three again.
 const DATANODES: usize = 4;
 const REPLICATION: u16 = 3;
 /// The paper's network.
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links are to be the limit, not the cores that carry them.
+/// Jumbo frames: the links should be the limit, not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 /// Hosts: the client's, the namenode's, and then the datanodes'.
 const CLIENT: usize = 0;
 const NAMENODE: usize = 1;
 const FIRST_DATANODE: usize = 2;
 
-/// How a datanode is lost.
+/// The way in which a datanode is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Its process is, as by `kill -9`.
+    /// Its process is killed, as by `kill -9`.
     Killed,
-    /// Its link is pulled; nobody is told.
+    /// Its link is pulled, without a signal to any host.
     Unplugged,
 }
 
@@ -40,21 +40,21 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What a writer, and the file, went through.
+/// Effects of a loss on a writer and its file.
 #[derive(Debug, Clone, Copy)]
 pub struct Suffered {
     /// The longest `write()` of 1 MiB.
     pub longest_write_s: f64,
-    /// From the loss until every chunk had three replicas again, the file closed.
+    /// Seconds from the loss until every chunk has three replicas again and the file is closed.
     pub whole_again_s: f64,
 }
 
 /// A cluster that can lose datanodes.
 pub trait Lossy {
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &'static str;
-    /// Writes a file, loses a datanode of its pipeline half-way, and waits until all is well
-    /// again; then the datanode is brought back.
+    /// Writes a file, loses a datanode of its pipeline half-way, and waits until the file is whole
+    /// again. Then it restores the datanode.
     fn lose(&mut self, loss: Loss, path: &str, mib: usize) -> Result<Suffered>;
 }
 

@@ -1,5 +1,5 @@
-//! Slices of calls of each contestant in turn, so that each round compares what
-//! the machine did at nearly the same time.
+//! Slices of calls of each contestant in turn. So each round compares them under nearly the same
+//! state of the machine.
 
 use super::programs::{Client, Place, Programs, Server, Slice};
 use super::{BARE, OURS};
@@ -10,29 +10,29 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use strait_testkit::Host;
 
-/// What all are asked for.
+/// The parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// Bytes of argument.
     pub bytes: usize,
     /// Callers at a time.
     pub callers: usize,
-    /// Between a caller's calls.
+    /// Pause between a caller's calls.
     pub gap_us: usize,
-    /// Of each slice.
+    /// Duration of each slice.
     pub milliseconds: usize,
     /// Slices of each contestant.
     pub rounds: usize,
 }
 
-/// One that takes part.
+/// A participant in a contest.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// In the row: [`OURS`], [`BARE`] for the limit, or a peer's.
+    /// Its name in the row: [`OURS`], [`BARE`] for the limit, or a peer's.
     pub name: &'static str,
-    /// The system that is asked.
+    /// The system to call.
     pub system: &'a str,
-    /// What it is asked for: a transport, a kind of multicast.
+    /// The mode of the calls: a transport, or a kind of multicast.
     pub mode: &'a str,
 }
 
@@ -48,7 +48,7 @@ struct Contestant {
 }
 
 impl Contest {
-    /// Each with one server beside its client.
+    /// A contest in which each system has one server beside its client.
     pub fn on_loopback(programs: &Programs, place: Place, systems: &[&str]) -> Result<Self> {
         let mut contestants = Vec::new();
         for system in systems {
@@ -59,7 +59,7 @@ impl Contest {
         Ok(Self { contestants })
     }
 
-    /// Each with its client on the first host and a server on each other.
+    /// A contest in which each system has its client on the first host and a server on each other.
     pub fn on_hosts(programs: &Programs, hosts: &[Host], systems: &[&str]) -> Result<Self> {
         let (caller, callees) = hosts.split_first().ok_or("no hosts")?;
         let mut contestants = Vec::new();
@@ -73,13 +73,13 @@ impl Contest {
         Ok(Self { contestants })
     }
 
-    /// Each of `systems` alike, by [`Contest::run`].
+    /// Runs each of `systems` in the same mode, by [`Contest::run`].
     pub fn run_alike(&mut self, case: Case, mode: &str, systems: &[&'static str]) -> Result<Slices> {
         let entries: Vec<_> = systems.iter().map(|system| Entry { name: system, system, mode }).collect();
         self.run(case, &entries)
     }
 
-    /// Rounds of slices, every other round backwards. One round isn't counted.
+    /// Runs rounds of slices, every other round backwards. The first round isn't counted.
     pub fn run(&mut self, case: Case, entries: &[Entry<'_>]) -> Result<Slices> {
         let mut slices: Vec<_> = entries.iter().map(|entry| (entry.name, Vec::new())).collect();
         for round in 0..=case.rounds {
@@ -99,7 +99,7 @@ impl Contest {
 }
 
 impl Contestant {
-    /// With the servers' CPU time.
+    /// A slice, including the servers' CPU time.
     fn slice(&mut self, mode: &str, case: Case) -> Result<Slice> {
         let cpu = |servers: &[Server]| servers.iter().map(Server::cpu).sum::<Result<Duration>>();
         let before = cpu(&self.servers)?;
@@ -110,11 +110,11 @@ impl Contestant {
     }
 }
 
-/// Of each entry, round by round.
+/// The slices of each entry, round by round.
 pub struct Slices(Vec<(&'static str, Vec<Slice>)>);
 
 impl Slices {
-    /// A row of ours beside the limit, and of peers, by one figure of a slice.
+    /// A row with our figure beside the limit's and the peers'.
     pub fn row(
         &self,
         case: String,
@@ -135,7 +135,7 @@ impl Slices {
         Ok(row)
     }
 
-    /// One entry's, round by round.
+    /// One entry's figures, round by round.
     pub fn figures(&self, name: &str, figure: impl Fn(&Slice) -> f64) -> Option<Vec<f64>> {
         let (_, slices) = self.0.iter().find(|(entry, _)| *entry == name)?;
         Some(slices.iter().map(figure).collect())

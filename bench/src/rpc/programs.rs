@@ -1,4 +1,4 @@
-//! Clients and servers of bench/rpc, started, placed and driven.
+//! Starts, places and drives the clients and servers of bench/rpc.
 
 use crate::Result;
 use crate::host::{on, seconds};
@@ -13,22 +13,22 @@ use strait_testkit::{Host, Process, free_port, spawn_bound};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Which CPUs a program may run on.
+/// The CPUs that a program may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Both ends on one CPU.
     Same,
     /// Each end on a CPU of its own.
     Split,
-    /// Where the scheduler puts them.
+    /// On any CPU, by the scheduler's choice.
     Anywhere,
 }
 
 impl Place {
-    /// All of them.
+    /// All placements.
     pub const ALL: [Self; 3] = [Self::Same, Self::Split, Self::Anywhere];
 
-    /// As the tables print it.
+    /// Its name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Same => "one CPU",
@@ -37,7 +37,7 @@ impl Place {
         }
     }
 
-    /// For server and client. The last CPUs: the first ones serve interrupts.
+    /// CPUs for server and client: the last ones, since the first ones serve interrupts.
     fn cpus(self) -> Result<[Option<usize>; 2]> {
         let allowed = sched_getaffinity(None)?;
         let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).rev().filter(|cpu| allowed.is_set(*cpu));
@@ -66,7 +66,7 @@ impl Programs {
         eprintln!("building the programs to measure");
         seconds(Command::new("cmake").args(["-S", "bench/rpc/cpp", "-B"]).arg(&cpp))?;
         seconds(Command::new("cmake").arg("--build").arg(&cpp).args(["--parallel", "2"]))?;
-        // Not --locked: FlexRPC is this tree's, and so are its dependencies.
+        // Not --locked: FlexRPC and its dependencies come from this tree.
         seconds(
             Command::new("cargo")
                 .args(["build", "--quiet", "--release"])
@@ -93,11 +93,11 @@ fn on_cpu(cpu: Option<usize>, program: PathBuf) -> Command {
     }
 }
 
-/// Something else to do for the server's CPU, until dropped.
+/// Other work for the server's CPU, until dropped.
 pub struct OtherWork(Child);
 
 impl OtherWork {
-    /// On the CPU of a place's server.
+    /// Starts it on the CPU of a place's server.
     pub fn start(place: Place) -> Result<Self> {
         let mut command = on_cpu(place.cpus()?[0], "sh".into());
         command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
@@ -107,7 +107,7 @@ impl OtherWork {
 
 impl Drop for OtherWork {
     fn drop(&mut self) {
-        // Errors mean that it has ended.
+        // Errors mean that it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -116,13 +116,13 @@ impl Drop for OtherWork {
 /// A running server, ended when dropped.
 pub struct Server {
     process: Process,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     _logs: tempfile::TempDir,
 }
 
 impl Server {
-    /// On a host of a network, or else on loopback.
+    /// Starts it on a host of a network, or otherwise on loopback.
     pub fn start(programs: &Programs, system: &str, place: Place, host: Option<&Host>) -> Result<Self> {
         let address = SocketAddr::from((host.map_or(Ipv4Addr::LOCALHOST, Host::address), free_port()));
         let logs = tempfile::tempdir()?;
@@ -146,7 +146,7 @@ impl Server {
     pub fn cpu(&self) -> Result<Duration> {
         let mut nanoseconds = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
-            // It may end in between; then there is nothing to read.
+            // A thread may end in between; then there is nothing to read.
             let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
             nanoseconds += text.split(' ').next().and_then(|on_cpu| on_cpu.parse::<u64>().ok()).unwrap_or(0);
         }
@@ -162,25 +162,25 @@ pub struct Client {
     answers: BufReader<ChildStdout>,
 }
 
-/// What was measured between an order and its answer.
+/// Measurements between an order and its answer.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct Slice {
-    /// Calls that were counted, of all callers.
+    /// Counted calls of all callers.
     pub calls: u64,
-    /// From the first call's beginning to the last one's end.
+    /// Seconds from the first call's beginning to the last one's end.
     pub seconds: f64,
-    /// Their median.
+    /// Median latency of a call.
     pub p50_us: f64,
-    /// Of the slowest call.
+    /// Latency of the slowest call.
     pub worst_us: f64,
-    /// Of the caller that made the fewest.
+    /// Calls of the caller that made the fewest.
     pub fewest_calls: u64,
-    /// CPU seconds of the client, and with them the server's if it was asked.
+    /// CPU seconds of the client, and of the server if requested.
     pub cpu_seconds: f64,
 }
 
 impl Client {
-    /// Of these servers, on a host of their network or else on loopback.
+    /// Starts a client of these servers, on a host of their network or otherwise on loopback.
     pub fn start(
         programs: &Programs,
         system: &str,
@@ -219,7 +219,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Errors mean that it has ended.
+        // Errors mean that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

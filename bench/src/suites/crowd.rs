@@ -1,5 +1,5 @@
-//! A gateway among many clients: 1,000 that are idle, 20 that read a large
-//! file each, 200 that ask for 4 MiB again and again and never take it.
+//! A gateway with many clients: 1,000 idle ones, 20 that read a large file each, 200 that keep
+//! asking for 4 MiB and never take the answers.
 
 use crate::Result;
 use crate::host::{Gateway, make_file, setting};
@@ -48,7 +48,7 @@ struct Target {
     path: String,
 }
 
-/// Descriptors for a thousand connections.
+/// Allows enough descriptors for a thousand connections.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -99,7 +99,7 @@ fn idle(target: &Target) -> Result<Row> {
     ))
 }
 
-/// The most memory while many read a large file each.
+/// Peak memory while many clients read a large file each.
 fn readers(target: &Target, mib: usize) -> Result<Row> {
     let gateway = Gateway::start(&target.store)?;
     let read = || -> std::result::Result<(), String> {
@@ -119,7 +119,7 @@ fn readers(target: &Target, mib: usize) -> Result<Row> {
             let got = take(&mut client).map_err(|e| e.to_string())?.len();
             done += got;
             if got < wanted {
-                // A short answer: the rest is asked for after those in flight.
+                // A short answer: the client asks for the rest after the requests in flight.
                 ask(&mut client, handle, offset + got, (wanted - got) as i32);
                 pending.push_back((offset + got, wanted - got));
             }
@@ -138,7 +138,7 @@ fn readers(target: &Target, mib: usize) -> Result<Row> {
     Ok(Row::new(case, "MiB", Better::Lower, 1, &Sample::new(vec![most])).with_limit(BOUND_MIB))
 }
 
-/// The most memory while many ask and never take.
+/// Peak memory while many clients ask and never take the answers.
 fn greedy(target: &Target) -> Result<Row> {
     let gateway = Gateway::start(&target.store)?;
     let mut clients = Vec::new();
@@ -150,7 +150,7 @@ fn greedy(target: &Target) -> Result<Row> {
         }
         clients.push(client);
     }
-    // Until it stops growing.
+    // Repeats until it stops growing.
     let mut before = 0.0;
     loop {
         let (now, _) = gateway.resident_mib()?;

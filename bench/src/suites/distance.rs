@@ -1,6 +1,6 @@
-//! One client 50 ms away at 1 Gbit/s ("multiple racks over a Wide Area Network")
-//! gets and puts a file of a gateway over a directory. The limit is one bare
-//! stream over that distance, asked for by one byte.
+//! One client 50 ms away at 1 Gbit/s ("multiple racks over a Wide Area Network") gets and puts a
+//! file of a gateway over a directory. The limit is one bare stream over that distance, which a
+//! single byte requests.
 //!
 //! `STRAIT_BENCH_MIB`: the file's size, 1,024 MiB by default.
 //! `STRAIT_BENCH_PROGRAMS`: which of `C++,Java,Python,strait`; all by default.
@@ -54,7 +54,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A server that sends its bytes to whoever asks with one, as far away.
+/// A server at the same distance that sends its bytes to each client that sends one.
 struct Bare {
     far: SocketAddr,
     bytes: usize,
@@ -66,7 +66,7 @@ impl Bare {
         let far = Distance::start(listener.local_addr()?, ROUND_TRIP, BYTES_PER_SECOND)?.address;
         thread::spawn(move || {
             for mut asking in listener.incoming().flatten() {
-                // Who goes away before the end is told nothing.
+                // A client may leave before the end.
                 let _ = serve(&mut asking, bytes);
             }
         });
@@ -97,7 +97,7 @@ fn serve(asking: &mut TcpStream, bytes: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Seconds of one copy, from a connected client; of the command, which is always
+/// Runs one copy and returns its seconds, from a connected client; for the command, which is always
 /// a whole process, from its start.
 type Program = fn(&Programs, &str, &'static str, &str, &Path) -> Result<f64>;
 

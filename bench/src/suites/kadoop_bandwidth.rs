@@ -1,6 +1,6 @@
-//! Fig. 9 of the FlexRPC paper: how much of a link of 1 Gbit/s reading and writing by some
-//! threads use, beside HDFS and a bare stream. A client, a namenode and three datanodes, each
-//! on a host of its own; needs root.
+//! Fig. 9 of the FlexRPC paper: the share of a 1 Gbit/s link that several threads use for reading
+//! and writing, beside HDFS and a bare stream. A client, a namenode and three datanodes, each on a
+//! host of its own; needs root.
 //!
 //! `BENCH_KADOOP_LINK_MIB`: a file's size, 256 by default. `BENCH_KADOOP_DIR`,
 //! `BENCH_KADOOP_ROUNDS`, `BENCH_KADOOP_CASES`, `BENCH_KADOOP_ALONE`: as in `kadoop-hdfs`.
@@ -13,7 +13,7 @@ use strait_testkit::{LinkRate, Network};
 
 /// The paper's network.
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links are to be the limit, not the cores that carry them.
+/// Jumbo frames: the links should be the limit, not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 const FILE: &str = "/file";
 

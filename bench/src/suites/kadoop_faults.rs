@@ -1,8 +1,8 @@
-//! A datanode is lost while a file of three replicas is being written through it: how long does
-//! the longest `write()` of 1 MiB take, and how long until each chunk has three replicas again?
-//! Killed, as by `kill -9`; and with its link pulled, which tells nobody anything. Beside HDFS,
-//! at 1 Gbit/s; a client, a namenode and four datanodes, each a process on a host of its own;
-//! needs root.
+//! A datanode fails while a client writes a file of three replicas through it. Measures the longest
+//! `write()` of 1 MiB, and the time until each chunk has three replicas again. The datanode is
+//! killed, as by `kill -9`, or its link is pulled, which sends no signal to any host. Beside HDFS,
+//! at 1 Gbit/s; a client, a namenode and four datanodes, each a process on a host of its own; needs
+//! root.
 //!
 //! `BENCH_FAULTS_MIB`: a file's size, 512 by default. `BENCH_FAULTS_ROUNDS`: 3 by default.
 //! `BENCH_FAULTS_HDFS_ROUNDS`: 1 by default, of minutes; with 0 Kadoop is alone.
@@ -14,7 +14,7 @@ use crate::kadoop::losses::{HdfsRack, KadoopRack, Loss, Lossy, Suffered};
 use crate::pairs::Sample;
 use crate::report::{Better, Row};
 
-/// What is wanted of the longest write, in seconds.
+/// Goals for the longest write, in seconds.
 const BARS: [(Loss, f64); 2] = [(Loss::Killed, 0.3), (Loss::Unplugged, 3.0)];
 
 pub fn run() -> Result<Vec<Row>> {
@@ -43,7 +43,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// For each loss, each round of it.
+/// Results for each loss and each of its rounds.
 fn suffer(rack: &mut dyn Lossy, mib: usize, rounds: usize) -> Result<Vec<Vec<Suffered>>> {
     let mut all = Vec::new();
     for (loss, _) in BARS {

@@ -1,19 +1,19 @@
-//! Kadoop beside a real HDFS and its Java client, on loopback, three datanodes each: bytes,
-//! small files, names. Logs are synced before an answer, files as they are closed; the data is
-//! in memory, so both pay for the calls and neither for a disk.
+//! Kadoop beside a real HDFS and its Java client, on loopback, three datanodes each: bytes, small
+//! files, names. Both sync logs before an answer, and files as they are closed. The data is in
+//! memory, so both pay for the calls and neither for a disk.
 //!
-//! `BENCH_KADOOP_DIR`: where the data is, in place of memory. `BENCH_KADOOP_MIB`: a file's size,
-//! 256 by default. `BENCH_KADOOP_MS`: how long each call about names is repeated, 500 by default.
-//! `BENCH_KADOOP_ROUNDS`: 5 by default. `BENCH_KADOOP_CASES`: parts of the names of those to be
-//! measured, divided by semicolons. `BENCH_KADOOP_ALONE`: if set, without HDFS.
+//! `BENCH_KADOOP_DIR`: the data's directory, in place of memory. `BENCH_KADOOP_MIB`: a file's size,
+//! 256 by default. `BENCH_KADOOP_MS`: milliseconds for which each call about names is repeated, 500
+//! by default. `BENCH_KADOOP_ROUNDS`: 5 by default. `BENCH_KADOOP_CASES`: parts of the names of the
+//! measured cases, separated by semicolons. `BENCH_KADOOP_ALONE`: if set, without HDFS.
 
 use crate::Result;
 use crate::host::setting;
 use crate::kadoop::{Cluster, Hdfs, Operation, Work, contest};
 use crate::report::Row;
 
-/// In each round: one is over in a tenth of a second, in which either may be removing what was
-/// written before, and the JVM is still getting faster in its fifth.
+/// Reads in each round. One takes a tenth of a second, during which either system may still be
+/// removing older files. The JVM is still getting faster in its fifth read.
 const READS: usize = 5;
 const PREADS: usize = 2_000;
 const SMALL_FILES: usize = 100;

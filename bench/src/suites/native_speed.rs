@@ -1,6 +1,6 @@
-//! One client on a gateway over a directory whose file is in the page cache,
-//! beside what there is without Strait: a bare Thrift server that answers from
-//! memory, a bare TLS stream, a bare ping-pong of the same bytes.
+//! One client on a gateway over a directory whose file is in the page cache. Beside it the same
+//! without Strait: a bare Thrift server that answers from memory, a bare TLS stream, a bare
+//! ping-pong of the same bytes.
 //!
 //! `STRAIT_BENCH_MIB`: the file's size, 1,024 MiB by default.
 
@@ -19,11 +19,10 @@ use strait_testkit::{Authority, Process, free_port};
 
 const RUNS: usize = 7;
 const CALL_BYTES: usize = 4_096;
-/// Of a read request and of what an answer holds beside its data, in the framed
-/// binary wire.
+/// Bytes of a read request, and of an answer beside its data, in the framed binary wire.
 const REQUEST_BYTES: usize = 68;
 const ANSWER_HEADER_BYTES: usize = 48;
-/// A call is a round trip: fewer bytes than the others read.
+/// Each call is a round trip, so this case reads fewer bytes than the others.
 const CALLS_FILE_MIB: usize = 128;
 
 type Program = fn(&Programs, &str, &Copying) -> Command;
@@ -86,7 +85,7 @@ fn streaming(case: &str, mib: usize, ours: impl Fn() -> Command, bare: impl Fn()
     Ok(Row::of_pair(case, "MB/s", Better::Higher, RUNS, &pair))
 }
 
-/// The bare server of any file of one length.
+/// The bare server, which serves any file of one length.
 struct Volo {
     address: SocketAddr,
     _process: Process,

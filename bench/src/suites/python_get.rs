@@ -1,5 +1,5 @@
-//! Python reads a large file from a real HDFS through the gateway; beside it
-//! the way it is done today, Hadoop's own shell, as whole processes.
+//! Python reads a large file from a real HDFS through the gateway, beside Hadoop's own shell, the
+//! usual way today, as whole processes.
 
 use crate::Result;
 use crate::host::{Gateway, make_file, seconds, setting};

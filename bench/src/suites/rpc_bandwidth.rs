@@ -1,6 +1,5 @@
-//! Fig. 5 and 6 of the FlexRPC paper: the bandwidth of single calls at 1 Gbit/s,
-//! by one caller and by several. And on loopback four callers, where nothing
-//! but the system itself is in the way.
+//! Fig. 5 and 6 of the FlexRPC paper: the bandwidth of single calls at 1 Gbit/s, by one caller and
+//! by several. Also four callers on loopback, where only the system itself is the limit.
 
 use crate::Result;
 use crate::host::setting;
@@ -10,7 +9,7 @@ use strait_testkit::{LinkRate, Network};
 
 /// The paper's network.
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links are to be the limit, not the cores that carry them.
+/// Jumbo frames: the links should be the limit, not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 const UDP_SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 60 << 10];
 const TCP_SIZES: [usize; 6] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];

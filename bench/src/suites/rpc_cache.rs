@@ -1,5 +1,5 @@
-//! What the response cache costs: asking it before a call and telling it the
-//! result afterwards. The paper (section V.B) has 5 µs.
+//! The cost of the response cache: a lookup before a call, and storing the result after it. The
+//! paper (section V.B) has 5 µs.
 
 use crate::Result;
 use crate::pairs::Sample;
@@ -15,8 +15,8 @@ const CALLS: u64 = 20_000;
 /// Callers of one client, each with its handle.
 const HANDLES: u32 = 16;
 const THREADS: [u8; 2] = [1, 4];
-/// Empty and small results, with the head that the server keeps with them. With
-/// large ones it is freeing their memory that takes time, cache or no cache.
+/// Empty and small results, with the head that the server stores with them. With large ones, most
+/// of the time goes to freeing their memory, with or without a cache.
 const ANSWERS: [usize; 2] = [68, 68 + 1024];
 /// A tenth of the paper's.
 const BOUND_US: f64 = 0.5;
@@ -41,7 +41,7 @@ fn micros_a_call(threads: u8, answer: usize) -> Result<f64> {
         let serve = |client| {
             let session = SessionId([client + 1; 16]);
             admission.open_session(session, 0).ok()?;
-            // Not counted: making answers.
+            // Not counted: making the answers.
             let mut answers: Vec<_> = (0..CALLS).map(|_| bytes::Bytes::from(vec![0; answer])).collect();
             together.wait();
             let start = Instant::now();

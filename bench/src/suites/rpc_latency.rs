@@ -1,7 +1,6 @@
-//! Fig. 4 of the FlexRPC paper: the latency of single calls with an empty
-//! result, over both transports, beside bare sockets and peers; in three
-//! placements, since where two threads run matters more than what they do. And
-//! what a call costs in CPU time, and an idle server.
+//! Fig. 4 of the FlexRPC paper: the latency of single calls with an empty result, over both
+//! transports, beside bare sockets and peers. In three placements, since the CPUs of the two
+//! threads matter more than their work. Also the CPU time of a call, and of an idle server.
 
 use crate::Result;
 use crate::host::setting;
@@ -14,22 +13,22 @@ use crate::rpc::{
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The paper's, and what a datagram can carry.
+/// The paper's sizes, and the largest for a datagram.
 const UDP_SIZES: [usize; 7] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 60 << 10];
 const TCP_SIZES: [usize; 8] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 1 << 20];
-/// Where CPU time is told.
+/// Sizes for which the suite reports CPU time.
 const CPU_SIZES: [usize; 4] = [0, 16 << 10, 64 << 10, 1 << 20];
-/// Between calls of a caller that has something else to do as well.
+/// Pause between calls of a caller that also has other work.
 const GAP_US: usize = 300;
 const GAP_MILLISECONDS: usize = 60;
 const GAP_SIZES: [usize; 2] = [0, 16 << 10];
-/// Others' turns take some milliseconds each.
+/// Each turn of the other work takes some milliseconds.
 const BUSY_MILLISECONDS: usize = 100;
-/// Connections of a server that has nothing to do.
+/// Connections of an idle server.
 const IDLE_CONNECTIONS: usize = 100;
 const SETTLE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(2);
-/// Of a core, in percent.
+/// Percent of a core.
 const IDLE_BOUND: f64 = 1.0;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -66,8 +65,8 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Calls on a CPU that others use too, where who waits awake loses its turn. The
-/// mean: it counts the calls that wait for one.
+/// Calls on a CPU that others use too, where a caller that spins loses its turn. Reports the mean,
+/// which includes the calls that wait for a turn.
 fn busy(programs: &Programs, rounds: usize) -> Result<Vec<Row>> {
     let _others = OtherWork::start(Place::Same)?;
     let mut contest = Contest::on_loopback(programs, Place::Same, &[BARE, OURS])?;
@@ -81,14 +80,14 @@ fn busy(programs: &Programs, rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What a call costs both ends together. Not of peers: threads that end with
-/// their connection take the time they used out of sight.
+/// CPU time of a call at both ends together. Not for peers: threads that end with their connection
+/// take their counted time with them.
 fn cpu_row(slices: &Slices, name: String) -> Result<Row> {
     let micros = |slice: &Slice| slice.cpu_seconds * 1e6 / slice.calls as f64;
     Ok(Row { peers: BTreeMap::new(), ..slices.row(name, "µs", Better::Lower, micros)? })
 }
 
-/// What a server uses that nobody calls.
+/// CPU use of a server without calls.
 fn idle(programs: &Programs) -> Result<Row> {
     let server = Server::start(programs, OURS, Place::Anywhere, None)?;
     let mut client = Client::start(programs, OURS, Place::Anywhere, None, &[server.address])?;

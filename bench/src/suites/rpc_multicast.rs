@@ -1,7 +1,6 @@
-//! Fig. 7 and 8 of the FlexRPC paper: the effective bandwidth of multicasts at
-//! 1 Gbit/s. An argument that reaches several callees counts once. The limit of
-//! parallel ones is a single call by bare sockets, of chains a chain of relays
-//! that pass bytes on and do nothing else.
+//! Fig. 7 and 8 of the FlexRPC paper: the effective bandwidth of multicasts at 1 Gbit/s. An
+//! argument for several callees counts once. The limit for parallel multicasts is a single call by
+//! bare sockets; for chains it is a chain of relays that only forward bytes.
 
 use crate::Result;
 use crate::host::setting;
@@ -10,10 +9,10 @@ use crate::report::{Better, Row};
 use crate::rpc::{BARE, Case, Contest, Entry, LIBTIRPC, OURS, Programs, Slice, Slices, size};
 use strait_testkit::{LinkRate, Network};
 
-/// The paper's machines, the caller's among them.
+/// Hosts as in the paper, including the caller's.
 const HOSTS: usize = 8;
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links are to be the limit, not the cores that carry them.
+/// Jumbo frames: the links should be the limit, not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 const MILLISECONDS: usize = 80;
 /// Fig. 7, to three callees.
@@ -23,7 +22,7 @@ const UDP_MOST: usize = 60 << 10;
 const BYTES: usize = 32 << 10;
 const MOST_CALLERS: usize = 10;
 const MOST_CALLEES: usize = 7;
-/// Where the paper compares chain and parallel.
+/// Number of callers at which the paper compares chain and parallel.
 const COMPARED_CALLERS: usize = 4;
 const PAPER_RATIO: f64 = 2.6;
 /// A chain's bandwidth doesn't depend on its length.
@@ -89,7 +88,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Ours both ways.
+/// FlexRPC both ways.
 fn chain_and_parallel<'a>(chain: &'a str, parallel: &'a str) -> [Entry<'a>; 3] {
     [
         Entry { name: BARE, system: BARE, mode: chain },
@@ -107,7 +106,7 @@ fn row(slices: &Slices, case: String, bytes: usize) -> Result<Row> {
     slices.row(case, "MB/s", Better::Higher, effective(bytes))
 }
 
-/// Round by round; beside the paper's.
+/// The ratio round by round, beside the paper's.
 fn chain_to_parallel(slices: &Slices) -> Result<Row> {
     let figures = |name| slices.figures(name, effective(BYTES)).ok_or("it didn't take part");
     let ratios: Vec<f64> =

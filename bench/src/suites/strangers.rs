@@ -1,5 +1,5 @@
-//! A gateway under attack: how long another user's login, `stat` and `put` of 1 MiB take
-//! meanwhile, beside a quiet minute, and how much memory the gateway takes.
+//! A gateway under attack: the duration of another user's login, `stat` and `put` of 1 MiB,
+//! compared with a quiet time, and the gateway's memory.
 
 use crate::Result;
 use crate::host::{Gateway, seconds, setting, strait};
@@ -19,17 +19,17 @@ use strait_wire::{AppendDataRequest, CloseFileRequest, CreateFileRequest, method
 
 /// Memory that the gateway may take, MiB.
 const BOUND_MIB: f64 = 256.0;
-/// A quiet p99 may grow by so much.
+/// Bound of a p99's growth relative to the quiet one.
 const BOUND_FACTOR: f64 = 3.0;
-/// Or to so much, ms, if that is more.
+/// Bound of a p99 in ms, if that is more.
 const BOUND_MS: f64 = 20.0;
 /// Another local user than the gateway's.
 const OTHER_USER: u32 = 12_345;
-/// Between two rounds of the user, who isn't part of the load.
+/// Pause between two rounds of the user, who isn't part of the load.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A file that takes a checksum longer than the suite.
 const ENDLESS_BYTES: u64 = 1 << 40;
-/// Files that one user opens, and how much of each it reads.
+/// Files that one user opens, and the size that it reads of each.
 const OPEN_FILES: usize = 900;
 const READ_MIB: usize = 6;
 
@@ -37,7 +37,7 @@ struct Scene {
     gateway: Gateway,
     metrics: SocketAddr,
     seconds: u64,
-    /// The cluster that the gateway serves, if it serves one.
+    /// The cluster behind the gateway, if there is one.
     _kadoop: Option<Process>,
     _dir: tempfile::TempDir,
 }
@@ -48,7 +48,7 @@ enum Store {
     Kadoop,
 }
 
-/// Starts an attack, which goes on until what is returned is dropped.
+/// Starts an attack, which lasts until the returned value is dropped.
 type Start = fn(&Scene) -> Result<Box<dyn Any>>;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -93,7 +93,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A gateway in a quiet time, and then beside an attack.
+/// Measures a gateway in a quiet time, and then during an attack.
 fn beside(name: &str, store: Store, start: Start) -> Result<Vec<Row>> {
     let scene = Scene::new(store)?;
     let quiet = scene.times()?;
@@ -142,8 +142,8 @@ fn put(client: &mut Client, path: &str, mib: usize) -> Result<()> {
     Ok(())
 }
 
-/// Starts Kadoop in one process, with a directory `/shared` that all may write to; its store's
-/// URI, and the clients' key.
+/// Starts Kadoop in one process, with a directory `/shared` that all users may write to. Returns
+/// its store's URI, and the clients' key.
 fn kadoop(dir: &Path) -> Result<(Process, String, String)> {
     let address = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new(strait()?);
@@ -192,7 +192,7 @@ impl Scene {
         Ok(Self { gateway, metrics: metrics.parse()?, seconds, _kadoop: cluster, _dir: dir })
     }
 
-    /// What bob's calls take.
+    /// Durations of bob's calls.
     fn times(&self) -> Result<Times> {
         let (begun, mut times) = (Instant::now(), Times::default());
         while begun.elapsed() < Duration::from_secs(self.seconds) {

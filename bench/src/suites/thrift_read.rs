@@ -2,9 +2,9 @@
 //! file of MalGen records each from HDFS (replication 1) and write it to local
 //! disk; natively, and through the gateway.
 //!
-//! The report's native program is the limit: HDFS's Java client with blocking
-//! buffers of 4,096 bytes, reading and writing in turn. Two settings of ours:
-//! the same structure, and our clients' defaults.
+//! The report's native program is the limit: HDFS's Java client with blocking buffers of 4,096
+//! bytes, reading and writing in turn. Our clients run in two settings: the same structure, and
+//! their defaults.
 //!
 //! | variable | default | |
 //! | --- | --- | --- |
@@ -32,10 +32,10 @@ use place::Place;
 
 /// The report's buffers.
 const REPORT_BUFFER_BYTES: usize = 4_096;
-/// What a native program takes that knows better.
+/// Buffer size of a well-tuned native program.
 const LARGE_BUFFER_BYTES: usize = 1 << 20;
-/// Files read by blocking calls of 4,096 bytes are so much smaller: a call is a
-/// round trip there.
+/// Divisor of the size of files read by blocking calls of 4,096 bytes: each call there is a round
+/// trip.
 const BLOCKING_SHARE: usize = 10;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -58,7 +58,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The defaults' table and the blocking buffers' one, of so many clients.
+/// The tables of the defaults and of the blocking buffers, for so many clients.
 fn tables(programs: &Programs, place: &Place, clients: usize) -> Result<Vec<Row>> {
     let (records, runs) = match clients {
         1 => (setting("STRAIT_BENCH_RECORDS", 10_000_000)?, 5),
@@ -79,8 +79,7 @@ fn tables(programs: &Programs, place: &Place, clients: usize) -> Result<Vec<Row>
     Ok([large, small].concat())
 }
 
-/// The first is what the others are measured against, the second what whole
-/// processes are.
+/// The first contestant is the reference for the others, the second for whole processes.
 fn contestants<'a>(programs: &'a Programs, place: &'a Place) -> Result<Vec<Contestant<'a>>> {
     let mut all = natives(programs, place, REPORT_BUFFER_BYTES)?;
     all.insert(1, Contestant::fs_shell(place));

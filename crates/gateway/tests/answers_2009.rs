@@ -1,5 +1,5 @@
-//! The answers of 2009 on which programs rely: docs/programs-of-2009.md, row by
-//! row, for programs of both generations.
+//! The answers of 2009 on which programs rely: docs/programs-of-2009.md, row by row, for programs
+//! of both generations.
 
 mod common;
 use common::programs::{DenseRead, SparseWrite};
@@ -32,7 +32,7 @@ fn names(list: Vec<FileStatus>) -> Vec<String> {
     list.into_iter().map(|status| status.path.unwrap()).collect()
 }
 
-/// URIs of programs of 2009, and what no log line may repeat as it is.
+/// URIs of programs of 2009, with characters that the log must escape.
 const UNKNOWN: [&[u8]; 4] = [b"sector://master:6000", b"hdfs://nn:9000/x", b"a\x1b[2J\nb", b"\xff\xfe"];
 
 #[test]
@@ -83,7 +83,7 @@ fn a_store_for_2009_that_is_not_served_is_refused_at_the_start() {
     assert!(error.contains("lab") && error.contains("main"), "{error}");
 }
 
-/// What was logged.
+/// The log's contents.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -109,7 +109,7 @@ impl<'a> MakeWriter<'a> for Log {
 #[test]
 fn init_logs_which_store_it_selected_and_which_flag_is_missing() {
     let log = Log::default();
-    // For every thread: a gateway's run on its runtime's.
+    // For every thread, since a gateway's threads belong to its runtime.
     tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).init();
     let (alone, several) = (serve(), two_stores(None));
     for served in [&alone, &several] {

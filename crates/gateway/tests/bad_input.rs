@@ -1,12 +1,13 @@
-//! Whatever a client sends, it gets a typed error or is cut off, and the
-//! others are served as before.
+//! For any input, a client gets a typed error or is disconnected, and the gateway keeps serving the
+//! others.
 
 mod common;
 use common::*;
 use std::io::Write;
 use strait_wire::*;
 
-/// Sends bytes, expects Thrift's own exception, and then the end or not.
+/// Sends bytes, and expects Thrift's own exception, with or without the end of the connection after
+/// it.
 fn refused(served: &Served, wire: Wire, bytes: &[u8]) -> ApplicationError {
     let mut client = served.client_on(wire);
     client.stream.write_all(bytes).unwrap();
@@ -108,7 +109,7 @@ fn an_unknown_method_and_a_wrong_field_type_are_named() {
     let error = refused(&served, UNFRAMED, wrong);
     assert_eq!(error.kind, ApplicationErrorKind::ProtocolError);
     assert!(error.message.contains("field 1 of PathArgs has type I32"), "{}", error.message);
-    // A reply, and a oneway, where a call is expected.
+    // A reply, and a oneway, in place of a call.
     for kind in [2, 4] {
         let message = [b"\x80\x01\x00", &[kind][..], b"\x00\x00\x00\x04stat\x00\x00\x00\x01\x00"].concat();
         let error = refused(&served, UNFRAMED, &message);

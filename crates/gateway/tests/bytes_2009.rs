@@ -1,5 +1,5 @@
-//! The bytes that programs of 2009 sent, byte for byte, and the answers that let
-//! them end well. docs/programs-of-2009.md says which programs these are.
+//! The bytes that programs of 2009 sent, byte for byte, and the answers that let them end well.
+//! docs/programs-of-2009.md names these programs.
 
 mod common;
 use bytes::Bytes;
@@ -57,7 +57,7 @@ fn put_local_file(local: Arc<MemoryStore>) {
 struct Replay<'a> {
     command: &'a str,
     client: Client,
-    /// What the cases call `client` and `file`.
+    /// The values that the cases call `client` and `file`.
     session: i64,
     file: i64,
 }
@@ -67,7 +67,7 @@ impl<'a> Replay<'a> {
         Self { command, client: served.client(), session: 0, file: 0 }
     }
 
-    /// Sends a call as the case has it, and gives its name.
+    /// Sends the case's call, and returns its name.
     fn send(&mut self, call: &str) -> String {
         let (name, rest) = call.split_once(' ').expect("a name and bytes");
         let mut bytes = Vec::new();
@@ -121,7 +121,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The answer as the cases write it.
+    /// The answer in the cases' notation.
     fn answer<M: Method>(
         &mut self,
         message: Bytes,

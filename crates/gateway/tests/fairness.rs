@@ -1,4 +1,4 @@
-//! What all clients share, none can keep for itself.
+//! No client can keep shared resources to itself.
 
 mod common;
 use bytes::Bytes;
@@ -11,8 +11,7 @@ use strait_gateway::{Config, PasswordFile};
 use strait_store::{Principal, StorePath};
 use strait_wire::*;
 
-/// Claims a request of `bytes` and sends it a little at a time, just fast
-/// enough not to count as stalled.
+/// Announces a request of `bytes` and sends it slowly, just fast enough not to count as stalled.
 struct Dribble {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -59,7 +58,7 @@ fn slow_senders_of_large_requests_keep_nobody_from_listing_and_writing_for_long(
     assert!(begun.elapsed() < Duration::from_secs(5), "soon, not after {:?}", begun.elapsed());
 }
 
-/// Two users, and nobody else.
+/// A gateway with two users only.
 fn two_users() -> (tempfile::TempDir, Served) {
     two_users_with(|_| {})
 }
@@ -92,7 +91,7 @@ fn logged_in(served: &Served, user: &str) -> Client {
     client
 }
 
-/// Writes 1 MiB a few times; the longest that one took.
+/// Writes 1 MiB a few times, and returns the longest duration.
 fn puts(client: &mut Client) -> Duration {
     let content = vec![3; 1 << 20];
     let put = |index| {
@@ -120,7 +119,8 @@ fn requests_that_one_user_announces_and_sends_slowly_hold_no_other_user_up() {
     std::thread::sleep(Duration::from_millis(300)); // until they hold what they can
     let took = puts(&mut logged_in(&served, "bob"));
     assert!(took < Duration::from_secs(2), "{took:?}");
-    // Nor that user's own for long: the slow ones are cut off, one after the other.
+    // The same user's own calls also wait only briefly: the gateway ends the slow connections one
+    // after the other.
     put(&mut greedy, "/tmp/own", b"x");
 }
 
@@ -139,7 +139,7 @@ fn strangers_that_announce_large_requests_hold_nothing_and_are_refused() {
             &OpenFileRequest { path: Some(path), ..Default::default() }.into(),
         )
         .to_bytes();
-        // Its head alone is enough.
+        // Its head suffices.
         stranger.stream.write_all(&request[..request.len() / 2]).unwrap();
         let Reply::Application(error) = stranger.receive::<methods::OpenFile>() else { panic!("no refusal") };
         assert!(error.message.contains("log in first"), "{}", error.message);
@@ -191,7 +191,7 @@ fn a_client_whose_answers_wait_can_not_hide_behind_a_request_that_waits() {
     for _ in 0..4 {
         greedy.send::<methods::ReadRange>(&read.clone().into());
     }
-    // A claim for which there is no memory before the answers are taken.
+    // Announces a request for which there is no memory until the answers are taken.
     greedy.stream.write_all(&(16u32 << 20).to_be_bytes()).unwrap();
     greedy.stream.write_all(&[0x80, 1, 0, 1]).unwrap();
     let handle = create(&mut writer, "/g");
@@ -268,7 +268,7 @@ fn what_is_remembered_for_retries_is_bounded_for_all_together() {
     for id in 0..200 {
         assert_eq!(kind(client.v2::<methods::RemovePath>(failing(id))), "NotFound");
     }
-    // Were the first remembered, its repetition would fail as it did.
+    // If the first were remembered, its repetition would fail again.
     let forgotten = RemovePathRequest { is_retry: Some(true), ..failing(0) };
     client.v2::<methods::RemovePath>(forgotten).unwrap();
     let remembered = RemovePathRequest { is_retry: Some(true), ..failing(199) };

@@ -1,5 +1,5 @@
-//! A client can tell whether what it has open is still there: a session that
-//! had to be made anew says so.
+//! A client can tell whether its open files still exist: a session that was made anew reports
+//! another incarnation.
 
 mod common;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use strait_store::strait::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use strait_wire::*;
 
-/// Attaches a client to a session; the incarnation.
+/// Attaches a client to a session, and returns the incarnation.
 fn resume(client: &mut Client, token: &Option<Secret>) -> i64 {
     let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
     client.v2::<methods::OpenSession>(request).unwrap().incarnation.unwrap()
@@ -104,7 +104,7 @@ fn appends_to_a_gateway_that_is_away_do_not_each_wait_for_it() {
         let mut writer = writer_of_new(&store, &StorePath::parse("/f").unwrap()).await;
         tokio::task::block_in_place(|| served.shut_down());
         drop(served);
-        // What listens there now ends each connection, and counts them.
+        // Now a listener there ends each connection, and counts them.
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let accepted = Arc::new(AtomicUsize::new(0));
         let count = accepted.clone();

@@ -1,4 +1,4 @@
-//! Each limit holds, and says so.
+//! Each limit holds, and its error names it.
 
 mod common;
 use common::*;
@@ -82,7 +82,7 @@ fn a_session_that_idles_out_is_gone_and_its_token_opens_a_new_one() {
         if read(&mut other, handle, 0, 1).is_err() {
             break;
         }
-        // It was still there; let go of it, so that it can idle out.
+        // The session still existed. Release it, so that it can idle out.
         other = served.client();
         assert!(Instant::now() < deadline, "the session outlives its limit");
     }
@@ -190,7 +190,7 @@ fn only_the_right_password_opens_a_session_where_nobody_is_anonymous() {
     assert_eq!(kind(client.v2::<methods::OpenSession>(login(Some("bob"), Some("right")))), "Unauthenticated");
     let opened = client.v2::<methods::OpenSession>(login(Some("alice"), Some("right"))).unwrap();
     assert_eq!(opened.user.as_deref(), Some("alice"));
-    // The token stands for the login on another connection.
+    // The token represents the login on another connection.
     let mut other = served.client();
     let reply =
         other.v2::<methods::OpenSession>(OpenSessionRequest { token: opened.token, ..Default::default() });

@@ -10,9 +10,9 @@ use strait_telemetry::Page;
 use strait_wire::*;
 use tempfile::TempDir;
 
-/// The gateway looks at its files as often, at the least.
+/// Longest period at which the gateway checks its files.
 const LOOK: Duration = Duration::from_millis(50);
-/// Enough for several looks.
+/// Enough for several checks.
 const SEVERAL_LOOKS: Duration = Duration::from_millis(400);
 
 struct Door {
@@ -48,8 +48,8 @@ impl Door {
         self.write(&others);
     }
 
-    /// In one step, and with the mode that the file has: what is half written
-    /// may be taken up where it stays so for a while.
+    /// Replaces the file in one step, with its present mode: the gateway may read a half-written
+    /// file that stays unchanged for a while.
     fn write(&self, text: &str) {
         let mode = std::fs::metadata(self.file()).map_or(0o600, |file| file.permissions().mode());
         let fresh = self.dir.path().join("fresh");
@@ -154,7 +154,7 @@ fn gateways_notice_a_change_within_five_seconds() {
     let changed = Instant::now();
     PasswordFile::set(&door.file(), "alice", "second").unwrap();
     eventually("the session has ended", || look(&mut alice).is_err());
-    // A look each 2 s, and one more where the file changed just before it.
+    // A check each 2 s, and one more if the file changed just before it.
     let took = changed.elapsed();
     assert!(took < Duration::from_secs(9), "{took:?}: twice what is promised, on a loaded machine");
 }
@@ -168,7 +168,7 @@ fn a_reload_that_is_asked_for_takes_up_passwords_at_once() {
     eventually("bob is in", || door.login("bob", "first").is_ok());
 }
 
-/// What opening a session gives.
+/// The outcome of opening a session.
 fn open_session(
     client: &mut Client,
     token: &Option<Secret>,
@@ -280,7 +280,7 @@ fn who_is_taken_out_of_the_file_is_out_on_open_connections_and_by_token() {
 
 #[test]
 fn the_session_of_who_is_taken_out_ends_with_its_files() {
-    // Whom the store lets write.
+    // A user with write permission in the store.
     let door = Door::with(&["tester", "bob"], |limits| limits.sessions = 1);
     let mut tester = door.login("tester", "first").unwrap();
     let handle = create(&mut tester, "/f");

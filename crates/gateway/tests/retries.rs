@@ -1,5 +1,5 @@
-//! A mutation that is asked for again is answered, not executed again; a
-//! client that dies leaves nothing locked.
+//! The gateway answers a repeated mutation without executing it again. A client that dies leaves
+//! nothing locked.
 
 mod common;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ fn id(byte: u8) -> Option<Bytes> {
     Some(Bytes::from(vec![byte; 16]))
 }
 
-/// Comes back to a session on a new connection.
+/// Resumes a session on a new connection.
 fn come_back(served: &Served, token: &Option<Secret>) -> Client {
     let mut client = served.client();
     client
@@ -69,7 +69,7 @@ fn every_kind_of_mutation_gives_the_same_answer_again() {
 
     let remove = RemovePathRequest { request_id: id(4), path: Some("/b".into()), ..Default::default() };
     client.v2::<methods::RemovePath>(remove.clone()).unwrap();
-    // Somebody makes it anew in between: the repetition must not remove that.
+    // Another client makes it anew in between: the repetition must not remove that.
     put(&mut served.session(), "/b", b"new");
     client.v2::<methods::RemovePath>(remove).unwrap();
     assert!(open(&mut client, "/b").is_ok());
@@ -130,7 +130,7 @@ fn a_client_killed_in_mid_write_leaves_the_flushed_prefix_and_a_writable_file() 
     append(&mut client, handle, 0, b"flushed").unwrap();
     let flush = FlushFileRequest { handle: Some(handle), mode: Some(FlushMode::Flush), ..Default::default() };
     client.v2::<methods::FlushFile>(flush).unwrap();
-    // Half an append, and it is gone.
+    // Sends half an append, and closes the connection.
     let request = AppendDataRequest {
         handle: Some(handle),
         expected_offset: Some(7),

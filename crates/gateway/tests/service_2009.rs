@@ -1,5 +1,5 @@
-//! DfsService as its clients of 2009 used it. Where it answers otherwise than
-//! DfsV2 would, `answers_2009.rs` shows it.
+//! DfsService with the calls of its clients of 2009. `answers_2009.rs` tests the answers that
+//! differ from DfsV2's.
 
 mod common;
 use bytes::Bytes;

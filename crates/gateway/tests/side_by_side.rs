@@ -1,5 +1,5 @@
-//! One client that does many things at once: on connections side by side, of
-//! one session, as many as it takes and no more.
+//! One client with many concurrent calls uses as many connections of one session as it needs, and
+//! no more.
 
 mod common;
 use bytes::Bytes;
@@ -96,8 +96,8 @@ async fn write_and_read(store: Arc<StraitStore>, index: u8) {
     assert!(store.read_all(&who(), &path, 1 << 20).await.unwrap() == content);
 }
 
-/// Passes connections on to a gateway, any number at once, and cuts each after
-/// so many answered bytes, `times` times in all.
+/// A proxy to a gateway for any number of concurrent connections. It cuts each after so many
+/// answered bytes, `times` times in all.
 async fn cutting_proxy(gateway: SocketAddr, bytes: u64, times: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -123,7 +123,7 @@ async fn cutting_proxy(gateway: SocketAddr, bytes: u64, times: usize) -> SocketA
 fn what_is_done_side_by_side_happens_once_when_connections_break() {
     let served = serve();
     let runtime = runtime();
-    // Some ten answers are longer than a login's by so much.
+    // This is longer than the answer to a login by some ten answers.
     let address = runtime.block_on(cutting_proxy(served.address, 1_500, 12)).to_string();
     let store = Arc::new(runtime.block_on(StraitStore::connect(&address, Options::default())).unwrap());
     let all: Vec<_> = (0..32).map(|index| runtime.spawn(write_rename_read(store.clone(), index))).collect();

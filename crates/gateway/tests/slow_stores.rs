@@ -1,5 +1,5 @@
-//! A store that takes its time, or fails badly, costs nobody more than that:
-//! not their order, their connection, their session or their bytes.
+//! A store that is slow or fails badly costs clients only time: not their order, their connection,
+//! their session or their bytes.
 
 mod common;
 use bytes::Bytes;
@@ -22,8 +22,8 @@ fn append_request(handle: i64, at: i64, data: &'static [u8]) -> AppendDataReques
     }
 }
 
-/// Ends a connection in mid-request, so that the gateway gives it up at once
-/// instead of answering what it asked before.
+/// Ends a connection in mid-request, so that the gateway closes it at once instead of answering
+/// earlier requests.
 fn cut(mut client: Client) {
     client.stream.write_all(&[0, 0]).unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();
@@ -95,7 +95,7 @@ fn a_session_at_work_does_not_idle_out() {
     let served = serve_store(store, |config| config.limits.session_linger = Duration::from_millis(50));
     let mut client = served.session();
     let handle = create(&mut client, "/f");
-    // On a connection that is attached to no session.
+    // On a connection that isn't attached to a session.
     let mut other = served.client();
     gate.shut();
     let request = AppendDataRequest { session: client.token.clone(), ..append_request(handle, 0, b"data") };
@@ -122,7 +122,7 @@ fn appends_whose_clients_have_gone_keep_their_place_in_memory() {
         let mut client = served.client();
         let request =
             AppendDataRequest { session: writer.token.clone(), ..append_request(*handle, 0, chunk) };
-        // By a thread, which may be held up.
+        // On a thread, since sending may block.
         let sending = std::thread::spawn(move || {
             client.send::<methods::AppendData>(&request.into());
             client
@@ -337,7 +337,7 @@ fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
     std::thread::sleep(Duration::from_millis(200)); // until it is well under way
     let begun = Instant::now();
     served.shut_down();
-    // It would never end; a busy machine takes its time for what is under way.
+    // It would never end. A busy machine needs time for the calls in progress.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     asking.join().unwrap();
     let _ = reading.join().unwrap();

@@ -1,4 +1,4 @@
-//! Clients without a login over loopback: the gateway's own user is let in, others aren't.
+//! Clients without a login over loopback: the gateway admits its own user, and no others.
 
 mod common;
 use common::*;
@@ -10,15 +10,15 @@ use strait_wire::*;
 /// A user that no test runs as.
 const SOMEBODY_ELSE: u32 = 54_321;
 
-/// Lets in programs of its own user alone.
+/// Admits only programs of its own user.
 fn serve_own_user() -> Served {
     serve_with(|config| {
         config.access = Access { starter: Some(Principal::new("tester")), ..Access::default() };
     })
 }
 
-/// What `connect` gives in a thread that runs as another user: the kernel ascribes its
-/// sockets to that one.
+/// Runs `connect` in a thread of another user and returns its result: the kernel ascribes its
+/// sockets to that user.
 fn as_somebody_else<T: Send>(connect: impl FnOnce() -> T + Send) -> T {
     assert!(rustix::process::geteuid().is_root(), "only root can be somebody else: run this as root");
     std::thread::scope(|threads| {

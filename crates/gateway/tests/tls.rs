@@ -118,7 +118,7 @@ fn where_client_certificates_are_asked_for_only_their_owners_get_in() {
     assert!(info(served.address, &ca, Some(&stranger)).is_none());
 }
 
-/// The kind of answer that clear text gets: some, or a closed connection.
+/// Whether clear text gets an answer, rather than a closed connection.
 fn is_served_in_clear_text(address: SocketAddr) -> bool {
     let mut client = Client::connect(address, FRAMED);
     client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());

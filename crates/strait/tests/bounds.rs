@@ -1,4 +1,4 @@
-//! What one user's open files and checksums leave to the process and to others.
+//! One user's open files and checksums leave room for the process and for others.
 
 mod support;
 #[path = "support/up.rs"]
@@ -14,13 +14,13 @@ use strait_wire::Secret;
 use support::{Gateway, Run, command};
 use up::Up;
 
-/// What the gateway may have resident at any time.
+/// Limit of the gateway's resident memory.
 const MOST_MIB: u64 = 256;
-/// One call of the gateway's clients.
+/// Bytes of one call of the gateway's clients.
 const MIB: usize = 1 << 20;
 /// Requests of the attacker at a time.
 const AT_ONCE: usize = 16;
-/// Within which the other user is served, on a loaded machine.
+/// Time limit for serving the other user, on a loaded machine.
 const SERVED: Duration = Duration::from_secs(20);
 
 fn path(text: &str) -> StorePath {
@@ -31,7 +31,7 @@ fn whoever() -> Principal {
     Principal::new("the session decides")
 }
 
-/// A cluster, and the gateway before it that two users log in at.
+/// A cluster, and its gateway, where two users log in.
 struct Attacked {
     gateway: Gateway,
     _up: Up,
@@ -65,14 +65,14 @@ async fn login(attacked: &Attacked, user: &'static str) -> Arc<StraitStore> {
     Arc::new(StraitStore::connect(&attacked.gateway.address, options).await.unwrap())
 }
 
-/// The most that was ever resident, in MiB.
+/// Peak resident memory, in MiB.
 fn most_mib(attacked: &Attacked) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", attacked.gateway.process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// Somebody else's stat, put and read.
+/// Runs another user's stat, put and read.
 async fn assert_served(store: &StraitStore, name: &str) {
     let (who, at, content) = (whoever(), path(&format!("/shared/{name}")), Bytes::from(vec![7; MIB]));
     let work = async {
@@ -110,7 +110,7 @@ async fn files_that_one_user_has_begun_to_read_hold_little_and_others_are_served
     let open: Vec<Box<dyn FileReader>> =
         iter(0..900).map(begin).buffer_unordered(AT_ONCE).try_collect().await.unwrap();
     assert_served(&bob, "bobs").await;
-    // Those that were idle for long read on.
+    // Readers that were idle for long can continue.
     for reader in open.iter().step_by(100) {
         assert_eq!(reader.read_at(3 * MIB as u64, MIB).await.unwrap(), vec![3; MIB]);
     }
@@ -127,7 +127,7 @@ async fn files_that_one_user_has_begun_to_write_hold_little_and_others_are_serve
         async move {
             let at = path(&format!("/shared/{number}"));
             let mut writer = alice.create(&whoever(), &at, &CreateOptions::default()).await?;
-            // What doesn't fill a write waits for more.
+            // Less than a full write stays buffered until more bytes come.
             writer.append(Bytes::from(vec![3; MIB - 1])).await?;
             strait_store::Result::Ok(writer)
         }

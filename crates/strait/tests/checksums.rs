@@ -9,7 +9,7 @@ use strait_testkit::MiniHdfs;
 use support::{Gateway, Run, command};
 use up::Up;
 
-/// Above two of its HDFS blocks, and no multiple of a chunk.
+/// More than two of its HDFS blocks, and no multiple of a chunk.
 const BYTES: usize = (2 << 20) + 4_321;
 const COMBINE: &str = "dfs.checksum.combine.mode";
 
@@ -46,7 +46,7 @@ fn the_composite_crc_of_a_content_is_the_same_in_every_store() {
     for directory in &stores[..3] {
         run(&["put", "-", &target(directory)], &content).ok();
     }
-    // Of three blocks.
+    // A file of three blocks.
     let copy = home.join("f").display().to_string();
     let put = ["-Ddfs.blocksize=1048576", "-put", &copy, &format!("{scratch}/f")];
     assert!(hdfs.shell(&put).unwrap().status.success());

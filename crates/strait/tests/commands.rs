@@ -1,5 +1,5 @@
-//! Each command against a gateway, both the real binary: what it prints, what
-//! it leaves in the store, how it ends.
+//! Each command against a gateway, both as the real binary: its output, its effects on the store,
+//! its exit code.
 
 mod support;
 
@@ -16,7 +16,7 @@ const IS_A_DIRECTORY: i32 = 13;
 const INVALID_ARGUMENT: i32 = 17;
 const UNAVAILABLE: i32 = 22;
 
-/// The temporary names that anything in `dir` or beneath still has.
+/// Names of all temporary files in `dir` and beneath.
 fn temporary_names(dir: &std::path::Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -123,8 +123,8 @@ fn a_failed_put_leaves_nothing() {
     gateway.run(["mkdir", &gateway.uri("/d")]).ok();
     std::fs::write(gateway.dir.path().join("f"), "x").unwrap();
     gateway.run(["put", "f", "f", &gateway.uri("/other")]).fails(NOT_A_DIRECTORY, "several sources");
-    // A directory without a right to read it fails in the middle of a tree
-    // (for root it doesn't); a source that is a directory named as a file does for all.
+    // A directory without read permission fails in the middle of a tree (except for root). A source
+    // that is a directory with the name of a file fails for all users.
     gateway.run(["mkdir", &gateway.uri("/d/f")]).ok();
     gateway.run(["put", "-f", "f", &gateway.uri("/d")]).fails(IS_A_DIRECTORY, "put /d/f");
     assert_eq!(gateway.run(["ls", "-R", "-C", &gateway.uri("/")]).text(), "/d\n/d/f\n");
@@ -138,7 +138,7 @@ fn an_interrupted_put_leaves_nothing_and_says_130() {
     put.args(["put", "-", &gateway.uri("/f")]);
     put.stdin(std::process::Stdio::piped());
     let mut child = strait_testkit::spawn_bound(put).unwrap();
-    // Data that never ends; it has begun when the temporary file is there.
+    // Endless input. The upload has begun when the temporary file exists.
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
     strait_testkit::eventually("the temporary file is there", support::DEADLINE, || {

@@ -11,8 +11,8 @@ use strait_store::{FileSystem, Principal, StorePath};
 use strait_testkit::{MiniHdfs, current_user};
 use support::Gateway;
 
-/// Runs the suite; the counts go straight to standard error, which the test
-/// harness doesn't capture, so that every log has them.
+/// Runs the suite. The counts go straight to standard error, which the test harness doesn't
+/// capture, so that every log has them.
 async fn assert_contract(subject: &str, gateway: &Gateway, root: &str) {
     let store = StraitStore::connect(&gateway.address, Options::default()).await.unwrap();
     let root = StorePath::parse(root).unwrap();
@@ -44,8 +44,8 @@ async fn a_gateway_over_a_gateway_keeps_the_contract() {
     assert_contract("file through two gateways", &outer, "/contract").await;
 }
 
-/// On the cluster that the environment names; starting one takes longer than
-/// all else here, so that is `with-hdfs`'s.
+/// On the cluster that the environment names. Starting one takes longer than everything else here,
+/// so `with-hdfs` does it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_over_hdfs_keeps_the_contract() {
     if std::env::var_os("STRAIT_TEST_HDFS").is_none() {

@@ -1,4 +1,4 @@
-//! docs/command.md is true.
+//! Checks that docs/command.md is correct.
 
 mod support;
 #[path = "support/up.rs"]
@@ -35,7 +35,7 @@ fn blocks(heading: &str) -> Vec<Vec<Vec<String>>> {
 fn a_rack_on_one_host_is_started_as_documented() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("README.md"), "read me").unwrap();
-    // Each address by one that is free here.
+    // Replaces each address by one that is free here.
     let mut addresses = HashMap::new();
     let mut here = |line: &[String]| -> Vec<String> {
         let placed = line.iter().map(|word| match word.split_once("127.0.0.1:") {

@@ -1,4 +1,4 @@
-//! What goes wrong is told once, clearly, and by the exit code.
+//! The command reports each error once, clearly, and by the exit code.
 
 mod support;
 
@@ -138,7 +138,7 @@ fn control_characters_reach_no_terminal() {
     }
 }
 
-/// What a command prints to a terminal.
+/// Output of a command on a terminal.
 fn on_a_terminal(gateway: &Gateway, args: &[&str]) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -150,7 +150,7 @@ fn on_a_terminal(gateway: &Gateway, args: &[&str]) -> String {
     strait.args(args).stdin(Stdio::null()).stdout(terminal);
     let mut child = strait_testkit::spawn_bound(strait).unwrap();
     let mut told = String::new();
-    // Ends with EIO when the last one that has the terminal open is gone.
+    // Ends with EIO when the last process has closed the terminal.
     let mut lines = Vec::new();
     let _ = std::fs::File::from(master).read_to_end(&mut lines);
     told.push_str(&String::from_utf8_lossy(&lines));
@@ -234,7 +234,7 @@ fn what_listens_but_is_no_gateway_is_told_from_one() {
         listener
     });
     strait(dir.path(), &["ls", &uri]).fails(UNAVAILABLE, "speaks HTTP, and is no Strait gateway");
-    // Nobody accepts any longer, and nothing answers.
+    // The listener accepts no more connections, and sends nothing.
     let _listener = serving.join().unwrap();
     let since = std::time::Instant::now();
     strait(dir.path(), &["ls", &uri]).fails(TIMED_OUT, "something else listens there");

@@ -1,4 +1,4 @@
-//! `--json`: one object a line, for what was done as for what went wrong.
+//! `--json`: one object a line, for results and for failures.
 
 mod support;
 
@@ -10,7 +10,7 @@ fn objects(text: &[u8]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{text}"))).collect()
 }
 
-/// The objects that a command prints, after success.
+/// The objects that a successful command prints.
 #[track_caller]
 fn done(gateway: &Gateway, args: &[&str], input: &[u8]) -> Vec<Value> {
     objects(&gateway.run_with([&["--json"], args].concat(), input, &[]).ok().stdout)

@@ -38,8 +38,8 @@ async fn through(address: &str) -> Arc<dyn FileSystem> {
     Arc::new(StraitStore::connect(address, Options::default()).await.unwrap())
 }
 
-/// Runs the suite; the counts go straight to standard error, which the test
-/// harness doesn't capture, so that every log has them.
+/// Runs the suite. The counts go straight to standard error, which the test harness doesn't
+/// capture, so that every log has them.
 async fn assert_contract(subject: &str, address: &str) {
     let (store, root) = (through(address).await, path("/contract"));
     store.mkdirs(&whoever(), &root, None).await.unwrap();
@@ -99,7 +99,7 @@ async fn synced_bytes_outlive_a_kill_in_mid_write() {
     let synced = synced.load(Ordering::SeqCst);
     up.again();
     let store = through(&up.address).await;
-    // Its end is known once recovery has closed the file.
+    // The file's length is known once recovery has closed it.
     let mut read = Vec::new();
     for _ in 0..DEADLINE.as_millis() / 100 {
         match store.read_all(&whoever(), &path("/f"), content.len()).await {
@@ -137,7 +137,7 @@ async fn what_a_client_had_flushed_is_closed_by_ctrl_c() {
     assert_eq!(up.interrupt(), 0, "{}", up.process.log_tail());
     up.again();
     assert_eq!(up.run(["cat", &up.uri("/f")], b"").text(), "flushed");
-    // Nobody waits for a lease to end.
+    // The append doesn't wait for a lease to expire.
     let store = through(&up.address).await;
     store.append(&whoever(), &path("/f")).await.unwrap().close().await.unwrap();
 }
@@ -209,7 +209,7 @@ fn nobody_comes_in_without_the_key() {
     }
 }
 
-/// A namenode and datanodes, each a process.
+/// A namenode and datanodes, each in a process of its own.
 struct Rack {
     dir: tempfile::TempDir,
     namenode: String,
@@ -235,7 +235,7 @@ impl Rack {
         }
         eventually("all datanodes are there", DEADLINE, || {
             let df = rack.run(["df", &rack.uri("/"), "--json"], b"");
-            // Fewer replicas than asked for would be taken, too.
+            // The store would also accept fewer replicas than requested.
             df.code == 0
                 && rack.run(["put", "-f", "--replication", "3", "-", &rack.uri("/probe")], b"x").code == 0
                 && rack.run(["locate", &rack.uri("/probe")], b"").text().matches("here").count()
@@ -290,7 +290,7 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
     }
     let healthy = rack.run(["fsck", &rack.uri("/")], b"");
     assert!(healthy.text().starts_with("healthy: 3 files in 1 directories"), "{}", healthy.text());
-    // The datanodes end; the namenode takes them for dead after 10 s.
+    // The datanodes end; the namenode declares them dead after 10 s.
     for process in &mut rack.processes[1..] {
         process.signal(rustix::process::Signal::TERM);
         assert_eq!(ended(process), 0);
@@ -325,7 +325,7 @@ fn fsck_calls_nothing_missing_before_the_datanodes_have_reported() {
     let json = rack.run(["fsck", "--json", &rack.uri("/f")], b"");
     let told = String::from_utf8(json.stdout).unwrap();
     assert!(told.contains(r#""not_reported":1"#) && told.contains(r#""healthy":false"#), "{told}");
-    // Nor does whoever asks through a gateway, or through two.
+    // Clients behind one gateway, or behind two, get the same answer.
     let near = rack.gateway(&rack.uri("/"));
     let far = rack.gateway(&near.uri("/"));
     for gateway in [&near, &far] {
@@ -368,7 +368,7 @@ fn the_disk_below_up_counts_once_whoever_asks() {
     let disk = rustix::fs::statvfs(up.data()).unwrap();
     let whole = disk.f_blocks * disk.f_frsize;
     for uri in [up.uri("/"), format!("{}/", up.kadoop())] {
-        // Each of three tells of a third, without what is left of it.
+        // Each of the three reports a third, rounded down.
         assert!((whole - 3..=whole).contains(&capacity(&uri)), "{uri}: {} of {whole}", capacity(&uri));
     }
 }
@@ -381,7 +381,8 @@ fn fsck_is_clean_again_after_a_datanode_was_killed_by_itself() {
     }
     rack.processes[1].kill();
     let fsck = |rack: &Rack| String::from_utf8(rack.run(["fsck", &rack.uri("/")], b"").stdout).unwrap();
-    // It has a replica of three in four files; of six it misses all once in 4,096 times.
+    // It has a replica of three in four files. The chance that it has none of six files is 1 in
+    // 4,096.
     eventually("it is taken for dead", DEADLINE, || fsck(&rack).contains("2 of 3 replicas"));
     eventually("its replicas are made anew", DEADLINE, || {
         fsck(&rack).contains("6 blocks, 0 missing, 0 with too few replicas")
@@ -395,7 +396,7 @@ fn fsck_is_clean_again_after_a_datanode_was_killed_by_itself() {
 fn a_datanode_is_decommissioned_and_missed_by_nobody() {
     let mut rack = Rack::start(3);
     rack.run(["put", "--replication", "2", "-", &rack.uri("/f")], b"bytes").ok();
-    // Two datanodes are too few for its three replicas.
+    // Two datanodes don't suffice for its three replicas.
     rack.run(["rm", &rack.uri("/probe")], b"").ok();
     let cluster = rack.uri("/");
     let listed = |rack: &Rack| rack.run(["datanodes", &rack.uri("/")], b"").text().to_owned();
@@ -408,7 +409,7 @@ fn a_datanode_is_decommissioned_and_missed_by_nobody() {
     rack.run(["decommission", "77", &cluster], b"").fails(NOT_FOUND, "no datanode");
     rack.run(["decommission", "1", "file:///tmp"], b"").fails(USAGE, "kadoop://");
     rack.run(["decommission", &cluster], b"").fails(USAGE, "DATANODE");
-    // After some seconds it says what they are needed for.
+    // After some seconds the command reports which files need them.
     let decommission = rack.run(["decommission", &address, "--wait", &cluster], b"");
     assert_eq!(decommission.code, 0, "{decommission:?}");
     assert!(listed(&rack).lines().nth(1).unwrap().contains("\tdecommissioned\t"), "{}", listed(&rack));

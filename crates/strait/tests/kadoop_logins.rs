@@ -1,5 +1,5 @@
-//! Users log in at a namenode of their own process, without the clients' key: what they may do,
-//! and how soon they may no more.
+//! Users log in at a namenode of their own process, without the clients' key. Tests their rights,
+//! and how soon they lose them.
 
 mod support;
 #[path = "support/up.rs"]
@@ -19,7 +19,7 @@ const INVALID_ARGUMENT: i32 = 17;
 
 /// A new password is in force after this time.
 const TAKEN_UP: Duration = Duration::from_secs(5);
-/// What a machine may add under load.
+/// Additional time on a loaded machine.
 const SLACK: Duration = Duration::from_secs(10);
 
 /// A namenode with logins and one datanode, each a process.
@@ -121,11 +121,11 @@ fn a_user_with_a_password_works_without_the_key() {
     assert!(rack.by("alice", ["cat", &file], b"").ok().stdout == bytes, "other bytes");
     let listed = rack.by("alice", ["ls", &rack.uri("/hers")], b"");
     assert!(listed.text().contains("alice"), "{}", listed.text());
-    // What isn't hers, or wants more than a user.
+    // Operations on another's file, or beyond a user's rights.
     rack.by("bob", ["cat", &file], b"").fails(PERMISSION_DENIED, "permission denied");
     rack.by("bob", ["rebalance", &rack.uri("/")], b"").fails(PERMISSION_DENIED, "permission denied");
     rack.by("bob", ["datanodes", &rack.uri("/")], b"").ok();
-    // Holders of the key act as whom they say, as before.
+    // Holders of the key still act as any user they name.
     let key = ["--kadoop-key", "client.key", "--user", "alice", "cat", &file];
     assert!(run(rack.dir.path(), key, b"").ok().stdout == bytes);
     let audit = std::fs::read_to_string(rack.dir.path().join("audit.log")).unwrap();
@@ -148,13 +148,13 @@ fn who_is_not_let_in_is_told_why() {
     let strange =
         ["--user", "alice", "--password-file", "password-of-alice", "--tls-ca", &strange, "ls", &root];
     run(dir, strange, b"").fails(UNAUTHENTICATED, "certificate");
-    // A log names users and addresses, no password.
+    // The log names users and addresses, but no password.
     let log = rack.namenode_log();
     assert!(log.contains("a login failed") && log.contains("carol"), "{log}");
     assert!(!log.contains("a guess") && !log.contains("secret of"), "{log}");
 }
 
-/// One process goes on for as long as its login holds.
+/// A running process continues as long as its login is valid.
 #[test]
 fn a_new_password_or_none_ends_a_running_program_within_seconds() {
     for removed in [false, true] {
@@ -169,7 +169,7 @@ fn a_new_password_or_none_ends_a_running_program_within_seconds() {
         let mut input = put.stdin.take().unwrap();
         let feeding = std::thread::spawn(move || {
             use std::io::Write as _;
-            // Until it ends: a block a second or so, for each of which it asks the namenode.
+            // Writes until it fails: a block about each second, each with a call to the namenode.
             while input.write_all(&[7; 1 << 16]).is_ok() {
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 /// Long enough for a loaded machine; a gateway starts in some 10 ms.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const GENERATIONS: [&str; 2] = ["early", "later"];
-/// As whom the programs log in: whoever runs the tests, so that a test HDFS
-/// lets them write at its root.
+/// Password of the programs' user, who is the user that runs the tests, so that a test HDFS allows
+/// writes at its root.
 const PASSWORD: &str = "secret of 2009";
 
 /// The programs, built once: `GENERATION/story`, `GENERATION/classes`, and the
@@ -41,7 +41,7 @@ fn programs() -> &'static Path {
 
 /// `strait serve` over one store, with one user in its password file.
 struct Served {
-    /// The gateway; ends with this.
+    /// The gateway; stopped when dropped.
     _process: Process,
     port: u16,
     user: String,
@@ -81,8 +81,8 @@ fn set_password(file: &Path, user: &str) {
 }
 
 impl Served {
-    /// Runs a program to its end; `name` is its directory's, in the store and
-    /// on this host.
+    /// Runs a program to its end; `name` is the name of its directory, in the store and on this
+    /// host.
     fn tell(&self, mut program: Command, name: &str, root: &str, wire: &[&str]) {
         let local = self.dir.path().join("local").join(name);
         fs::create_dir(&local).unwrap();

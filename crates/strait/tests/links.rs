@@ -1,4 +1,4 @@
-//! What goes down a tree doesn't leave it by a symbolic link.
+//! Walks down a tree don't leave it by a symbolic link.
 
 mod support;
 
@@ -8,8 +8,8 @@ use support::{Gateway, Run, command, fresh};
 
 const INVALID_ARGUMENT: i32 = 17;
 
-/// A tree with a file, a circle, and links to a file and a directory beside it;
-/// gives the tree.
+/// Makes a tree with a file, a circle, and links to a file and a directory beside it. Returns the
+/// tree.
 fn planted(data: &Path) -> PathBuf {
     let (tree, beside) = (fresh(data, "tree"), fresh(data, "beside"));
     std::fs::write(tree.join("file"), "content").unwrap();
@@ -24,8 +24,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o777
 }
 
-/// Runs `check` with the URI of the store's directory `data`: reached directly,
-/// and through a gateway.
+/// Runs `check` with the URI of the store's directory `data`: directly, and through a gateway.
 fn both_ways(check: impl Fn(&dyn Fn(&[&str]) -> Run, &Path, &str)) {
     let gateway = Gateway::over_files();
     check(&|args| gateway.run(args), &gateway.data(), &gateway.uri(""));
@@ -47,7 +46,7 @@ fn chmod_of_a_tree_passes_links_over() {
         run(&["chmod", "-R", "700", &format!("{root}/tree")]).ok();
         assert_eq!(mode(&tree.join("file")), 0o700);
         assert_eq!((mode(&data.join("beside")), mode(&data.join("beside/secret"))), before);
-        // One that is named is meant.
+        // A link that the user names is followed.
         run(&["chmod", "711", &format!("{root}/tree/alias")]).ok();
         assert_eq!(mode(&data.join("beside/secret")), 0o711);
     });

@@ -1,5 +1,5 @@
-//! Logins as users and operators meet them: who needs one, where the password comes from, what a
-//! login finds in a fresh cluster, and files that are read anew while serving.
+//! Logins for users and operators: the clients that need one, the sources of passwords, the rights
+//! after a login to a fresh cluster, and files that are read again while serving.
 
 mod support;
 #[path = "support/up.rs"]
@@ -39,7 +39,7 @@ fn secret_file(dir: &Path, name: &str, password: &str, mode: u32) {
     std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// A command of another local user.
+/// Runs a command as another local user.
 fn as_somebody_else(args: &[&str]) -> Run {
     assert!(rustix::process::geteuid().is_root(), "only root can be somebody else: run this as root");
     let home = tempfile::tempdir().unwrap();
@@ -177,13 +177,13 @@ fn in_a_fresh_cluster_each_user_finds_a_home_and_all_share_tmp() {
     by(&up, "bob", &["put", "-", &uri("/tmp/of-bob")]).ok();
     by(&up, "bob", &["rm", &uri("/tmp/of-alice")]).fails(PERMISSION_DENIED, "/tmp/of-alice");
 
-    // An administrator may do what the user may who runs the cluster.
+    // An administrator has the rights of the user who runs the cluster.
     by(&up, "root2", &["mkdir", &uri("/projects")]).ok();
     by(&up, "root2", &["chown", "bob", &uri("/projects")]).ok();
     by(&up, "root2", &["rm", &uri("/tmp/of-alice")]).ok();
     by(&up, "bob", &["chown", "bob", &uri("/user/alice")]).fails(PERMISSION_DENIED, "/user/alice");
 
-    // What a restart finds stays.
+    // A restart keeps existing homes.
     by(&up, "alice", &["chmod", "755", &up.uri("/user/alice")]).ok();
     assert_eq!(up.interrupt(), 0);
     up.again();
@@ -239,8 +239,8 @@ fn sighup_ends_no_server() {
     survives(&mut datanode, "SIGHUP");
 }
 
-/// The log of a gateway with a certificate that is good for so many days from now, once these
-/// words are in it.
+/// The log of a gateway with a certificate that is valid for so many days from now, once the log
+/// has `words`.
 fn log_with_certificate(days: i64, words: &str) -> String {
     let gateway = Gateway::start(|dir| {
         let identity = Authority::new().unwrap().issue_for(dir, days).unwrap();
@@ -278,7 +278,7 @@ fn nothing_that_clients_name_forges_a_line_of_the_log() {
     gateway.run_with(["--user", EVIL, "ls", &root], b"", &[("STRAIT_PASSWORD", "wrong")]);
     let missing = gateway.uri(&format!("/{EVIL}"));
     gateway.run_with(["--user", "alice", "stat", &missing], b"", &[("STRAIT_PASSWORD", "right")]);
-    // A method of this name, in strict binary Thrift without a frame.
+    // A call of a method with this name, in strict binary Thrift without a frame.
     let mut call = vec![0x80, 1, 0, 1];
     call.extend((EVIL.len() as u32).to_be_bytes());
     call.extend(EVIL.as_bytes());

@@ -1,4 +1,4 @@
-//! What a newcomer gets wrong: each mistake is told soon, truly, and with what to do.
+//! Newcomers' mistakes: the command reports each one soon, correctly, and with a remedy.
 
 mod support;
 
@@ -66,7 +66,7 @@ fn a_port_where_nothing_listens_is_told_at_once() {
         .fails(UNAVAILABLE, "no program listens there; check the port");
 }
 
-/// A Kadoop cluster's key, of no cluster that runs.
+/// A key of a Kadoop cluster that doesn't run.
 fn key(dir: &Path) -> String {
     use std::os::unix::fs::PermissionsExt;
     let path = dir.join("some.key");
@@ -102,8 +102,7 @@ fn a_namenodes_port_that_is_another_programs_is_told_within_seconds() {
     }
 }
 
-/// Runs `check` with the URI of the store's directory `data`: reached directly,
-/// and through a gateway.
+/// Runs `check` with the URI of the store's directory `data`: directly, and through a gateway.
 fn both_ways(check: impl Fn(&dyn Fn(&[&OsStr]) -> Run, &Path, &str)) {
     let gateway = Gateway::over_files();
     check(&|args| gateway.run(args), &gateway.data(), &gateway.uri(""));
@@ -143,12 +142,12 @@ fn a_name_that_is_not_utf8_is_as_good_as_any() {
         let arg = OsStr::new;
         std::fs::write(data.join(name), "content").unwrap();
         assert_eq!(run(&[arg("cat"), &uri]).text(), "content");
-        // What ls prints names it, too.
+        // The name that ls prints works, too.
         let listed = run(&[arg("ls"), arg("-C"), arg(&format!("{root}/"))]);
         let shown = listed.text().trim_end().rsplit_once('/').unwrap().1.to_owned();
         assert_eq!(run(&[arg("cat"), arg(&format!("{root}/{shown}"))]).text(), "content");
         assert_eq!(run(&[arg("cat"), arg(&format!("{root}/caf??.txt"))]).text(), "content");
-        // There and back.
+        // A copy back from the store.
         let copy = fresh(&data.join(".."), "copy");
         run(&[arg("get"), &uri, copy.as_os_str()]).ok();
         assert_eq!(std::fs::read_to_string(copy.join(name)).unwrap(), "content");
@@ -163,7 +162,7 @@ fn a_name_that_is_not_utf8_is_as_good_as_any() {
         std::fs::write(data.join(name).join("leaf"), "").unwrap();
         run(&[arg("rm"), arg("-r"), &uri]).ok();
         assert!(!data.join(name).exists());
-        // Characters that spell bytes as no store spells them name nothing.
+        // Characters that encode bytes in an invalid way name no file.
         run(&[arg("rm"), arg(&format!("{root}/\u{10fec3}\u{10febc}"))])
             .fails(INVALID_ARGUMENT, "stand for bytes");
     });

@@ -1,4 +1,4 @@
-//! What servers tell of their work: `--metrics`, `--audit-log`, `--slow-call-ms`.
+//! Servers' records of their work: `--metrics`, `--audit-log`, `--slow-call-ms`.
 
 mod support;
 #[path = "support/up.rs"]
@@ -12,7 +12,7 @@ use strait_testkit::{eventually, free_port};
 use support::DEADLINE;
 use up::{Up, role};
 
-/// What a server of HTTP answers, head and all.
+/// Answer of an HTTP server, including the head.
 fn http(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -22,7 +22,7 @@ fn http(address: &str, request: &str) -> String {
     answer
 }
 
-/// Everything in one process, all calls of which are slow.
+/// A cluster in one process, all of whose calls count as slow.
 struct Watched {
     up: Up,
     metrics: String,
@@ -96,7 +96,7 @@ fn slow_calls_are_logged_and_no_secret_with_them() {
         let audit = up.file("audit.log");
         ["cmd=create", "cmd=rename", "cmd=open"].iter().all(|word| audit.contains(word))
     });
-    // Of many at a time some are left out.
+    // Of many slow calls in a second, the log leaves some out.
     eventually("slow calls are logged", DEADLINE, || {
         let log = up.file("up.log");
         ["slow call operation=\"heartbeat\"", "about=chunk "].iter().all(|words| log.contains(words))
@@ -108,7 +108,7 @@ fn slow_calls_are_logged_and_no_secret_with_them() {
     }
 }
 
-/// The numbers of the requests that slow calls of this operation were made for.
+/// The numbers of the requests behind the slow calls of this operation.
 fn requests(log: &str, operation: &str) -> BTreeSet<String> {
     let operation = format!("slow call operation={operation:?} ");
     let of = |line: &str| line.split_once(" request=")?.1.split(' ').next().map(str::to_owned);
@@ -118,7 +118,7 @@ fn requests(log: &str, operation: &str) -> BTreeSet<String> {
 #[test]
 fn one_number_goes_with_a_request_from_the_gateway_to_the_namenode_and_the_datanodes() {
     let up = Watched::start();
-    // Of more than a few slow calls a second some aren't logged.
+    // If a second has more than a few slow calls, the log leaves some out.
     eventually("all of it is logged once", DEADLINE, || {
         up.up.run(["put", "-f", "-", &up.up.uri("/f")], b"content").ok();
         up.up.run(["cat", &up.up.uri("/f")], b"").ok();

@@ -1,5 +1,5 @@
-//! The strait:// adapter when connections break and gateways die: nothing is
-//! lost, nothing happens twice, and what can't be known is said to be unknown.
+//! The strait:// adapter when connections break and gateways die. Nothing is lost or executed
+//! twice, and the adapter reports unknown outcomes as unknown.
 
 mod support;
 
@@ -14,8 +14,8 @@ use support::{DEADLINE, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Passes bytes on between clients and a gateway, until so many have come back
-/// from the gateway; then it cuts the connection, and the next one gets as far.
+/// A proxy between clients and a gateway. It cuts each connection after so many bytes from the
+/// gateway.
 struct Cutter {
     address: String,
     cuts: Arc<AtomicUsize>,
@@ -45,7 +45,7 @@ impl Cutter {
     }
 }
 
-/// Until the budget of answered bytes is used up, or one side ends.
+/// Forwards until the budget of answered bytes is used up, or one side ends.
 async fn pass(client: TcpStream, server: TcpStream, mut left: usize) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -81,7 +81,7 @@ async fn connect(address: &str) -> StraitStore {
     StraitStore::connect(address, Options::default()).await.unwrap()
 }
 
-/// Bytes of which each piece tells where it belongs.
+/// Bytes of which each piece identifies its position.
 fn content(length: usize) -> Vec<u8> {
     (0..length as u32 / 4).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect()
 }
@@ -100,7 +100,7 @@ async fn a_read_goes_on_where_its_connection_broke() {
 #[tokio::test]
 async fn appends_in_flight_arrive_once_and_in_order() {
     let gateway = Gateway::over_files();
-    // Each answer to an append has some 60 bytes: cut again and again among them.
+    // Each answer to an append has some 60 bytes, so this cuts many times among them.
     let cutter = Cutter::before(&gateway, 2_000, 5).await;
     let store = connect(&cutter.address).await;
     let mut writer = store.create(&who(), &path("/f"), &CreateOptions::default()).await.unwrap();
@@ -118,15 +118,15 @@ async fn appends_in_flight_arrive_once_and_in_order() {
 #[tokio::test]
 async fn mutations_whose_answers_are_lost_happen_once() {
     let gateway = Gateway::over_files();
-    // Right behind the answer to the login, whatever its length: the first
-    // answer to anything else doesn't come through.
+    // Directly after the answer to the login, whatever its length: the first answer to any other
+    // call doesn't arrive.
     for extra in [1, 20] {
         let store = connect(&gateway.address).await;
         let cutter = Cutter::before(&gateway, login_bytes(&gateway).await + extra, 1).await;
         let through = connect(&cutter.address).await;
         let (from, to) = (path("/from"), path("/to"));
         store.write_all(&who(), &from, &CreateOptions::default(), Bytes::from_static(b"x")).await.unwrap();
-        // Executed twice, it would say NotFound.
+        // If executed twice, it would fail with NotFound.
         through.rename(&who(), &from, &to, false).await.unwrap();
         assert_eq!(cutter.cuts(), 1);
         through.remove(&who(), &to, false).await.unwrap();
@@ -134,7 +134,7 @@ async fn mutations_whose_answers_are_lost_happen_once() {
     }
 }
 
-/// How long the answer to a login is.
+/// Length of the answer to a login.
 async fn login_bytes(gateway: &Gateway) -> usize {
     use strait_wire::{Method, OpenSessionRequest, Protocol, Wire, methods};
     let wire = Wire { protocol: Protocol::Binary, framed: true };
@@ -158,7 +158,7 @@ async fn a_writer_that_outlives_its_gateway_says_that_the_outcome_is_unknown() {
     let error = writer.flush().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "the new gateway knows no such file: {error}");
     assert_eq!(writer.close().await.unwrap_err().kind(), error.kind(), "and it stays so");
-    // The store itself goes on with the new gateway.
+    // The store itself works with the new gateway.
     assert_eq!(store.list_all(&who(), &StorePath::root(), 10).await.unwrap(), []);
 }
 
@@ -207,7 +207,7 @@ async fn a_call_that_nobody_polls_holds_up_no_other() {
     let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
     let store = connect(&gateway.address).await;
     gateway.replace(&flags);
-    // Time to notice that the connection is lost.
+    // Time to detect the lost connection.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let (who, root) = (who(), StorePath::root());
     let mut first = std::pin::pin!(store.stat(&who, &root));
@@ -258,7 +258,7 @@ async fn small_reads_in_sequence_are_read_ahead_and_right() {
 
 #[tokio::test]
 async fn more_open_files_than_there_is_memory_to_read_ahead_are_all_read_right() {
-    // Three pieces of 1 MiB each would be 120 MiB: more than all share.
+    // Three pieces of 1 MiB each would be 120 MiB: more than the limit of all files.
     const OPEN: usize = 40;
     const PIECE: usize = 100_000;
     let gateway = Gateway::over_files();

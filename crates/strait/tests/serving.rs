@@ -1,4 +1,4 @@
-//! `serve` and `up`: starting, refusing to start, letting people in, ending.
+//! `serve` and `up`: starting, refusing to start, logins, shutdown.
 
 mod support;
 
@@ -85,7 +85,7 @@ fn a_data_directory_that_cannot_be_written_is_refused() {
         up.fails(up.code, "/usr");
         return;
     }
-    // Root may write everywhere but where the kernel itself has no files to make.
+    // Root may write everywhere except where the kernel itself can't make files.
     for data in ["/proc/self/data", "/sys"] {
         let up = strait(Path::new("/"), &["up", "--listen", "127.0.0.1:0", "--data", data]);
         assert_ne!(up.code, 0);
@@ -95,7 +95,7 @@ fn a_data_directory_that_cannot_be_written_is_refused() {
 
 #[test]
 fn a_directory_that_cannot_be_written_can_be_served() {
-    // Not even root makes files there.
+    // Even root can't make files there.
     let gateway = Gateway::start(|_| vec!["--store".to_owned(), "file:///sys".to_owned()]);
     let log = gateway.process.log_tail();
     assert!(log.contains("read-only: the directory can't be written"), "{log}");
@@ -103,7 +103,7 @@ fn a_directory_that_cannot_be_written_can_be_served() {
     gateway.run_with(["put", "-", &gateway.uri("/f")], b"x", &[]).fails(PERMISSION_DENIED, "put /f: ");
 }
 
-/// Takes connections and never answers.
+/// Accepts connections and never answers.
 fn silent_server() -> (std::net::TcpListener, String) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -266,7 +266,7 @@ fn a_gateway_logs_in_at_another_by_password_and_not_by_a_command_s_token() {
     let secret = [("STRAIT_PASSWORD", "alice's secret")];
     let root = gateway.uri("/");
     gateway.run_with(["--user", "alice", "ls", &root], b"", &secret).ok();
-    // Ends at the port, which is taken, if it comes so far.
+    // It ends at the port, which is in use, if it gets that far.
     let serve = ["--user", "alice", "serve", "--listen", &gateway.address, "--store", &root];
     gateway.run(serve).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
     gateway.run_with(serve, b"", &secret).fails(BUSY, "in use");

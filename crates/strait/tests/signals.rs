@@ -1,4 +1,4 @@
-//! Ctrl-C ends a command soon, whatever it is waiting for.
+//! Ctrl-C ends a command soon, in every wait.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use strait_testkit::{eventually, spawn_bound};
 use support::{DEADLINE, Gateway, code, command, fresh};
 
-/// Three seconds of cleaning up, and as much again for a loaded machine.
+/// Three seconds for the cleanup, and as much again for a loaded machine.
 const SOON: Duration = Duration::from_secs(6);
 
 fn send(child: &Child, signal: Signal) {

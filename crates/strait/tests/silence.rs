@@ -1,4 +1,4 @@
-//! No command waits without end for a gateway that is silent or gone, in whatever state.
+//! Commands never wait forever for a gateway that is silent or gone, in any state.
 
 mod support;
 
@@ -11,9 +11,9 @@ use strait_testkit::wait_until;
 use support::faulty::{Fault, Faulty};
 use support::{Gateway, Run, command, fresh};
 
-/// What the commands are given, in seconds.
+/// The commands' time limit, in seconds.
 const TIMEOUT: &str = "2";
-/// Some times that; what is more is the machine's.
+/// A few times that, to allow for a loaded machine.
 const LIMIT: Duration = Duration::from_secs(45);
 const FAULTS: [Fault; 4] = [Fault::Silence, Fault::HalfReply, Fault::Trickle, Fault::End];
 const BUSY: i32 = 19;
@@ -21,7 +21,7 @@ const TIMED_OUT: i32 = 21;
 const UNAVAILABLE: i32 = 22;
 const OUTCOME_UNKNOWN: i32 = 24;
 
-/// Runs a command line, and fails if it takes longer than it may.
+/// Runs a command line, and fails if it exceeds the limit.
 #[track_caller]
 fn in_time(gateway: &Gateway, args: &[&str]) -> Run {
     let began = Instant::now();
@@ -30,7 +30,7 @@ fn in_time(gateway: &Gateway, args: &[&str]) -> Run {
     run
 }
 
-/// Fails unless the command said what happened, by its exit code and in words.
+/// Fails unless the command reported the failure by its exit code and a message.
 #[track_caller]
 fn assert_told(run: &Run, of: &str) {
     assert!([TIMED_OUT, UNAVAILABLE, OUTCOME_UNKNOWN].contains(&run.code), "{of}: {run:?}");
@@ -51,8 +51,8 @@ fn furnished() -> Gateway {
     gateway
 }
 
-/// Tries a command line, in which `@` stands for the gateway, with a gateway that
-/// misbehaves when `method` is called.
+/// Tries a command line, in which `@` stands for the gateway, against a gateway that misbehaves
+/// from the call of `method` on.
 fn try_each_fault(method: &'static str, args: &[&str]) {
     let gateway = furnished();
     std::thread::scope(|scope| {
@@ -155,10 +155,10 @@ fn a_gateway_that_accepts_no_connection() {
         assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
         run
     };
-    // The kernel takes the connection up, the program doesn't.
+    // The kernel accepts the connection, but the program doesn't.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     ls(listener.local_addr().unwrap()).fails(TIMED_OUT, "no answer within 2 s");
-    // Not even the kernel: its queue is full.
+    // Here even the kernel doesn't accept: its queue is full.
     let full = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&full, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     listen(&full, 0).unwrap();
@@ -176,7 +176,7 @@ fn a_gateway_without_descriptors_says_so() {
     let uri = gateway.uri("/");
     gateway.run(["ls", &uri]).ok();
     let pid = gateway.process.id();
-    // Nothing can be opened from the lowest free number on.
+    // This prevents opening any descriptor from the lowest free number on.
     let is_free = |number: &u64| !Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
     let limited = Rlimit { current: (0..).find(is_free), maximum: getrlimit(Resource::Nofile).maximum };
     let process = Pid::from_raw(pid as i32);

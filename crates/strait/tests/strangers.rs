@@ -1,6 +1,6 @@
-//! Clients that want more than their part, without a login or with one: another user's calls go
-//! on beside each of these attacks, and the gateway's memory stays bounded. The bounds are wide,
-//! since other tests run meanwhile; `make bench SUITE=strangers` measures.
+//! Clients that demand more than their share, without a login or with one. During each attack
+//! another user's calls succeed, and the gateway's memory stays bounded. The bounds are wide, since
+//! other tests run meanwhile; `make bench SUITE=strangers` measures.
 
 mod support;
 
@@ -13,11 +13,12 @@ use support::{DEADLINE, Gateway, Run, command, fresh};
 
 /// Memory that the gateway may take.
 const MEMORY_KIB: u64 = 256 << 10;
-/// Longer than any call beside an attack may take on a busy machine.
+/// Longer than the longest call during an attack on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Another local user than the gateway's.
 const OTHER_USER: u32 = 12_345;
-/// Of a file that takes a checksum longer than a test: all of it is read, and none is on disk.
+/// Size of a file whose checksum takes longer than a test: the store reads all of it, but it needs
+/// no disk space.
 const ENDLESS_BYTES: u64 = 1 << 40;
 
 struct Scene {
@@ -114,7 +115,7 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
     assert!(running() <= 4, "no more than half of the turns");
     scene.memory_is_bounded();
     drop(attack);
-    // Each would take many minutes.
+    // Each of them would take many minutes.
     let waiting = || number("strait_gateway_store_calls_waiting");
     eventually("nothing runs for a user who has left", DEADLINE, || running() + waiting() == 0);
 }

@@ -1,4 +1,4 @@
-//! The command speaks TLS: it trusts whom it is told to, and shows who it is.
+//! The command uses TLS: it trusts the given authorities, and shows its identity.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Gateway, fresh};
 const UNAUTHENTICATED: i32 = 16;
 const UNAVAILABLE: i32 = 22;
 
-/// A gateway with a certificate of `ca`; asks for one of `clients`, if given.
+/// A gateway with a certificate of `ca`; it requires one of `clients`, if given.
 fn gateway(ca: &Authority, clients: Option<&Authority>) -> Gateway {
     Gateway::start(|dir| {
         let identity = ca.issue(dir).unwrap();

@@ -70,7 +70,7 @@ fn a_directory_whose_name_begins_so_is_within_reach() {
     gateway.run_with(["put", "-", &gateway.uri("/@@lab/f")], b"x", &[]).ok();
     assert_eq!(std::fs::read_to_string(gateway.data().join("@lab/f")).unwrap(), "x");
     assert_eq!(gateway.run(["ls", "-C", &gateway.uri("/")]).text(), "/@lab\n", "it is a path, not a URI");
-    // What a pattern finds is found again, too.
+    // Paths that a pattern finds can be used again.
     assert_eq!(gateway.run(["cat", &gateway.uri("/@@l*/[f]")]).text(), "x");
     assert_eq!(gateway.run(["cat", &gateway.uri("/?lab/f")]).text(), "x");
     gateway.run(["mkdir", &gateway.uri("/@lab/@lab")]).ok();

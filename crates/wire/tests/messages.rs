@@ -1,5 +1,5 @@
-//! Messages go over all wires and back; what isn't one is refused without
-//! a panic, and without taking memory for what it claims.
+//! Messages survive encoding and decoding on all wires. Anything else is refused without a panic,
+//! and without allocating by its claims.
 
 use bytes::Bytes;
 use strait_wire::*;

@@ -1,5 +1,5 @@
-//! Every message in this crate is what `idl/dfs.thrift` says: same ids, names
-//! and types, no method and no struct missing.
+//! Every message in this crate agrees with `idl/dfs.thrift`: same ids, names and types, and every
+//! method and struct.
 
 use std::collections::BTreeMap;
 use strait_wire::{FieldSchema, Struct, schema};

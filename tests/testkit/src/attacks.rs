@@ -1,4 +1,4 @@
-//! Clients that want more of a gateway than their part, and a user beside them.
+//! Clients that demand more of a gateway than their share, and a user beside them.
 
 use crate::failure::{Failure, Result};
 use crate::process::spawn_bound;
@@ -14,17 +14,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use strait_wire::*;
 
-/// How the clients here speak.
+/// The wire of these clients.
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
-/// Between two pieces of a request that is sent slowly.
+/// Pause between two pieces of a slow request.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What a user puts.
+/// Bytes of a user's put.
 const PUT_BYTES: usize = 1 << 20;
 
-/// Opens a session; the client is attached to it.
+/// Opens a session, and attaches the client to it.
 ///
 /// # Errors
-/// As the gateway's.
+/// The gateway's.
 pub fn log_in(address: SocketAddr, user: &str, password: &str) -> std::result::Result<Client, DfsError> {
     let mut client = Client::connect(address, WIRE);
     let request = OpenSessionRequest {
@@ -36,7 +36,7 @@ pub fn log_in(address: SocketAddr, user: &str, password: &str) -> std::result::R
     Ok(client)
 }
 
-/// A connection of its own in the session of this token.
+/// Another connection in the session of this token.
 fn attached(address: SocketAddr, token: &Option<Secret>) -> Option<TcpStream> {
     let mut client = Client::try_connect(address, WIRE).ok()?;
     if token.is_some() {
@@ -47,19 +47,20 @@ fn attached(address: SocketAddr, token: &Option<Secret>) -> Option<TcpStream> {
     Some(client.stream)
 }
 
-/// Whether the other end has neither sent anything nor closed.
+/// Whether the other end has neither sent bytes nor closed.
 fn is_silent(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// An attack that goes on until it is dropped.
+/// An attack that lasts until it is dropped.
 pub struct Attack {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Attack {
-    /// Connections that `begin` opens, each until `goes_on` says no; then another one.
+    /// Repeats connections that `begin` opens, each until `goes_on` is false; then it opens another
+    /// one.
     fn repeat(
         connections: usize,
         begin: impl Fn() -> Option<TcpStream> + Send + 'static,
@@ -76,7 +77,7 @@ impl Attack {
         })
     }
 
-    /// A thread that takes one step after the other.
+    /// Runs `step` repeatedly on a thread.
     fn start(mut step: impl FnMut() + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -88,11 +89,11 @@ impl Attack {
         Self { stop, thread: Some(thread) }
     }
 
-    /// A client that opens a file `times` times and reads `bytes` of each, 1 MiB of one after
-    /// 1 MiB of another, again and again.
+    /// A client that opens a file `times` times and reads `bytes` of each, repeatedly. It
+    /// alternates between them after every 1 MiB.
     ///
     /// # Errors
-    /// As the gateway's, where the file can't be opened.
+    /// The gateway's, if the file can't be opened.
     pub fn many_readers(
         mut client: Client,
         path: &str,
@@ -123,8 +124,8 @@ impl Attack {
         }))
     }
 
-    /// Connections that each announce a request of `announced` bytes and send `rate` bytes a
-    /// second of it, again and again; of the session with this token, or without a login.
+    /// Connections that each announce a request of `announced` bytes and send `rate` bytes of it a
+    /// second, repeatedly; in the session with this token, or without a login.
     pub fn drip(
         address: SocketAddr,
         token: Option<Secret>,
@@ -141,12 +142,12 @@ impl Attack {
         };
         let piece = vec![0; rate / 10];
         Self::repeat(connections, begin, move |stream| {
-            // What doesn't fit the socket is left out.
+            // Bytes that don't fit the socket's buffer are skipped.
             !matches!(stream.write(&piece), Err(error) if error.kind() != ErrorKind::WouldBlock)
         })
     }
 
-    /// Connections that each ask for the checksum of one file, again and again.
+    /// Connections that each ask for the checksum of one file, repeatedly.
     pub fn checksums(address: SocketAddr, token: Option<Secret>, connections: usize, path: &str) -> Self {
         let request = GetChecksumRequest { path: Some(path.to_owned()), ..Default::default() };
         let request = methods::GetChecksum::call(WIRE, 2, &request.into()).to_bytes();
@@ -159,8 +160,7 @@ impl Attack {
         Self::repeat(connections, ask, is_silent)
     }
 
-    /// Sockets that each send half of an HTTP request and no more; another one in place of each
-    /// that is closed.
+    /// Sockets that each send half of an HTTP request and no more. Each closed one is replaced.
     pub fn half_requests(address: SocketAddr, connections: usize) -> Self {
         let begin = move || {
             let mut stream = TcpStream::connect(address).ok()?;
@@ -183,10 +183,10 @@ impl Drop for Attack {
 pub struct Crowd(Child);
 
 impl Crowd {
-    /// Opens `connections`, or as many as it gets, which takes root and a Python.
+    /// Opens `connections`, or as many as it gets; needs root and Python.
     ///
     /// # Errors
-    /// There is no Python, or it can't become that user.
+    /// Python is missing, or can't become that user.
     pub fn start(address: SocketAddr, user: u32, connections: usize) -> Result<Self> {
         const PROGRAM: &str = "
 import resource, socket, sys, time
@@ -204,10 +204,10 @@ sys.stdin.read()
     }
 
     /// Guesses the password of `name` over `connections`: some 10 times a second on each, if the
-    /// gateway answers at once. It takes root and a Python.
+    /// gateway answers at once. Needs root and Python.
     ///
     /// # Errors
-    /// There is no Python, or it can't become that user.
+    /// Python is missing, or can't become that user.
     pub fn guess(address: SocketAddr, user: u32, name: &str, connections: usize) -> Result<Self> {
         const PROGRAM: &str = "
 import socket, sys, threading, time
@@ -266,7 +266,7 @@ impl Drop for Crowd {
     }
 }
 
-/// How long the calls of one user took.
+/// Durations of one user's calls.
 #[derive(Debug, Default, Clone)]
 pub struct Times {
     /// Connecting and logging in.
@@ -281,7 +281,7 @@ impl Times {
     /// One login, `stat` and `put` of this user into `directory`.
     ///
     /// # Errors
-    /// As the gateway's.
+    /// The gateway's.
     pub fn measure(
         &mut self,
         address: SocketAddr,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use time::{Duration, OffsetDateTime};
 
-/// An authority that nobody trusts yet.
+/// An authority that no program trusts yet.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM files.
@@ -21,27 +21,27 @@ pub struct Identity {
     pub certificate: PathBuf,
     /// Its key, which only the owner may read.
     pub key: PathBuf,
-    /// Names it in a revocation list.
+    /// Its number in a revocation list.
     pub serial: u64,
 }
 
 impl Authority {
-    /// A new one.
+    /// Makes a new authority.
     ///
     /// # Errors
-    /// The library's, on making keys.
+    /// The library's, when it makes keys.
     pub fn new() -> Result<Self> {
         let make = || {
             let mut params = CertificateParams::new(Vec::new())?;
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            // A name of its own: who is issued by its own name counts as self-signed.
+            // A distinct name: a certificate whose issuer has its own name counts as self-signed.
             params.distinguished_name.push(DnType::CommonName, "an authority for tests");
             CertifiedIssuer::self_signed(params, KeyPair::generate()?)
         };
         make().map(Self).map_err(|error| Failure::new(format!("making an authority: {error}")))
     }
 
-    /// Its own certificate, as those who trust it need it.
+    /// Its own certificate, for programs that should trust it.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
@@ -56,8 +56,8 @@ impl Authority {
         Ok(path)
     }
 
-    /// Issues a certificate for `localhost` and 127.0.0.1 into files of `dir`,
-    /// in place of one before.
+    /// Issues a certificate for `localhost` and 127.0.0.1 into files of `dir`, replacing an earlier
+    /// one.
     ///
     /// # Errors
     /// The library's, or a file can't be written.
@@ -65,8 +65,8 @@ impl Authority {
         self.issue_for(dir, 3_650)
     }
 
-    /// As [`Authority::issue`], for so many days from now; a negative number makes one
-    /// that has expired.
+    /// As [`Authority::issue`], valid for so many days from now; a negative number makes an expired
+    /// one.
     ///
     /// # Errors
     /// As there.
@@ -93,7 +93,7 @@ impl Authority {
 }
 
 impl Authority {
-    /// A list of revoked certificates in a file of `dir`, in place of one before.
+    /// Writes a list of revoked certificates to a file of `dir`, replacing an earlier one.
     ///
     /// # Errors
     /// The library's, or the file can't be written.

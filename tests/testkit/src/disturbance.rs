@@ -1,30 +1,30 @@
-//! A network that loses, repeats and overtakes. Needs `iptables` beside what
-//! [`Network`] needs.
+//! A network that loses, duplicates and reorders packets. Needs `iptables` in addition to
+//! [`Network`]'s needs.
 
 use crate::failure::Result;
 use crate::network::{Host, Network};
 
-/// What becomes of the packets that a host sends to the others: each share is of
-/// 1, and a packet is chosen at random.
+/// Effects on the packets that a host sends to the others. Each share is a fraction of 1, and
+/// packets are chosen at random.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Disturbance {
-    /// Don't arrive. The sender isn't told.
+    /// Share of packets lost, without a signal to the sender.
     pub lost: f64,
-    /// Arrive twice.
+    /// Share of packets that arrive twice.
     pub repeated: f64,
-    /// Take a lane of 200 kbit/s, so that later ones overtake them.
+    /// Share of packets that take a lane of 200 kbit/s, so that later ones overtake them.
     pub overtaken: f64,
 }
 
-/// A packet of 100 bytes holds the next one back for 4 ms, one of 1,500 for
-/// 60 ms: long enough for calls and retransmissions to pass.
+/// A packet of 100 bytes delays the next one by 4 ms, one of 1,500 by 60 ms: long enough for calls
+/// and retransmissions to pass.
 const SLOW_LANE: &str = "rate 200kbit quantum 1500 burst 15 cburst 15";
-/// The rate of the other, where the link has none of its own.
+/// Rate of the fast lane if the link's isn't shaped.
 const FAST_RATE: &str = "10gbit";
 
 impl Network {
-    /// Disturbs what a host sends from now on, in place of what disturbed it
-    /// before; the default disturbs nothing.
+    /// Disturbs a host's packets from now on, replacing earlier disturbances. The default disturbs
+    /// nothing.
     ///
     /// # Errors
     /// `iptables` or `tc` is missing or refuses.
@@ -34,9 +34,9 @@ impl Network {
         let from = sender.address();
         sender.execute("iptables", "-t mangle -F POSTROUTING")?;
         for (_, host) in self.hosts().iter().enumerate().filter(|(other, _)| *other != index) {
-            // Lost where they arrive: a sender is told of what its own rules drop.
+            // Packets are dropped at the receiver: a sender learns of drops by its own rules.
             let chain = format!("from-{index}");
-            // It fails where the chain is there already.
+            // This fails if the chain exists already.
             let _ = host.execute("iptables", &format!("-N {chain}"));
             let hook = format!("INPUT -s {from} -j {chain}");
             if host.execute("iptables", &format!("-C {hook}")).is_err() {
@@ -61,12 +61,12 @@ impl Network {
     }
 }
 
-/// The match of a random share.
+/// The iptables match for a random share of packets.
 fn chosen(share: f64) -> String {
     format!("-m statistic --mode random --probability {share:.6}")
 }
 
-/// Two lanes in place of the link's one queue.
+/// Replaces the link's one queue by two lanes.
 fn lanes(host: &Host) -> Result<()> {
     let fast = host.rate().map_or(FAST_RATE.to_owned(), |rate| rate.to_string());
     host.execute("tc", "qdisc replace dev eth0 root handle 1: htb default 1")?;

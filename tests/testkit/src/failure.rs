@@ -1,11 +1,10 @@
 use std::fmt;
 
-/// Why something couldn't be started, as text for the person who runs the
-/// tests. `Debug` is the text as well, so that `unwrap` shows a log's tail with
-/// its lines intact.
+/// The reason why something couldn't be started, as text for the person who runs the tests. `Debug`
+/// prints the same text, so that `unwrap` shows a log's tail with its lines intact.
 pub struct Failure(String);
 
-/// What the test kit returns.
+/// Result of the test kit's functions.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {

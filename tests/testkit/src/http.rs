@@ -2,7 +2,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a daemon under test may take to answer.
+/// Time limit for a daemon's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A status and a body.
@@ -14,8 +14,8 @@ pub struct HttpAnswer {
     pub body: String,
 }
 
-/// One HTTP request without a body, just enough to ask a daemon how it is:
-/// `http_request("GET", "127.0.0.1:9870", "/jmx")`.
+/// One HTTP request without a body, for asking a daemon for its state: `http_request("GET",
+/// "127.0.0.1:9870", "/jmx")`.
 pub fn http_request(method: &str, address: &str, target: &str) -> io::Result<HttpAnswer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -1,13 +1,13 @@
-//! What tests start and stop: processes that never outlive their test, free
-//! ports, waits with a deadline, and a real HDFS.
+//! Resources that tests start and stop: processes that never outlive their test, free ports, waits
+//! with a deadline, and a real HDFS.
 //!
 //! ```no_run
 //! let hdfs = strait_testkit::MiniHdfs::start().unwrap();
 //! println!("{}", hdfs.uri());
 //! ```
 //!
-//! Plain blocking Rust, so that every crate's tests can use it, whatever
-//! runtime they have. Test code only: nothing here belongs in the product.
+//! Plain blocking Rust, so that every crate's tests can use it with any runtime. Test code only:
+//! nothing here belongs in the product.
 
 pub mod attacks;
 mod certificates;

@@ -9,9 +9,8 @@
 //! network.cut(0, 1).unwrap(); // a and b don't hear each other any more
 //! ```
 //!
-//! Nothing of it has a name outside this process: the kernel takes namespaces,
-//! links and addresses away with the last descriptor and process that hold
-//! them, however this process ends.
+//! Nothing of it has a name outside this process. However this process ends, the kernel removes
+//! namespaces, links and addresses with the last descriptor and process that hold them.
 
 use crate::failure::{Failure, Result};
 use crate::wait::wait_until;
@@ -25,25 +24,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-/// Hosts of one network: their addresses are of one /24.
+/// Hosts of one network: their addresses share one /24.
 const MAX_HOSTS: usize = 200;
-/// What a link may send at once: with 32 KiB a shaped link carries 943–955 of
-/// 1,000 Mbit/s; with more, short messages would overtake the rate.
+/// Burst of a link. With 32 KiB a shaped link carries 943–955 of 1,000 Mbit/s; with more, short
+/// messages would exceed the rate.
 const BURST: &str = "32kb";
-/// The largest piece of a TCP stream that a host leaves to its link to cut into
-/// packets, as to a network card: what is larger than [`BURST`] the shaper would cut
-/// up by itself, packet by packet, at twice the CPU time.
+/// The largest piece of a TCP stream that a host passes to its link to cut into packets, as to a
+/// network card. Above [`BURST`] the shaper would cut pieces itself, packet by packet, at twice the
+/// CPU time.
 const SEGMENT_BYTES: u32 = 32_000;
-/// What a link holds back before it drops, as a switch's port does.
+/// Queue of a link before it drops packets, as at a switch's port.
 const QUEUE: &str = "1mb";
-/// A port that nothing listens on: who is heard there is refused.
+/// A port without a listener: a connection to it is refused, which proves the link.
 const CLOSED_PORT: u16 = 1;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 const LINK_DEADLINE: Duration = Duration::from_secs(20);
-/// A hardware address that no host has: what is sent to it arrives nowhere.
+/// A hardware address that no host has: packets to it are lost.
 const NOBODY: &str = "02:00:00:00:00:01";
 
-/// How much a link carries, each way.
+/// Capacity of a link, each way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate {
     mbit_per_second: u32,
@@ -61,7 +60,7 @@ impl LinkRate {
     }
 }
 
-/// As `tc` takes it.
+/// In the syntax of `tc`.
 impl fmt::Display for LinkRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}mbit", self.mbit_per_second)
@@ -75,18 +74,18 @@ pub struct Network {
     hosts: Vec<Host>,
 }
 
-/// One host. Cheap to clone; stays while a clone or a process in it does.
+/// One host. Cheap to clone; lasts as long as a clone or a process in it.
 #[derive(Debug, Clone)]
 pub struct Host {
     namespace: Namespace,
     address: Ipv4Addr,
     rate: Option<LinkRate>,
-    /// Without it the link would go.
+    /// Keeps the switch, and with it the link.
     _switch: Namespace,
 }
 
 impl Network {
-    /// `hosts` hosts, the link of each shaped to `rate` both ways; without one
+    /// Starts `hosts` hosts, the link of each shaped to `rate` both ways; without a rate, links are
     /// as fast as memory.
     ///
     /// # Errors
@@ -106,7 +105,7 @@ impl Network {
         Ok(network)
     }
 
-    /// The kernel brings links up in its own time, within a second or so.
+    /// Waits for the kernel to bring links up, which takes a second or so.
     fn wait_until_heard(&self, index: usize) -> Result<()> {
         let (first, host) = (&self.hosts[0], &self.hosts[index]);
         let address = SocketAddr::from((first.address, CLOSED_PORT));
@@ -120,7 +119,7 @@ impl Network {
         }
     }
 
-    /// One more host, whose link has a rate of its own; its index.
+    /// Adds a host, whose link has a rate of its own, and returns its index.
     ///
     /// # Errors
     /// As [`Network::start`].
@@ -142,7 +141,7 @@ impl Network {
         Ok(index)
     }
 
-    /// From now on a host's link carries so much each way, in place of what it did.
+    /// Sets the rate of a host's link, each way, from now on.
     ///
     /// # Errors
     /// `ip` or `tc` refuses.
@@ -161,7 +160,7 @@ impl Network {
     /// A host, by its index.
     ///
     /// # Panics
-    /// Where there is none of that index.
+    /// If there is no host of that index.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
@@ -171,10 +170,9 @@ impl Network {
         &self.hosts
     }
 
-    /// Lets all links carry packets of up to so many bytes, in place of 1,500. With
-    /// 9,000 they cost the machine a sixth: virtual links and switch run on the
-    /// cores that programs need, and a chain over many links at 1 Gbit/s keeps
-    /// four of them busy.
+    /// Sets the largest packet of all links, in place of 1,500 bytes. With 9,000 bytes the links
+    /// cost the machine a sixth. Virtual links and switch run on the cores that programs need, and
+    /// a chain over many links at 1 Gbit/s keeps four of them busy.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -186,7 +184,7 @@ impl Network {
         self.switch.run("ip", &format!("link set switch mtu {bytes}"))
     }
 
-    /// From now on nothing passes between two hosts; neither is told.
+    /// Drops all packets between two hosts from now on, without a signal to either.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -199,10 +197,10 @@ impl Network {
         Ok(())
     }
 
-    /// Takes a [`Network::cut`] back.
+    /// Undoes a [`Network::cut`].
     ///
     /// # Errors
-    /// `ip` refuses, as where there is no cut.
+    /// `ip` refuses, for example without a cut.
     pub fn mend(&self, a: usize, b: usize) -> Result<()> {
         for (from, to) in [(a, b), (b, a)] {
             let found = format!("neighbour delete {} dev eth0", self.hosts[to].address);
@@ -211,7 +209,7 @@ impl Network {
         Ok(())
     }
 
-    /// Pulls a host's cable out of the switch; the host isn't told.
+    /// Disconnects a host's link at the switch, without a signal to the host.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -219,7 +217,7 @@ impl Network {
         self.switch.run("ip", &format!("link set {} nomaster", port(index)))
     }
 
-    /// Puts it back.
+    /// Reconnects it.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -239,12 +237,12 @@ impl Host {
         self.address
     }
 
-    /// How much its link carries; none where it isn't shaped.
+    /// Rate of its link; None if it isn't shaped.
     pub fn rate(&self) -> Option<LinkRate> {
         self.rate
     }
 
-    /// Runs a command with arguments by words on this host, to its end.
+    /// Runs a command on this host to its end; the arguments are separated by spaces.
     pub(crate) fn execute(&self, program: &str, arguments: &str) -> Result<()> {
         self.namespace.run(program, arguments)
     }
@@ -256,16 +254,16 @@ impl Host {
         command
     }
 
-    /// Lets `command` run on this host.
+    /// Makes `command` run on this host.
     pub fn enter(&self, command: &mut Command) {
         self.namespace.enter(command);
     }
 
-    /// Runs `work` in a thread on this host: sockets that it opens belong to
-    /// the host, also after it.
+    /// Runs `work` in a thread on this host. Sockets that it opens belong to the host, even
+    /// afterwards.
     ///
     /// # Panics
-    /// Where `work` does, or the thread can't enter the host.
+    /// If `work` does, or the thread can't enter the host.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             move_into(&self.namespace.0).expect("a thread may enter a namespace that root made");
@@ -278,15 +276,15 @@ impl Host {
     }
 }
 
-/// A network namespace, alive while this, or a process in it, is.
+/// A network namespace, which lasts as long as this, or a process in it.
 #[derive(Debug, Clone)]
 struct Namespace(Arc<File>);
 
 impl Namespace {
     fn new() -> Result<Self> {
         let made = thread::spawn(|| -> io::Result<File> {
-            // SAFETY: NEWNET moves this thread alone to another network; no
-            // memory or descriptors of other threads are touched.
+            // SAFETY: NEWNET moves only this thread to another network. It touches no memory or
+            // descriptors of other threads.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             File::open("/proc/thread-self/ns/net")
         });
@@ -297,19 +295,19 @@ impl Namespace {
         }
     }
 
-    /// How other processes name it.
+    /// Its path for other processes.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
     fn enter(&self, command: &mut Command) {
         let namespace = Arc::clone(&self.0);
-        // SAFETY: between fork and exec one system call is made, which is
-        // async-signal-safe, and nothing is allocated.
+        // SAFETY: between fork and exec it makes one system call, which is async-signal-safe, and
+        // allocates nothing.
         unsafe { command.pre_exec(move || move_into(&namespace)) };
     }
 
-    /// A command with arguments by words.
+    /// Runs a command whose arguments are separated by spaces.
     fn run(&self, program: &str, arguments: &str) -> Result<()> {
         let mut command = Command::new(program);
         self.enter(command.args(arguments.split(' ')));

@@ -4,21 +4,20 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Below Linux's range of ephemeral ports (32768 and up): a port from that
-/// range may be taken by anybody's outgoing connection before a server binds
-/// it, or while the server is being restarted.
+/// Below Linux's range of ephemeral ports (32768 and up). Any outgoing connection may take a port
+/// of that range before a server binds it, or during a server's restart.
 const PORTS: Range<u16> = 10_000..32_768;
 
 /// A TCP port on 127.0.0.1 that is free now, never twice in one process.
 ///
 /// # Panics
-/// Where no port is free.
+/// If no port is free.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
     let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let given = given.get_or_insert_default();
     for _ in 0..10_000 {
-        // Each RandomState hashes with keys of its own: random enough here.
+        // Each RandomState hashes with its own keys, which is random enough here.
         let random = RandomState::new().hash_one(()) % u64::from(PORTS.end - PORTS.start);
         let port = PORTS.start + random as u16;
         if !given.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -37,8 +36,8 @@ mod tests {
     fn ports_differ_and_can_be_bound() {
         let (first, second) = (free_port(), free_port());
         assert_ne!(first, second);
-        // A child that another test forks just now holds a copy of every
-        // descriptor until it execs, the probe's among them.
+        // A child that another test forks just now holds a copy of every descriptor until it execs,
+        // including the probe's.
         let bound = || TcpListener::bind((Ipv4Addr::LOCALHOST, first)).is_ok();
         crate::eventually("the port can be bound", std::time::Duration::from_secs(10), bound);
     }

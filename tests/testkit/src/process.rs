@@ -10,12 +10,12 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// How much of a log a failure shows.
+/// Lines of a log that a failure shows.
 const TAIL_LINES: usize = 40;
 
-/// A child process that ends with its owner: killed by its id and reaped on
-/// drop (so also when a test panics), and killed by the kernel when this
-/// process is killed itself. Its output goes to a file.
+/// A child process that ends with its owner. It is killed by its id and reaped on drop (so also
+/// when a test panics). If this process is killed itself, the kernel kills the child. Its output
+/// goes to a file.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -24,8 +24,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`, its standard output and error in `LOG_DIR/NAME.log`
-    /// (appended to, so that a restart keeps what came before).
+    /// Starts `command`, with its standard output and error appended to `LOG_DIR/NAME.log`, so that
+    /// a restart keeps the earlier output.
     pub fn spawn(name: &str, mut command: Command, log_dir: &Path) -> Result<Self> {
         let log = log_dir.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
@@ -61,8 +61,7 @@ impl Process {
     /// Waits until `condition` holds.
     ///
     /// # Errors
-    /// With the tail of its log, when the process ends first or `deadline`
-    /// passes.
+    /// With the tail of its log, if the process ends first or `deadline` passes.
     pub fn wait_ready(&mut self, deadline: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
         let mut ended = None;
         let ready = wait_until(deadline, || {
@@ -77,8 +76,7 @@ impl Process {
         Err(Failure::new(format!("{} {why}; the end of its log:\n{}", self.name, self.log_tail())))
     }
 
-    /// Asks it to end (SIGTERM); kills it when it is still there after
-    /// `deadline`.
+    /// Terminates it (SIGTERM), and kills it if it still runs after `deadline`.
     pub fn terminate(&mut self, deadline: Duration) {
         if self.try_wait().is_none() {
             self.signal(Signal::TERM);
@@ -110,16 +108,16 @@ impl Drop for Process {
 
 /// Spawns a child that the kernel kills when this process dies.
 ///
-/// The kernel ties that to the *thread* that spawned the child, and a test's
-/// thread ends before a cluster that other tests share. So one thread, which
-/// lives as long as the process, spawns all children.
+/// The kernel ties that to the *thread* that spawned the child, and a test's thread may end before
+/// a cluster that other tests share. So one thread, which lives as long as the process, spawns all
+/// children.
 pub fn spawn_bound(mut command: Command) -> io::Result<Child> {
     type Order = (Command, mpsc::SyncSender<io::Result<Child>>);
     static SPAWNER: Mutex<Option<mpsc::Sender<Order>>> = Mutex::new(None);
 
     let parent = rustix::process::getpid();
-    // SAFETY: between fork and exec only async-signal-safe system calls are
-    // made, and nothing is allocated.
+    // SAFETY: between fork and exec it makes only async-signal-safe system calls, and allocates
+    // nothing.
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -1,7 +1,7 @@
-//! A disk that is soon full. Needs root.
+//! A small disk that is soon full. Needs root.
 //!
-//! It is in memory, and mounted nowhere: the kernel takes it away with the descriptor that
-//! this process holds, however the process ends.
+//! It is in memory, and isn't mounted. However this process ends, the kernel removes it with the
+//! descriptor that the process holds.
 
 use crate::failure::{Failure, Result};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// What else takes room on the disk.
+/// Name of a file that fills the disk.
 const BALLAST: &str = "ballast";
 
 /// A file system of a few megabytes.
@@ -21,10 +21,10 @@ const BALLAST: &str = "ballast";
 pub struct SmallDisk(OwnedFd);
 
 impl SmallDisk {
-    /// Makes one that holds so many bytes.
+    /// Makes one with a capacity of so many bytes.
     ///
     /// # Errors
-    /// Not root; the kernel's.
+    /// This process isn't root, or the kernel refuses.
     pub fn new(bytes: u64) -> Result<Self> {
         let make = || -> io::Result<OwnedFd> {
             let kind = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -40,13 +40,14 @@ impl SmallDisk {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 
-    /// Takes all room that is left.
+    /// Fills all free space.
     ///
     /// # Errors
     /// The kernel's.
     pub fn fill(&self) -> Result<()> {
         let ballast = File::options().create(true).append(true).open(self.path().join(BALLAST))?;
-        // In steps of a page at last: whoever else removes something meanwhile leaves no more.
+        // Finally in steps of a page, so that no space is left even if other processes remove
+        // something meanwhile.
         for step in [1 << 20, 64 << 10, 4 << 10] {
             loop {
                 match fallocate(&ballast, FallocateFlags::empty(), ballast.metadata()?.len(), step) {
@@ -59,13 +60,14 @@ impl SmallDisk {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Frees that space.
     ///
     /// # Errors
     /// The kernel's.
     pub fn relieve(&self) -> Result<()> {
         let ballast = self.path().join(BALLAST);
-        // Emptied first: a process that another thread is just starting may have it open still.
+        // Truncated first: a child process that another thread is just starting may still have it
+        // open.
         File::options().write(true).truncate(true).open(&ballast)?;
         Ok(fs::remove_file(ballast)?)
     }

@@ -6,28 +6,28 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use strait_wire::*;
 
-/// A blocking client of a gateway that sends what it is told and checks
-/// nothing: what a test or a benchmark needs, not what a user does.
+/// A blocking client of a gateway that sends arbitrary calls and checks nothing: for tests and
+/// benchmarks, not for users.
 pub struct Client {
     /// The connection, for bytes that aren't calls.
     pub stream: TcpStream,
-    /// How it speaks.
+    /// Its wire.
     pub wire: Wire,
-    /// The session's token, where one was opened.
+    /// The session's token, if one was opened.
     pub token: Option<Secret>,
     sequence: i32,
 }
 
 impl Client {
-    /// Connects; answers are waited for 20 s.
+    /// Connects. Each read times out after 20 s.
     pub fn connect(address: SocketAddr, wire: Wire) -> Self {
         Self::try_connect(address, wire).unwrap()
     }
 
-    /// Connects, if the server takes the connection.
+    /// Connects, if the server accepts the connection.
     ///
     /// # Errors
-    /// It doesn't.
+    /// It doesn't accept.
     pub fn try_connect(address: SocketAddr, wire: Wire) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -53,7 +53,7 @@ impl Client {
         self.receive::<M>()
     }
 
-    /// Opens an anonymous session of DfsV2, which the connection is attached to.
+    /// Opens an anonymous session of DfsV2, and attaches the connection to it.
     pub fn open_session(&mut self) {
         self.token = self.v2::<methods::OpenSession>(OpenSessionRequest::default()).expect("a session").token;
     }
@@ -83,8 +83,7 @@ impl Client {
         }
     }
 
-    /// The next message's bytes; none when the server has ended the
-    /// connection.
+    /// The next message's bytes; None if the server has ended the connection.
     pub fn message(&mut self) -> Option<Bytes> {
         let mut buffer = Vec::new();
         let mut scanner = Scanner::new(self.wire, 64 << 20);
@@ -95,7 +94,7 @@ impl Client {
                 assert_eq!(end, buffer.len());
                 return Some(Bytes::from(buffer).slice(start..));
             }
-            // Byte-exact, so that the next answer isn't eaten: ask for what is missing.
+            // Reads only the missing bytes, so that it doesn't consume the next answer.
             let missing = match scanner.scan(&buffer) {
                 Ok(Scan::NeedMore(needed)) if !buffer.is_empty() => needed - buffer.len(),
                 _ => 1,
@@ -108,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has ended the connection (waits for it).
+    /// Whether the server ends the connection; waits for it.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         matches!(self.stream.read(&mut byte), Ok(0))

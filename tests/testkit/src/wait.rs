@@ -1,11 +1,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at a condition: short beside any start-up, long
-/// enough not to take a core.
+/// Pause between two checks of a condition: short beside any start-up, and long enough to leave the
+/// cores free.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Looks at `condition` until it holds or `deadline` has passed; says which.
+/// Checks `condition` until it holds or `deadline` has passed, and returns whether it holds.
 pub fn wait_until(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + deadline;
     loop {
@@ -19,10 +19,10 @@ pub fn wait_until(deadline: Duration, mut condition: impl FnMut() -> bool) -> bo
     }
 }
 
-/// [`wait_until`] for what must come true.
+/// [`wait_until`] for conditions that must become true.
 ///
 /// # Panics
-/// After `deadline`, naming `what` was waited for.
+/// After `deadline`, with `what` as the name of the condition.
 #[track_caller]
 pub fn eventually(what: &str, deadline: Duration, condition: impl FnMut() -> bool) {
     assert!(wait_until(deadline, condition), "not within {deadline:?}: {what}");

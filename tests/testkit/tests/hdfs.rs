@@ -1,5 +1,4 @@
-//! The real HDFS of the test kit: starts, serves, survives a restart, and
-//! leaves nothing behind.
+//! The test kit's real HDFS starts, serves, survives a restart, and leaves nothing behind.
 
 use strait_testkit::{MiniHdfs, Options, http_request};
 

@@ -1,4 +1,4 @@
-//! Hosts in network namespaces. Needs root; where it isn't there, says so.
+//! Hosts in network namespaces. Needs root, and skips without it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,7 +8,7 @@ use strait_testkit::{Disturbance, Host, LinkRate, Network, eventually};
 
 const PORT: u16 = 7777;
 
-/// None where the tests don't run as root.
+/// None if the tests don't run as root.
 fn network(hosts: usize, rate: Option<LinkRate>) -> Option<Network> {
     match rustix::process::geteuid().is_root() {
         true => Some(Network::start(hosts, rate).unwrap()),
@@ -37,7 +37,7 @@ fn hosts_hear_each_other_and_no_other_network() {
     assert_eq!(peer.ip(), network.host(0).address());
     here.write_all(b"x").unwrap();
     there.read_exact(&mut [0]).unwrap();
-    // The same addresses, and nobody listens.
+    // The same addresses, without a listener.
     let error = connect(other.host(0), other.host(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
@@ -81,7 +81,7 @@ fn a_link_can_be_slowed_down() {
     there.read_exact(&mut vec![0; bytes]).unwrap();
     let took = start.elapsed().as_secs_f64();
     sender.join().unwrap();
-    // What may leave in a burst takes no time.
+    // A burst leaves at once.
     assert!(took > 0.8 * bytes as f64 / slow.bytes_per_second(), "{took} s");
 }
 
@@ -121,8 +121,7 @@ fn an_unplugged_host_hears_nobody_until_it_is_plugged_in() {
     eventually("the host is heard again", Duration::from_secs(20), heard);
 }
 
-/// The numbers of the datagrams that arrive of `count`, in the order in which
-/// they do.
+/// The numbers of the `count` datagrams that arrive, in order of arrival.
 fn arrivals(network: &Network, count: u32) -> Vec<u32> {
     let to = SocketAddr::from((network.host(1).address(), PORT));
     let receiver = network.host(1).run(|| UdpSocket::bind(to).unwrap());
@@ -132,7 +131,7 @@ fn arrivals(network: &Network, count: u32) -> Vec<u32> {
         scope.spawn(|| {
             for number in 0..count {
                 sender.send_to(&number.to_be_bytes(), to).unwrap();
-                // As calls come: one after another, not all at once.
+                // Like calls: one after another, not all at once.
                 thread::sleep(Duration::from_micros(50));
             }
         });
@@ -149,7 +148,7 @@ fn overtaken(arrived: &[u32]) -> usize {
     arrived.windows(2).filter(|pair| pair[1] < pair[0]).count()
 }
 
-/// None where the tests don't run as root, or there is no iptables.
+/// None if the tests don't run as root, or iptables is missing.
 fn disturbed(disturbance: Disturbance) -> Option<Network> {
     let network = network(2, None)?;
     let iptables = network.host(0).command("iptables").arg("--version").output();

@@ -1,4 +1,4 @@
-//! HDFS, its clocks set as short as the test kit has them.
+//! HDFS, with its timeouts as short as in the test kit.
 
 use super::{CLIENT, DATANODES, FIRST_DATANODE, Loss, Lossy, NAMENODE, REPLICATION, Suffered, network};
 use crate::Result;
@@ -12,11 +12,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 use strait_testkit::{MiniHdfs, Network, Options, http_request, spawn_bound, wait_until};
 
-/// A writer stalls for more than a minute where a link was pulled.
+/// A writer stalls for more than a minute after a link was pulled.
 const WHOLE_DEADLINE: Duration = Duration::from_secs(180);
 const NAMESYSTEM: &str = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
 
-/// The cluster and its client, ended when dropped, the network last.
+/// The cluster and its client, stopped when dropped, the network last.
 pub struct HdfsRack {
     client: Child,
     orders: ChildStdin,
@@ -53,7 +53,7 @@ impl HdfsRack {
         }
     }
 
-    /// So many datanodes live, and no block has too few replicas.
+    /// Waits until so many datanodes are live, and no block has too few replicas.
     fn wait_until_whole(&self, live: usize) -> Result<()> {
         let wanted = [
             format!("\"NumLiveDataNodes\" : {live},"),
@@ -99,13 +99,13 @@ impl Lossy for HdfsRack {
 
 impl Drop for HdfsRack {
     fn drop(&mut self) {
-        // Errors mean that it has ended.
+        // Errors mean that it has ended already.
         let _ = self.client.kill();
         let _ = self.client.wait();
     }
 }
 
-/// Which datanode is at an address.
+/// The index of the datanode at an address.
 fn datanode_at(network: &Network, address: IpAddr) -> Result<usize> {
     let found = network.hosts().iter().position(|host| IpAddr::from(host.address()) == address);
     let datanode = found.and_then(|host| host.checked_sub(FIRST_DATANODE));

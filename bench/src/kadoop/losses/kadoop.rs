@@ -1,4 +1,4 @@
-//! Kadoop, as `strait namenode` and `strait datanode` run it.
+//! Kadoop, as processes of `strait namenode` and `strait datanode`.
 
 use super::{CLIENT, DATANODES, FIRST_DATANODE, Loss, Lossy, NAMENODE, REPLICATION, Suffered, network};
 use crate::Result;
@@ -19,7 +19,8 @@ const NAMENODE_PORT: u16 = 9091;
 const DATANODES_PORT: u16 = 9092;
 const DATANODE_PORT: u16 = 9093;
 const START_DEADLINE: Duration = Duration::from_secs(60);
-/// Until a datanode is taken for dead, and a file is copied at less than a link's rate.
+/// Time until the namenode declares a datanode dead and a file is copied at less than a link's
+/// rate.
 const WHOLE_DEADLINE: Duration = Duration::from_secs(120);
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -70,7 +71,7 @@ impl KadoopRack {
         }
     }
 
-    /// Writes the file; the longest write. Half-way it says so.
+    /// Writes the file and returns the longest write. Signals when half of it is written.
     fn write(
         &self,
         path: &str,
@@ -83,7 +84,7 @@ impl KadoopRack {
         let mut longest = Duration::ZERO;
         for number in 0..mib {
             if number == mib / 2 {
-                // Who waits for it is there as long as this.
+                // The receiver lives as long as this.
                 let _ = half_way.send(());
             }
             let start = Instant::now();
@@ -94,13 +95,13 @@ impl KadoopRack {
         Ok(longest)
     }
 
-    /// A datanode that the newest chunk is being written through.
+    /// A datanode in the newest chunk's pipeline.
     fn victim(&self) -> Result<usize> {
         let newest = |number: usize| {
             let entries = std::fs::read_dir(self.directory.path().join(datanode_name(number)));
             let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
             let names = names.filter_map(|name| name.into_string().ok());
-            // Chunks' numbers rise, and names begin with them.
+            // Chunks' numbers increase, and file names begin with them.
             names.filter(|name| name.ends_with(".open")).max()
         };
         let members = (0..DATANODES).filter_map(|number| Some((newest(number)?, number)));

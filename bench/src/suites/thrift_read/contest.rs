@@ -1,4 +1,4 @@
-//! Who reads, in turn, and what comes of it.
+//! Contestants that read in turn, and their results.
 
 use super::place::{Place, Placement};
 use crate::Result;
@@ -12,16 +12,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is read: one remote file for each client.
+/// The files to read: one remote file for each client.
 pub struct Files {
     pub clients: usize,
-    /// Of each.
+    /// Bytes of each file.
     pub bytes: u64,
-    /// What each holds.
+    /// The content of each file.
     pub source: PathBuf,
     /// The remote files' common name, before `-CLIENT`.
     pub directory: String,
-    /// Where clients write.
+    /// The directory that clients write to.
     pub scratch: PathBuf,
 }
 
@@ -36,12 +36,12 @@ impl Files {
 
     fn remove_targets(&self) {
         for client in 0..self.clients {
-            // It may not be there.
+            // It may not exist.
             let _ = std::fs::remove_file(self.local(client));
         }
     }
 
-    /// A fast wrong answer isn't one.
+    /// Checks the content: a fast wrong answer doesn't count.
     fn compare(&self) -> Result<()> {
         for client in 0..self.clients {
             if !same(&self.source, &self.local(client))? {
@@ -70,14 +70,14 @@ fn same(a: &Path, b: &Path) -> Result<bool> {
 /// A way to read.
 pub struct Contestant<'a> {
     name: String,
-    /// Of ours.
+    /// The placement, for our clients.
     placement: Option<Placement>,
     staged: bool,
     place: &'a Place,
     command: Box<Reader<'a>>,
 }
 
-/// The command of a client, by its number, with its remote and its local path.
+/// Makes the command of a client from its number, its remote and its local path.
 type Reader<'a> = dyn Fn(usize, &str, &str) -> Command + 'a;
 
 impl<'a> Contestant<'a> {
@@ -128,7 +128,7 @@ impl<'a> Contestant<'a> {
         Self { name, placement: None, staged, place, command: Box::new(command) }
     }
 
-    /// Each of our languages.
+    /// Our client in each language.
     pub fn ours(
         programs: &'a Programs,
         place: &'a Place,
@@ -176,9 +176,9 @@ struct Run {
     gateway_cpu_s: f64,
 }
 
-/// Rounds in which each has its turn, after one that isn't counted and in which
-/// the files are compared. The first contestant is what others are measured
-/// against; whole processes, against the one that knows no stages.
+/// Runs rounds in which each contestant has its turn. The first round isn't counted, and compares
+/// the files. The first contestant is the reference for the others; for whole processes it is the
+/// one without stages.
 pub fn contest(title: &str, files: Files, runs: usize, mut contestants: Vec<Contestant>) -> Result<Vec<Row>> {
     let unwanted = std::env::var("STRAIT_BENCH_WITHOUT").unwrap_or_default();
     let unwanted = unwanted.split(',').filter(|part| !part.is_empty());
@@ -227,7 +227,7 @@ impl Results<'_> {
         Sample::new(self.runs[index].iter().map(figure).collect())
     }
 
-    /// Round by round.
+    /// Median of the ratios, round by round.
     fn ratio(&self, index: usize, other: usize, figure: Figure) -> f64 {
         let pairs = self.runs[index].iter().zip(&self.runs[other]);
         Sample::new(pairs.map(|(a, b)| figure(a) / figure(b)).collect()).median()
@@ -243,7 +243,7 @@ impl Results<'_> {
         (client, self.sample(index, |run| run.gateway_cpu_s / gigabytes))
     }
 
-    /// For people.
+    /// The table for people.
     fn table(&self) -> String {
         let mut out = format!(
             "{}: {:.3} GB each, {} rounds\n{:<34} {:>8} {:>8} {:>7} {:>7} {:>8} {:>7} {:>7} {:>8}\n",
@@ -280,7 +280,7 @@ impl Results<'_> {
         out
     }
 
-    /// For scripts: of each of ours.
+    /// The rows for scripts: one for each of our clients.
     fn rows(&self) -> Vec<Row> {
         let ours =
             self.contestants.iter().enumerate().filter(|(_, contestant)| contestant.placement.is_some());

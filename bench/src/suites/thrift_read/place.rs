@@ -1,4 +1,4 @@
-//! Where clients, gateways and the cluster are.
+//! Placement of clients, gateways and the cluster.
 
 use super::contest::Files;
 use crate::Result;
@@ -13,29 +13,29 @@ const LINK: LinkRate = LinkRate::mbit(1_000);
 
 /// A cluster, gateways, and hosts for clients.
 pub struct Place {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
     /// The cluster; replication 1.
     pub hdfs: MiniHdfs,
-    /// The report's: on a host of its own.
+    /// The report's gateway: on a host of its own.
     pub alone: Gateway,
-    /// One beside each datanode, where there are hosts.
+    /// One beside each datanode, if there are hosts.
     pub beside: Vec<Gateway>,
-    /// Hosts with a datanode and clients; none: all is on this machine.
+    /// Hosts with a datanode and clients; none: everything is on this machine.
     nodes: Vec<Host>,
-    /// From where data is loaded, as fast as memory.
+    /// The host from which data is loaded, as fast as memory.
     loader: Option<Host>,
     scratch: TempDir,
-    /// MB/s of one bare stream by a link, where there are hosts.
+    /// MB/s of one bare stream over a link, if there are hosts.
     pub link_rate: Option<f64>,
 }
 
-/// Which gateways clients use.
+/// The gateways that clients use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// All the one that is alone.
+    /// All clients use the one that is alone.
     Alone,
-    /// Each the one on its own host.
+    /// Each client uses the one on its own host.
     Beside,
 }
 
@@ -58,7 +58,7 @@ impl Place {
         })
     }
 
-    /// Hosts of a rack; `nodes` of them hold data.
+    /// Hosts of a rack; `nodes` of them have datanodes.
     pub fn hosts(nodes: usize) -> Result<Self> {
         if nodes == 0 {
             return Err("a cluster without datanodes holds nothing".into());
@@ -81,7 +81,7 @@ impl Place {
         Ok(Self { name, hdfs, alone, beside, nodes, loader: Some(host(loader)), scratch, link_rate })
     }
 
-    /// Where clients can find gateways here.
+    /// The placements of gateways that clients can use here.
     pub fn gateway_placements(&self) -> Vec<Placement> {
         match self.beside.is_empty() {
             true => vec![Placement::Alone],

@@ -1,4 +1,4 @@
-//! A store that takes its time: what writers do waits at a gate.
+//! A slow store: writers' operations wait at a gate.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use strait_store::{
 };
 use tokio::sync::watch;
 
-/// A store in memory behind a gate, which is open at first. An append has
-/// accepted half of its bytes when it comes to the gate.
+/// A store in memory behind a gate, which is open at first. An append that arrives at the gate has
+/// accepted half of its bytes.
 pub struct Gated {
     behind: MemoryStore,
     gate: Arc<Gate>,
@@ -44,7 +44,7 @@ impl Gate {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Until so many calls wait at the gate.
+    /// Waits until so many calls wait at the gate.
     pub fn await_waiting(&self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.waiting() < count {

@@ -1,4 +1,4 @@
-//! A gateway in this process, and clients that send it whatever a test wants.
+//! A gateway in this process, and clients that send it any bytes of a test.
 #![allow(dead_code, missing_docs)] // each test binary uses its part
 
 pub mod gated;
@@ -16,7 +16,7 @@ pub use strait_testkit::thrift::Client;
 use strait_wire::*;
 use tokio::sync::oneshot;
 
-/// The wire of tests that aren't about wires.
+/// The wire of tests that don't test wires.
 pub const FRAMED: Wire = Wire { protocol: Protocol::Binary, framed: true };
 pub const UNFRAMED: Wire = Wire { protocol: Protocol::Binary, framed: false };
 
@@ -83,7 +83,7 @@ impl Served {
         client
     }
 
-    /// Until so many requests wait for memory.
+    /// Waits until so many requests wait for memory.
     pub fn await_waiting_for_memory(&self, count: usize) {
         let line = format!("strait_gateway_waiting_for_memory {count}");
         eventually(&line, Duration::from_secs(10), || {
@@ -93,7 +93,7 @@ impl Served {
         });
     }
 
-    /// Shuts down and waits for it.
+    /// Shuts down, and waits until that is done.
     pub fn shut_down(&mut self) {
         drop(self.stop.take());
         if let (Some(runtime), Some(served)) = (&self.runtime, self.served.take()) {

@@ -1,4 +1,4 @@
-//! A program of 2009, of either generation: the same steps, other messages.
+//! A program of 2009, of either generation: the same steps with different messages.
 
 use super::{Client, Served, UNFRAMED};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ early! {
     WriteSparse "write" SparseWrite -> bool;
 }
 
-/// Which interface a program was compiled for.
+/// The interface that a program was compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
     /// Released as 0.5.4: no client with open, close, read and write.
@@ -56,18 +56,18 @@ pub const WRITE: i16 = 2;
 /// A program on its connection.
 pub struct Program {
     pub client: Client,
-    /// What init answered, or whatever a test sets.
+    /// The answer of init, or a value that a test sets.
     pub ch: Option<ClientHandle>,
     generation: Generation,
 }
 
 impl Program {
-    /// Connected, and nothing called.
+    /// A connected program that has called nothing yet.
     pub fn connect(served: &Served, generation: Generation) -> Self {
         Self { client: served.client_on(UNFRAMED), ch: None, generation }
     }
 
-    /// After `init` without a URI.
+    /// A program that has called `init` without a URI.
     pub fn start(served: &Served, generation: Generation) -> Self {
         let mut program = Self::connect(served, generation);
         assert!(program.init(None) > 0);
@@ -83,7 +83,7 @@ impl Program {
         handle.id.unwrap()
     }
 
-    /// A call that throws nothing, by this program's handle.
+    /// A call without exceptions, by this program's handle.
     pub fn plain<M: Method<Args = ClientArgs, Success = bool>>(&mut self) -> bool {
         match self.client.call::<M>(ClientArgs { ch: self.ch.clone() }) {
             Reply::Success(answer) => answer,
@@ -91,7 +91,7 @@ impl Program {
         }
     }
 
-    /// As each release calls it; the report's clients send their handle.
+    /// Calls closeDfs as each release does; the report's clients send their handle.
     pub fn close_dfs(&mut self, with_handle: bool) -> bool {
         let ch = self.ch.clone().filter(|_| with_handle);
         match self.client.call::<methods::CloseDfs>(CloseDfsArgs { ch }) {

@@ -1,5 +1,5 @@
-//! A gateway that stops answering in a chosen state: the real one, behind a proxy that
-//! misbehaves from the first request of a chosen method on.
+//! A gateway that stops answering in a chosen state: the real one, behind a proxy that misbehaves
+//! from the first request of a chosen method on.
 
 use rustix::net::{Shutdown, shutdown};
 use std::io::{self, Read, Write};
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a gateway does in place of answering.
+/// The gateway's misbehaviour in place of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing, nor on any later connection.
+    /// No answer, neither here nor on any later connection.
     Silence,
     /// It sends half of the reply, and then nothing.
     HalfReply,
-    /// It sends the reply byte by byte, slower than anybody waits.
+    /// It sends the reply byte by byte, more slowly than any client waits.
     Trickle,
     /// It ends: all connections, and the port.
     End,
 }
 
-/// From one byte to the next of [`Fault::Trickle`].
+/// Pause between two bytes of [`Fault::Trickle`].
 const BYTE_PAUSE: Duration = Duration::from_millis(300);
 
 /// The proxy; it lasts as long as the test's process.
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Faulty {
-    /// In front of the gateway at this address.
+    /// Starts a proxy for the gateway at this address.
     pub fn before(gateway: &str, method: &'static str, fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -49,14 +49,14 @@ impl Faulty {
         std::thread::spawn(move || {
             while let Ok((client, _)) = accepting.listener.accept() {
                 let state = accepting.clone();
-                // A connection that breaks is what is tried here.
+                // Broken connections are part of the test.
                 std::thread::spawn(move || state.pass(client));
             }
         });
         Self { address, state }
     }
 
-    /// Whether it has come to the state in which it misbehaves.
+    /// Whether it has begun to misbehave.
     pub fn has_misbehaved(&self) -> bool {
         self.state.tripped.load(Ordering::SeqCst)
     }
@@ -103,12 +103,12 @@ impl State {
     }
 }
 
-/// Reads what comes until the client goes.
+/// Reads until the client closes.
 fn drain(mut client: TcpStream) -> io::Result<()> {
     io::copy(&mut client, &mut io::sink()).map(drop)
 }
 
-/// A message with its length before it.
+/// Reads a message with its length before it.
 fn frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;

@@ -1,4 +1,4 @@
-//! A gateway of one's own, and the command to try on it: both the real binary.
+//! A gateway for one test, and the command to run against it: both the real binary.
 #![allow(dead_code)] // each test file uses its part
 
 pub mod faulty;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use strait_testkit::{Process, free_port, spawn_bound, wait_until};
 use tempfile::TempDir;
 
-/// For starting and ending, on a loaded machine.
+/// Time limit for starting and ending, on a loaded machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The binary under test.
@@ -20,23 +20,23 @@ pub fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_strait"))
 }
 
-/// `strait serve` on a port of its own; ends with its owner.
+/// `strait serve` on a port of its own; stopped when dropped.
 pub struct Gateway {
     /// The process.
     pub process: Process,
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// A directory that ends with the gateway: its log, a home, data.
+    /// A directory that is removed with the gateway: its log, a home, data.
     pub dir: TempDir,
 }
 
 impl Gateway {
-    /// Over a fresh directory of this host.
+    /// A gateway over a fresh directory of this host.
     pub fn over_files() -> Self {
         Self::start(|dir| vec!["--store".to_owned(), format!("file://{}", fresh(dir, "data").display())])
     }
 
-    /// Over the stores that these flags name.
+    /// A gateway over the stores that these flags name.
     pub fn start(flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let address = format!("127.0.0.1:{}", free_port());
@@ -64,7 +64,7 @@ impl Gateway {
         format!("strait://{}{path}", self.address)
     }
 
-    /// Where its default store's files lie, if it is [`Gateway::over_files`].
+    /// The directory of its default store's files, if it is [`Gateway::over_files`].
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -87,7 +87,7 @@ impl Gateway {
     }
 }
 
-/// `strait` without any of the surrounding configuration.
+/// `strait` without any configuration from the environment.
 pub fn command(home: &Path) -> Command {
     let mut command = Command::new(binary());
     for name in
@@ -99,12 +99,12 @@ pub fn command(home: &Path) -> Command {
     command
 }
 
-/// What came of one command line.
+/// The outcome of one command line.
 #[derive(Debug)]
 pub struct Run {
     pub code: i32,
     pub stdout: Vec<u8>,
-    /// Without what it says of waiting, which it does wherever a busy host takes its time.
+    /// Without notices about waiting, which appear whenever a busy host is slow.
     pub stderr: String,
 }
 
@@ -115,7 +115,7 @@ impl Run {
         let mut child = spawn_bound(command).unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
-        // A child that doesn't read all is no failure of this test.
+        // The test doesn't fail if the child doesn't read all of it.
         let writing = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
         writing.join().unwrap();
@@ -124,21 +124,21 @@ impl Run {
         Self { code: code(status), stdout, stderr }
     }
 
-    /// Its standard output, after success.
+    /// Its standard output; fails unless it succeeded.
     #[track_caller]
     pub fn text(&self) -> &str {
         self.ok();
         std::str::from_utf8(&self.stdout).unwrap()
     }
 
-    /// Fails unless it succeeded without a word on standard error.
+    /// Fails unless it succeeded without output on standard error.
     #[track_caller]
     pub fn ok(&self) -> &Self {
         assert!(self.code == 0 && self.stderr.is_empty(), "exit code {}: {}", self.code, self.stderr);
         self
     }
 
-    /// Fails unless it ended with this code and one line that has these words.
+    /// Fails unless it ended with this code and one line that contains `words`.
     #[track_caller]
     pub fn fails(&self, code: i32, words: &str) {
         assert_eq!(self.code, code, "{}", self.stderr);
@@ -147,12 +147,12 @@ impl Run {
     }
 }
 
-/// Whether a line on standard error is no more than a notice that a store takes its time.
+/// Whether a line on standard error is only a notice about a slow store.
 fn is_of_waiting(line: &str) -> bool {
     line.contains(" hasn't answered for ") && line.contains("; still waiting")
 }
 
-/// An exit code, or 128 and the signal's number, as shells count.
+/// An exit code, or 128 and the signal's number, as in shells.
 pub fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use strait_testkit::{Process, free_port, wait_until};
 use tempfile::TempDir;
 
-/// One process with gateway, namenode and datanodes; ends with its owner.
+/// One process with gateway, namenode and datanodes; stopped when dropped.
 pub struct Up {
     pub process: Process,
-    /// The gateway's, `127.0.0.1:PORT`.
+    /// The gateway's address, `127.0.0.1:PORT`.
     pub address: String,
     pub dir: TempDir,
     flags: Vec<String>,
@@ -23,12 +23,12 @@ impl Up {
         Self::with(&[])
     }
 
-    /// With further flags.
+    /// Starts it with further flags.
     pub fn with(flags: &[&str]) -> Self {
         Self::start_after(|_| flags.iter().map(|&flag| flag.to_owned()).collect())
     }
 
-    /// With the flags for what was prepared in its directory.
+    /// Starts it with the flags for the files that `prepare` made in its directory.
     pub fn start_after(prepare: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let address = format!("127.0.0.1:{}", free_port());
@@ -43,12 +43,12 @@ impl Up {
         role(dir, "up", &args, address)
     }
 
-    /// Another process on the same directory, after the first has ended.
+    /// Starts another process on the same directory, after the first has ended.
     pub fn again(&mut self) {
         self.process = Self::spawn(self.dir.path(), &self.address, &self.flags);
     }
 
-    /// As Ctrl-C; the exit code.
+    /// Interrupts it, as Ctrl-C does, and returns its exit code.
     pub fn interrupt(&mut self) -> i32 {
         self.process.signal(Signal::INT);
         ended(&mut self.process)
@@ -62,13 +62,13 @@ impl Up {
         format!("strait://{}{path}", self.address)
     }
 
-    /// The embedded namenode's, as the start-up block tells it.
+    /// The embedded namenode's URI, from the start-up block.
     pub fn kadoop(&self) -> String {
         let told = || {
             let log = self.process.log_tail();
             Some(log.lines().rev().find_map(|line| line.split_once("default = "))?.1.to_owned())
         };
-        // It takes connections a moment before it says so.
+        // It accepts connections a moment before it prints this.
         assert!(wait_until(DEADLINE, || told().is_some()), "{}", self.process.log_tail());
         told().unwrap().trim_end_matches('/').to_owned()
     }
@@ -85,7 +85,7 @@ pub fn run<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>, input
     Run::of(strait, input)
 }
 
-/// A server of this name, once it takes connections.
+/// Starts a server of this name, and waits until it accepts connections.
 pub fn role(dir: &Path, name: &str, args: &[&str], address: &str) -> Process {
     let mut strait = command(dir);
     strait.args(args);

@@ -4,8 +4,8 @@
 //! cargo run -p strait-testkit --bin with-hdfs -- [--datanodes N] COMMAND [ARGUMENT…]
 //! ```
 //!
-//! `MiniHdfs::start` in the command's processes finds it by the environment.
-//! Everything is stopped at the end, the exit code is the command's.
+//! `MiniHdfs::start` in the command's processes finds it by the environment. At the end it stops
+//! everything, and exits with the command's exit code.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 use strait_testkit::{Failure, MiniHdfs, Options, Result, spawn_bound};
 
-/// How soon the end of the command, or a signal, is noticed.
+/// Interval of checks for the end of the command, or a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Exit code for wrong usage or a cluster that doesn't start.
@@ -43,7 +43,7 @@ fn run() -> Result<u8> {
     let program =
         arguments.next().ok_or_else(|| Failure::new("usage: with-hdfs [--datanodes N] COMMAND…"))?;
 
-    // Signals end the command first, then the cluster, and its directory goes.
+    // A signal ends the command first, then the cluster, and removes its directory.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -54,7 +54,7 @@ fn run() -> Result<u8> {
     let mut child = spawn_bound(command).map_err(|error| Failure::new(format!("{program}: {error}")))?;
     loop {
         if let Some(status) = child.try_wait()? {
-            // As a shell says it: 128 + the signal that ended the command.
+            // As in shells: 128 + the signal that ended the command.
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
             return Ok(code as u8);
         }

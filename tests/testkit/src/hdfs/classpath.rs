@@ -1,4 +1,4 @@
-//! Hadoop's jars: fetched once by Maven, found again in the user's cache.
+//! Hadoop's jars: Maven fetches them once into the user's cache.
 
 use crate::failure::{Failure, Result};
 use std::env;
@@ -13,8 +13,7 @@ const CACHE_NAME: &str = "hdfs-3.5.0";
 
 /// The jars, joined by colons.
 ///
-/// The first caller on a machine fetches them (about 70 MB); whoever comes at
-/// the same time waits for it.
+/// The first caller on a machine fetches them (about 70 MB); concurrent callers wait for it.
 pub(super) fn jars() -> Result<String> {
     let dir = cache_dir()?;
     let list = dir.join("classpath");
@@ -31,7 +30,7 @@ pub(super) fn jars() -> Result<String> {
     complete(&list).ok_or_else(|| Failure::new(format!("{} names jars that aren't there", list.display())))
 }
 
-/// The command `java`, of JAVA_HOME if that is set.
+/// The command `java`, from JAVA_HOME if that is set.
 pub(super) fn java() -> Command {
     match env::var_os("JAVA_HOME") {
         Some(home) => Command::new(Path::new(&home).join("bin/java")),
@@ -39,7 +38,7 @@ pub(super) fn java() -> Command {
     }
 }
 
-/// Says early and clearly that Java is missing.
+/// Reports early and clearly that Java is missing.
 pub(super) fn check_java() -> Result<()> {
     match java().arg("-version").output() {
         Ok(Output { status, .. }) if status.success() => Ok(()),
@@ -60,7 +59,7 @@ fn cache_dir() -> Result<PathBuf> {
     Ok(base.join("strait").join(CACHE_NAME))
 }
 
-/// The list, if it is there and so is each jar in it.
+/// The list, if it exists and so does each jar in it.
 fn complete(list: &Path) -> Option<String> {
     let jars = fs::read_to_string(list).ok()?.trim().to_owned();
     let whole = !jars.is_empty() && jars.split(':').all(|jar| Path::new(jar).is_file());
@@ -69,7 +68,7 @@ fn complete(list: &Path) -> Option<String> {
 
 fn fetch(dir: &Path, list: &Path) -> Result<()> {
     fs::write(dir.join("pom.xml"), POM)?;
-    // Under another name first: an interrupted run leaves no half list.
+    // Under another name first, so that an interrupted run leaves no half list.
     let fresh = dir.join("classpath.new");
     let output = Command::new("mvn")
         .args(["-q", "-B", "dependency:build-classpath"])

@@ -6,13 +6,13 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// Users that tests act as, with groups of their own: the namenode would ask
-/// the operating system otherwise, which knows neither.
+/// Users that tests act as, with groups of their own. Otherwise the namenode would ask the
+/// operating system, which knows neither.
 const TEST_USERS: &str = "alice=staff;bob=staff;carol=guests";
 
-/// What the files say that isn't the same in every cluster.
+/// Settings that differ between clusters.
 pub(super) struct Settings<'a> {
-    /// The namenode's.
+    /// The namenode's address.
     pub address: Ipv4Addr,
     pub rpc_port: u16,
     pub http_port: u16,
@@ -20,8 +20,7 @@ pub(super) struct Settings<'a> {
     pub options: &'a Options,
 }
 
-/// Writes `conf` within `dir`, and the empty web applications without which
-/// the daemons don't start.
+/// Writes `conf` within `dir`, and the empty web applications that the daemons need to start.
 pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
     let conf = dir.join("conf");
     for webapp in ["hdfs", "datanode"] {
@@ -51,19 +50,19 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
         ("dfs.namenode.safemode.extension", "0"),
         // Small files with many blocks.
         ("dfs.namenode.fs-limits.min-block-size", "512"),
-        // Seconds and milliseconds: recovery and loss within a test's patience.
+        // Seconds and milliseconds, so that recovery and loss fit a test's patience.
         ("dfs.heartbeat.interval", "1"),
         ("dfs.namenode.heartbeat.recheck-interval", "1000"),
         ("dfs.namenode.redundancy.interval.seconds", "1s"),
-        // All datanodes share this machine: its load says nothing.
+        // All datanodes share this machine, so its load is meaningless.
         ("dfs.namenode.redundancy.considerLoad", "false"),
-        // What a test writes needn't survive a power cut.
+        // A test's data needn't survive a power cut.
         ("dfs.namenode.edits.noeditlogchannelflush", "true"),
-        // Tests set access times and look at them.
+        // Tests set and check access times.
         ("dfs.namenode.accesstime.precision", "1"),
     ];
     fs::write(conf.join("core-site.xml"), xml(&core))?;
-    // Of two properties of one name the later counts.
+    // Of two properties of one name, the later one counts.
     let hdfs = [&hdfs[..], &options.properties].concat();
     fs::write(conf.join("hdfs-site.xml"), xml(&hdfs))?;
     fs::write(conf.join("log4j.properties"), LOGGING)?;

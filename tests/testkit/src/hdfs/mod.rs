@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Names the shared cluster, `hdfs://127.0.0.1:PORT` (set by `with-hdfs`).
+/// URI of the shared cluster, `hdfs://127.0.0.1:PORT` (set by `with-hdfs`).
 const ENV_URI: &str = "STRAIT_TEST_HDFS";
 /// The shared cluster's HTTP address, `127.0.0.1:PORT`.
 const ENV_HTTP: &str = "STRAIT_TEST_HDFS_HTTP";
@@ -29,10 +29,10 @@ const ENV_CLASSPATH: &str = "STRAIT_TEST_HDFS_CLASSPATH";
 /// A daemon starts within 5 s on an idle machine; the deadline allows for a
 /// busy one.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// A port is looked for, released and then bound by the daemon: another
-/// process may come between, so a start is tried again with new ports.
+/// A free port is found, released and then bound by the daemon. Another process may take it in
+/// between, so a start is retried with new ports.
 const START_TRIES: u32 = 3;
-/// 256 MB does for thousands of files and keeps four daemons under 1 GB.
+/// 256 MB suffices for thousands of files and keeps four daemons under 1 GB.
 const JVM_FLAGS: [&str; 3] = ["-Xmx256m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"];
 
 const NAMENODE: &str = "org.apache.hadoop.hdfs.server.namenode.NameNode";
@@ -46,16 +46,16 @@ const DFSADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
 pub struct Options {
     /// Datanodes, at least one.
     pub datanodes: usize,
-    /// Default replication of files; as many as there are datanodes or fewer.
+    /// Default replication of files; at most the number of datanodes.
     pub replication: usize,
-    /// More properties for hdfs-site.xml, which overrule the test kit's own.
+    /// More properties for hdfs-site.xml, which override the test kit's own.
     pub properties: Vec<(&'static str, &'static str)>,
-    /// Where it runs: the namenode on the first, datanodes on the others in
-    /// turn. None: on this machine, on 127.0.0.1.
+    /// Its hosts: the namenode on the first, datanodes on the others in turn. None: on this
+    /// machine, on 127.0.0.1.
     pub hosts: Vec<Host>,
-    /// Where a directory for its data is made. None: among temporary files.
+    /// Parent of the data directory. None: the directory of temporary files.
     pub parent: Option<PathBuf>,
-    /// More of the daemons' JVM flags, which overrule the test kit's own.
+    /// More of the daemons' JVM flags, which override the test kit's own.
     pub jvm_flags: Vec<&'static str>,
 }
 
@@ -72,11 +72,11 @@ impl Default for Options {
     }
 }
 
-/// A running HDFS, or a handle on one that is shared by the whole test run.
+/// A running HDFS, or a handle on one that the whole test run shares.
 ///
-/// The user that runs the tests is its superuser and may act for any other
-/// (`hadoop.proxyuser`); `alice` and `bob` are in group `staff`, `carol` in
-/// `guests`; permissions are on, and everybody may write into the root.
+/// The user that runs the tests is its superuser and may act for any other (`hadoop.proxyuser`).
+/// `alice` and `bob` are in group `staff`, `carol` in `guests`. Permissions are on, and all users
+/// may write into the root.
 pub struct MiniHdfs {
     uri: String,
     http: String,
@@ -85,26 +85,26 @@ pub struct MiniHdfs {
     daemons: Held,
 }
 
-/// Who may stop the daemons.
+/// The owner of the daemons, which stops them.
 enum Held {
     /// The test.
     Own(Box<Daemons>),
-    /// The last test of this process that uses them. Held for its drop only.
+    /// The last test of this process that uses them. Held only for its drop.
     InProcess { _daemons: Arc<Daemons> },
     /// `with-hdfs`.
     Elsewhere,
 }
 
 impl MiniHdfs {
-    /// The cluster that `with-hdfs` started for the whole run, else one with
-    /// the default [`Options`] that the tests running in this process share.
+    /// The cluster that `with-hdfs` started for the whole run. Otherwise one with the default
+    /// [`Options`] that the tests of this process share.
     pub fn start() -> Result<Self> {
         static RUNNING: Mutex<Weak<Daemons>> = Mutex::new(Weak::new());
         if let Ok(uri) = env::var(ENV_URI) {
             let (http, classpath) = (shared(ENV_HTTP)?, shared(ENV_CLASSPATH)?);
             return Ok(Self { uri, http, classpath, site: Site::default(), daemons: Held::Elsewhere });
         }
-        // Held while it starts: whoever comes meanwhile waits and shares it.
+        // Locked during the start, so that concurrent callers wait and share it.
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let daemons = match running.upgrade() {
             Some(daemons) => daemons,
@@ -139,14 +139,12 @@ impl MiniHdfs {
         &self.classpath
     }
 
-    /// The variables by which [`MiniHdfs::start`] in other processes finds
-    /// this cluster.
+    /// The variables by which [`MiniHdfs::start`] finds this cluster in other processes.
     pub fn environment(&self) -> [(&'static str, &str); 3] {
         [(ENV_URI, &self.uri), (ENV_HTTP, &self.http), (ENV_CLASSPATH, &self.classpath)]
     }
 
-    /// A path that no other test has, for example `/list-1234-0`; nothing is
-    /// there yet.
+    /// A path unique to this call, for example `/list-1234-0`; nothing exists there yet.
     pub fn scratch(&self, name: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         format!("/{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -175,13 +173,13 @@ impl MiniHdfs {
     /// Kills the namenode (SIGKILL).
     ///
     /// # Panics
-    /// On a shared cluster, as do the three below.
+    /// On a shared cluster, as the three below.
     pub fn stop_namenode(&mut self) {
         self.own().namenode.kill();
     }
 
-    /// Starts the namenode again, at its old address, with its data; returns
-    /// when it serves and has its datanodes back.
+    /// Starts the namenode again, at its old address, with its data. Returns when it serves and has
+    /// its datanodes back.
     pub fn restart_namenode(&mut self) -> Result<()> {
         self.own().start_namenode_again()
     }
@@ -191,8 +189,8 @@ impl MiniHdfs {
         self.own().datanodes[index].kill();
     }
 
-    /// Starts datanode `index` again, at its old address, with its data;
-    /// returns when it has registered.
+    /// Starts datanode `index` again, at its old address, with its data. Returns when it has
+    /// registered.
     pub fn restart_datanode(&mut self, index: usize) -> Result<()> {
         self.own().start_datanode_again(index)
     }
@@ -209,8 +207,8 @@ fn shared(variable: &str) -> Result<String> {
     env::var(variable).map_err(|_| Failure::new(format!("{ENV_URI} is set, {variable} isn't")))
 }
 
-/// The processes of one cluster and their data. The order of the fields is the
-/// order of the end: processes, then the directory.
+/// The processes of one cluster and their data. Fields are dropped in order: processes, then the
+/// directory.
 struct Daemons {
     datanodes: Vec<Process>,
     namenode: Process,
@@ -309,8 +307,7 @@ impl Daemons {
         Process::spawn(&format!("datanode-{index}"), site.place(command), self.dir.path())
     }
 
-    /// Waits until the namenode serves, counts every datanode that runs, and
-    /// is out of safe mode.
+    /// Waits until the namenode serves, counts every running datanode, and is out of safe mode.
     fn wait_until_whole(&mut self) -> Result<()> {
         let (http, site) = (self.http_address(), self.namenode_site.clone());
         self.namenode
@@ -347,8 +344,8 @@ impl Daemons {
     fn start_datanode_again(&mut self, index: usize) -> Result<()> {
         self.datanodes[index].kill();
         self.datanodes[index] = self.spawn_datanode(index)?;
-        // The namenode counts a killed one until heartbeats are missed: the
-        // new process itself tells when it has registered.
+        // The namenode counts a killed one until heartbeats are missing, so the new process itself
+        // must report its registration.
         let site = self.datanode_sites[index].clone();
         let http = format!("{}:{}", site.address(), self.datanode_ports[index][2]);
         let registered =
@@ -388,7 +385,7 @@ fn jmx(site: &Site, http_address: &str, service: &str, bean: &str) -> Option<Str
 /// The user that runs the tests: the superuser of every [`MiniHdfs`].
 ///
 /// # Panics
-/// Where `id` doesn't run.
+/// If `id` doesn't run.
 pub fn current_user() -> String {
     let output = Command::new("id").arg("-un").output().expect("the command id runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()

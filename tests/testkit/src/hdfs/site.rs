@@ -1,4 +1,4 @@
-//! Where one daemon runs.
+//! The host of one daemon.
 
 use crate::http::{HttpAnswer, http_request};
 use crate::network::Host;
@@ -11,7 +11,7 @@ use std::process::Command;
 pub(super) struct Site(Option<Host>);
 
 impl Site {
-    /// The one of that index, which is this machine where there are no hosts.
+    /// The host with that index; this machine if there are no hosts.
     pub(super) fn of(hosts: &[Host], index: usize) -> Self {
         Self(hosts.get(index % hosts.len().max(1)).cloned())
     }
@@ -20,7 +20,7 @@ impl Site {
         self.0.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address)
     }
 
-    /// `command`, to run there.
+    /// Makes `command` run there.
     pub(super) fn place(&self, mut command: Command) -> Command {
         if let Some(host) = &self.0 {
             host.enter(&mut command);
