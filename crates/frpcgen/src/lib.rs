@@ -3,7 +3,7 @@
 //! ```text
 //!   foo.x ─ preprocess ─→ tokens ─ parse ─→ Specification ─ check ─→ Model ─ rust ─→ foo.rs
 //!           #include, #define, #if        ↑  as written         checked, named for Rust
-//!                                      library: what foo.x takes from elsewhere
+//!                                      library: definitions that foo.x lacks
 //! ```
 //!
 //! The language is that of RFC 5531 and RFC 4506, with rpcgen's extensions: `unsigned` alone,
