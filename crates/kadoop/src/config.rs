@@ -48,8 +48,8 @@ pub struct Config {
     pub idle_ms: Millis,
     /// Most bytes that a reader has under way or holds, beyond the requested ones.
     pub ahead_bytes: u32,
-    /// Calls that a reader has under way before it reads more ahead. With eight, which begin and
-    /// end together, a link of 1 Gbit/s stood still a tenth of the time. With six, two readers get
+    /// Calls under way with which a reader stops reading ahead. With eight, which begin and end
+    /// together, a link of 1 Gbit/s stood still a tenth of the time. With six, two readers get
     /// 0.93 of such a link; with four, all of it.
     pub reads_at_once: usize,
     /// An append copies a last chunk shorter than this into its own first chunk.
@@ -59,7 +59,7 @@ pub struct Config {
     pub min_chunk_bytes: u32,
     /// Replicas on disk that make a chunk durable.
     pub min_replicas: usize,
-    /// From one heartbeat of a datanode to the next.
+    /// Interval between a datanode's heartbeats.
     pub heartbeat_ms: Millis,
     /// Silence after which the namenode chooses a datanode for nothing.
     pub stale_ms: Millis,
@@ -82,7 +82,7 @@ pub struct Config {
     pub copy_ms: Millis,
     /// Most copies that one datanode takes part in at a time.
     pub copies_per_node: usize,
-    /// From one full report of a datanode to the next.
+    /// Interval between a datanode's full reports.
     pub report_ms: Millis,
     /// How long a datanode takes to compare all its replicas with their checksums.
     pub scrub_ms: Millis,

@@ -23,7 +23,7 @@ pub enum Error {
     /// The caller lacks a right.
     #[error("permission denied")]
     PermissionDenied,
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("invalid: {0}")]
     Invalid(&'static str),
     /// Another writer has the file. Ask again: recovery may be under way.

@@ -89,7 +89,7 @@ faults! {
     SumsInPlace,
     /// A replica found open at a start stays open, as if its datanode had never stopped.
     ReturnedReopened,
-    /// A write that came early is acknowledged before it is applied.
+    /// A write that arrived out of order is acknowledged before it is applied.
     EarlyWriteAnswered,
     /// Bytes written in place are applied without a second check of stamp and incarnation.
     PlaceTrusted,

@@ -125,7 +125,7 @@ pub struct Source {
 #[allow(missing_docs)] // the names say it; times in milliseconds since 1970
 pub struct Status {
     pub name: CompactString,
-    /// As [`Located::made`]; 0 of a directory.
+    /// As [`Located::made`]; 0 for a directory.
     pub made: u64,
     pub directory: bool,
     pub length: u64,

@@ -12,7 +12,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs `work` in a forked child and returns its result.
 fn in_a_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child has only this thread, takes no lock that another thread may have held
+    // SAFETY: the child has only this thread. It takes no lock that another thread may have held
     // (glibc handles those of its allocator), and ends without running any of the parent's code.
     match unsafe { libc::fork() } {
         -1 => panic!("no fork: {}", std::io::Error::last_os_error()),

@@ -65,7 +65,7 @@ struct Fill {
 }
 
 impl Fill {
-    /// In millionths of its capacity.
+    /// The excess in millionths of the capacity.
     fn relative(&self) -> i128 {
         self.excess * 1_000_000 / self.capacity
     }

@@ -243,7 +243,7 @@ impl Namenode {
         turned.into_iter().for_each(|chunk| self.review(chunk));
     }
 
-    /// Ends safe mode some time after every datanode has reported, or nearly every chunk.
+    /// Ends safe mode some time after all datanodes have reported, or nearly all chunks are reported.
     pub(super) fn watch_safe_mode(&mut self, now: Millis) {
         if !self.cluster.in_safe_mode() {
             return;

@@ -42,7 +42,7 @@ pub enum Body {
 }
 
 impl Inode {
-    /// The entries, of a directory.
+    /// The entries; None for a file.
     pub fn entries(&self) -> Option<&BTreeMap<CompactString, InodeNo>> {
         match &self.body {
             Body::Directory(entries) => Some(entries),
@@ -50,7 +50,7 @@ impl Inode {
         }
     }
 
-    /// The chunks, of a file.
+    /// The chunks; None for a directory.
     pub fn chunks(&self) -> Option<&[ChunkId]> {
         match &self.body {
             Body::Directory(_) => None,

@@ -9,8 +9,8 @@
 //! The caller's duties:
 //!
 //! 1. After each call, move the transactions in [`Namenode::outbox`] to the log.
-//! 2. Send no answer (to a query or, with its orders, to a heartbeat) before the log is on disk
-//!    up to [`Namenode::sequence`] as it was when the answer was made.
+//! 2. Send no answer before the log is on disk up to [`Namenode::sequence`] as it was when the
+//!    answer was made. This covers answers to queries, and to heartbeats with their orders.
 //! 3. If the log fails, stop: the state is then ahead of the disk.
 //! 4. Call [`Namenode::tick`] each second.
 //! 5. Pass a clock that never runs backwards (`now`) for spans, and the wall clock for times of files.

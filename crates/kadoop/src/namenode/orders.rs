@@ -53,8 +53,8 @@ impl Orders {
     pub(super) fn next(&mut self, most: usize) -> Vec<Order> {
         let next: Vec<Order> = self.0.values().take(most).cloned().collect();
         for order in &next {
-            // A lost copy is noticed by its deadline, and a lost comparison isn't needed; the
-            // others repeat.
+            // The deadline catches a lost copy, and the datanode's scrub a lost comparison. The
+            // others stay, and so repeat.
             let (kind, chunk, _) = parts(order);
             if matches!(kind, Kind::Copy | Kind::Verify) {
                 self.0.remove(&(kind, chunk));

@@ -93,7 +93,7 @@ impl OpenFile {
 pub struct OpenChunk {
     /// The chunk.
     pub chunk: ChunkId,
-    /// Its members.
+    /// The members of its pipeline.
     pub pipeline: Vec<Member>,
     /// Whether the writer has claimed its end.
     pub claimed: bool,
@@ -233,7 +233,7 @@ pub struct Answered {
 }
 
 impl Clients {
-    /// The answer that `request` got before, if it is a repetition.
+    /// The earlier answer to `request`, if this is a retry.
     ///
     /// # Errors
     /// If that can't be known any more.

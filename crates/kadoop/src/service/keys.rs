@@ -100,7 +100,7 @@ impl Key {
     /// The key for tokens.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system can't produce random numbers.
     pub(crate) fn for_tokens(&self) -> io::Result<TokenKey> {
         TokenKey::new(&self.derive("tokens"))
     }

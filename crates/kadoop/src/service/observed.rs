@@ -13,7 +13,7 @@ pub(super) struct Observed<S> {
     /// Subject of a slow call, without keys, tokens or contents. It decodes the arguments again,
     /// but only for slow calls.
     pub about: fn(&Request) -> String,
-    /// Whether an answer is a refusal in spite of its type.
+    /// Whether a successful answer contains a refusal.
     pub refused: fn(&Request, &Reply) -> bool,
 }
 

@@ -84,7 +84,7 @@ impl ClientOptions {
     }
 }
 
-/// A client of one cluster. Clones share one connection state.
+/// A client of one cluster. Clones are the same client.
 #[derive(Clone)]
 pub struct Client {
     link: Arc<Link>,

@@ -218,8 +218,8 @@ impl Desk {
         Ok((polled[0].revents(), ready))
     }
 
-    /// Accepts permitted users' connections, at most one round of them: a program that is refused
-    /// again and again doesn't delay those that wait.
+    /// Accepts permitted users' connections, at most as many as there are free places. So a program
+    /// that is refused again and again doesn't delay those that wait.
     fn admit(&self, waiting: &mut VecDeque<Waiting>) {
         for _ in waiting.len()..MOST_WAITING {
             let socket = match accept_with(&*self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {

@@ -170,9 +170,10 @@ impl World {
         sound.len() >= 2 && sound == counted && sound.len() <= self.wanted(chunk)
     }
 
-    /// Whether it is being written, and another unbroken member of its pipeline has as much; or a
-    /// sealed replica, if the writer may count on this host's. There must be no superfluous
-    /// replicas: the namenode might keep this one, or one that it doesn't know to be lost.
+    /// Whether the chunk is being written, and another unbroken member of its pipeline has it: the
+    /// same replica if this host's is sealed, since the writer may count on that. The pipeline must
+    /// not exceed the wanted number: otherwise the namenode might keep this replica, or one that it
+    /// doesn't know to be lost.
     fn open_elsewhere(&self, host: Host, own: ReplicaReport) -> bool {
         let chunk = own.chunk;
         let Some((namenode, _)) = &self.namenode else { return false };
