@@ -12,6 +12,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strait_telemetry::RequestId;
+use tokio::sync::oneshot;
 
 /// See the module.
 #[derive(Default)]
@@ -76,29 +77,52 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Runs `step` on tokio's blocking pool, as a part of the current work and request.
-pub(crate) async fn blocking<T: Send + 'static>(
-    step: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
+/// By how much [`long`] work is nicer than other threads: they get ten times its processor time.
+const LONG_WORK_NICE: i32 = 10;
+
+/// `step` as a part of the current work and request, for another thread.
+fn part_of_call<T>(step: impl FnOnce() -> Result<T>) -> impl FnOnce() -> Result<T> {
     // A step without a request begins one.
     let request = RequestId::current().unwrap_or_else(RequestId::next);
     let work = Work::current();
     let lent = LENT.try_with(Arc::clone);
-    let step = move || {
+    move || {
         let _lent = lent;
         let _working = RequestId::enter(Some(request));
         match work {
             Some(work) => CURRENT.sync_scope(work, || check().and_then(|()| step())),
             None => step(),
         }
-    };
-    match tokio::task::spawn_blocking(step).await {
+    }
+}
+
+/// Runs `step` on tokio's blocking pool, as a part of the current work and request.
+pub(crate) async fn blocking<T: Send + 'static>(
+    step: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(part_of_call(step)).await {
         Ok(outcome) => outcome,
         Err(error) if error.is_cancelled() => {
             Err(Error::new(ErrorKind::Unavailable, "cut off: the process is ending"))
         }
         Err(error) => Err(Error::new(ErrorKind::Internal, "a store's thread panicked").caused_by(error)),
     }
+}
+
+/// As [`blocking`], for a step that keeps a processor busy for long. It runs in a thread of its own, which
+/// leaves the processors to others.
+pub(crate) async fn long<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let step = part_of_call(step);
+    let (done, outcome) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("long-work".to_owned()).spawn(move || {
+        // Linux counts it by thread (nice(2)). Without it the work is only less considerate.
+        let _ = rustix::process::nice(LONG_WORK_NICE);
+        // A caller that has left wants no outcome.
+        let _ = done.send(step());
+    });
+    thread.map_err(|error| Error::new(ErrorKind::Busy, "the process has no thread left").caused_by(error))?;
+    let panicked = |_| Error::new(ErrorKind::Internal, "a store's thread panicked");
+    outcome.await.map_err(panicked)?
 }
 
 #[cfg(test)]
@@ -159,5 +183,34 @@ mod tests {
         outcome.unwrap();
         blocking(check).await.unwrap();
         assert!(Work::current().is_none());
+    }
+
+    #[tokio::test]
+    async fn long_work_is_nice_to_other_threads_and_ends_with_its_caller() {
+        /// The kernel's bound (setpriority(2)).
+        const NICEST: i32 = 19;
+        let own = rustix::process::getpriority_process(None).unwrap();
+        let loan = Arc::new(());
+        let (told, nice) = mpsc::channel();
+        let step = move || {
+            told.send(rustix::process::getpriority_process(None).unwrap()).unwrap();
+            loop {
+                check()?;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let call = Work::scope(lend(loan.clone(), long::<()>(step)));
+        // The caller waits until the work has begun, and leaves.
+        let begun = tokio::task::spawn_blocking(move || nice.recv_timeout(DEADLINE).unwrap());
+        tokio::select! {
+            _ = call => panic!("it has no end"),
+            nice = begun => assert_eq!(nice.unwrap(), (own + LONG_WORK_NICE).min(NICEST)),
+        }
+        let end = std::time::Instant::now() + DEADLINE;
+        while Arc::strong_count(&loan) > 1 {
+            assert!(std::time::Instant::now() < end, "the thread works on");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(long(|| Ok(7)).await.unwrap(), 7);
     }
 }

@@ -40,8 +40,7 @@ mod reader;
 mod root;
 mod writer;
 
-use crate::crc::Crc32c;
-use crate::work::blocking;
+use crate::work::{self, blocking};
 use crate::{
     BlockLocation, Capabilities, Checksum, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem,
     FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus, fail,
@@ -55,9 +54,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of one read for a checksum: stream speed, and the memory that a checksum of a file of any
-/// length takes.
-const CHECKSUM_READ_BYTES: usize = 1 << 20;
 /// Time until a dropped writer's lock is released: at the end of the last call in flight, and of a
 /// child process that was just being started.
 const RECOVERY_MS: u32 = 1_000;
@@ -234,17 +230,9 @@ impl FileSystem for FileStore {
     }
 
     /// The CRC-32C of the content, computed by reading it.
-    async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
-        let reader = self.open(who, path).await?;
-        let (mut crc, mut offset) = (Crc32c::new(), 0);
-        loop {
-            let chunk = reader.read_at(offset, CHECKSUM_READ_BYTES).await?;
-            if chunk.is_empty() {
-                return Ok(crc.finish());
-            }
-            crc.update(&chunk);
-            offset += chunk.len() as u64;
-        }
+    async fn checksum(&self, _who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let reader = self.run("open", path, Inner::open).await?;
+        work::long(move || reader.checksum()).await.map_err(|error| error.at("checksum", path))
     }
 
     async fn status(&self, _who: &Principal) -> Result<StoreStatus> {

@@ -2,15 +2,16 @@
 
 use super::buffers;
 use super::root::from_errno;
-use crate::work::blocking;
-use crate::{ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use crate::crc::Crc32c;
+use crate::work::{self, blocking};
+use crate::{Checksum, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
-use std::io::IoSliceMut;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -18,6 +19,10 @@ use std::time::UNIX_EPOCH;
 /// from the cache take 22 µs at once, and 45 µs through the pool. Longer ones gain little, and
 /// would delay the other tasks of their thread.
 const INLINE_BYTES: usize = 256 << 10;
+
+/// Bytes of one read for a checksum: stream speed, and the memory that a checksum of a file of any
+/// length takes.
+const CHECKSUM_READ_BYTES: usize = 1 << 20;
 
 /// An open file.
 pub(super) struct Reader {
@@ -29,6 +34,25 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(file: File, path: StorePath, length_at_open: u64) -> Self {
         Self { file: Arc::new(file), path, length_at_open }
+    }
+
+    /// The CRC-32C of the content. Blocks for as long as reading all of it takes.
+    ///
+    /// # Errors
+    /// The system's; and if the caller has left.
+    pub fn checksum(&self) -> Result<Checksum> {
+        let (mut crc, mut offset) = (Crc32c::new(), 0);
+        let mut bytes = vec![0; CHECKSUM_READ_BYTES];
+        loop {
+            work::check()?;
+            let read = match self.file.read_at(&mut bytes, offset) {
+                Ok(0) => return Ok(crc.finish()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            crc.update(&bytes[..read]);
+            offset += read as u64;
+        }
     }
 }
 
