@@ -110,8 +110,8 @@ pub struct MulticastOptions {
     pub call: CallOptions,
     /// Parallel multicasting: the number of callees, at least one, that must return a value before
     /// the multicast ends. With `None`, or more than there are callees, it waits for every outcome.
-    /// The other callees are [`crate::Doubt::Abandoned`], or not executed if the call hadn't been
-    /// sent whole.
+    /// A callee that it doesn't wait for is [`crate::Doubt::Abandoned`], or not executed if the
+    /// call hadn't been sent whole.
     pub required: Option<usize>,
     /// Serial multicasting: each callee passes the call on only after the whole call has arrived,
     /// instead of as it arrives. Slower; for comparison.
