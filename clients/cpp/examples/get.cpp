@@ -1,9 +1,9 @@
-/// strait-get: reads a remote file, and says how fast.
+/// strait-get: reads a remote file, and prints the speed.
 ///
 ///     strait-get ADDRESS PATH [--to FILE] [--read BYTES] [--blocking]
 ///
-/// Reads into memory in pieces of BYTES (1 MiB), or copies to FILE. With
-/// --blocking each piece is a request of its own that waits for its reply.
+/// Reads into memory in pieces of BYTES (1 MiB), or copies to FILE. With --blocking each piece is a
+/// separate request that waits for its reply.
 #include <sys/resource.h>
 
 #include <chrono>

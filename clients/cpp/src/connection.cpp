@@ -13,9 +13,9 @@ namespace strait::detail {
 
 namespace {
 
-// So soon after a reply a request that changes nothing saves the look for the connection's
-// end: it costs a system call, and an end in between is mended like any other. (A change
-// would then count as repeated, and its outcome might be unknown.)
+// For this long after a reply, a request that changes nothing skips the check for the connection's
+// end. The check costs a system call, and a retry handles an end in between. (A change would then
+// count as repeated, and its outcome might be unknown.)
 constexpr std::chrono::milliseconds fresh(50);
 
 } // namespace
@@ -54,7 +54,7 @@ std::size_t Connection::receive_range(char* into, std::size_t size, std::string_
         .filled;
 }
 
-/// Sends or decodes; whatever fails in the middle of a message ends the connection.
+/// Sends or decodes; any failure in the middle of a message ends the connection.
 void Connection::exchange(const char* method, const Step& step) {
     const bool was_broken = std::exchange(broken_, true);
     try {
@@ -64,14 +64,14 @@ void Connection::exchange(const char* method, const Step& step) {
         ++silences_;
         raise_no_answer(method, timeout_);
     } catch (const apache::thrift::TException& error) {
-        // Not a message of the protocol.
+        // The bytes aren't a message of the protocol.
         throw ConnectionLost(error.what(), true);
     }
 }
 
 Transport::Sink Connection::receive(const char* method, std::string_view path, Transport::Sink sink,
                                     const Step& decode) {
-    // Errors that the gateway reports come in whole, well-formed replies too.
+    // Errors that the gateway reports arrive in whole, well-formed replies too.
     std::optional<wire::DfsError> reported;
     std::optional<TApplicationException> refused;
     exchange(method, [&] {

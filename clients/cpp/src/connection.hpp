@@ -14,21 +14,21 @@
 
 namespace strait::detail {
 
-/// Used by one caller at a time; replies come in the order of requests.
+/// For one caller at a time; replies arrive in the order of requests.
 ///
-/// Throws ConnectionLost, TimedOut and what the gateway reports.
+/// Throws ConnectionLost, TimedOut and the errors that the gateway reports.
 class Connection {
 public:
-    /// Waits for a gateway until `connect_by`; `silences` counts requests in a row, on any
-    /// connection of the session, that got no answer in time.
+    /// Connects to a gateway until `connect_by`. `silences` counts consecutive requests, on all
+    /// connections of the session, without an answer in time.
     Connection(const Endpoint& endpoint, Deadline connect_by, std::atomic<int>& silences);
 
-    /// Whatever is sent and received from now on is over by then, or a TimedOut.
+    /// Sets the deadline for all further sending and receiving, which throw TimedOut after it.
     void wait_until(Deadline deadline) { transport_->socket().wait_until(deadline); }
-    /// When a request that begins now is given up.
+    /// The deadline of a request that begins now.
     Deadline deadline() const { return Clock::now() + timeout_; }
 
-    /// Each needs its `receive`, in the same order.
+    /// Each send needs its `receive`, in the same order.
     template <class Request>
     void send(const Request& request) {
         exchange(Method<Request>::name, [&] { (client_.*Method<Request>::send)(request); });
@@ -44,7 +44,7 @@ public:
         return reply;
     }
 
-    /// The next reply, to a readRange of `size` bytes at most; how many came.
+    /// The next reply, to a readRange of `size` bytes at most; returns the bytes received.
     std::size_t receive_range(char* into, std::size_t size, std::string_view path);
 
     template <class Request>
@@ -54,20 +54,20 @@ public:
     }
 
     bool leads_to_this_machine() { return transport_->socket().leads_to_this_machine(); }
-    /// Whether its last reply came just now.
+    /// Whether its last reply arrived a moment ago.
     bool is_fresh() const;
-    /// Whether the gateway hung up since the last reply, as it does at a restart.
-    /// Noticed before a request is sent, it can't have been executed.
+    /// Whether the gateway closed it since the last reply, as it does at a restart. If this is
+    /// detected before a request is sent, the request can't have been executed.
     bool ended_while_idle();
-    /// Ends it under the hands of whoever uses it, in another thread.
+    /// Ends it while another thread uses it.
     void interrupt();
-    /// Whether another request may be sent and will be answered by its own reply.
+    /// Whether a further request can be sent and will get its own reply.
     bool is_clean() const { return !broken_ && !interrupted_ && in_flight_ == 0; }
     bool is_broken() const { return broken_; }
     /// Whether this process is a forked child, which would take its parent's replies.
     bool is_a_parents() const;
 
-    /// Which of its session's logins it is attached by.
+    /// Number of the session's login that it is attached by.
     unsigned login = 0;
 
 private:

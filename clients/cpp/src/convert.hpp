@@ -1,4 +1,4 @@
-/// From generated structs to public ones.
+/// Conversions from generated structs to public ones.
 #pragma once
 
 #include <strait/types.hpp>

@@ -1,4 +1,4 @@
-/// When a request is given up.
+/// The time at which a request times out.
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@
 namespace strait::detail {
 namespace {
 
-// Nobody waits so long for an answer, and a sum with the time of day doesn't overflow.
+// Longer than any useful wait, and a sum with the time of day doesn't overflow.
 constexpr std::chrono::milliseconds max_timeout = std::chrono::hours(366 * 24);
 
 void check_timeout(std::chrono::milliseconds timeout) {

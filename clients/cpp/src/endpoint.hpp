@@ -1,4 +1,4 @@
-/// Where a gateway is.
+/// The address and options of a gateway.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace strait::detail {
 
 struct Endpoint {
-    /// Of `strait://host:port/`, maybe with `@store`, or `host:port`; throws InvalidArgument.
+    /// Parses `strait://host:port/`, maybe with `@store`, or `host:port`; throws InvalidArgument.
     Endpoint(std::string_view address, const Options& options);
 
     std::string host, port;

@@ -1,4 +1,4 @@
-/// Raising errors, and the failures that the session deals with itself.
+/// Raising errors, and the failures that the session handles itself.
 #pragma once
 
 #include <chrono>
@@ -15,15 +15,15 @@ namespace strait::detail {
 [[noreturn]] void raise(ErrorKind kind, const std::string& message, std::string_view path = {},
                         std::optional<bool> retry_safe = {});
 
-/// Throws what a gateway reported: a code of ErrorCode, or a newer one.
+/// Throws the error that a gateway reported: a code of ErrorCode, or a newer one.
 [[noreturn]] void raise_reported(int code, const std::string& kind_name, const std::string& message,
                                  std::string_view path, std::optional<bool> retry_safe);
 
-/// Throws the error of a request that a gateway didn't answer, or not wholly, in time.
+/// Throws the error of a request without a complete answer in time.
 [[noreturn]] void raise_no_answer(const char* method, std::chrono::milliseconds timeout);
 
-/// The connection broke; `sent` says whether a request may have arrived, `tls` whether TLS is
-/// at fault, such as a certificate that the gateway doesn't take.
+/// The connection broke. `sent`: a request may have arrived. `tls`: TLS is the cause, such as a
+/// certificate that the gateway rejects.
 struct ConnectionLost : std::exception {
     ConnectionLost(std::string reason, bool sent, bool tls = false)
         : reason(std::move(reason)), sent(sent), tls(tls) {}
@@ -33,7 +33,7 @@ struct ConnectionLost : std::exception {
     bool sent, tls;
 };
 
-/// Nothing came, or could be sent, within the time allowed.
+/// The time limit passed without receiving, or without being able to send.
 struct Silence : std::exception {};
 
 } // namespace strait::detail

@@ -18,7 +18,7 @@ struct Listing::iterator::Pages {
     std::optional<std::int64_t> cursor = {};
     bool is_last = false;
 
-    /// Fetches a page when the one before is over; whether there is an entry.
+    /// Fetches a page after the end of the one before; returns whether there is an entry.
     bool fill() {
         if (index == entries.size() && !is_last) {
             fetch();
@@ -48,12 +48,12 @@ struct Listing::iterator::Pages {
         }
     }
 
-    /// A cursor moves on with each page: one asked for again would be the next.
+    /// A cursor advances with each page: a repeated request would return the next one.
     wire::ListDirectoryReply go_on(const wire::ListDirectoryRequest& request) const {
         try {
             return session->call_once(request, path);
         } catch (const InvalidArgument&) {
-            // An unknown cursor is nobody's mistake where another gateway answers.
+            // If another gateway answers, an unknown cursor isn't the caller's mistake.
             if (session->incarnation() == incarnation) {
                 throw;
             }

@@ -89,7 +89,7 @@ int current_umask() {
             return std::stoi(line.substr(sizeof "Umask:"), nullptr, 8);
         }
     }
-    // No /proc here. For a moment other threads make files for their owner alone.
+    // No /proc here. For a moment, new files of other threads are for their owner only.
     const mode_t mask = ::umask(077);
     ::umask(mask);
     return static_cast<int>(mask);
@@ -104,12 +104,12 @@ bool exists_local(const std::string& path) {
 }
 
 bool rename_local_to_free(const std::string& from, const std::string& to) {
-    // A rename replaces, a link doesn't.
+    // A rename replaces an existing file, a link doesn't.
     if (::link(from.c_str(), to.c_str()) == 0) {
         ::unlink(from.c_str());
         return true;
     }
-    // On a file system without links what is left is another look.
+    // On a file system without links, only another check is possible.
     if (errno == EEXIST || exists_local(to)) {
         return false;
     }

@@ -10,10 +10,9 @@ namespace strait::detail {
 class LocalFile {
 public:
     static LocalFile open(const std::string& path);
-    /// What is there already, to be written as it stands: a device, a pipe.
+    /// An existing device or pipe, to be written directly.
     static LocalFile open_to_write(const std::string& path);
-    /// A new file, which errors call `name`.
-    /// Its mode is `permission`, less the umask.
+    /// A new file, whose errors give `name` as its path. Its mode is `permission`, less the umask.
     static LocalFile create(const std::string& path, const std::string& name, int permission);
     LocalFile(LocalFile&& other) noexcept;
     ~LocalFile();
@@ -32,14 +31,14 @@ private:
     int descriptor_;
 };
 
-/// This process's, which no system call only looks at.
+/// This process's umask. No system call only reads it.
 int current_umask();
-/// Whether something is there that a file can't take the place of.
+/// Whether the path is something that a file can't replace.
 bool is_special(const std::string& path);
-/// Without following links: one that leads nowhere has its name.
+/// Doesn't follow links: a link to nothing exists, too.
 bool exists_local(const std::string& path);
 void rename_local(const std::string& from, const std::string& to);
-/// Renames if nothing has the name yet; whether that was so.
+/// Renames if no file has the name yet, and returns whether it did.
 bool rename_local_to_free(const std::string& from, const std::string& to);
 void remove_local(const std::string& path) noexcept;
 

@@ -14,8 +14,8 @@ namespace strait::detail {
 
 class LoginInTurn {
 public:
-    /// Runs `log_in`, or waits for the thread that does so already, and throws what that
-    /// one's attempt failed with. Throws Silence where it takes too long.
+    /// Runs `log_in`, or waits for the thread that runs it already, and throws that thread's error.
+    /// Throws Silence if it takes too long.
     template <class Step>
     void run(Deadline deadline, Step log_in) {
         const auto attempt = join();

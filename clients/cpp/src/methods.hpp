@@ -1,4 +1,4 @@
-/// Which request belongs to which method of the generated client.
+/// The method of the generated client for each type of request.
 #pragma once
 
 #include <type_traits>
@@ -46,7 +46,7 @@ STRAIT_METHOD(setAttributes, SetAttributesRequest, MutationReply)
 template <class Request>
 using ReplyTo = typename Method<std::decay_t<Request>>::Reply;
 
-/// Whether the request changes something, and so carries an id to be recognised by.
+/// Whether the request changes something, and so carries an id that identifies it.
 template <class Request, class = void>
 struct IsMutation : std::false_type {};
 template <class Request>

@@ -12,8 +12,8 @@ using apache::thrift::protocol::TBinaryProtocolT;
 using apache::thrift::protocol::TCompactProtocolT;
 using apache::thrift::protocol::TMessageType;
 
-// Most elements of a list from the gateway: far above a page of its listings,
-// and the memory can be spared where a broken peer claims so many.
+// Most elements of a list from the gateway: far above a page of its listings, and affordable memory
+// if a broken peer claims so many.
 constexpr std::int32_t max_list_entries = 1 << 16;
 
 class Binary : public TBinaryProtocolT<Transport> {
@@ -35,7 +35,7 @@ public:
         : TCompactProtocolT(transport, max_message_bytes, max_list_entries) {}
 
 protected:
-    // Lengths are plain varints; the base class gives away zigzag ones alone.
+    // Lengths are plain varints; the base class offers only zigzag ones.
     std::uint32_t read_length() {
         std::int32_t zigzag;
         readI32(zigzag);
@@ -43,12 +43,11 @@ protected:
     }
 };
 
-/// Numbers requests and looks for their numbers in replies, which the generated
-/// code doesn't: a gateway that answers out of order would pass off one file's
-/// bytes as another's.
+/// Numbers requests and checks their numbers in replies, which the generated code doesn't.
+/// Otherwise a gateway that answers out of order could return one file's bytes for another's.
 ///
-/// Receives a reply's payload into the sink, where there is one: through a
-/// std::string it would be cleared and copied on its way.
+/// Receives a reply's payload into the sink, if there is one: a std::string would be cleared and
+/// copied.
 template <class Protocol>
 class Client final : public Protocol {
 public:

@@ -1,4 +1,4 @@
-/// Between two threads: a queue that can be closed.
+/// A queue between two threads that can be closed.
 #pragma once
 
 #include <condition_variable>
@@ -8,7 +8,7 @@
 
 namespace strait::detail {
 
-/// Bounded by what its users have to put in.
+/// Not bounded here: its users only have a limited number of items.
 template <class T>
 class Queue {
 public:
@@ -18,7 +18,7 @@ public:
         changed_.notify_one();
     }
 
-    /// Waits for the next; none: closed, and nothing left.
+    /// Waits for the next item; none if it is closed and empty.
     std::optional<T> pop() {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return closed_ || !items_.empty(); });
@@ -43,7 +43,7 @@ private:
     bool closed_ = false;
 };
 
-/// Closes the queue at the end of a scope, whichever way it ends.
+/// Closes the queue at the end of a scope, also after an exception.
 template <class T>
 class Closing {
 public:

@@ -26,8 +26,7 @@ std::size_t ReadAhead::read(char* into, std::size_t size, Deadline deadline) {
     while (chunk.received < chunk.length && !ended_) {
         const Asked next = asked_.front();
         if (next.chunk == &chunk && chunk.received == 0 && next.bytes <= size) {
-            // Straight into the caller's memory; after a short reply the chunk
-            // is what remains of it.
+            // Directly into the caller's memory. After a short reply, the chunk is the rest of it.
             const std::size_t count = receive(into);
             chunk.offset += static_cast<std::int64_t>(count);
             chunk.length -= count;
@@ -53,7 +52,7 @@ std::size_t ReadAhead::read(char* into, std::size_t size, Deadline deadline) {
     return count;
 }
 
-/// The next reply; asks again for what a short one lacks.
+/// Receives the next reply; requests the missing bytes of a short one again.
 std::size_t ReadAhead::receive(char* into) {
     const auto [chunk, bytes] = asked_.front();
     const std::size_t count = connection_->receive_range(into, bytes, path_);
@@ -72,8 +71,8 @@ void ReadAhead::finish_chunk() {
         spare_ = std::move(chunks_.front().data);
     }
     chunks_.pop_front();
-    // As in TCP's slow start: who reads little doesn't pay for much, and a
-    // distant gateway is kept busy after a few round trips.
+    // As in TCP's slow start: a reader of few bytes doesn't pay for many, and a distant gateway is
+    // busy after a few round trips.
     window_ = std::min(window_ + 1, largest_window_);
     fill_window();
 }

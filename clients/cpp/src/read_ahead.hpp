@@ -9,27 +9,27 @@
 
 namespace strait::detail {
 
-// Bytes of a request while reading or writing in order, and requests in flight
-// at once. Together more than twice what 1 Gbit/s and 50 ms of round trip hold:
-// with half as many, a pause of some milliseconds on either side left it idle.
+// Bytes of a request during sequential reads or writes, and requests in flight at once. Together
+// more than twice the bytes in flight at 1 Gbit/s and 50 ms of round trip: with half as many, a
+// pause of some milliseconds on either side left the link idle.
 constexpr std::size_t chunk_bytes = 1 << 20;
 constexpr std::size_t max_window = 16;
 
 /// One range of a file, read in order over a connection of its own.
 class ReadAhead {
 public:
-    /// From `begin` to `end`, or where the file ends; `window` requests at first.
+    /// Reads from `begin` to `end`, or to the end of the file; `window` requests at first.
     ReadAhead(Lease connection, std::int64_t handle, std::int64_t begin, std::int64_t end,
               std::size_t chunk, std::size_t window, const std::string& path);
 
-    /// The next bytes, at least one; 0: no more. They come by the deadline, or it's a TimedOut.
+    /// The next bytes, at least one; 0: no more. After the deadline it throws TimedOut.
     std::size_t read(char* into, std::size_t size, Deadline deadline);
     const Lease& connection() const { return connection_; }
 
     /// The offset of the next request.
     std::int64_t next() const { return next_; }
-    /// Of what isn't requested yet, every second chunk comes by another connection, and with
-    /// it half of what may be in flight.
+    /// Leaves every second chunk that isn't requested yet, and half of the window, to another
+    /// connection.
     void leave_out_every_other();
 
 private:

@@ -15,8 +15,8 @@ using namespace detail;
 
 namespace {
 
-// Memory that read_all takes on a file's mere word of its length; beyond, as
-// much again as has come.
+// Memory that read_all allocates by a file's claimed length; beyond it, as much again as it has
+// received.
 constexpr std::size_t believed_bytes = 64 << 20;
 
 } // namespace
@@ -66,7 +66,7 @@ void Reader::Impl::close() noexcept {
         request.__set_handle(handle_);
         session_->borrow(session_->parting())->call(request, path_);
     } catch (const std::exception&) {
-        // The gateway forgets it with the session.
+        // The gateway drops it with the session.
     }
 }
 
@@ -123,7 +123,7 @@ std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t s
                 throw; // the time is over for another try too
             }
         } catch (const Error&) {
-            // Here and above: requests one by one, with retries, go on or have the error.
+            // Here and above: single requests, with retries, continue or report the error.
         }
     }
     while (filled < size) {
@@ -138,7 +138,7 @@ std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t s
     return filled;
 }
 
-/// Bytes from the requests in flight; 0 where the read isn't sequential, or they ended.
+/// Bytes from the requests in flight; 0 if the read isn't sequential, or they ended.
 std::size_t Reader::Impl::read_ahead(char* into, std::size_t size, Deadline deadline) {
     if (ahead_ && ahead_->is_a_parents()) {
         ahead_.reset();
@@ -164,7 +164,7 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size, Deadline dead
             throw; // for another try too
         }
     } catch (const Error&) {
-        // Here and above: a single request, with its retries, has another try or the error.
+        // Here and above: a single request, with its retries, tries again or reports the error.
     }
     if (count == 0) {
         ahead_.reset();
@@ -186,7 +186,7 @@ std::size_t Reader::Impl::read_once(std::int64_t offset, char* into, std::size_t
             throw;
         }
     }
-    // The handle is gone, as with a session that ended.
+    // The handle is gone, for example because the session ended.
     const std::lock_guard<std::mutex> lock(opening_);
     if (handle_ == handle) {
         open(deadline);
@@ -220,7 +220,7 @@ void Reader::Impl::seek(std::int64_t offset) {
     }
 }
 
-// -- The public face
+// -- The public interface
 
 Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Reader::Reader(Reader&&) noexcept = default;
@@ -248,7 +248,7 @@ std::string Reader::read_all() {
         filled += read(rest.data() + filled, rest.size() - filled);
     }
     rest.resize(filled);
-    // What was appended since it was opened; ends with an empty read.
+    // Bytes appended since it was opened; ends with an empty read.
     std::string more(chunk_bytes, '\0');
     while (const std::size_t count = read(more.data(), more.size())) {
         rest.append(more, 0, count);

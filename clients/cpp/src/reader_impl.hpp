@@ -1,4 +1,4 @@
-/// What is behind a Reader.
+/// The implementation of a Reader.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +17,8 @@ namespace strait {
 
 class Reader::Impl {
 public:
-    /// `window` requests in flight from the first sequential read on: as many as may be
-    /// where all of the file is wanted.
+    /// `window` requests in flight from the first sequential read on: the largest number if the
+    /// caller wants all of the file.
     Impl(std::shared_ptr<detail::Session> session, std::string_view path, std::size_t window = 1);
     ~Impl();
 

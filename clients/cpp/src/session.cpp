@@ -19,17 +19,17 @@ using Lock = std::lock_guard<std::mutex>;
 // With the pauses below they span some three seconds: a gateway's restart.
 constexpr int attempts = 6;
 constexpr std::chrono::milliseconds first_pause(100);
-// Patience for what only tidies up (an open handle, the session, a temporary file) once the
-// gateway has left a request unanswered; after a second such request there is none.
+// Time limit for cleanup requests (an open handle, the session, a temporary file) once the gateway
+// has left a request unanswered. After a second one there is no time.
 constexpr std::chrono::seconds parting_patience(2);
-// Idle connections kept: callers at once are few, and each costs the gateway one.
+// Idle connections kept: few callers are concurrent, and each connection costs the gateway one.
 constexpr std::size_t max_idle_connections = 8;
-// Used where the gateway doesn't say what it takes.
+// Used if the gateway doesn't report its limit.
 constexpr std::size_t default_chunk_bytes = 4 << 20;
-// Of a mutation's request id; random, so that no two clients share one.
+// Bytes of a mutation's request id; random, so that no two clients share one.
 constexpr std::size_t request_id_bytes = 16;
 
-/// Half of it random: the clients of one gateway don't return at once.
+/// Half of it is random, so that the clients of one gateway don't return at once.
 Clock::duration pause_after(int attempt) {
     thread_local std::minstd_rand random(std::random_device{}());
     std::uniform_real_distribution<> part(0.5, 1);
@@ -66,7 +66,7 @@ Session::~Session() {
     try {
         close();
     } catch (const std::exception&) {
-        // Nobody is left to tell.
+        // An error has no receiver here.
     }
 }
 
@@ -92,7 +92,7 @@ void Session::attempt(const Operation& operation, std::optional<Deadline> given,
             return;
         } catch (const ConnectionLost& lost) {
             if (!connect_by) {
-                // A gateway that doesn't take connections now is waited for once.
+                // If a gateway doesn't accept connections now, wait for it once.
                 const Deadline since = lost.sent ? Clock::now() : began;
                 connect_by = std::min(deadline, since + endpoint_.options.connect_timeout);
             }
@@ -187,7 +187,7 @@ std::unique_ptr<Connection> Session::connect(Deadline deadline,
     return connection;
 }
 
-/// Refuses to send what the caller logs in with where others could read it.
+/// Refuses to send credentials over links that others could read.
 void Session::check_secrecy(Connection& connection) const {
     const Options& options = endpoint_.options;
     const bool is_secret = !options.password.empty() || !options.token.empty();
@@ -198,7 +198,8 @@ void Session::check_secrecy(Connection& connection) const {
     }
 }
 
-/// By the session's token, side by side with others; by a login that serves all.
+/// Attaches by the session's token, in parallel with other threads; or by a login that serves all
+/// of them.
 void Session::attach(Connection& connection, Deadline deadline) {
     std::optional<unsigned> refused; // the login whose token isn't good any more
     while (true) {
@@ -223,7 +224,7 @@ void Session::attach(Connection& connection, Deadline deadline) {
         if (is_ours) {
             return;
         }
-        // Another thread has logged in meanwhile, for us as well.
+        // Another thread has logged in meanwhile; its token serves this one, too.
     }
 }
 
@@ -232,7 +233,7 @@ std::pair<std::string, unsigned> Session::current() const {
     return {token_, login_};
 }
 
-/// Whether the token is still good; if not, and it isn't the caller's, log in anew.
+/// Whether the token is still valid. If not, and the caller didn't give it, a new login is needed.
 bool Session::attach_by(const std::string& token, Connection& connection, unsigned login) {
     wire::OpenSessionRequest request;
     request.__set_token(token);
@@ -338,7 +339,7 @@ void Session::close() {
             connection->call(wire::CloseSessionRequest(), {});
         }
     } catch (const ConnectionLost&) {
-        // It is gone already, here and below; but a file that fails to close is an error.
+        // The session is gone already, here and below; but a file that fails to close is an error.
     } catch (const TimedOut&) {
     } catch (const Unauthenticated&) {
     } catch (...) {

@@ -19,7 +19,7 @@ namespace strait::detail {
 
 class Session;
 
-/// A connection for its holder alone; returns to the session's pool.
+/// A connection for its holder only; returns to the session's pool.
 class Lease {
 public:
     Lease() = default;
@@ -41,11 +41,11 @@ private:
 /// For any number of threads; each has a connection to itself while it needs one.
 class Session {
 public:
-    /// Logs in at once and without retries: who mistypes an address wants to know now.
+    /// Logs in at once and without retries: a user who mistypes an address needs to know now.
     explicit Session(Endpoint endpoint);
     ~Session();
 
-    /// One request and its reply, over a fresh connection if the old one broke.
+    /// One request and its reply, over a new connection if the old one broke.
     template <class Request>
     ReplyTo<Request> call(Request&& request, std::string_view path,
                           std::optional<Deadline> deadline = {}) {
@@ -63,7 +63,7 @@ public:
         return reply;
     }
 
-    /// `call` without another try, for a reply that can't be had a second time.
+    /// `call` without retries, for a reply that can be received only once.
     template <class Request>
     ReplyTo<Request> call_once(const Request& request, std::string_view path) {
         try {
@@ -81,9 +81,9 @@ public:
         return call(request, path, deadline);
     }
 
-    /// When a request that begins now is given up, with all that belongs to it.
+    /// The deadline of a request that begins now, including all its steps.
     Deadline deadline() const { return Clock::now() + endpoint_.options.timeout; }
-    /// The same for one that only tidies up: soon, where the gateway is silent.
+    /// The deadline of a request that only cleans up: soon, if the gateway is silent.
     Deadline parting() const;
 
     struct Operation {
@@ -91,14 +91,13 @@ public:
         std::string_view path;
         bool is_mutation;
     };
-    /// Tries again while the connection breaks. Every request may be repeated: it
-    /// either changes nothing, or carries the id by which the gateway recognises
-    /// the repetition.
+    /// Retries while the connection breaks. Every request may be repeated: it either changes
+    /// nothing, or carries the id by which the gateway recognises the repetition.
     void attempt(const Operation& operation, std::optional<Deadline> deadline,
                  const std::function<void(Connection&, bool is_retry)>& exchange);
 
-    /// To use until `deadline`. With `trusting`, maybe one that has ended a moment ago. Without
-    /// an idle one another is opened: by `connect_by`, if that is given.
+    /// A connection for use until `deadline`. With `trusting`, it may be one that has ended a
+    /// moment ago. If none is idle, opens another one: by `connect_by`, if that is given.
     Lease borrow(Deadline deadline, std::optional<Deadline> connect_by = {}, bool trusting = false);
     static std::string new_request_id();
 
@@ -106,8 +105,8 @@ public:
     std::string user() const;
     std::string token() const;
     StoreInfo store() const;
-    /// Of the session on the gateway: another one than a handle's means that the
-    /// handle is gone. 0 where the gateway doesn't tell.
+    /// Incarnation of the session on the gateway. If a handle has another one, the handle is gone.
+    /// 0 if the gateway doesn't tell.
     std::int64_t incarnation() const;
     /// Most bytes of one readRange or appendData.
     std::size_t max_chunk_bytes() const;

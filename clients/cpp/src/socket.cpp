@@ -21,7 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// So far may the system's limit of a wait be off what is left: to set it costs two calls.
+// Allowed difference between the system's limit of a wait and the time left: setting it costs two
+// calls.
 constexpr milliseconds slack(50);
 
 [[noreturn]] void lost(int number, bool sent) {
@@ -82,7 +83,7 @@ int connected(const Endpoint& endpoint, Deadline connect_by) {
     int number = EADDRNOTAVAIL;
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next, --left) {
-        // Each gets its share of the time: one that is silent leaves some for the next.
+        // Each address gets its share of the time, so that a silent one leaves some for the next.
         const milliseconds share = left_until(connect_by) / left;
         if (share <= milliseconds::zero()) {
             lost(ETIMEDOUT, false);
@@ -95,7 +96,7 @@ int connected(const Endpoint& endpoint, Deadline connect_by) {
         }
         number = connect_within(descriptor, *address, share);
         if (number == 0) {
-            // A request is small and waits for nothing.
+            // A request is small and shouldn't wait.
             const int yes = 1;
             setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
             return descriptor;

@@ -14,8 +14,8 @@ namespace strait::detail {
 /// Throws Silence and ConnectionLost.
 class Socket {
 public:
-    /// By then, TLS included. Throws ConnectionLost where there is nobody, InvalidArgument for
-    /// unusable TLS files.
+    /// Connects by then, TLS included. Throws ConnectionLost if no gateway answers, InvalidArgument
+    /// for unusable TLS files.
     static std::unique_ptr<Socket> connect(const Endpoint& endpoint, Deadline connect_by);
 
     Socket(int descriptor, Deadline deadline) : descriptor_(descriptor), deadline_(deadline) {}
@@ -23,21 +23,21 @@ public:
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;
 
-    /// Whatever is received and sent from now on is over by then, or a Silence, however many
-    /// waits that takes.
+    /// Sets the deadline for all further receiving and sending, over any number of waits. They
+    /// throw Silence after it.
     void wait_until(Deadline deadline) { deadline_ = deadline; }
-    /// Has the system's next wait end by the deadline; false: that is over.
+    /// Limits the system's next wait to the deadline; false if that has passed.
     bool has_time();
 
-    /// What is there, at least a byte.
+    /// Receives the available bytes, at least one.
     virtual std::size_t receive(void* into, std::size_t size);
-    /// All of the parts, which it uses up.
+    /// Sends all of the parts, and consumes them.
     virtual void send(iovec* parts, std::size_t count);
 
-    /// Whether something came, which while no reply is due is the connection's end.
+    /// Whether bytes arrived. If no reply is due, that means the connection's end.
     bool readable() const;
     bool leads_to_this_machine() const;
-    /// Has a receive or send that waits, in another thread, throw ConnectionLost.
+    /// Makes a waiting receive or send of another thread throw ConnectionLost.
     void interrupt() const;
 
 protected:

@@ -6,8 +6,7 @@
 namespace strait {
 namespace {
 
-// Small enough to stay in the processor's cache: the requests are the Reader's
-// and Writer's matter.
+// Small enough to stay in the processor's cache; the Reader and the Writer manage the requests.
 constexpr std::size_t buffer_bytes = 64 << 10;
 // Characters that can be put back at the start of a buffer.
 constexpr std::size_t put_back = 16;
@@ -47,7 +46,7 @@ std::streamsize reader_buf::xsgetn(char* into, std::streamsize size) {
     if (rest < static_cast<std::streamsize>(buffer_.size())) {
         return buffered + (rest == 0 ? 0 : std::streambuf::xsgetn(into + buffered, rest));
     }
-    // Past the buffer; what can be put back then is what was read last.
+    // Past the buffer. Then only the latest bytes can be put back.
     const auto count =
         static_cast<std::streamsize>(reader_.read(into + buffered, static_cast<std::size_t>(rest)));
     const auto kept = std::min<std::streamsize>(put_back, buffered + count);
@@ -103,7 +102,7 @@ writer_buf::writer_buf(Writer writer) : writer_(std::move(writer)), buffer_(buff
 
 void writer_buf::hand_over() {
     const auto size = static_cast<std::size_t>(pptr() - pbase());
-    // First, so that a failed write isn't repeated by the next call.
+    // First, so that the next call doesn't repeat a failed write.
     setp(buffer_.data(), buffer_.data() + buffer_.size());
     writer_.write(buffer_.data(), size);
 }
@@ -133,7 +132,7 @@ int writer_buf::sync() {
 
 writer_buf::pos_type writer_buf::seekoff(off_type offset, std::ios_base::seekdir from,
                                          std::ios_base::openmode) {
-    // Stores only append: a position can be told, and not changed.
+    // Stores only append: callers can ask for the position, but not change it.
     if (offset != 0 || from != std::ios_base::cur) {
         return failed;
     }
@@ -153,7 +152,7 @@ ostream::~ostream() {
     try {
         buffer_.close();
     } catch (const std::exception&) {
-        // Nobody is left to tell.
+        // An error has no receiver here.
     }
 }
 
@@ -164,7 +163,7 @@ void ostream::close() {
         try {
             setstate(std::ios_base::badbit);
         } catch (const std::ios_base::failure&) {
-            // What follows tells more.
+            // The exception below has more details.
         }
         throw;
     }

@@ -7,8 +7,8 @@
 namespace strait::detail {
 namespace {
 
-// Chunks received before they are asked for: one that is being read, one that is being
-// filled, and two for the one side's pauses.
+// Chunks received before they are requested by the caller: one being read, one being filled, and
+// two for pauses of either side.
 constexpr int pieces = 4;
 
 } // namespace
@@ -74,12 +74,12 @@ void Stripe::run() {
                 piece->size += count;
             }
             left -= 2 * chunk;
-            // Before the last piece is there to be taken: who has it may end the stripe.
+            // Before the last piece can be taken, since its reader may end the stripe.
             finished_ = left <= 0;
             full_.push(std::move(*piece));
         }
     } catch (...) {
-        // As the class says.
+        // Silent: see the class.
     }
 }
 

@@ -1,4 +1,4 @@
-/// Half of a range's chunks, received by a thread of its own.
+/// Half of a range's chunks, received by a separate thread.
 #pragma once
 
 #include <atomic>
@@ -10,18 +10,18 @@
 
 namespace strait::detail {
 
-/// For one caller. Ends early, without a word, where anything fails: a request of the
-/// caller's own has the error, or better luck.
+/// For one caller. Any failure ends it early and silently: the caller's own request then reports
+/// the error, or succeeds.
 class Stripe {
 public:
-    /// Every other chunk from `begin` to `end`. Throws std::system_error where there is no
-    /// thread to be had.
+    /// Reads every other chunk from `begin` to `end`. Throws std::system_error if no thread can be
+    /// started.
     Stripe(Lease connection, std::int64_t handle, std::int64_t begin, std::int64_t end,
            std::size_t chunk, const std::string& path);
-    /// Doesn't wait for what is still to come.
+    /// Doesn't wait for outstanding replies.
     ~Stripe();
 
-    /// Whether the byte at `offset` comes this way.
+    /// Whether this stripe has the byte at `offset`.
     bool has(std::int64_t offset) const;
     /// The next bytes, of one chunk; 0: no more.
     std::size_t read(char* into, std::size_t size);

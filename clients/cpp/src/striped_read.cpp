@@ -6,9 +6,9 @@
 namespace strait::detail {
 namespace {
 
-// A second connection costs a handshake and a login, some three round trips for which the
-// reader waits: little beside what so many bytes take on loopback and within a cluster, where
-// decrypting is what limits. 50 ms away at 1 Gbit/s it is half as much again, once.
+// A second connection costs a handshake and a login, some three round trips for which the reader
+// waits. That is little compared with so many bytes on loopback and within a cluster, where
+// decrypting is the bottleneck. 50 ms away at 1 Gbit/s it adds half as much again, once.
 constexpr std::int64_t one_connection_bytes = 32 << 20;
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
@@ -23,7 +23,7 @@ StripedRead::StripedRead(Session& session, Deadline deadline, std::int64_t handl
 
 StripedRead::~StripedRead() {
     if (is_a_parents()) {
-        // The thread isn't in this process: nothing could end it, or what it holds.
+        // The thread isn't in this process, so nothing here can end it or release its resources.
         static_cast<void>(second_.release());
     }
 }
@@ -52,7 +52,7 @@ void StripedRead::begin_second(Deadline deadline) {
                                            path_);
         first_.leave_out_every_other();
     } catch (const std::exception&) {
-        // One does as well, and has the error if there is one.
+        // One connection suffices, and reports the error if there is one.
     }
 }
 

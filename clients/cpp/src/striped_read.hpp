@@ -1,4 +1,4 @@
-/// A range of a file in order, by two connections where one processor is too slow.
+/// Reads a range of a file in order, over two connections if one processor is too slow.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace strait::detail {
 
-/// Begins as one connection's reading ahead. Over TLS, when much has been read, every
-/// other chunk comes by a second connection, whose thread decrypts it meanwhile: one
-/// thread that receives and decrypts all keeps a core busy, and is what limits.
+/// Begins as one connection's reading ahead. Over TLS, after many bytes, every other chunk comes by
+/// a second connection, whose thread decrypts in parallel. A single thread that receives and
+/// decrypts everything keeps a core busy, and is the bottleneck.
 class StripedRead {
 public:
-    /// As ReadAhead.
+    /// See ReadAhead.
     StripedRead(Session& session, Deadline deadline, std::int64_t handle, std::int64_t begin,
                 std::int64_t end, std::size_t chunk, std::size_t window, const std::string& path);
     ~StripedRead();

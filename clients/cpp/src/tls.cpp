@@ -1,4 +1,4 @@
-/// TLS by OpenSSL.
+/// TLS with OpenSSL.
 #include <arpa/inet.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -28,8 +28,8 @@ constexpr std::size_t read_buffer_bytes = std::size_t{128} << 10;
 using Context = std::unique_ptr<SSL_CTX, Freeing<SSL_CTX, SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL, Freeing<SSL, SSL_free>>;
 
-// OpenSSL's own BIO for sockets writes without MSG_NOSIGNAL: a gateway that
-// went away would end the program by SIGPIPE. This one differs in that alone.
+// OpenSSL's own BIO for sockets writes without MSG_NOSIGNAL: a gateway that has gone would end the
+// program by SIGPIPE. This one differs only in that.
 
 /// A socket and its descriptor, as the BIO knows it.
 struct Wire {
@@ -37,7 +37,7 @@ struct Wire {
     int descriptor;
 };
 
-/// The socket's descriptor to wait for, or -1 where the time is over.
+/// The socket's descriptor to wait for, or -1 after the deadline.
 int descriptor_of(BIO* bio) {
     const auto* wire = static_cast<const Wire*>(BIO_get_data(bio));
     if (!wire->socket->has_time()) {
@@ -103,17 +103,18 @@ std::string reason() {
     return text != nullptr ? text : "TLS failed";
 }
 
-/// Whether the gateway said by TLS what is wrong, such as that it wants a certificate.
+/// Whether the gateway sent a TLS alert, such as for a missing certificate.
 bool is_alert() {
     return ERR_GET_REASON(ERR_peek_error()) > SSL_AD_REASON_OFFSET;
 }
 
-/// Which a gateway without TLS answers, too: it knows a client of TLS by its first bytes.
+/// A gateway without TLS answers with this alert, too: it recognises a TLS client by its first
+/// bytes.
 bool is_handshake_failure() {
     return ERR_GET_REASON(ERR_peek_error()) == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE;
 }
 
-/// Where the gateway said that our certificate is missing or no good: why, and what to do.
+/// The reason and remedy if the gateway reported that our certificate is missing or bad.
 const char* refusal() {
     switch (ERR_GET_REASON(ERR_peek_error()) - SSL_AD_REASON_OFFSET) {
     case SSL_AD_CERTIFICATE_REQUIRED:
@@ -133,7 +134,7 @@ const char* refusal() {
     }
 }
 
-/// What is wrong with the gateway's certificate, and what to do.
+/// The problem of the gateway's certificate, and the remedy.
 const char* advice(long verdict) {
     switch (verdict) {
     case X509_V_ERR_CERT_NOT_YET_VALID:
@@ -238,7 +239,7 @@ private:
         raise_refusal();
         const std::string why = reason();
         if (const long verdict = SSL_get_verify_result(session_.get()); verdict != X509_V_OK) {
-            // To try again would change nothing.
+            // A retry would change nothing.
             raise(ErrorKind::Unauthenticated,
                   where_ + advice(verdict) + " (" + X509_verify_cert_error_string(verdict) + ")");
         }
@@ -251,12 +252,12 @@ private:
 
     void raise_refusal() const {
         if (const char* why = refusal()) {
-            // To try again would change nothing.
+            // A retry would change nothing.
             raise(ErrorKind::Unauthenticated, where_ + why);
         }
     }
 
-    /// If the gateway hung up: what it objected to by TLS before, for `fail`.
+    /// If the gateway closed: receives its TLS alert before that, for `fail`.
     void receive_last_word() const {
         const int number = errno;
         if (number != EPIPE && number != ECONNRESET) {

@@ -14,13 +14,13 @@
 namespace strait::detail {
 namespace {
 
-// Chunks between the two sides: one being read, one being written, and two to
-// even out their speeds.
+// Chunks between the two sides: one being read, one being written, and two to even out their
+// speeds.
 constexpr std::size_t chunks = 4;
 
-// Of a mode, what a copy gets at most: a set-id bit is the original's alone.
+// Permission bits that a copy can get: a set-id bit belongs only to the original.
 constexpr int permission_bits = 0777;
-// Of a local file whose original has no permission bits, as on some stores.
+// Mode of a local file whose original has no permission bits, as on some stores.
 constexpr int default_permission = 0666;
 
 struct Chunk {
@@ -31,7 +31,7 @@ struct Chunk {
 using Read = std::function<std::size_t(char*, std::size_t)>;
 using Write = std::function<void(const char*, std::size_t)>;
 
-/// Calls `read` in a thread and `write` in this one until `read` gives nothing.
+/// Calls `read` in a thread and `write` in this one until `read` returns no bytes.
 std::int64_t copy(const Read& read, const Write& write, std::int64_t total,
                   const Progress& progress) {
     Queue<Chunk> empty, full;
@@ -72,7 +72,7 @@ std::string hex(const std::string& bytes) {
     return text;
 }
 
-/// In the directory of `path`, and not made of its name, which may be as long as a name can be.
+/// In the directory of `path`. Doesn't contain its name, which may already have the maximum length.
 std::string temporary_beside(std::string_view path, const char* prefix) {
     while (path.size() > 1 && path.back() == '/') {
         path.remove_suffix(1);
@@ -88,7 +88,7 @@ void remove_quietly(Session& session, const std::string& temporary) {
         request.__set_recursive(false);
         session.mutate(request, temporary, session.parting());
     } catch (const std::exception&) {
-        // The error before is the one to tell.
+        // The earlier error is the one to report.
     }
 }
 
@@ -100,12 +100,12 @@ void rename_over(Client& client, const std::string& temporary, std::string_view 
     try {
         client.remove(remote);
     } catch (const NotFound&) {
-        // The better.
+        // Nothing to replace.
     }
     client.rename(temporary, remote);
 }
 
-/// The target itself, or where it is a directory, the path in it that the local file gets.
+/// The target itself or, if it is a directory, the path in it for the local file.
 std::string within(Client& client, const std::string& local, std::string_view target) {
     try {
         if (!client.stat(target).is_directory()) {
@@ -130,11 +130,11 @@ void check_free(Client& client, const std::string& target, bool overwrite) {
             raise(ErrorKind::IsADirectory, "a file was to be put here", target);
         }
     } catch (const NotFound&) {
-        // As it should be.
+        // The name is free, as required.
     }
 }
 
-/// What the umask doesn't forbid of it is the copy's: nobody may do more with that.
+/// The original's permission bits, which the umask then limits, so that a copy never allows more.
 int permission_of(Session& session, const std::string& path) {
     wire::GetFileInfoRequest request;
     request.__set_path(path);
@@ -208,11 +208,11 @@ std::int64_t put(Client& client, Session& session, const std::string& local,
     } catch (const Error& error) {
         remove_quietly(session, temporary);
         if (!written && error.kind() == ErrorKind::OutcomeUnknown) {
-            // Whatever came of it, nothing of it is to be seen under the target's name.
+            // In any outcome, no part of it is visible under the target's name.
             raise(ErrorKind::Unavailable, error.message(), target);
         }
         if (error.path() == temporary && error.kind() != ErrorKind::Internal) {
-            // Nobody knows that name.
+            // The caller doesn't know the temporary name.
             raise(error.kind(), error.message(), target, error.retry_safe());
         }
         throw;

@@ -1,4 +1,4 @@
-/// Whole files: one side read while the other is written.
+/// Copies whole files: reads one side while writing the other.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace strait::detail {
 
-/// A copy's permissions are the original's, less what the umask forbids.
+/// A copy gets the original's permissions, less the umask.
 std::int64_t get(Session& session, Reader& reader, const std::string& local,
                  const Progress& progress, bool overwrite);
 std::int64_t put(Client& client, Session& session, const std::string& local,

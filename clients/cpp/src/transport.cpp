@@ -11,8 +11,8 @@
 namespace strait::detail {
 namespace {
 
-// Pieces of output from this size on are sent from where they are instead of
-// copied together: below, the copy is cheaper than another part of a sendmsg.
+// Pieces of output from this size on are sent directly instead of copied together. Below, the copy
+// is cheaper than another part of a sendmsg.
 constexpr std::uint32_t send_alone_bytes = 16u << 10;
 constexpr std::size_t frame_header_bytes = 4;
 

@@ -1,6 +1,5 @@
-/// Thrift's view of a socket, made for large payloads: what is small goes
-/// through a buffer, what is large straight between the socket and the
-/// caller's memory.
+/// Thrift's view of a socket, made for large payloads. Small data goes through a buffer, large data
+/// directly between the socket and the caller's memory.
 #pragma once
 
 #include <array>
@@ -20,7 +19,7 @@ constexpr std::uint32_t max_message_bytes = 16u << 20;
 
 class Transport final : public apache::thrift::transport::TVirtualTransport<Transport> {
 public:
-    /// Memory of the caller's for the next byte string of a reply.
+    /// The caller's memory for the next byte string of a reply.
     struct Sink {
         std::uint8_t* into = nullptr;
         std::uint32_t room = 0;
@@ -31,10 +30,10 @@ public:
 
     Socket& socket() { return *socket_; }
 
-    /// Of each reply: before it is decoded, and after.
+    /// Called before each reply is decoded, and after.
     void begin_reply(Sink sink);
     Sink end_reply();
-    /// The sink, if the next byte string is the one for it.
+    /// The sink, if the next byte string belongs into it.
     Sink* take_sink();
 
     // -- As Thrift names them
@@ -42,7 +41,7 @@ public:
     bool isOpen() const override { return true; }
     std::uint32_t read(std::uint8_t* into, std::uint32_t size) { return readAll(into, size); }
     std::uint32_t readAll(std::uint8_t* into, std::uint32_t size);
-    /// Large data must stay until the flush, as a request does.
+    /// Large data must stay in place until the flush, as a request does.
     void write(const std::uint8_t* data, std::uint32_t size);
     void flush() override;
 
@@ -52,8 +51,8 @@ private:
     std::unique_ptr<Socket> socket_;
     const bool framed_;
 
-    // Received at once where the rest of a message isn't known to be large. More
-    // would mean that more of a large payload is copied out of the buffer.
+    // Bytes received at once if the rest of a message isn't known to be large. A larger buffer
+    // would copy more of a large payload.
     std::array<std::uint8_t, 16 << 10> buffer_;
     std::size_t begin_ = 0, end_ = 0; // of what is unread in the buffer
     std::uint64_t received_ = 0;      // in all, from the socket

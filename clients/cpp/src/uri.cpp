@@ -36,7 +36,7 @@ int port_of(std::string_view digits, std::string_view authority) {
 
 void parse_authority(std::string_view authority, Uri& uri) {
     if (authority.find('@') != authority.npos) {
-        // Not repeated in the message: it may hold a password.
+        // The message doesn't repeat it: it may hold a password.
         raise(ErrorKind::InvalidArgument, "an address names no user; log in with the options");
     }
     std::string_view rest = authority;

@@ -15,7 +15,7 @@ using namespace detail;
 
 namespace {
 
-// Larger files there are nowhere, and sums of offsets and sizes below it don't overflow.
+// No file is larger, and sums of offsets and sizes below it don't overflow.
 constexpr std::int64_t max_position = std::int64_t{1} << 62;
 
 std::int64_t checked_position(std::int64_t position, std::string_view path) {
@@ -38,7 +38,7 @@ Writer::Impl::~Impl() {
     try {
         close();
     } catch (const std::exception&) {
-        // Nobody is left to tell.
+        // An error has no receiver here.
     }
 }
 
@@ -95,8 +95,7 @@ void Writer::Impl::close() {
         try {
             close_handle();
         } catch (...) {
-            // The first error is the one to tell; the gateway forgets the handle
-            // with the session.
+            // The first error is the one to report; the gateway drops the handle with the session.
         }
         throw;
     }
@@ -150,8 +149,8 @@ void Writer::Impl::collect(std::size_t leave) {
     }
 }
 
-/// Repeats what has no reply yet; the gateway recognises what it has done already. The
-/// deadline is the first one's, which has waited already.
+/// Repeats requests without a reply; the gateway recognises those it has executed. The deadline is
+/// the first request's, which has waited already.
 void Writer::Impl::repeat_all(Deadline deadline) {
     connection_.give_back();
     while (!in_flight_.empty()) {
@@ -176,7 +175,7 @@ void Writer::Impl::done_with_first() {
     in_flight_.pop_front();
 }
 
-/// Runs a step of the exchange; a broken connection is mended, and an error stays the writer's.
+/// Runs a step of the exchange. It repairs a broken connection; the writer keeps any other error.
 template <class Step>
 void Writer::Impl::guarded(Step step) {
     try {
@@ -196,7 +195,7 @@ void Writer::Impl::guarded(Step step) {
     }
 }
 
-/// Runs a step; its error is one for the caller, which doesn't know of handles.
+/// Runs a step, and converts its error for the caller, which doesn't know of handles.
 template <class Step>
 void Writer::Impl::explained(Step step) const {
     try {
@@ -215,7 +214,7 @@ void Writer::Impl::explained(Step step) const {
     }
 }
 
-// -- The public face
+// -- The public interface
 
 Writer::Writer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Writer::Writer(Writer&&) noexcept = default;

@@ -1,4 +1,4 @@
-/// What is behind a Writer.
+/// The implementation of a Writer.
 #pragma once
 
 #include <deque>

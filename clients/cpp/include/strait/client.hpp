@@ -20,7 +20,7 @@ namespace detail {
 class Session;
 }
 
-/// A directory's entries, in the store's own order; fetched page by page.
+/// A directory's entries, in the store's own order, fetched page by page.
 class STRAIT_EXPORT Listing {
 public:
     class STRAIT_EXPORT iterator {
@@ -59,12 +59,11 @@ private:
     std::int32_t page_size_;
 };
 
-/// The files of one store, as one user. For any number of threads at once.
+/// The files of one store, for one user. Usable from any number of threads at once.
 ///
-/// Paths are absolute within the store, with '/' between names, and bytes: UTF-8.
-/// After a fork the child goes on with connections of its own; files open to
-/// write stay with the parent. Open files keep the session, also beyond the
-/// client's end.
+/// Paths are absolute within the store, with '/' between names, and bytes: UTF-8. After a fork the
+/// child uses connections of its own; files open for writing stay with the parent. Open files keep
+/// the session alive, even after the client's end.
 class STRAIT_EXPORT Client {
 public:
     /// Opens a session at `strait://host:port/` or `host:port`.
@@ -75,9 +74,9 @@ public:
 
     // -- The session
 
-    /// As whom the gateway acts.
+    /// The user that the gateway acts for.
     std::string user() const;
-    /// Stands for the login until it expires; keep it secret.
+    /// Represents the login until it expires; keep it secret.
     std::string token() const;
     /// The store of this session.
     StoreInfo store() const;
@@ -104,12 +103,12 @@ public:
     Reader open_reader(std::string_view path);
     /// Makes a file, and its missing parents.
     Writer create(std::string_view path, const CreateOptions& options = {});
-    /// Opens a file to write on at its end.
+    /// Opens a file to append at its end.
     Writer append(std::string_view path);
 
     // -- Changes
 
-    /// Makes a directory and its missing parents; one that is there is fine.
+    /// Makes a directory and its missing parents; an existing directory is success.
     void mkdirs(std::string_view path, std::optional<int> permission = {});
     /// `target` is the new name itself, never a directory to move into.
     void rename(std::string_view source, std::string_view target, bool replace = false);
@@ -121,20 +120,19 @@ public:
 
     // -- Whole files
 
-    /// Copies a remote file to a local one, which appears only when all is there;
-    /// returns its bytes. A file that is there already is `AlreadyExists`, or
-    /// replaced if `overwrite`; a device or a pipe takes the bytes as it stands.
+    /// Copies a remote file to a local one, which appears only when it is complete. Returns its
+    /// bytes. An existing file is `AlreadyExists`, or replaced if `overwrite`; a device or a pipe
+    /// receives the bytes directly.
     std::int64_t get(std::string_view remote, const std::string& local,
                      const Progress& progress = {}, bool overwrite = false);
-    /// Copies a local file to a remote one, or into a remote directory under its own
-    /// name; it appears only when all is there and on stable storage. Returns its
-    /// bytes. A file that is there already is `AlreadyExists`, or replaced if
-    /// `overwrite`.
+    /// Copies a local file to a remote one, or into a remote directory under its own name. It
+    /// appears only when it is complete and on stable storage. Returns its bytes. An existing file
+    /// is `AlreadyExists`, or replaced if `overwrite`.
     std::int64_t put(const std::string& local, std::string_view remote,
                      const Progress& progress = {}, bool overwrite = false);
 
 private:
-    friend struct Internals; // of the tests
+    friend struct Internals; // for the tests
 
     std::shared_ptr<detail::Session> session_;
 };

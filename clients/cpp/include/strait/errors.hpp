@@ -1,4 +1,4 @@
-/// What can go wrong: one exception class for each kind of error.
+/// One exception class for each kind of error.
 ///
 /// Every class is a strait::Error, which is a std::system_error, so that
 /// `error.code() == std::errc::no_such_file_or_directory` works as with local
@@ -13,7 +13,7 @@
 
 namespace strait {
 
-/// As ErrorCode in idl/dfs.thrift.
+/// The values of ErrorCode in idl/dfs.thrift.
 enum class ErrorKind {
     NotFound = 1,
     AlreadyExists,
@@ -44,11 +44,11 @@ public:
     ErrorKind kind() const noexcept;
     /// The kind's name, the same in every client language: "NotFound".
     const std::string& kind_name() const noexcept;
-    /// What happened, for people, without the path.
+    /// The cause, for people, without the path.
     const std::string& message() const noexcept;
-    /// The path it happened at; empty where none is known.
+    /// The path that it failed on; empty if unknown.
     const std::string& path() const noexcept;
-    /// Repeating the same request can help and can't do harm.
+    /// Whether repeating the same request may help and can do no harm.
     bool retry_safe() const noexcept;
 
     struct Details;
@@ -77,13 +77,13 @@ using IsADirectory = ErrorOf<ErrorKind::IsADirectory>;
 using NotEmpty = ErrorOf<ErrorKind::NotEmpty>;
 /// The user may not do this.
 using PermissionDenied = ErrorOf<ErrorKind::PermissionDenied>;
-/// Nobody is logged in, or the credentials are wrong.
+/// The client isn't logged in, or the credentials are wrong.
 using Unauthenticated = ErrorOf<ErrorKind::Unauthenticated>;
 /// The request itself is wrong: path, offset, length, state of a file.
 using InvalidArgument = ErrorOf<ErrorKind::InvalidArgument>;
 /// The store has no such operation.
 using Unsupported = ErrorOf<ErrorKind::Unsupported>;
-/// Somebody else holds what is needed, or a limit is reached; later may go.
+/// Another client holds a needed resource, or a limit is reached; a later try may succeed.
 using Busy = ErrorOf<ErrorKind::Busy>;
 /// The store, or the user's quota, is full.
 using NoSpace = ErrorOf<ErrorKind::NoSpace>;
@@ -93,7 +93,7 @@ using TimedOut = ErrorOf<ErrorKind::TimedOut>;
 using Unavailable = ErrorOf<ErrorKind::Unavailable>;
 /// Stored bytes don't match their checksum, on every replica.
 using Corrupt = ErrorOf<ErrorKind::Corrupt>;
-/// The connection broke after a change was sent: it may have been made or not.
+/// The connection broke after a change was sent, which may or may not have been executed.
 using OutcomeUnknown = ErrorOf<ErrorKind::OutcomeUnknown>;
 /// A defect, or an answer that makes no sense.
 using Internal = ErrorOf<ErrorKind::Internal>;

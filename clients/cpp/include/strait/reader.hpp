@@ -10,34 +10,34 @@
 
 namespace strait {
 
-/// Reads in order are answered from requests in flight ahead of them, so that
-/// small ones run at the speed of the connection.
+/// For sequential reads it keeps requests in flight ahead, so that small reads run at the speed of
+/// the connection.
 ///
-/// For one thread at a time; read_at for any number of them. A broken
-/// connection goes unnoticed, as far as the gateway comes back.
+/// For one thread at a time; read_at for any number of them. Callers don't notice a broken
+/// connection if the gateway returns in time.
 class STRAIT_EXPORT Reader {
 public:
     Reader(Reader&&) noexcept;
     Reader& operator=(Reader&&) noexcept;
     ~Reader();
 
-    /// Reads on, `size` bytes or to the end of the file; how many it was.
+    /// Reads `size` bytes, or to the end of the file; returns their number.
     std::size_t read(void* into, std::size_t size);
-    /// Reads what is at hand of `size` bytes, one at least; 0 only at the end of the file.
+    /// Reads the bytes at hand, at most `size` and at least one; 0 only at the end of the file.
     std::size_t read_some(void* into, std::size_t size);
-    /// Reads `size` bytes from `offset`, or to the end of the file; the position stays.
+    /// Reads `size` bytes from `offset`, or to the end of the file; the position doesn't change.
     std::size_t read_at(std::int64_t offset, void* into, std::size_t size) const;
     /// The rest of the file.
     std::string read_all();
 
-    /// Where the next read begins; it may lie past the end.
+    /// Sets the position of the next read; it may lie past the end.
     void seek(std::int64_t offset);
     std::int64_t tell() const noexcept;
     /// Bytes of the file when it was opened.
     std::int64_t length() const noexcept;
     const std::string& path() const noexcept;
 
-    /// Lets the gateway forget the file; so does destruction.
+    /// Closes the file on the gateway; so does destruction.
     void close() noexcept;
 
     class Impl;

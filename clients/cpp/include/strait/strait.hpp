@@ -1,4 +1,4 @@
-/// Everything.
+/// Includes all headers.
 #pragma once
 
 #include <strait/client.hpp>

@@ -1,7 +1,7 @@
 /// Remote files as the standard library's streams.
 ///
-/// As with any stream, a failure sets badbit; after
-/// `stream.exceptions(std::ios::badbit)` it is thrown, as a strait::Error.
+/// As with any stream, a failure sets badbit; after `stream.exceptions(std::ios::badbit)` it is
+/// thrown, as a strait::Error.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace strait {
 
-/// Between a Reader and std::istream.
+/// Buffer of strait::istream over a Reader.
 class STRAIT_EXPORT reader_buf final : public std::streambuf {
 public:
     explicit reader_buf(Reader reader);
@@ -32,12 +32,12 @@ private:
     std::vector<char> buffer_;
 };
 
-/// Between a Writer and std::ostream.
+/// Buffer of strait::ostream over a Writer.
 class STRAIT_EXPORT writer_buf final : public std::streambuf {
 public:
     explicit writer_buf(Writer writer);
 
-    /// Hands over what is buffered, and closes the file.
+    /// Writes the buffered bytes, and closes the file.
     void close();
 
 protected:
@@ -65,15 +65,15 @@ private:
 
 /// `strait::ostream out(client.create(path));`
 ///
-/// std::flush makes what was written visible to readers, at the price of a round
-/// trip: end lines with '\n' rather than std::endl.
+/// std::flush makes the written bytes visible to readers, at the price of a round trip: end lines
+/// with '\n' rather than std::endl.
 class STRAIT_EXPORT ostream final : public std::ostream {
 public:
     explicit ostream(Writer writer);
-    /// Closes, but can't tell of an error: call close to know that all is there.
+    /// Closes, but can't report an error: call close to be sure that everything is stored.
     ~ostream() override;
 
-    /// Closes the file; throws what went wrong, as Writer::close does.
+    /// Closes the file; throws as Writer::close does.
     void close();
 
 private:

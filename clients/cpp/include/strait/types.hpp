@@ -13,38 +13,36 @@
 
 namespace strait {
 
-/// Thrift's protocol and transport; a gateway speaks all of them on its one port.
+/// Thrift's protocol and transport; a gateway accepts all of them on its one port.
 enum class Wire { framed_binary, binary, framed_compact, compact };
 
-/// How to speak TLS. Files are PEM.
+/// TLS options. Files are PEM.
 struct Tls {
-    /// Whom to trust; empty: this machine's certificate authorities.
+    /// Trusted authorities; empty: this machine's certificate authorities.
     std::string ca_file;
-    /// Who we are, where the gateway asks for it; both or neither.
+    /// The client's certificate and key, if the gateway requires them; both or neither.
     std::string certificate_file, key_file;
 };
 
-/// As whom, and how, to speak to a gateway.
+/// Login and connection options for a gateway.
 struct Options {
     /// Name or URI of one of the gateway's stores; empty: its default.
     std::string store;
-    /// Log in with these, or with the token of an earlier session, or with
-    /// neither where the gateway allows that. Without TLS a password or token is
-    /// sent to this machine only.
+    /// Log in with these, or with the token of an earlier session, or with neither if the gateway
+    /// allows that. Without TLS the client sends a password or token only to this machine.
     std::string user, password, token;
     std::optional<Tls> tls;
     Wire wire = Wire::framed_binary;
-    /// Patience for a request with all that belongs to it: connecting, a new login, other
-    /// tries, and the whole of the answer. Above the minute or so that a store takes to
-    /// give up on a machine that went away.
+    /// Time limit of a request including connecting, a new login, retries, and the whole answer.
+    /// Longer than the minute or so after which a store drops a machine that has gone away.
     std::chrono::milliseconds timeout = std::chrono::seconds(120);
-    /// A gateway that is there takes a connection at once.
+    /// A live gateway accepts a connection at once.
     std::chrono::milliseconds connect_timeout = std::chrono::seconds(10);
 };
 
 enum class FileType { file, directory };
 
-/// What a store says of one path.
+/// A store's record of one path.
 struct STRAIT_EXPORT FileInfo {
     std::string path;
     FileType type = FileType::file;
@@ -52,9 +50,9 @@ struct STRAIT_EXPORT FileInfo {
     std::int64_t length = 0;
     /// Bytes a block; 0 for a directory.
     std::int64_t block_size = 0;
-    /// Replicas asked for; 0 for a directory.
+    /// Requested replicas; 0 for a directory.
     int replication = 0;
-    /// Milliseconds since 1970-01-01 UTC; 0 where not kept.
+    /// Milliseconds since 1970-01-01 UTC; 0 if not kept.
     std::int64_t modified_ms = 0, accessed_ms = 0;
     /// Permission bits, 07777 at most.
     int permission = 0;
@@ -67,16 +65,16 @@ struct STRAIT_EXPORT FileInfo {
     std::chrono::system_clock::time_point modified() const;
 };
 
-/// One block of a file and where it lies.
+/// One block of a file and its location.
 struct BlockLocation {
-    /// Of its first byte in the file.
+    /// Offset of its first byte in the file.
     std::int64_t offset = 0;
     std::int64_t length = 0;
-    /// Nearest first where the store sorts them.
+    /// Nearest first if the store sorts them.
     std::vector<std::string> hosts;
     /// host:port of the data service on each host; may be empty.
     std::vector<std::string> addresses;
-    /// No good replica is known.
+    /// The store knows no good replica.
     bool corrupt = false;
 };
 
@@ -95,9 +93,9 @@ struct Checksum {
 /// One of a gateway's stores.
 struct StoreInfo {
     std::string name, uri;
-    /// What it can do, as in the documentation of capabilities.
+    /// Its abilities, by the names in the documentation of capabilities.
     std::set<std::string> capabilities;
-    /// An abandoned file is writable again within this time.
+    /// An abandoned file is writable again after this time at the latest.
     std::chrono::milliseconds recovery{0};
 
     bool can(const std::string& capability) const { return capabilities.count(capability) != 0; }
@@ -106,8 +104,8 @@ struct StoreInfo {
 /// Bytes of a whole store.
 struct StoreStatus {
     std::int64_t capacity = 0, used = 0, remaining = 0;
-    /// It has just started, and doesn't know yet where all bytes lie: blocks without hosts
-    /// may be there all the same.
+    /// The store has just started, and doesn't know the location of all bytes yet. Blocks without
+    /// hosts may still exist.
     bool settling = false;
 };
 
@@ -118,9 +116,9 @@ struct ServerInfo {
     std::vector<StoreInfo> stores;
 };
 
-/// Of a file that is made; what isn't given is up to the store.
+/// Options for a new file; the store decides about those that aren't given.
 struct CreateOptions {
-    /// Replace a file that is there; else it is an AlreadyExists.
+    /// Replace an existing file, which is otherwise an AlreadyExists.
     bool overwrite = false;
     std::optional<int> permission;
     std::optional<std::int16_t> replication;
@@ -128,7 +126,7 @@ struct CreateOptions {
     std::optional<std::int64_t> block_size;
 };
 
-/// What to change; the rest stays.
+/// Attributes to change; the others stay.
 struct Attributes {
     std::optional<int> permission;
     std::optional<std::string> owner, group;

@@ -8,8 +8,8 @@
 
 namespace strait {
 
-/// The parts of `strait://host:port/@store/path`. Nothing is decoded: a percent sign stands
-/// for itself.
+/// The parts of `strait://host:port/@store/path`. Nothing is decoded: a percent sign is an ordinary
+/// character.
 struct STRAIT_EXPORT Uri {
     std::string host; ///< A name or an IP address, without brackets.
     int port = 9090;

@@ -11,28 +11,28 @@
 
 namespace strait {
 
-/// `write` returns when the bytes are on their way, several requests being in
-/// flight at once. An error surfaces at a later call, and at flush, sync or
-/// close at the latest.
+/// `write` returns when the bytes are on their way, with several requests in flight at once. A
+/// later call reports an error: flush, sync or close at the latest.
 ///
 /// For one thread at a time, and for the process that opened it.
 class STRAIT_EXPORT Writer {
 public:
     Writer(Writer&&) noexcept;
     Writer& operator=(Writer&&) noexcept;
-    /// Closes, but can't tell of an error: call close to know that all is there.
+    /// Closes, but can't report an error: call close to be sure that everything is stored.
     ~Writer();
 
     void write(const void* data, std::size_t size);
     void write(std::string_view data) { write(data.data(), data.size()); }
-    /// What was written is in every replica's memory, and visible to who opens the file then.
+    /// Puts all written bytes in every replica's memory, visible to readers that open the file
+    /// afterwards.
     void flush();
-    /// What was written is on stable storage.
+    /// Puts all written bytes on stable storage.
     void sync();
-    /// As sync, and lets others write the file.
+    /// Syncs, and lets other clients write the file.
     void close();
 
-    /// The file's length with everything written.
+    /// The file's length including all written bytes.
     std::int64_t position() const noexcept;
     const std::string& path() const noexcept;
 
