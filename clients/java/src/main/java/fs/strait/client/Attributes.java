@@ -3,7 +3,7 @@ package fs.strait.client;
 import java.time.Instant;
 
 /**
- * Attributes to set; those that aren't named stay as they are.
+ * Attributes to set; the others stay unchanged.
  *
  * <pre>{@code client.setAttributes("/f", Attributes.none().permission(0640).group("staff"));}</pre>
  */
@@ -33,7 +33,7 @@ public final class Attributes {
     }
 
     /**
-     * To begin with.
+     * Starts without any attribute.
      *
      * @return attributes that change nothing
      */
@@ -92,7 +92,7 @@ public final class Attributes {
     }
 
     /**
-     * Adds how many replicas a file has.
+     * Adds the number of a file's replicas.
      *
      * @param replicas above 0
      * @return these attributes and that

@@ -5,17 +5,17 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 
 /**
- * Buffers outside the heap, each for one request's payload, kept for reuse: to make one costs as
- * much as to fill it.
+ * Buffers outside the heap, each for one request's payload, kept for reuse: making one costs as
+ * much as filling it.
  */
 final class BufferPool {
     /**
-     * Bytes of a request in a row of them. On loopback, 0.25 MiB cost three times the CPU, and 2 or
-     * 4 MiB gained nothing that could be told from noise.
+     * Bytes of each request in a sequence. On loopback, 0.25 MiB cost three times the CPU; 2 or 4
+     * MiB gained nothing measurable.
      */
     static final int CHUNK_BYTES = 1 << 20;
 
-    // What a file being put has in use; more are left to the garbage collector.
+    // Buffers that one put uses; the garbage collector takes further ones.
     private static final int MAX_KEPT = 24;
 
     private final Deque<ByteBuffer> kept = new ArrayDeque<>();

@@ -8,7 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import javax.net.ssl.SSLException;
 
-/** What is wrong with a certificate, and what to do. */
+/** Problems of certificates, with their remedies. */
 final class CertificateAdvice {
     // Alerts of RFC 8446, section 6.2, as Java names them, about our certificate.
     private static final Map<String, String> REFUSALS = new LinkedHashMap<>();
@@ -32,7 +32,7 @@ final class CertificateAdvice {
 
     private CertificateAdvice() {}
 
-    /** Of the gateway's. */
+    /** Advice about the gateway's certificate. */
     static String onGateways(CertificateException error) {
         String why = " (" + error.getMessage() + ")";
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
@@ -51,7 +51,7 @@ final class CertificateAdvice {
         return "its certificate isn't trusted; name its authority by Tls.trusting(file)" + why;
     }
 
-    /** Where the gateway refused ours, or that we gave none; null: it didn't. */
+    /** Advice if the gateway rejected our certificate or missed one; null if it didn't. */
     static String onRefusal(IOException error) {
         String message = String.valueOf(error.getMessage());
         if (!(error instanceof SSLException) || !message.contains("fatal alert")) {

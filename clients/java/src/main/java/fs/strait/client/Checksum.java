@@ -6,7 +6,7 @@ import java.util.HexFormat;
 /**
  * A store's checksum of a file; comparable under the same algorithm only.
  *
- * @param algorithm as the store names it
+ * @param algorithm the store's name for it
  * @param value its bytes
  */
 public record Checksum(String algorithm, byte[] value) {

@@ -4,16 +4,16 @@ import java.time.Duration;
 import java.util.Objects;
 
 /**
- * How to reach a gateway, and as whom.
+ * Login and connection options for a gateway.
  *
  * <pre>{@code ConnectOptions.defaults().store("archive").token(token)}</pre>
  */
 public final class ConnectOptions {
-    // Patience for one answer. Above the minute or so that a store takes to give
-    // up on a machine that went away.
+    // Time limit for one answer. Longer than the minute or so after which a store drops a machine
+    // that has gone away.
     private static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(120);
 
-    // Nobody waits so long for an answer, and in nanoseconds it doesn't overflow.
+    // Longer than any useful wait, and in nanoseconds it doesn't overflow.
     private static final Duration MAX_TIMEOUT = Duration.ofDays(366);
 
     private static final ConnectOptions DEFAULTS =
@@ -64,7 +64,7 @@ public final class ConnectOptions {
     }
 
     /**
-     * Logs in with a password; without TLS it is sent to this machine only.
+     * Logs in with a password; without TLS the client sends it only to this machine.
      *
      * @param name the user's
      * @param secret the password
@@ -75,8 +75,8 @@ public final class ConnectOptions {
     }
 
     /**
-     * Goes on with an earlier session, of any gateway of the deployment; without TLS the token is
-     * sent to this machine only.
+     * Continues an earlier session, of any gateway of the deployment; without TLS the client sends
+     * the token only to this machine.
      *
      * @param secret its {@link StraitClient#token()}
      * @return these options and that
@@ -86,9 +86,9 @@ public final class ConnectOptions {
     }
 
     /**
-     * Speaks TLS.
+     * Uses TLS.
      *
-     * @param how whom to trust, and who we are
+     * @param how trusted authorities, and our own identity
      * @return these options and that
      */
     public ConnectOptions tls(Tls how) {
@@ -96,7 +96,7 @@ public final class ConnectOptions {
     }
 
     /**
-     * Picks how messages are spelled; there is no need to.
+     * Selects the messages' encoding; the default is fine.
      *
      * @param spelling the wire
      * @return these options and that
@@ -106,8 +106,8 @@ public final class ConnectOptions {
     }
 
     /**
-     * Bounds each request with all that belongs to it: connecting (ten seconds at most), a new
-     * login, other tries, and the whole of the answer.
+     * Bounds each request including connecting (ten seconds at most), a new login, retries, and the
+     * whole answer.
      *
      * @param patience above zero and a year at most; two minutes by default
      * @return these options and that

@@ -14,9 +14,9 @@ import org.apache.thrift.TBase;
 import org.apache.thrift.TException;
 
 /**
- * One socket, used by one caller at a time; replies come in the order of requests.
+ * One socket, used by one caller at a time; replies arrive in the order of requests.
  *
- * <p>Failures of the gateway leave it usable, those of the network don't.
+ * <p>It stays usable after the gateway's failures, but not after the network's.
  */
 final class Connection {
     private final ConnectOptions options;
@@ -26,13 +26,13 @@ final class Connection {
     private int inFlight;
     private boolean broken;
 
-    /** Which of its session's logins it is attached by. */
+    /** Number of the session's login that it is attached by. */
     int login;
 
     /**
-     * In the clear where there is no `tls`.
+     * Without TLS if `tls` is null.
      *
-     * @param silences requests in a row, on any connection of the session, without an answer
+     * @param silences consecutive requests, on any connection of the session, without an answer
      */
     Connection(
             String host,
@@ -58,7 +58,9 @@ final class Connection {
         messages = new Messages(transport, wire.compact);
     }
 
-    /** Whatever is sent and received from now on is over by then, or fails as TIMED_OUT. */
+    /**
+     * Sets the deadline for all further sending and receiving, which fail as TIMED_OUT after it.
+     */
     void waitUntil(Deadline deadline) {
         transport.waitUntil(deadline);
     }
@@ -114,12 +116,12 @@ final class Connection {
         return exchange(() -> messages.readPayload(target));
     }
 
-    /** Bytes of the readRange reply being received that are still to be read. */
+    /** Unread bytes of the readRange reply being received. */
     int payloadLeft() {
         return messages.payloadLeft();
     }
 
-    /** How much of that can be had without waiting. */
+    /** The part of them that can be read without waiting. */
     int readable() {
         return Math.min(messages.payloadLeft(), transport.readable());
     }
@@ -135,7 +137,7 @@ final class Connection {
             whole = true;
             return result;
         } catch (IOException error) {
-            // The gateway's own answer is whole and well-formed too.
+            // The gateway's own error is a whole and well-formed answer, too.
             whole = error instanceof StraitFailure;
             throw whole ? error : broken(error);
         } catch (TException error) {
@@ -153,7 +155,7 @@ final class Connection {
             return Failures.noAnswer(options.timeout);
         }
         if (error instanceof SSLException said && CertificateAdvice.onRefusal(said) != null) {
-            // To try again would change nothing.
+            // A retry would change nothing.
             String message = "TLS with the gateway: " + CertificateAdvice.onRefusal(said);
             return Failures.caused(ErrorKind.UNAUTHENTICATED, message, said);
         }
@@ -177,8 +179,8 @@ final class Connection {
     }
 
     /**
-     * Whether the gateway closed it since the last reply, as it does at a restart. Noticed before a
-     * request is sent, it can't have been executed.
+     * Whether the gateway closed it since the last reply, as it does at a restart. If this is
+     * detected before a request is sent, the request can't have been executed.
      */
     boolean endedWhileIdle() {
         return transport.stirredWhileIdle();

@@ -3,14 +3,14 @@ package fs.strait.client;
 import java.io.IOException;
 import javax.net.ssl.SSLException;
 
-/** The connection broke; the session tries again, so that callers never see it. */
+/** The connection broke; the session retries, so callers never see it. */
 final class ConnectionLostException extends IOException {
     private static final long serialVersionUID = 1;
 
     /** Whether a request may have arrived. */
     final boolean sent;
 
-    /** Whether TLS is at fault, such as a certificate that the gateway doesn't take. */
+    /** Whether TLS is the cause, such as a certificate that the gateway rejects. */
     final boolean tls;
 
     ConnectionLostException(Throwable cause, boolean sent) {

@@ -6,7 +6,7 @@ import java.time.Instant;
 import java.util.List;
 import java.util.Set;
 
-/** From the messages of the wire, where any field may be missing, to this package's records. */
+/** Conversions from messages, where any field may be missing, to this package's records. */
 final class Convert {
     private Convert() {}
 

@@ -2,7 +2,10 @@ package fs.strait.client;
 
 import java.nio.file.OpenOption;
 
-/** How to make a file, beside {@link java.nio.file.StandardOpenOption}; else the store decides. */
+/**
+ * Options for new files, beside {@link java.nio.file.StandardOpenOption}; the store decides the
+ * rest.
+ */
 public final class CreateOption implements OpenOption {
     enum Field {
         PERMISSION,
@@ -29,7 +32,7 @@ public final class CreateOption implements OpenOption {
     }
 
     /**
-     * How many replicas the file has.
+     * The number of the file's replicas.
      *
      * @param replicas above 0
      * @return the option
@@ -39,7 +42,7 @@ public final class CreateOption implements OpenOption {
     }
 
     /**
-     * How large the file's blocks are.
+     * The size of the file's blocks.
      *
      * @param bytes of a block
      * @return the option

@@ -1,6 +1,6 @@
 package fs.strait.client;
 
-/** What went wrong; the same kinds in every client language. */
+/** The kind of an error; the same kinds in every client language. */
 public enum ErrorKind {
     // In the order of ErrorCode in idl/dfs.thrift, which begins at 1.
     /** No file or directory at the path: {@link java.nio.file.NoSuchFileException}. */
@@ -15,13 +15,13 @@ public enum ErrorKind {
     NOT_EMPTY("NotEmpty", false),
     /** The user may not do this: {@link java.nio.file.AccessDeniedException}. */
     PERMISSION_DENIED("PermissionDenied", false),
-    /** Nobody is logged in, or the credentials are wrong. */
+    /** The client isn't logged in, or the credentials are wrong. */
     UNAUTHENTICATED("Unauthenticated", false),
     /** The request itself is wrong: path, offset, length, state of a handle. */
     INVALID_ARGUMENT("InvalidArgument", false),
     /** The store has no such operation. */
     UNSUPPORTED("Unsupported", false),
-    /** Somebody else holds what is needed, or a limit is reached; later may go. */
+    /** Another client holds a needed resource, or a limit is reached; a later try may succeed. */
     BUSY("Busy", true),
     /** The store, or the user's quota, is full. */
     NO_SPACE("NoSpace", false),
@@ -31,7 +31,7 @@ public enum ErrorKind {
     UNAVAILABLE("Unavailable", true),
     /** Stored bytes don't match their checksum, on every replica. */
     CORRUPT("Corrupt", false),
-    /** The connection broke after a change was sent: it may have been made or not. */
+    /** The connection broke after a change was sent, which may or may not have been executed. */
     OUTCOME_UNKNOWN("OutcomeUnknown", false),
     /** A defect, or an answer that makes no sense. */
     INTERNAL("Internal", false);
@@ -46,7 +46,7 @@ public enum ErrorKind {
         this.usuallyRetrySafe = usuallyRetrySafe;
     }
 
-    /** The kind of this code on the wire; INTERNAL for one that a newer gateway made up. */
+    /** The kind of this code on the wire; INTERNAL for a newer gateway's code. */
     static ErrorKind ofCode(int code) {
         return code >= 1 && code <= BY_CODE.length ? BY_CODE[code - 1] : INTERNAL;
     }

@@ -42,7 +42,7 @@ final class Failures {
         return error;
     }
 
-    /** Of a request that a gateway didn't answer, or not wholly, in time. */
+    /** The error of a request without a complete answer in time. */
     static IOException noAnswer(Duration timeout) {
         String message =
                 "no complete answer within %s s; the gateway may be overloaded or gone: look at it, or"
@@ -50,7 +50,7 @@ final class Failures {
         return of(ErrorKind.TIMED_OUT, message.formatted(timeout.toMillis() / 1e3), null);
     }
 
-    /** The same failure, said of this path where it names none. */
+    /** The same failure, with this path if it has none. */
     static IOException at(String path, IOException error) {
         if (!(error instanceof StraitFailure failure) || failure.path() != null) {
             return error;
@@ -60,7 +60,7 @@ final class Failures {
         return named;
     }
 
-    /** The same failure, said of `path` where it names `temporary`, which nobody knows. */
+    /** The same failure, with `path` in place of `temporary`, which the caller doesn't know. */
     static IOException renamed(String temporary, String path, IOException error) {
         boolean isOfIt =
                 error instanceof StraitFailure failure && temporary.equals(failure.path());
@@ -71,7 +71,7 @@ final class Failures {
         return about(path, failure.kind(), failure.retrySafe(), error);
     }
 
-    /** What went wrong, as a failure of this kind and path. */
+    /** The error as a failure of this kind and path. */
     static IOException about(String path, ErrorKind kind, boolean retrySafe, IOException error) {
         String named = error instanceof StraitFailure failure ? failure.path() + ": " : "";
         String message = error.getMessage();
@@ -81,7 +81,7 @@ final class Failures {
         return about;
     }
 
-    /** For a caller who was told before: not the same object, which can't suppress itself. */
+    /** For a caller that got it before: a new object, since an exception can't suppress itself. */
     static IOException again(IOException earlier) {
         String message = "an earlier write failed: " + earlier.getMessage();
         IOException again =
@@ -96,7 +96,7 @@ final class Failures {
         return error instanceof StraitFailure failure && failure.kind() == kind;
     }
 
-    /** What the exceptions of java.nio.file lack; none of their kinds is safe to retry. */
+    /** The fields that java.nio.file's exceptions lack; none of their kinds is safe to retry. */
     private interface OfAFile extends StraitFailure {
         String getFile();
 

@@ -3,15 +3,15 @@ package fs.strait.client;
 import java.time.Instant;
 
 /**
- * What a store says of one path.
+ * A store's record of one path.
  *
  * @param path absolute within the store
  * @param isDirectory a directory; else a file
  * @param length bytes; 0 for a directory
  * @param blockSize bytes a block; 0 for a directory
- * @param replication replicas asked for; 0 for a directory
+ * @param replication requested replicas; 0 for a directory
  * @param modified last modification, to the millisecond
- * @param accessed last access, to the millisecond; 1970 where not kept
+ * @param accessed last access, to the millisecond; 1970 if not kept
  * @param permission permission bits, 07777 at most
  * @param owner name of the owner
  * @param group name of the group

@@ -8,7 +8,7 @@ public final class Get {
     private Get() {}
 
     /**
-     * Copies, and tells on standard error how many bytes, and how fast.
+     * Copies the file, and prints its bytes and the speed on standard error.
      *
      * @param arguments the remote file's URI and the local file's path
      * @throws IOException of either side

@@ -4,18 +4,18 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.nio.ByteBuffer;
 
-/** A connection as bytes, in the clear or not; its calls wait, with a limit. */
+/** A connection for bytes, with or without TLS; its calls wait, with a limit. */
 interface Link {
-    /** Whatever is received and sent from now on is over by then, however many waits that takes. */
+    /** Sets the deadline for all further receiving and sending, over any number of waits. */
     void waitUntil(Deadline deadline);
 
-    /** At least one byte into `target`, which has room for one. */
+    /** Receives at least one byte into `target`, which must have room for one. */
     int receive(ByteBuffer target) throws IOException;
 
-    /** All remaining bytes of all parts, in order. */
+    /** Sends all remaining bytes of all parts, in order. */
     void send(ByteBuffer... parts) throws IOException;
 
-    /** Whether something for the reader came, or the connection ended; doesn't wait. */
+    /** Whether bytes for the reader arrived, or the connection ended; doesn't wait. */
     boolean hasStirred() throws IOException;
 
     InetAddress peer() throws IOException;

@@ -41,7 +41,7 @@ final class Listing implements Iterator<FileInfo> {
     }
 
     private List<FileInfo> fetch() throws IOException {
-        // A cursor moves on with each page: one asked for again would be the next.
+        // A cursor advances with each page: a repeated request would return the next one.
         ListDirectoryReply reply =
                 request.isSetCursor() ? goOn() : session.call(Method.LIST_DIRECTORY, request);
         List<FileInfo> entries =
@@ -60,7 +60,7 @@ final class Listing implements Iterator<FileInfo> {
         try {
             return session.callOnce(Method.LIST_DIRECTORY, request);
         } catch (StraitException error) {
-            // An unknown cursor is nobody's mistake where another gateway answers.
+            // If another gateway answers, an unknown cursor isn't the caller's mistake.
             boolean unknown = error.kind() == ErrorKind.INVALID_ARGUMENT;
             if (!unknown || session.incarnation() == incarnation) {
                 throw error;

@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicReference;
 
 /** One login at a time, whose outcome serves all threads that wait for it. */
 final class LoginInTurn {
-    /** What the one thread does that logs in. */
+    /** The login, which one thread runs. */
     interface Login {
         void run() throws IOException;
     }
@@ -24,7 +24,7 @@ final class LoginInTurn {
     /**
      * Logs in, or waits for the thread that does so already.
      *
-     * @throws IOException what that one's attempt failed with, too
+     * @throws IOException also the error of that thread's attempt
      */
     void run(Deadline deadline, Login login) throws IOException {
         Attempt ours = new Attempt();
@@ -60,7 +60,7 @@ final class LoginInTurn {
             throw new ConnectionLostException(lost, false);
         }
         if (failure instanceof StraitFailure said) {
-            // Not the same object: its trace is the other thread's.
+            // A new object, since its trace would be the other thread's.
             throw Failures.about(said.path(), said.kind(), said.retrySafe(), failure);
         }
         if (failure != null) {

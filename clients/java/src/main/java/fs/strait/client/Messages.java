@@ -21,11 +21,10 @@ import org.apache.thrift.protocol.TType;
 import org.apache.thrift.transport.TTransportException;
 
 /**
- * Requests and replies as Thrift spells them.
+ * Encodes requests and decodes replies by Thrift's protocols.
  *
- * <p>Messages with payload, readRange and appendData, are spelled here field by field instead of by
- * the generated code, which would copy the payload twice; so it moves between the socket and its
- * buffer alone.
+ * <p>It encodes the messages with payload, readRange and appendData, field by field. The generated
+ * code would copy the payload twice; here it moves directly between the socket and its buffer.
  */
 final class Messages {
     // The struct that Thrift makes of a method's arguments, and of its results.
@@ -33,8 +32,8 @@ final class Messages {
     private static final TField REQUEST = new TField("request", TType.STRUCT, (short) 1);
     private static final short SUCCESS_ID = 0;
     private static final short ERROR_ID = 1;
-    // Most elements of a list from the gateway: above any page it sends, and the
-    // memory for that many can be spared where a broken peer claims them.
+    // Most elements of a list from the gateway: above any page it sends, and affordable memory if a
+    // broken peer claims that many.
     private static final int MAX_LIST_ENTRIES = 1 << 20;
 
     private final SocketTransport transport;
@@ -66,7 +65,7 @@ final class Messages {
         transport.send();
     }
 
-    /** Sends appendData with the remaining bytes of `data`, which stay as they are. */
+    /** Sends appendData with the remaining bytes of `data`, which don't change. */
     void sendAppend(AppendDataRequest request, ByteBuffer data) throws IOException, TException {
         beginRequest(Method.APPEND_DATA.name());
         protocol.writeStructBegin(STRUCT);
@@ -127,7 +126,7 @@ final class Messages {
     /**
      * Receives a readRange reply up to its payload.
      *
-     * @return bytes of payload, to be had by {@link #readPayload}; 0: the reply is over
+     * @return bytes of payload, for {@link #readPayload}; 0: the reply is complete
      */
     int beginRange() throws IOException, TException {
         beginReply();
@@ -150,7 +149,7 @@ final class Messages {
         throw answer(Method.READ_RANGE, error);
     }
 
-    /** Payload bytes into `target`, at least one; the last of them ends the reply. */
+    /** Reads payload bytes into `target`, at least one; the last of them ends the reply. */
     int readPayload(ByteBuffer target) throws IOException, TException {
         int count = transport.readPayload(target, payloadLeft);
         payloadLeft -= count;
@@ -224,7 +223,7 @@ final class Messages {
         transport.endReply();
     }
 
-    /** The next field's header; null where the struct ends. */
+    /** The next field's header; null at the end of the struct. */
     private TField nextField() throws TException {
         TField field = protocol.readFieldBegin();
         return field.type == TType.STOP ? null : field;

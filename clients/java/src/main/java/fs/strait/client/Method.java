@@ -21,7 +21,7 @@ import org.apache.thrift.TBase;
 /**
  * A method of DfsV2: each takes one request and answers one reply or a DfsError.
  *
- * @param name on the wire
+ * @param name its name on the wire
  * @param newReply makes an empty reply
  */
 record Method<R extends TBase<R, ?>>(String name, Supplier<R> newReply) {

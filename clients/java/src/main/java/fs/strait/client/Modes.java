@@ -9,17 +9,17 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.EnumSet;
 import java.util.Set;
 
-/** Permission bits of local files and copies; where there are none, files have the default. */
+/** Permission bits of local files and copies; files get the default if there are none. */
 final class Modes {
-    // Of a mode, what a copy gets at most: a set-id bit is the original's alone.
+    // Permission bits that a copy can get: a set-id bit belongs only to the original.
     private static final int PERMISSION_BITS = 0777;
-    // Forbidden where the system doesn't tell what is: writing for all but the owner.
+    // Umask if the system doesn't tell it: only the owner may write.
     private static final int USUAL_UMASK = 022;
     private static final Path STATUS = Path.of("/proc/self/status");
 
     private Modes() {}
 
-    /** Of a new local file beside `target`; the system takes the umask from it. */
+    /** For a new local file beside `target`; the system subtracts the umask. */
     static FileAttribute<?>[] ofNewFile(Path target, Integer permission) throws IOException {
         boolean isPosix = target.getFileSystem().supportedFileAttributeViews().contains("posix");
         if (permission == null || !isPosix) {
@@ -30,7 +30,7 @@ final class Modes {
         };
     }
 
-    /** Of a copy of a local file: its own, less what the umask forbids; null: it has none. */
+    /** For a copy of a local file: the file's own bits, less the umask; null: it has none. */
     static Integer ofCopy(Path original) throws IOException {
         if (!original.getFileSystem().supportedFileAttributeViews().contains("posix")) {
             return null;
@@ -52,7 +52,7 @@ final class Modes {
         return found;
     }
 
-    /** They are in the order of the bits, from the owner's right to read on. */
+    /** The bit of a permission; the enum begins with the owner's read permission, in bit order. */
     private static int bit(PosixFilePermission permission) {
         return 0400 >> permission.ordinal();
     }

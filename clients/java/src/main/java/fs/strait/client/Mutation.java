@@ -19,7 +19,7 @@ final class Mutation {
     static final String IS_RETRY = "is_retry";
     private static final int REQUEST_ID_FIELD = 2;
     private static final int IS_RETRY_FIELD = 3;
-    // Where a mutation is about a path, it is this one.
+    // The path's field in mutations about a path.
     private static final int PATH_FIELD = 4;
 
     private final TBase<?, ?> request;
@@ -47,12 +47,12 @@ final class Mutation {
         return ByteBuffer.wrap(id);
     }
 
-    /** Says whether an earlier attempt may have reached a gateway. */
+    /** Records whether an earlier attempt may have reached a gateway. */
     void retry(boolean sent) {
         set(request, IS_RETRY_FIELD, IS_RETRY, sent);
     }
 
-    /** The path it is about; null where it names none. */
+    /** The path that it changes; null if it names none. */
     String path() {
         return path(request);
     }

@@ -10,7 +10,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.EnumSet;
 import java.util.Set;
 
-/** What options ask for, as far as stores can do it: to make, to replace or to append. */
+/** The meaning of options, as far as stores support it: to create, to replace or to append. */
 final class Opening {
     private final Set<StandardOpenOption> standard = EnumSet.noneOf(StandardOpenOption.class);
     private final CreateFileRequest create = new CreateFileRequest();
@@ -37,7 +37,7 @@ final class Opening {
         }
     }
 
-    /** Whether a channel is to be open to read, as it is where nothing is said. */
+    /** Whether the options open a channel for reading, as they do by default. */
     boolean reads() {
         boolean reads = standard.isEmpty() || standard.contains(StandardOpenOption.READ);
         if (reads && (standard.size() > 1 || creates)) {
@@ -46,7 +46,7 @@ final class Opening {
         return reads;
     }
 
-    /** Opens to write; without any standard option a file is made or replaced. */
+    /** Opens for writing; without any standard option it creates or replaces a file. */
     RemoteWriter openWriter(Session session, String path) throws IOException {
         if (standard.contains(StandardOpenOption.APPEND)) {
             return openToAppend(session, path);

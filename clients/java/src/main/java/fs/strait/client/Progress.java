@@ -1,9 +1,9 @@
 package fs.strait.client;
 
-/** Told how far a copy is. */
+/** Receives the progress of a copy. */
 @FunctionalInterface
 public interface Progress {
-    /** Tells nobody. */
+    /** Ignores the progress. */
     Progress NONE = (done, total) -> {};
 
     /**

@@ -8,20 +8,20 @@ import java.util.concurrent.BlockingQueue;
 
 /** Copies by buffers of a pool, reading in a thread of its own while this one writes. */
 final class Pump {
-    // Filled and not yet written. Two would do for sides of steady speed.
+    // Buffers filled and not yet written. Two would suffice for sides of steady speed.
     private static final int QUEUED = 4;
 
-    /** Fills a buffer as far as the source goes; what is empty then is its end. */
+    /** Fills a buffer as far as the source has bytes; an empty buffer means its end. */
     interface Source {
         void fill(ByteBuffer buffer) throws IOException;
     }
 
-    /** Takes the remaining bytes of a buffer, and the buffer: to give it back to the pool. */
+    /** Takes the remaining bytes of a buffer, and the buffer, which it returns to the pool. */
     interface Sink {
         void take(ByteBuffer buffer) throws IOException;
     }
 
-    /** The queue's content: a full buffer, or why there is none. */
+    /** An item of the queue: a full buffer, or the failure in place of one. */
     private record Filled(ByteBuffer buffer, Throwable failure) {}
 
     private final BufferPool pool;
@@ -70,7 +70,7 @@ final class Pump {
                 queue.put(new Filled(buffer, null));
             } while (count > 0);
         } catch (InterruptedException stopped) {
-            // Nobody waits for more.
+            // The writing side wants no more.
         } catch (Throwable failure) {
             tell(failure);
         }
@@ -80,7 +80,7 @@ final class Pump {
         try {
             queue.put(new Filled(null, failure));
         } catch (InterruptedException stopped) {
-            // Nobody waits for it.
+            // The writing side doesn't wait for it.
         }
     }
 
@@ -96,8 +96,8 @@ final class Pump {
     }
 
     private static void stop(Thread reader) {
-        // Wakes it from its queue and from its waits for the gateway. Its source
-        // is closed only when it is over.
+        // Wakes it from its queue and from its waits for the gateway. Its source is closed only
+        // after its end.
         reader.interrupt();
         boolean interrupted = false;
         while (reader.isAlive()) {

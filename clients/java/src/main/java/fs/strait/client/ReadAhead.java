@@ -9,18 +9,18 @@ import java.util.Deque;
 /**
  * Requests in flight for the pieces that follow a position, on one connection.
  *
- * <p>As long as replies are whole, each payload goes from the socket straight to whoever reads. A
- * short reply's gap is asked for anew; what comes before that answer is stashed.
+ * <p>As long as replies are whole, each payload goes directly from the socket to the reader. After
+ * a short reply it requests the missing bytes again, and stashes the bytes that arrive before them.
  */
 final class ReadAhead {
     /**
-     * Requests in flight at once. Together with their size they cover a link of 1 Gbit/s and 50 ms
-     * more than twice: with eight, a pause of some milliseconds on either side left it idle. The
-     * gateway runs eight of one connection, and the next is there when one is done.
+     * Requests in flight at once. With their size, they cover a link of 1 Gbit/s and 50 ms more
+     * than twice: with eight, a pause of some milliseconds on either side left it idle. The gateway
+     * runs eight of one connection at once, and the next has arrived when one is done.
      */
     static final int WINDOW = 16;
 
-    /** A piece of the file that was asked for; `next` is its first byte not yet delivered. */
+    /** A requested piece of the file; `next` is its first byte not yet delivered. */
     private static final class Piece {
         long next;
         final long end;
@@ -51,12 +51,12 @@ final class ReadAhead {
     private boolean ended;
 
     /**
-     * Nothing is asked for yet.
+     * Starts without requests.
      *
      * @param from the first byte wanted
      * @param until the end of the file
      * @param firstBytes of the first request; later ones double it up to a chunk
-     * @param firstWindow requests in flight at first: who reads little doesn't pay for much
+     * @param firstWindow requests in flight at first: a reader of few bytes shouldn't pay for many
      */
     ReadAhead(
             Connection connection,
@@ -75,12 +75,12 @@ final class ReadAhead {
         this.window = firstWindow;
     }
 
-    /** The end of what was asked for. */
+    /** The end of the requested bytes. */
     long requestedUntil() {
         return nextRequest;
     }
 
-    /** Bytes that can be had without waiting. */
+    /** Bytes available without waiting. */
     int readable() {
         Piece first = pieces.peekFirst();
         if (first == null || first.isStashed()) {
@@ -89,7 +89,7 @@ final class ReadAhead {
         return receiving == first ? connection.readable() : 0;
     }
 
-    /** Reads at least one byte; 0: no more came, for the file was cut or `until` is reached. */
+    /** Reads at least one byte; 0: no more came, since the file was cut or `until` is reached. */
     int read(ByteBuffer target) throws IOException {
         fillWindow();
         while (!ended && !pieces.isEmpty()) {
@@ -139,7 +139,7 @@ final class ReadAhead {
         }
     }
 
-    /** After the last byte of a piece asks for more at once: before the caller uses it. */
+    /** After the last byte of a piece, requests more at once, before the caller uses it. */
     private int delivered(Piece piece, int count) throws IOException {
         piece.next += count;
         if (piece.next == piece.end) {

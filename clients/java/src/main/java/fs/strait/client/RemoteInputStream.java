@@ -9,14 +9,14 @@ import java.util.Objects;
 
 /** See {@link StraitClient#newInputStream}. */
 final class RemoteInputStream extends InputStream {
-    // Of transferTo: few system calls, and still in the processor's cache.
+    // For transferTo: few system calls, and still in the processor's cache.
     private static final int TRANSFER_BYTES = 128 << 10;
 
-    // More than that no JVM puts in an array.
+    // No JVM has larger arrays.
     private static final int MAX_ARRAY_BYTES = Integer.MAX_VALUE - 8;
 
-    // Memory that is taken on a file's mere word of its length; beyond, as much
-    // again as has come.
+    // Memory that is allocated by a file's claimed length; beyond it, as much again as was
+    // received.
     private static final int BELIEVED_BYTES = 64 << 20;
 
     private final RemoteReader reader;
@@ -44,7 +44,7 @@ final class RemoteInputStream extends InputStream {
             throw new IllegalArgumentException("a negative number of bytes");
         }
         checkOpen();
-        // As much as there was when the file was opened, as far as that is believed.
+        // The bytes left when the file was opened, as far as that claim is believed.
         long left = Math.max(0, reader.length() - reader.position());
         byte[] data = new byte[(int) Math.min(Math.min(most, left), BELIEVED_BYTES)];
         int filled = readNBytes(data, 0, data.length);
@@ -53,7 +53,7 @@ final class RemoteInputStream extends InputStream {
             if (next < 0) {
                 return data;
             }
-            // It goes on, or grew since.
+            // The file continues, or has grown since.
             data = Arrays.copyOf(data, (int) Math.min(most, 2L * filled + TRANSFER_BYTES));
             data[filled++] = (byte) next;
             filled += readNBytes(data, filled, data.length - filled);

@@ -8,23 +8,23 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 
 /**
- * A remote file, open to read; the streams and channels that callers see are made of it.
+ * A remote file, open for reading; callers' streams and channels use it.
  *
  * <p>For one thread at a time, {@link #readAt} excepted.
  */
 final class RemoteReader {
-    // The first request of a row, and most bytes of one elsewhere than where the
-    // last one ended: its caller may want a few bytes only, and have a large buffer.
+    // Bytes of the first request of a sequence, and most bytes of one elsewhere: its caller may
+    // want only a few bytes, and have a large buffer.
     private static final int FIRST_READ_BYTES = 128 << 10;
     private static final int SKIP_BYTES = 64 << 10;
 
-    /** How the file will be read, as far as that is known. */
+    /** The expected way of reading, as far as known. */
     enum Pattern {
         /** From begin to end. */
         WHOLE,
-        /** On from the start, who knows how far. */
+        /** From the start on, for an unknown distance. */
         SEQUENTIAL,
-        /** Here and there; what follows on a read is one too. */
+        /** At random; a read that follows another one is random, too. */
         RANDOM
     }
 
@@ -81,7 +81,7 @@ final class RemoteReader {
         return closed;
     }
 
-    /** Reads at least one byte, unless there is no room for any; -1: the end of the file. */
+    /** Reads at least one byte, unless `target` has no room; -1: the end of the file. */
     int read(ByteBuffer target) throws IOException {
         if (!target.hasRemaining()) {
             return 0;
@@ -102,7 +102,7 @@ final class RemoteReader {
         return count == 0 ? -1 : count;
     }
 
-    /** Fills `target` from `offset` as far as the file goes; -1: nothing is there. */
+    /** Fills `target` from `offset` as far as the file extends; -1: it has no bytes there. */
     int readAt(long offset, ByteBuffer target) throws IOException {
         int filled = 0;
         int count = 1;
@@ -113,12 +113,12 @@ final class RemoteReader {
         return filled == 0 && count == 0 ? -1 : filled;
     }
 
-    /** Bytes that can be had without waiting. */
+    /** Bytes available without waiting. */
     int readable() {
         return ahead == null || sequentialFrom != position ? 0 : ahead.readable();
     }
 
-    /** Bytes from the requests in flight; 0 where the read isn't sequential, or they ended. */
+    /** Bytes from the requests in flight; 0 if the read isn't sequential, or they ended. */
     private int readAhead(ByteBuffer target, Deadline deadline) throws IOException {
         int start = target.position();
         int count = 0;
@@ -143,7 +143,7 @@ final class RemoteReader {
             if (isOver || !isTheirs) {
                 throw error;
             }
-            // A single request, with its retries, has another try or the error.
+            // A single request, with its retries, tries again or reports the error.
             target.position(start);
         } finally {
             if (count == 0) {
@@ -162,7 +162,7 @@ final class RemoteReader {
         return new ReadAhead(connection, handle, position, length, first, window, chunk);
     }
 
-    /** Whether the read continues the one before, maybe by leaving out what is on its way. */
+    /** Whether the read continues the one before, perhaps by skipping requested bytes. */
     private boolean continues() throws IOException {
         if (sequentialFrom == position) {
             return true;
@@ -194,7 +194,7 @@ final class RemoteReader {
                 throw Failures.at(path, error);
             }
         }
-        // As with a session that ended.
+        // As after the session's end.
         open(deadline);
         return requestRange(offset, target, deadline);
     }
@@ -248,7 +248,7 @@ final class RemoteReader {
                     session.parting(),
                     connection -> connection.call(Method.CLOSE_FILE, request));
         } catch (IOException ignored) {
-            // The gateway forgets the handle with the session.
+            // The gateway drops the handle with the session.
         }
     }
 }

@@ -12,11 +12,10 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 
 /**
- * A remote file, open to write at its end; the streams and channels that callers see are made of
- * it.
+ * A remote file, open for writing at its end; callers' streams and channels use it.
  *
- * <p>A write returns when its bytes are on their way. An error surfaces at a later one, and at
- * flush or close at the latest. For one thread at a time.
+ * <p>A write returns when its bytes are on their way. A later write reports an error, or flush or
+ * close at the latest. For one thread at a time.
  */
 final class RemoteWriter {
     // Appends in flight at once; see ReadAhead.WINDOW.
@@ -46,7 +45,7 @@ final class RemoteWriter {
         this.chunkBytes = Math.min(BufferPool.CHUNK_BYTES, session.maxChunkBytes());
     }
 
-    /** The file's length with everything written. */
+    /** The file's length including all written bytes. */
     long position() {
         return sent + (chunk == null ? 0 : chunk.position());
     }
@@ -87,7 +86,9 @@ final class RemoteWriter {
         }
     }
 
-    /** Sends the remaining bytes of a buffer of the session's pool, which gets it back. */
+    /**
+     * Sends the remaining bytes of a buffer of the session's pool, and returns the buffer there.
+     */
     void send(ByteBuffer data) throws IOException {
         checkUsable();
         AppendDataRequest request = new AppendDataRequest();
@@ -130,7 +131,7 @@ final class RemoteWriter {
         }
     }
 
-    /** Waits for what is in flight; then all that was written is on stable storage. */
+    /** Waits for the requests in flight. Then all written bytes are on stable storage. */
     void close() throws IOException {
         boolean endedWithClient = session.isClosed() && chunk == null && inFlight.isEmpty();
         if (closed || endedWithClient) {
@@ -150,7 +151,9 @@ final class RemoteWriter {
         }
     }
 
-    /** Unless it is closed: lets the gateway forget the handle, whatever became of the writes. */
+    /**
+     * Unless it is closed, closes the handle on the gateway, whatever the outcome of the writes.
+     */
     void abandon() {
         giveBack();
         if (closed) {
@@ -163,7 +166,7 @@ final class RemoteWriter {
                     session.parting(),
                     connection -> connection.call(Method.CLOSE_FILE, request));
         } catch (IOException ignored) {
-            // It does so with the session.
+            // The gateway drops the handle with the session.
         }
     }
 
@@ -198,9 +201,9 @@ final class RemoteWriter {
     }
 
     /**
-     * Repeats what has no reply yet; the gateway recognises what it has done already.
+     * Repeats requests without a reply; the gateway recognises those it has executed.
      *
-     * @param first of the first one, which has waited already
+     * @param first deadline of the first request, which has waited already
      */
     private void repeatAll(Deadline first) throws IOException {
         giveBack();
@@ -245,7 +248,7 @@ final class RemoteWriter {
         return failure;
     }
 
-    /** The error for the caller, which doesn't know of handles. */
+    /** The error in terms of the caller, which doesn't know of handles. */
     private IOException explained(IOException error) {
         boolean unknownHandle = Failures.isOf(error, ErrorKind.INVALID_ARGUMENT);
         boolean gone =

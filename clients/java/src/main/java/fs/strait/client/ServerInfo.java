@@ -3,7 +3,7 @@ package fs.strait.client;
 import java.util.List;
 
 /**
- * What a gateway says of itself.
+ * A gateway's description of itself.
  *
  * @param server the program and its version, for people
  * @param protocolVersion number of the protocol's version

@@ -30,14 +30,14 @@ final class Session {
     static final int ATTEMPTS = 6;
 
     private static final long FIRST_PAUSE_MS = 100;
-    // A gateway that is there takes a connection at once; only its answers may take long.
+    // A live gateway accepts a connection at once; only its answers may take long.
     private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(10);
-    // For what only tidies up (an open handle, the session, a temporary file) once the gateway has
-    // left a request unanswered; after a second such request there is none.
+    // Time limit for cleanup requests (an open handle, the session, a temporary file) once the
+    // gateway has left a request unanswered. After a second one there is no time.
     private static final Duration PARTING = Duration.ofSeconds(2);
-    // Idle connections kept: callers at once are few, and each costs the gateway one.
+    // Idle connections kept: few callers are concurrent, and each connection costs the gateway one.
     private static final int MAX_IDLE_CONNECTIONS = 8;
-    // Used where the gateway doesn't say what it takes.
+    // Used if the gateway doesn't report its limit.
     private static final int DEFAULT_CHUNK_BYTES = 4 << 20;
 
     private final String host;
@@ -63,7 +63,7 @@ final class Session {
         this.options = options;
         this.tls = options.tls == null ? null : options.tls.context();
         this.token = options.token;
-        // At once and without retries: who mistypes an address wants to know now.
+        // At once and without retries: a user who mistypes an address needs to know now.
         try {
             giveBack(connect(deadline(), null));
         } catch (ConnectionLostException lost) {
@@ -83,7 +83,7 @@ final class Session {
         return store;
     }
 
-    /** Which incarnation of the session on the gateway; 0 where that doesn't tell. */
+    /** Incarnation of the session on the gateway; 0 if the gateway doesn't tell. */
     long incarnation() {
         return incarnation;
     }
@@ -102,12 +102,12 @@ final class Session {
 
     // -- Deadlines
 
-    /** When a request that begins now is given up, with all that belongs to it. */
+    /** The deadline of a request that begins now, including all its steps. */
     Deadline deadline() {
         return Deadline.after(options.timeout);
     }
 
-    /** The same for one that only tidies up: soon, where the gateway is silent. */
+    /** The deadline of a request that only cleans up: soon, if the gateway is silent. */
     Deadline parting() {
         return switch (silences.get()) {
             case 0 -> deadline();
@@ -118,12 +118,12 @@ final class Session {
 
     // -- Requests
 
-    /** What is done with a connection for one request. */
+    /** The steps of one request on a connection. */
     interface Exchange<T> {
         T run(Connection connection) throws IOException;
     }
 
-    /** One request and its reply, over a fresh connection if the old one broke. */
+    /** One request and its reply, over a new connection if the old one broke. */
     <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
         return call(method, request, deadline());
     }
@@ -145,8 +145,8 @@ final class Session {
     }
 
     /**
-     * An exchange, tried again while the connection breaks. Every request may be repeated: it
-     * either changes nothing, or carries the id by which the gateway recognises the repetition.
+     * An exchange, retried while the connection breaks. Every request may be repeated: it either
+     * changes nothing, or carries the id by which the gateway recognises the repetition.
      *
      * @param mutation null for a request that changes nothing
      */
@@ -167,7 +167,7 @@ final class Session {
                 return once(deadline, connectBy, exchange);
             } catch (ConnectionLostException lost) {
                 if (last == null) {
-                    // A gateway that doesn't take connections now is waited for once.
+                    // If a gateway doesn't accept connections now, wait for it once.
                     Deadline limit = lost.sent ? Deadline.after(CONNECT_TIMEOUT) : connectAtOnce;
                     connectBy = Deadline.earlier(deadline, limit);
                 }
@@ -202,7 +202,7 @@ final class Session {
         throw unavailable(last);
     }
 
-    /** A request whose reply can't be had a second time, without another try. */
+    /** A request without retries, for a reply that can be received only once. */
     <R extends TBase<R, ?>> R callOnce(Method<R> method, TBase<?, ?> request) throws IOException {
         try {
             return once(deadline(), connection -> connection.call(method, request));
@@ -211,7 +211,7 @@ final class Session {
         }
     }
 
-    /** An exchange without another try. */
+    /** An exchange without retries. */
     <T> T once(Deadline deadline, Exchange<T> exchange) throws IOException {
         return once(deadline, null, exchange);
     }
@@ -227,7 +227,7 @@ final class Session {
     }
 
     private static long pauseMsBefore(int attempt) {
-        // Half of it random: the clients of one gateway don't return at once.
+        // Half of it is random, so that the clients of one gateway don't return at once.
         double share = ThreadLocalRandom.current().nextDouble(0.5, 1);
         return attempt == 0 ? 0 : (long) ((FIRST_PAUSE_MS << (attempt - 1)) * share);
     }
@@ -246,7 +246,7 @@ final class Session {
 
     // -- Connections
 
-    /** A connection for the caller alone, until it gives it back, to use until the deadline. */
+    /** A connection for the caller only, until it returns it, for use until the deadline. */
     Connection borrow(Deadline deadline) throws IOException {
         return borrow(deadline, null);
     }
@@ -282,7 +282,7 @@ final class Session {
         connection.close();
     }
 
-    /** By `connectBy`, or where that is null, within the time that a connection may take. */
+    /** Connects by `connectBy` or, if that is null, within the usual time limit. */
     private Connection connect(Deadline deadline, Deadline connectBy) throws IOException {
         Deadline limit = connectBy == null ? Deadline.after(CONNECT_TIMEOUT) : connectBy;
         Connection connection =
@@ -302,7 +302,7 @@ final class Session {
         }
     }
 
-    /** Refuses to send what the caller logs in with where others could read it. */
+    /** Refuses to send credentials over links that others could read. */
     private void checkSecrecy(Connection connection) throws IOException {
         boolean isSecret = options.password != null || options.token != null;
         if (isSecret && tls == null && !connection.peer().isLoopbackAddress()) {
@@ -314,7 +314,10 @@ final class Session {
         }
     }
 
-    /** By the session's token, side by side with others; by a login that serves all. */
+    /**
+     * Attaches by the session's token, in parallel with other threads; or by a login that serves
+     * all of them.
+     */
     private void attach(Connection connection, Deadline deadline) throws IOException {
         int refused = -1; // the login whose token isn't good any more
         for (; ; ) {
@@ -333,11 +336,11 @@ final class Session {
             if (logInInTurn(connection, ours, deadline)) {
                 return;
             }
-            // Another thread has logged in meanwhile, for us as well.
+            // Another thread has logged in meanwhile; its token serves this one, too.
         }
     }
 
-    /** Whether this thread's connection is the one that is logged in by now. */
+    /** Whether this thread's connection is now logged in, rather than another one. */
     private boolean logInInTurn(Connection connection, int ours, Deadline deadline)
             throws IOException {
         boolean[] isOurs = {false};
@@ -356,7 +359,10 @@ final class Session {
         return isOurs[0];
     }
 
-    /** Whether the token is still good; if not, and it isn't the caller's, log in anew. */
+    /**
+     * Whether the token is still valid. If not, and the caller didn't give it, a new login is
+     * needed.
+     */
     private boolean attachBy(String current, Connection connection, int ours) throws IOException {
         try {
             open(connection, new OpenSessionRequest().setToken(current), ours);
@@ -421,7 +427,7 @@ final class Session {
         return error;
     }
 
-    /** Ends the session, unless it is one that the caller had before. */
+    /** Ends the session, unless the caller gave its token. */
     void close() {
         if (closed) {
             return;

@@ -24,7 +24,7 @@ final class SocketLink implements Link {
         deadline = connectBy;
         channel = connect(host, port, connectBy);
         try {
-            // A request is small and waits for nothing.
+            // A request is small and shouldn't wait.
             channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
             channel.configureBlocking(false);
             selector = Selector.open();
@@ -40,7 +40,8 @@ final class SocketLink implements Link {
         InetAddress[] addresses = resolve(host);
         IOException last = new ConnectException("timed out");
         for (int n = 0; n < addresses.length; n++) {
-            // Each gets its share of the time: one that is silent leaves some for the next.
+            // Each address gets its share of the time, so that a silent one leaves some for the
+            // next.
             long shareMs = connectBy.leftMs() / (addresses.length - n);
             if (shareMs <= 0) {
                 break;
@@ -122,7 +123,7 @@ final class SocketLink implements Link {
         return false;
     }
 
-    /** What can be sent without waiting. */
+    /** Sends the bytes that can leave without waiting. */
     void sendNow(ByteBuffer part) throws IOException {
         channel.write(part);
     }
@@ -156,7 +157,7 @@ final class SocketLink implements Link {
             channel.close();
             selector.close();
         } catch (IOException ignored) {
-            // Nothing is left to lose.
+            // An error no longer matters here.
         }
     }
 }

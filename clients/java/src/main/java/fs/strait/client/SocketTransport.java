@@ -10,8 +10,8 @@ import org.apache.thrift.transport.TTransportException;
 /**
  * Thrift's view of a connected socket, framed or not.
  *
- * <p>Made for large payloads: what is small goes through a buffer here, what is large goes straight
- * between the socket and memory of the caller's.
+ * <p>Made for large payloads: small data goes through a buffer here, large data directly between
+ * the socket and the caller's memory.
  */
 final class SocketTransport extends TTransport {
     /**
@@ -20,15 +20,16 @@ final class SocketTransport extends TTransport {
      */
     static final int MAX_MESSAGE_BYTES = 16 << 20;
 
-    // What comes together of small replies, and of a stream that is read by few bytes at a time.
+    // Room for small replies that arrive together, and for a stream that is read by few bytes at a
+    // time.
     private static final int IN_BYTES = 64 << 10;
-    // Received at once where a large payload may follow: of that, no more is
-    // copied out of the buffer than one system call is worth.
+    // Bytes received at once if a large payload may follow. The buffer copies at most so much of
+    // it, about the price of a system call.
     private static final int HEADER_BYTES = 16 << 10;
-    // Payload goes straight to the caller's memory from this size on.
+    // From this size on, payload goes directly to the caller's memory.
     private static final int DIRECT_BYTES = 16 << 10;
-    // A read to memory on the heap is copied from a buffer outside it; of this
-    // size it stays in the processor's cache.
+    // A read to memory on the heap goes through a buffer outside it; with this size it stays in the
+    // processor's cache.
     private static final int HEAP_PIECE_BYTES = 128 << 10;
     private static final int FRAME_HEADER_BYTES = 4;
 
@@ -53,7 +54,7 @@ final class SocketTransport extends TTransport {
         return link.peer();
     }
 
-    /** Whether something came, or the connection ended, since the last reply. */
+    /** Whether bytes arrived, or the connection ended, since the last reply. */
     boolean stirredWhileIdle() {
         try {
             return in.hasRemaining() || link.hasStirred();
@@ -106,7 +107,7 @@ final class SocketTransport extends TTransport {
         return count;
     }
 
-    /** Payload bytes into `target`, at least one and at most `most`. */
+    /** Reads payload bytes into `target`, at least one and at most `most`. */
     int readPayload(ByteBuffer target, int most) throws IOException {
         int count = Math.min(most, target.remaining());
         if (!in.hasRemaining()) {
@@ -122,7 +123,7 @@ final class SocketTransport extends TTransport {
         return count;
     }
 
-    /** How much of a payload can be had without waiting. */
+    /** Bytes of a payload available without waiting. */
     int readable() {
         return in.remaining();
     }
@@ -172,12 +173,12 @@ final class SocketTransport extends TTransport {
         out.put(source, offset, length);
     }
 
-    /** Where in the request the next byte goes; payload can be put there. */
+    /** The position of the request's next byte, where payload can be inserted. */
     int written() {
         return out.position();
     }
 
-    /** Sends the request, with `payload` (its remaining bytes) put in at position `at` of it. */
+    /** Sends the request, with `payload` (its remaining bytes) inserted at position `at`. */
     void send(ByteBuffer payload, int at) throws IOException {
         out.flip();
         if (framed) {

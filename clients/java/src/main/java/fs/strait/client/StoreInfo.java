@@ -8,7 +8,7 @@ import java.util.Set;
  *
  * @param name short name
  * @param uri as the operator gave it
- * @param capabilities names of what the store can do, for example "append"
- * @param recovery an abandoned file is writable again within this time
+ * @param capabilities names of the store's abilities, for example "append"
+ * @param recovery an abandoned file is writable again after this time at the latest
  */
 public record StoreInfo(String name, String uri, Set<String> capabilities, Duration recovery) {}

@@ -6,7 +6,7 @@ package fs.strait.client;
  * @param capacity bytes
  * @param used bytes
  * @param remaining bytes
- * @param settling it has just started, and doesn't know yet where all bytes lie: blocks without
- *     hosts may be there all the same
+ * @param settling the store has just started, and doesn't know the location of all bytes yet:
+ *     blocks without hosts may still exist
  */
 public record StoreStatus(long capacity, long used, long remaining, boolean settling) {}

@@ -8,7 +8,7 @@ import java.nio.channels.NonWritableChannelException;
 import java.nio.channels.SeekableByteChannel;
 
 /**
- * A remote file, open either to read or to write at its end; stores do nothing else.
+ * A remote file, open either for reading or for writing at its end; stores support nothing else.
  *
  * <p>Threads may share one: operations follow each other, and {@link #read(ByteBuffer, long)} also
  * runs beside them. Direct buffers of 16 KiB and more are read and written without another copy.
@@ -36,9 +36,9 @@ public final class StraitChannel implements SeekableByteChannel {
     }
 
     /**
-     * Reads from a given offset on, whatever the channel's position, which stays.
+     * Reads from a given offset; the channel's position doesn't matter and doesn't change.
      *
-     * @param target filled as far as the file goes
+     * @param target filled as far as the file extends
      * @param offset of the first byte
      * @return bytes read; -1 if the file ends there, or before
      * @throws IOException if the gateway can't read there
@@ -61,10 +61,10 @@ public final class StraitChannel implements SeekableByteChannel {
     }
 
     /**
-     * Makes what was written visible to whoever opens the file from now on, and puts it in the
-     * memory of each replica.
+     * Puts all written bytes in the memory of each replica, visible to readers that open the file
+     * from now on.
      *
-     * @throws IOException if that can't be done
+     * @throws IOException if that fails
      */
     public synchronized void flush() throws IOException {
         checkWritable();
@@ -72,9 +72,9 @@ public final class StraitChannel implements SeekableByteChannel {
     }
 
     /**
-     * Puts what was written on stable storage.
+     * Puts all written bytes on stable storage.
      *
-     * @throws IOException if it isn't there
+     * @throws IOException if that fails
      */
     public synchronized void sync() throws IOException {
         checkWritable();
@@ -88,9 +88,9 @@ public final class StraitChannel implements SeekableByteChannel {
     }
 
     /**
-     * Goes elsewhere to read.
+     * Moves the position for the next read.
      *
-     * @throws UnsupportedOperationException of a channel open to write, other than for its end
+     * @throws UnsupportedOperationException of a channel open for writing, other than for its end
      */
     @Override
     public synchronized StraitChannel position(long newPosition) throws IOException {
@@ -114,9 +114,9 @@ public final class StraitChannel implements SeekableByteChannel {
     }
 
     /**
-     * Does nothing where the file isn't longer.
+     * Does nothing if the file isn't longer.
      *
-     * @throws UnsupportedOperationException where it is: {@link StraitClient#truncate} cuts a
+     * @throws UnsupportedOperationException if it is longer: {@link StraitClient#truncate} cuts a
      *     closed file
      */
     @Override
@@ -136,7 +136,7 @@ public final class StraitChannel implements SeekableByteChannel {
         return reader != null ? !reader.isClosed() : !writer.isClosed();
     }
 
-    /** What was written is on stable storage then. */
+    /** Closes the channel; then all written bytes are on stable storage. */
     @Override
     public synchronized void close() throws IOException {
         if (reader != null) {

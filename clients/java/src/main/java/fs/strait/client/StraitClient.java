@@ -25,11 +25,11 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The files of one store behind a gateway, as one user. For any number of threads at once.
+ * The files of one store behind a gateway, for one user. For any number of threads at once.
  *
  * <p>Paths are absolute within the store, with {@code /} between names. Every failure is an {@link
- * IOException} that is also a {@link StraitFailure}. A broken connection is taken up again for some
- * three seconds, and changes are recognised by the gateway so that they are made once.
+ * IOException} that is also a {@link StraitFailure}. The client retries a broken connection for
+ * some three seconds. The gateway recognises repeated changes, so it executes each once.
  */
 public final class StraitClient implements AutoCloseable {
     private final Session session;
@@ -44,9 +44,9 @@ public final class StraitClient implements AutoCloseable {
      * Opens a session, without a login, on the gateway's default store.
      *
      * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default,
-     *     and {@code /@NAME} behind it names a store
+     *     and {@code /@NAME} after it names a store
      * @return the client; close it
-     * @throws IOException if there is no gateway, or it wants a login
+     * @throws IOException if there is no gateway, or it requires a login
      */
     public static StraitClient connect(String address) throws IOException {
         return connect(address, ConnectOptions.defaults());
@@ -56,7 +56,7 @@ public final class StraitClient implements AutoCloseable {
      * Opens a session.
      *
      * @param address {@code strait://host:port/} or {@code host:port}; the port is 9090 by default,
-     *     and {@code /@NAME} behind it names a store
+     *     and {@code /@NAME} after it names a store
      * @param options store, login and more
      * @return the client; close it
      * @throws IOException if there is no gateway, or it refuses the login
@@ -74,7 +74,7 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * As whom the gateway acts.
+     * The user that the gateway acts for.
      *
      * @return the user's name
      */
@@ -83,7 +83,7 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Stands for the login until it expires; keep it secret.
+     * Represents the login until it expires; keep it secret.
      *
      * @return for {@link ConnectOptions#token}
      */
@@ -94,7 +94,7 @@ public final class StraitClient implements AutoCloseable {
     /**
      * The store of this session.
      *
-     * @return its names and what it can do
+     * @return its names and abilities
      */
     public StoreInfo store() {
         return session.store();
@@ -103,8 +103,8 @@ public final class StraitClient implements AutoCloseable {
     /**
      * The gateway's version, and the stores it serves.
      *
-     * @return what it says of itself
-     * @throws IOException if it can't be asked
+     * @return its description
+     * @throws IOException if it can't be reached
      */
     public ServerInfo serverInfo() throws IOException {
         ServerInfoReply reply = session.call(Method.SERVER_INFO, new ServerInfoRequest());
@@ -136,11 +136,11 @@ public final class StraitClient implements AutoCloseable {
     // -- Looking
 
     /**
-     * Tells what lies at a path.
+     * Returns the attributes of a path.
      *
      * @param path of a file or directory
      * @return its attributes
-     * @throws IOException {@link NoSuchFileException} if nothing does
+     * @throws IOException {@link NoSuchFileException} if it doesn't exist
      */
     public FileInfo stat(String path) throws IOException {
         GetFileInfoRequest request = new GetFileInfoRequest().setPath(StraitUri.checked(path));
@@ -152,11 +152,11 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Tells whether anything lies at a path.
+     * Returns whether a path exists.
      *
-     * @param path to look at
+     * @param path to check
      * @return true if so
-     * @throws IOException if that can't be said
+     * @throws IOException if the store can't tell
      */
     public boolean exists(String path) throws IOException {
         try {
@@ -191,7 +191,7 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Tells where a file lies.
+     * Returns the location of a file.
      *
      * @param path of a file
      * @return all its blocks
@@ -202,12 +202,12 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Tells where a range of a file lies.
+     * Returns the location of a range of a file.
      *
      * @param path of a file
      * @param offset of the first byte
      * @param length bytes
-     * @return the blocks that hold any of it
+     * @return the blocks that contain any of it
      * @throws IOException if the store can't tell
      */
     public List<BlockLocation> locate(String path, long offset, long length) throws IOException {
@@ -222,7 +222,7 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Tells the store's own checksum of a file.
+     * Returns the store's own checksum of a file.
      *
      * @param path of a file
      * @return comparable with others of its algorithm
@@ -238,8 +238,8 @@ public final class StraitClient implements AutoCloseable {
     // -- Files
 
     /**
-     * Opens a file to read from its begin. Several requests are in flight at once, so there is no
-     * need for a {@link java.io.BufferedInputStream}, other than to read byte by byte.
+     * Opens a file for reading from its beginning. Several requests are in flight at once, so a
+     * {@link java.io.BufferedInputStream} is only useful for reading byte by byte.
      *
      * @param path of a file
      * @return for one thread at a time; without mark
@@ -252,14 +252,16 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Opens a file to write. Missing parents are made.
+     * Opens a file for writing, and makes missing parents.
      *
      * @param path of a file
-     * @param options none: makes or replaces it; {@link java.nio.file.StandardOpenOption}s:
-     *     CREATE_NEW makes a new one, APPEND goes on at its end; {@link CreateOption}s
+     * @param options none: creates or replaces it; {@link java.nio.file.StandardOpenOption}s:
+     *     CREATE_NEW creates a new one, APPEND continues at its end; {@link CreateOption}s
      * @return for one thread at a time
-     * @throws IOException {@link java.nio.file.FileAlreadyExistsException} for CREATE_NEW, if so
-     * @throws UnsupportedOperationException for what no store does, such as to overwrite in place
+     * @throws IOException {@link java.nio.file.FileAlreadyExistsException} for CREATE_NEW, if it
+     *     exists
+     * @throws UnsupportedOperationException for operations that no store has, such as overwriting
+     *     in place
      */
     public StraitOutputStream newOutputStream(String path, OpenOption... options)
             throws IOException {
@@ -268,13 +270,13 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Opens a file to read here and there, or to write at its end.
+     * Opens a file for reading at random, or for writing at its end.
      *
      * @param path of a file
-     * @param options none or READ: to read; else as for {@link #newOutputStream}
+     * @param options none or READ: for reading; else as for {@link #newOutputStream}
      * @return the channel
      * @throws IOException as for the streams
-     * @throws UnsupportedOperationException for what no store does
+     * @throws UnsupportedOperationException for operations that no store has
      */
     public StraitChannel newByteChannel(String path, OpenOption... options) throws IOException {
         String file = StraitUri.checked(path);
@@ -287,10 +289,10 @@ public final class StraitClient implements AutoCloseable {
     // -- Changing names
 
     /**
-     * Makes a directory and its missing parents; one that is there already will do.
+     * Makes a directory and its missing parents; an existing directory is success.
      *
      * @param path of the directory
-     * @throws IOException if that can't be done
+     * @throws IOException if that fails
      */
     public void mkdirs(String path) throws IOException {
         mkdirs(new MakeDirectoriesRequest().setPath(StraitUri.checked(path)));
@@ -301,7 +303,7 @@ public final class StraitClient implements AutoCloseable {
      *
      * @param path of the directory
      * @param permission permission bits, 07777 at most
-     * @throws IOException if that can't be done
+     * @throws IOException if that fails
      */
     public void mkdirs(String path, int permission) throws IOException {
         MakeDirectoriesRequest request = new MakeDirectoriesRequest();
@@ -324,11 +326,11 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Renames a file; one at the target gives way.
+     * Renames a file, and replaces one at the target.
      *
      * @param source its name
      * @param target the new name itself
-     * @throws IOException if that can't be done
+     * @throws IOException if that fails
      */
     public void replace(String source, String target) throws IOException {
         rename(source, target, true);
@@ -351,10 +353,10 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Removes a file, or a directory with all that lies beneath it.
+     * Removes a file, or a directory with everything beneath it.
      *
      * @param path of it
-     * @throws IOException {@link NoSuchFileException} if it isn't there
+     * @throws IOException {@link NoSuchFileException} if it doesn't exist
      */
     public void removeAll(String path) throws IOException {
         remove(path, true);
@@ -385,7 +387,7 @@ public final class StraitClient implements AutoCloseable {
      * Cuts a closed file.
      *
      * @param path of the file
-     * @param length bytes that are left
+     * @param length bytes to keep
      * @throws IOException if the store can't
      */
     public void truncate(String path, long length) throws IOException {
@@ -397,25 +399,25 @@ public final class StraitClient implements AutoCloseable {
     // -- Whole files
 
     /**
-     * Copies a remote file to a local one, which appears only when all is there.
+     * Copies a remote file to a local one, which appears only when it is complete.
      *
      * @param source remote path
-     * @param target local path; a device or a pipe takes the bytes as it stands
+     * @param target local path; a device or a pipe receives the bytes directly
      * @param options {@link java.nio.file.StandardCopyOption#REPLACE_EXISTING} or none
      * @return bytes
      * @throws IOException of either side; {@link java.nio.file.FileAlreadyExistsException} if the
-     *     target is there and isn't to be replaced
+     *     target exists and shouldn't be replaced
      */
     public long get(String source, Path target, CopyOption... options) throws IOException {
         return get(source, target, Progress.NONE, options);
     }
 
     /**
-     * Copies a remote file to a local one and tells how far it is.
+     * Copies a remote file to a local one and reports the progress.
      *
      * @param source remote path
      * @param target local path
-     * @param progress told after each piece
+     * @param progress called after each piece
      * @param options as for {@link #get(String, Path, CopyOption...)}
      * @return bytes
      * @throws IOException as for {@link #get(String, Path, CopyOption...)}
@@ -426,7 +428,7 @@ public final class StraitClient implements AutoCloseable {
     }
 
     /**
-     * Copies a local file to a remote one, which appears, or is replaced, only when all is there
+     * Copies a local file to a remote one, which appears, or is replaced, only when it is complete
      * and on stable storage; a failed put leaves nothing.
      *
      * @param source local path
@@ -434,18 +436,18 @@ public final class StraitClient implements AutoCloseable {
      * @param options {@link java.nio.file.StandardCopyOption#REPLACE_EXISTING} or none
      * @return bytes
      * @throws IOException of either side; {@link java.nio.file.FileAlreadyExistsException} if the
-     *     target is there and isn't to be replaced
+     *     target exists and shouldn't be replaced
      */
     public long put(Path source, String target, CopyOption... options) throws IOException {
         return put(source, target, Progress.NONE, options);
     }
 
     /**
-     * Copies a local file to a remote one and tells how far it is.
+     * Copies a local file to a remote one and reports the progress.
      *
      * @param source local path
      * @param target remote path
-     * @param progress told after each piece
+     * @param progress called after each piece
      * @param options as for {@link #put(Path, String, CopyOption...)}
      * @return bytes
      * @throws IOException as for {@link #put(Path, String, CopyOption...)}

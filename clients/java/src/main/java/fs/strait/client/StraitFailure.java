@@ -1,32 +1,31 @@
 package fs.strait.client;
 
 /**
- * What every exception of this client tells beside what its class does. All of them are
- * {@link java.io.IOException}s.
+ * The properties that all exceptions of this client have. All of them are {@link
+ * java.io.IOException}s.
  *
- * <p>Kinds for which {@link java.nio.file} has an exception are thrown as that one (so
- * {@code catch (NoSuchFileException e)} works as with local files), the others as
- * {@link StraitException}.
+ * <p>A kind with an exception in {@link java.nio.file} is thrown as that one (so {@code catch
+ * (NoSuchFileException e)} works as with local files), the others as {@link StraitException}.
  */
 public interface StraitFailure {
     /**
-     * What went wrong.
+     * The kind of the error.
      *
      * @return never null
      */
     ErrorKind kind();
 
     /**
-     * Whether repeating the same call can help and can't do harm.
+     * Whether repeating the same call may help and can do no harm.
      *
      * @return true if so
      */
     boolean retrySafe();
 
     /**
-     * The path that was to be used.
+     * The path that the operation named.
      *
-     * @return null where the failure isn't one of a path
+     * @return null if the failure has no path
      */
     String path();
 }

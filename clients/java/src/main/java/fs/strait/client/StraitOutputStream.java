@@ -6,11 +6,11 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * A remote file, open to write at its end.
+ * A remote file, open for writing at its end.
  *
  * <p>A write returns when its bytes are on their way, so there is no need for a {@link
- * java.io.BufferedOutputStream}. An error surfaces at a later write, and at {@link #flush}, {@link
- * #sync} or {@link #close} at the latest. For one thread at a time.
+ * java.io.BufferedOutputStream}. A later write reports an error, or {@link #flush}, {@link #sync}
+ * or {@link #close} at the latest. For one thread at a time.
  */
 public final class StraitOutputStream extends OutputStream {
     private final RemoteWriter writer;
@@ -33,17 +33,17 @@ public final class StraitOutputStream extends OutputStream {
     }
 
     /**
-     * Where the next byte goes.
+     * The position of the next byte.
      *
-     * @return the file's length with everything written
+     * @return the file's length including all written bytes
      */
     public long position() {
         return writer.position();
     }
 
     /**
-     * Makes what was written visible to whoever opens the file from now on, and puts it in the
-     * memory of each replica.
+     * Puts all written bytes in the memory of each replica, visible to readers that open the file
+     * from now on.
      */
     @Override
     public void flush() throws IOException {
@@ -51,15 +51,15 @@ public final class StraitOutputStream extends OutputStream {
     }
 
     /**
-     * Puts what was written on stable storage.
+     * Puts all written bytes on stable storage.
      *
-     * @throws IOException if it isn't there
+     * @throws IOException if that fails
      */
     public void sync() throws IOException {
         writer.sync();
     }
 
-    /** Puts what was written on stable storage and ends the writing. */
+    /** Puts all written bytes on stable storage and closes the file. */
     @Override
     public void close() throws IOException {
         writer.close();

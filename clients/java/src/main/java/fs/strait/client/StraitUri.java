@@ -8,11 +8,11 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The parts of {@code strait://host:port/@store/path}. Nothing is decoded: a percent sign stands
- * for itself.
+ * The parts of {@code strait://host:port/@store/path}. Nothing is decoded: a percent sign is an
+ * ordinary character.
  *
  * @param host a name or an IP address, without brackets
- * @param port of TCP; 9090 where the URI names none
+ * @param port of TCP; 9090 if the URI names none
  * @param store null for the gateway's default store
  * @param path absolute in the store
  */
@@ -22,7 +22,7 @@ public record StraitUri(String host, int port, String store, String path) {
     private static final int MAX_PORT = 65_535;
     // The longest name that stores take, as in POSIX (NAME_MAX).
     private static final int MAX_NAME_BYTES = 255;
-    // Not java.net.URI, for which names with an underscore are none of a host.
+    // Not java.net.URI, which doesn't accept an underscore in a host's name.
     private static final Pattern AUTHORITY =
             Pattern.compile(
                     "(\\[(?<v6>[^\\]]+)\\]|(?<host>[^\\s:?#\\[\\]]+))(:(?<port>[0-9]{0,5}))?");
@@ -66,7 +66,7 @@ public record StraitUri(String host, int port, String store, String path) {
         return new StraitUri(host, port, store, "/" + String.join("/", names));
     }
 
-    /** Of a gateway alone, whose scheme may be left out. */
+    /** Parses a gateway's address, whose scheme may be left out. */
     static StraitUri parseAddress(String address) throws IOException {
         StraitUri uri = parse(address.contains("://") ? address : SCHEME + address);
         if (!uri.path.equals("/")) {
@@ -88,7 +88,7 @@ public record StraitUri(String host, int port, String store, String path) {
 
     private static Matcher authority(String authority) throws IOException {
         if (authority.contains("@")) {
-            // Not repeated in the message: it may hold a password.
+            // The message doesn't repeat it: it may hold a password.
             String message = "an address names no user; log in with ConnectOptions";
             throw Failures.of(ErrorKind.INVALID_ARGUMENT, message, null);
         }
@@ -130,7 +130,7 @@ public record StraitUri(String host, int port, String store, String path) {
         return Failures.of(ErrorKind.INVALID_ARGUMENT, message, null);
     }
 
-    /** The path as it is, if the wire can carry it: another one mustn't be meant. */
+    /** The unchanged path, if the wire can carry it: a changed one could name another file. */
     static String checked(String path) throws IOException {
         if (!StandardCharsets.UTF_8.newEncoder().canEncode(path)) {
             throw Failures.of(

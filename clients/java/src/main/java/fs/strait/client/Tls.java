@@ -23,14 +23,14 @@ import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * How to speak TLS. Files are PEM, and are read by {@link StraitClient#connect}.
+ * TLS options. Files are PEM, and are read by {@link StraitClient#connect}.
  *
  * <pre>{@code ConnectOptions.defaults().tls(Tls.trusting(Path.of("ca.pem")))}</pre>
  */
 public final class Tls {
     private static final Pattern PKCS8 =
             Pattern.compile("-----BEGIN PRIVATE KEY-----(.+?)-----END", Pattern.DOTALL);
-    // Of a key store that never leaves this process.
+    // For a key store that never leaves this process.
     private static final char[] NO_PASSWORD = {};
 
     private final Path authorities;
@@ -46,28 +46,28 @@ public final class Tls {
     /**
      * Trusts the authorities that this Java installation trusts.
      *
-     * @return how to speak TLS
+     * @return the options
      */
     public static Tls defaults() {
         return new Tls(null, null, null);
     }
 
     /**
-     * Trusts these authorities alone.
+     * Trusts only these authorities.
      *
      * @param authorities their certificates
-     * @return how to speak TLS
+     * @return the options
      */
     public static Tls trusting(Path authorities) {
         return new Tls(authorities, null, null);
     }
 
     /**
-     * Says who we are, where the gateway asks for it.
+     * Adds our own certificate, for gateways that require one.
      *
      * @param certificate ours, followed by its chain
      * @param key its private key, in PKCS #8 and not encrypted
-     * @return this and that
+     * @return these options and that
      */
     public Tls identity(Path certificate, Path key) {
         return new Tls(authorities, certificate, key);

@@ -16,7 +16,7 @@ import javax.net.ssl.SSLEngineResult.Status;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 
-/** TLS over a socket, to a gateway that proved to be the host that was asked for. */
+/** TLS over a socket, to a gateway that proved its host name. */
 final class TlsLink implements Link {
     private static final String[] PROTOCOLS = {"TLSv1.3", "TLSv1.2"};
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
@@ -30,7 +30,7 @@ final class TlsLink implements Link {
     private final ByteBuffer opened; // of a record that its reader had no room for
     private final ByteBuffer outgoing;
 
-    /** Returns when the gateway has proven its name; what the socket has is closed otherwise. */
+    /** Returns when the gateway has proven its name; otherwise closes the socket. */
     TlsLink(SocketLink socket, SSLContext context, String host, int port) throws IOException {
         this.socket = socket;
         engine = context.createSSLEngine(host, port);
@@ -54,7 +54,7 @@ final class TlsLink implements Link {
         }
     }
 
-    /** Which Java leaves out where the certificate itself is one that we trust. */
+    /** Java skips this check if the certificate itself is a trusted one. */
     private void checkValidity() throws IOException {
         if (engine.getSession().getPeerCertificates()[0] instanceof X509Certificate gateways) {
             try {
@@ -71,7 +71,7 @@ final class TlsLink implements Link {
             return Failures.caused(ErrorKind.TIMED_OUT, message, error);
         }
         if (error.getCause() instanceof CertificateException untrusted) {
-            // To try again would change nothing.
+            // A retry would change nothing.
             String message = where + CertificateAdvice.onGateways(untrusted);
             return Failures.caused(ErrorKind.UNAUTHENTICATED, message, error);
         }
@@ -83,10 +83,10 @@ final class TlsLink implements Link {
         return isPlain(error) ? error : new SSLException(asking, error);
     }
 
-    /** Whether we were interrupted, or the gateway said by TLS what is wrong. */
+    /** Whether we were interrupted, or the gateway sent a TLS alert. */
     private static boolean isPlain(IOException error) {
         String message = String.valueOf(error.getMessage());
-        // A gateway without TLS knows a client of it by its first bytes, and answers so.
+        // A gateway without TLS recognises a TLS client by its first bytes, and answers so.
         boolean mayBeWithoutTls = message.contains("handshake_failure");
         return error instanceof InterruptedIOException
                 || error instanceof ClosedByInterruptException
@@ -142,7 +142,7 @@ final class TlsLink implements Link {
         return count;
     }
 
-    /** Opens the whole records that are here, straight into `target` where each has room. */
+    /** Decrypts the whole records received, directly into `target` if each has room. */
     private void openAll(ByteBuffer target) throws IOException {
         SSLEngineResult result;
         do {
@@ -154,7 +154,7 @@ final class TlsLink implements Link {
             if (!fits) {
                 opened.flip();
             }
-            // After it: a record may ask for an answer, as an update of keys does.
+            // Afterwards, since a record may require an answer, as an update of keys does.
             shakeHandsAgain();
         } while (result.getStatus() == Status.OK && result.bytesConsumed() > 0);
     }
@@ -192,7 +192,7 @@ final class TlsLink implements Link {
     @Override
     public boolean hasStirred() throws IOException {
         while (!opened.hasRemaining() && socket.hasStirred()) {
-            // Maybe of TLS alone, as tickets and updates of keys are.
+            // These may be TLS-only records, such as tickets and updates of keys.
             fill();
             openAll(NOTHING);
         }
@@ -210,7 +210,7 @@ final class TlsLink implements Link {
         }
     }
 
-    /** What the gateway objected to by TLS before it hung up, or else `error`. */
+    /** The TLS alert that the gateway sent before it closed, or else `error`. */
     private IOException lastWord(IOException error) {
         try {
             hasStirred();
@@ -218,7 +218,7 @@ final class TlsLink implements Link {
             said.addSuppressed(error);
             return said;
         } catch (IOException hungUp) {
-            // It said nothing.
+            // It sent no alert.
         }
         return error;
     }
@@ -233,7 +233,7 @@ final class TlsLink implements Link {
         } while (!whole);
     }
 
-    /** Fills `outgoing`; whether everything went in. */
+    /** Encrypts into `outgoing`, and returns whether all bytes fit. */
     private boolean seal(ByteBuffer[] parts) throws IOException {
         for (; ; ) {
             SSLEngineResult result = engine.wrap(parts, outgoing);
@@ -276,7 +276,7 @@ final class TlsLink implements Link {
         return socket.isOpen();
     }
 
-    /** Says so to the gateway where that needs no waiting. */
+    /** Sends a TLS close to the gateway if that needs no waiting. */
     @Override
     public void close() {
         try {
@@ -286,7 +286,7 @@ final class TlsLink implements Link {
                 socket.sendNow(outgoing.flip());
             }
         } catch (IOException ignored) {
-            // It has gone already.
+            // The gateway has closed already.
         }
         socket.close();
     }

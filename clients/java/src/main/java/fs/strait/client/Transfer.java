@@ -22,7 +22,7 @@ import java.util.EnumSet;
 import java.util.Set;
 import java.util.UUID;
 
-/** Whole files: one side read while the other is written. */
+/** Copies whole files: reads one side while writing the other. */
 final class Transfer {
     private final StraitClient client;
     private final Session session;
@@ -45,7 +45,7 @@ final class Transfer {
     /** See {@link StraitClient#get(String, Path, Progress, CopyOption...)}. */
     long get(String source, Path target) throws IOException {
         if (Files.exists(target) && !Files.isRegularFile(target)) {
-            // A device or a pipe takes the bytes, but nothing takes its place.
+            // A device or a pipe takes the bytes; a file can't replace it.
             try (WritableByteChannel out =
                     Files.newByteChannel(target, StandardOpenOption.WRITE)) {
                 return get(source, out);
@@ -58,7 +58,7 @@ final class Transfer {
         try {
             return get(source, temporary, target);
         } catch (FileSystemException error) {
-            // Nobody knows that name.
+            // The caller doesn't know the temporary name.
             throw temporary.toString().equals(error.getFile()) ? saidOf(target, error) : error;
         }
     }
@@ -91,7 +91,10 @@ final class Transfer {
         }
     }
 
-    /** Nobody may do more with a copy than with its original; null where that has no bits. */
+    /**
+     * Permission bits for a copy, which never allow more than its original's; null if that has
+     * none.
+     */
     private Integer permissionOf(String source) throws IOException {
         GetFileInfoRequest request = new GetFileInfoRequest().setPath(StraitUri.checked(source));
         GetFileInfoReply reply = session.call(Method.GET_FILE_INFO, request);
@@ -109,7 +112,7 @@ final class Transfer {
             return;
         }
         try {
-            // A move may replace, a link doesn't.
+            // A move may replace an existing file, a link doesn't.
             Files.createLink(target, temporary);
         } catch (FileAlreadyExistsException taken) {
             throw taken(target);
@@ -140,7 +143,7 @@ final class Transfer {
 
     private static void fill(RemoteReader reader, ByteBuffer buffer) throws IOException {
         while (buffer.hasRemaining() && reader.read(buffer) > 0) {
-            // On to the next piece of it.
+            // Continue with the next piece of it.
         }
     }
 
@@ -158,7 +161,7 @@ final class Transfer {
         }
     }
 
-    /** The target, or where it is a directory, the path in it that the local file gets. */
+    /** The target itself or, if it is a directory, the path in it for the local file. */
     private String within(Path source, String target) throws IOException {
         FileInfo there = statIfThere(target);
         if (there == null || !there.isDirectory()) {
@@ -179,7 +182,7 @@ final class Transfer {
     private long put(ReadableByteChannel source, Path local, String target)
             throws IOException {
         checkTarget(target);
-        // Not made of the target's name, which may be as long as a name can be.
+        // Doesn't contain the target's name, which may already have the maximum length.
         String directory = target.substring(0, target.lastIndexOf('/') + 1);
         String temporary = directory + temporaryName("put");
         boolean written = false;
@@ -192,7 +195,7 @@ final class Transfer {
             return copied;
         } catch (IOException error) {
             if (!written && Failures.isOf(error, ErrorKind.OUTCOME_UNKNOWN)) {
-                // Whatever came of it, nothing of it is to be seen under the target's name.
+                // In any outcome, no part of it is visible under the target's name.
                 throw Failures.about(target, ErrorKind.UNAVAILABLE, true, error);
             }
             throw Failures.renamed(temporary, target, error);
@@ -241,7 +244,7 @@ final class Transfer {
 
     private static void fill(ReadableByteChannel source, ByteBuffer buffer) throws IOException {
         while (buffer.hasRemaining() && source.read(buffer) >= 0) {
-            // On to the next piece of it.
+            // Continue with the next piece of it.
         }
     }
 
@@ -254,7 +257,7 @@ final class Transfer {
             try {
                 client.remove(target);
             } catch (NoSuchFileException free) {
-                // All the better.
+                // The name is free.
             }
             client.rename(temporary, target);
         }
@@ -265,7 +268,7 @@ final class Transfer {
             RemovePathRequest request = new RemovePathRequest().setPath(path).setRecursive(false);
             session.mutate(Method.REMOVE_PATH, request, session.parting());
         } catch (IOException ignored) {
-            // The failure that led here says more.
+            // The earlier failure has more details.
         }
     }
 

@@ -1,12 +1,12 @@
 package fs.strait.client;
 
-/** How messages are spelled on the connection; the gateway notices by itself. */
+/** The encoding of messages on the connection, which the gateway detects. */
 public enum Wire {
-    /** Thrift's binary protocol, each message led by its length: the default. */
+    /** Thrift's binary protocol, each message preceded by its length: the default. */
     FRAMED_BINARY(true, false),
     /** Thrift's binary protocol. */
     BINARY(false, false),
-    /** Thrift's compact protocol, each message led by its length. */
+    /** Thrift's compact protocol, each message preceded by its length. */
     FRAMED_COMPACT(true, true),
     /** Thrift's compact protocol. */
     COMPACT(false, true);
