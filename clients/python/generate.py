@@ -24,8 +24,8 @@ GENERATOR = "py:slots"
 def generate(target: Path) -> None:
     """Replaces the directory `target` by freshly generated code."""
     with tempfile.TemporaryDirectory() as scratch:
-        # Not straight into the tree: the compiler empties the __init__.py of
-        # every package above the one it writes.
+        # Not directly into the tree: the compiler empties the __init__.py of every package above
+        # the one it writes.
         subprocess.run(["thrift", "--gen", GENERATOR, "-out", scratch, str(IDL)], check=True)
         written = Path(scratch, "strait", "_gen")
         for script in written.glob("*-remote"):

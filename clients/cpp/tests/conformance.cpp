@@ -1,4 +1,4 @@
-/// The cases of every client language, over every wire, on every store at hand.
+/// The cases of all client languages, over every wire, on every available store.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -66,10 +66,10 @@ void run_case(const Json& one, const std::string& address, const std::string& wi
     }
 }
 
-/// Whether all went well on this store.
+/// Whether all cases passed on this store.
 bool run_store(const char* name, const std::string& uri) {
     const testing::Gateway gateway(uri);
-    // A name of this run alone: the store may keep what others left.
+    // A unique name: the store may keep the remains of other runs.
     std::string root = "/strait-cpp-";
     for (const char byte : strait::detail::Session::new_request_id().substr(0, 6)) {
         root += "0123456789abcdef"[byte & 15];

@@ -1,4 +1,4 @@
-/// A client fails within its stated time, in whatever state its gateway falls silent or goes.
+/// A client fails within its time limit, in every state in which its gateway falls silent or ends.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds timeout(500);
-// The timeout, three seconds of tries, what is tidied up after it, and patience with a busy
-// machine. A stutter takes longer: a tenth of a second for each byte.
+// The timeout, three seconds of tries, the cleanup after it, and time for a busy machine. A stutter
+// takes longer: a tenth of a second for each byte.
 constexpr std::chrono::seconds limit(10);
 
 strait::Options impatient() {
@@ -43,7 +43,7 @@ const std::vector<State> states = {
     {"attach",
      [](auto& client, const auto& directory, const auto& strike) {
          strait::Reader reader = client.open_reader(directory + "/file");
-         // Reading ahead keeps the one connection: the next request needs another.
+         // Reading ahead occupies the one connection, so the next request needs another.
          char byte;
          reader.read(&byte, 1);
          reader.read(&byte, 1);
@@ -133,7 +133,7 @@ const std::vector<State> states = {
      }},
 };
 
-/// The kind of the error in this state, which comes within the limit.
+/// The kind of the error in this state, which must come within the limit.
 strait::ErrorKind struck(const State& state, Fault fault) {
     const std::string directory = unique_path();
     strait::Client setup(shared_gateway());
@@ -149,7 +149,7 @@ strait::ErrorKind struck(const State& state, Fault fault) {
     try {
         strait::Options options = impatient();
         if (fault == Fault::gone) {
-            // Which is noticed by itself, and must not be taken for a silence.
+            // The client detects this itself, and mustn't mistake it for a silence.
             options.timeout *= 6;
         }
         strait::Client client(proxy.address(), options);
@@ -240,7 +240,7 @@ TEST_CASE("threads share the outcome of a login without an answer") {
     for (auto& thread : running) {
         thread.join();
     }
-    // One after the other they would take 18 seconds.
+    // In sequence they would take 18 seconds.
     CHECK(Clock::now() - began < std::chrono::seconds(8));
     CHECK(timed_out == threads);
     CHECK(gateway.sessions() == 1 + threads + 1);

@@ -1,5 +1,4 @@
-/// What a gateway that is broken, or worse, can do to a program: raise a typed
-/// error, and nothing else.
+/// A broken or hostile gateway can make a program raise a typed error, and nothing else.
 #include <doctest/doctest.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-/// Reader: order, position, requests in flight, and what a gateway may do to them.
+/// Reader: order, position, requests in flight, and a gateway's influence on them.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -15,7 +15,7 @@ using namespace testing;
 namespace {
 
 constexpr std::size_t mib = 1 << 20;
-// No multiple of a chunk, so that no boundary is met by luck.
+// No multiple of a chunk, so that it meets no boundary by chance.
 const std::string& data() {
     static const std::string bytes = pattern(11 * mib + 12'345);
     return bytes;
@@ -34,7 +34,7 @@ const std::string& big_file() {
     return path;
 }
 
-/// Reads on in pieces until the end.
+/// Reads the rest in pieces.
 std::string read_by(strait::Reader& reader, std::size_t piece) {
     std::string all, part(piece, '\0');
     while (const std::size_t count = reader.read(part.data(), piece)) {
@@ -191,6 +191,6 @@ TEST_CASE("small reads in order are answered from requests ahead of them") {
     strait::Client client(fake.address());
     strait::Reader reader = client.open_reader("/f");
     CHECK((read_by(reader, 4096) == data()));
-    // The first read alone, a request a mebibyte, and the end.
+    // The first read, a request for each mebibyte, and the end.
     CHECK(fake.reads() <= 1 + 12 + 2);
 }

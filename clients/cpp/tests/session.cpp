@@ -26,7 +26,7 @@ namespace detail = strait::detail;
 
 namespace {
 
-/// An address of this machine that isn't loopback's; empty: it has none.
+/// An address of this machine other than loopback's; empty if it has none.
 std::string address_abroad() {
     const int probe = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -140,7 +140,7 @@ TEST_CASE("a change after the connection's end is no repetition") {
     const std::string path = unique_path();
     client.create(path).close();
     proxy.cut();
-    // Of a repetition nobody could say whose file that is.
+    // After a repetition, the owner of that file would be unknown.
     CHECK_THROWS_AS(client.create(path), strait::AlreadyExists);
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("threads attach side by side, and one login serves them all") {
             thread.join();
         }
         CHECK(answered == count);
-        // Where all were refused: one login, and the others by its token.
+        // After a refusal of all: one login, and the others by its token.
         CHECK(fake.sessions() == 1 + count + (forgotten ? count : 0));
     }
 }

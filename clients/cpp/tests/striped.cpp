@@ -20,12 +20,12 @@ using namespace testing;
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
-/// Where the second connection has come.
+/// Bytes after which the second connection is in use.
 constexpr std::size_t begun_bytes = 35 * mib;
 /// Enough after that for both connections to have chunks in flight, and an odd end.
 constexpr std::size_t file_bytes = 52 * mib + 4321;
 
-/// A gateway that speaks TLS, behind a proxy, with one large file.
+/// A gateway with TLS, behind a proxy, with one large file.
 class Setting {
 public:
     Setting() : data(pattern(file_bytes)) {
@@ -53,7 +53,7 @@ private:
     std::optional<Gateway> gateway_;
 };
 
-/// The next `size` bytes, by `piece`.
+/// The next `size` bytes, in pieces of `piece`.
 std::string take(strait::Reader& reader, std::size_t size, std::size_t piece) {
     std::string all(size, '\0');
     std::size_t filled = 0;

@@ -1,4 +1,4 @@
-/// TLS, against certificates made for the occasion.
+/// TLS, with certificates made for the tests.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ using namespace testing;
 
 namespace {
 
-/// A certificate of its own, or of an authority; its files are NAME.pem and NAME.key.
+/// Makes a self-signed certificate, or one of an authority; its files are NAME.pem and NAME.key.
 void make_certificate(const Scratch& scratch, const std::string& name,
                       const std::string& extensions) {
     const std::string made =
@@ -96,7 +96,7 @@ TEST_CASE("an expired certificate of the gateway is told so") {
                                " -signkey " + scratch / "gateway.key" + " -out " +
                                scratch / "expired.pem" + " 2>/dev/null";
     REQUIRE(std::system(expire.c_str()) == 0);
-    // Which connects, to see whether it is there.
+    // Its constructor connects, to check that it is ready.
     CHECK_THROWS_WITH_AS(
         Gateway("file://" + scratch.path(),
                 {"--tls-cert", scratch / "expired.pem", "--tls-key", scratch / "gateway.key"},

@@ -1,4 +1,4 @@
-/// URIs: the cases of every client language, and what a client makes of an address.
+/// URIs: the cases of all client languages, and the parsing of addresses.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-/// Writer: order, errors that come late, and broken connections.
+/// Writer: order, delayed errors, and broken connections.
 #include <doctest/doctest.h>
 
 #include <strait/client.hpp>

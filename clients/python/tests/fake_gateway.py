@@ -31,25 +31,25 @@ class FakeGateway:
         host: str = "127.0.0.1",
     ) -> None:
         self.files: dict[str, bytearray] = {}
-        # By path, what openFile says of a file.
+        # Answer of openFile to a file's identity, by path.
         self.identities: dict[str, bytes] = {}
-        #: Of all methods: how often each was called.
+        #: Number of calls of each method.
         self.calls: Counter[str] = Counter()
-        #: How often as a retry.
+        #: Number of those marked as retries.
         self.retries: Counter[str] = Counter()
         #: Methods whose next call breaks the connection, before or after it is done.
         self.cut_before: list[str] = []
         self.cut_after: list[str] = []
-        #: Methods that are answered only after `resume`, and how many calls of them wait.
+        #: Methods that are answered only after `resume`, and the number of their waiting calls.
         self.silent: set[str] = set()
         self.waiting: Counter[str] = Counter()
         self._rounds: Counter[str] = Counter()
         self._changed = threading.Condition()
-        #: Applied to each readRange's (offset, length); gives the bytes to answer.
+        #: Applied to each readRange's (offset, length); returns the number of bytes to answer.
         self.shorten: Callable[[int, int], int] = lambda _, length: length
-        #: What the next call of a method gets, whatever it asks for.
+        #: Answer to the next call of a method, whatever its request.
         self.answers: dict[str, Any] = {}
-        #: Entries that listings have given, a page each: their cursor moves on.
+        #: Entries that listings have given, one on each page: the cursor advances.
         self.listed = 0
         #: Raised by the next call of a method.
         self.raises: dict[str, t.DfsError] = {}

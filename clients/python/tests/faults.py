@@ -8,9 +8,9 @@ from typing import Literal
 
 Fault = Literal["none", "silent", "half", "stutter", "gone"]
 
-# Of a stutter: often enough to renew any limit that is for one wait alone.
+# Pause of a stutter: short enough to renew any limit of a single wait.
 STUTTER_S = 0.1
-# Of a reply before the rest stays away: within a frame's header, or what follows it.
+# Bytes sent of a half reply: they end within a frame's header, or after it.
 HALF_BYTES = 7
 
 
@@ -34,7 +34,7 @@ class FaultyProxy:
 
     def close(self) -> None:
         self._closed = True
-        # A listener that is only closed goes on accepting in the thread that waits for it.
+        # A listener that is only closed still accepts in the thread that waits for it.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -13,8 +13,8 @@ from strait import _session
 from strait._gen.ttypes import ErrorCode
 
 TIMEOUT_S = 0.5
-# The timeout, what is tidied up after it, and patience with a busy machine. A stutter takes
-# far longer: a tenth of a second for each byte.
+# The timeout, time for cleanup after it, and time for a busy machine. A stutter takes far longer: a
+# tenth of a second for each byte.
 LIMIT_S = TIMEOUT_S + _session.PARTING_S + 4
 CONTENT = bytes(range(256)) * 20
 
@@ -154,7 +154,7 @@ def test_a_gateway_that_is_gone_is_noticed_in_time(proxy, state):
     with (
         within_the_limit(),
         pytest.raises((strait.Unavailable, strait.OutcomeUnknown)),
-        # It is noticed by itself, and must not be taken for a silence.
+        # The client detects this itself, and mustn't mistake it for a silence.
         connected(proxy, 6 * TIMEOUT_S) as client,
     ):
         state(client, lambda: proxy.strike("gone"))

@@ -51,7 +51,7 @@ def test_the_data_of_a_reply_that_thrift_wrote_is_found(data):
         assert message[begin:end] == data
         assert message[end:] == _ranges.REPLY_END
         assert len(framed(reply)) == _ranges.REPLY_BYTES + len(data)
-        # As soon as its head is there.
+        # As soon as its head has arrived.
         assert _ranges.find_data(message[:begin], 5, framed=is_framed) == (begin, end)
         for length in range(begin):
             assert _ranges.find_data(message[:length], 5, framed=is_framed) is None
@@ -113,7 +113,7 @@ def test_a_real_gateway_answers_short_reads_as_thrift_would(wire, tmp_path, monk
     with gateways.started(f"file://{tmp_path}") as address:
         client = strait.connect(address, wire=wire)
         file = client.open("/f", "rb", buffering=0)
-        # Nothing of it goes by Thrift's coder.
+        # None of this uses Thrift's coder.
         monkeypatch.setattr(_wire, "ReadRangeRequest", None)
         with monkeypatch.context() as patched:
             patched.setattr(_wire.Connection, "receive", None)

@@ -10,7 +10,7 @@ import strait
 from strait import _reader
 
 MIB = 1 << 20
-# No divisor of a chunk, so that no boundary is met by luck.
+# No divisor of a chunk, so that it meets no boundary by chance.
 DATA = random.Random(1).randbytes(9 * MIB + 12_345)
 
 

@@ -43,7 +43,7 @@ def test_an_answer_that_is_there_costs_one_call(ends):
 def test_a_late_answer_is_slept_for_and_so_are_the_next(ends):
     near, far = ends
     spinner = Spinner(near)
-    # Nobody sends before it sleeps: then it is late for certain.
+    # The answer is sent only while it sleeps, so it is late for certain.
     asleep = threading.Event()
     late = threading.Thread(target=lambda: (asleep.wait(), far.sendall(b"late")))
     late.start()

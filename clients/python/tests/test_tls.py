@@ -139,7 +139,7 @@ def test_what_a_gateway_objects_to_in_our_certificate_is_told(
     def send_late(self, method, request):
         assert asking.refused.wait(10)
         asking.break_connections()
-        # By now the gateway's kernel resets what still comes.
+        # By now the gateway's kernel resets the connection on further bytes.
         with contextlib.suppress(OSError):
             self._socket.send(b"x")
         assert select.select([self._socket], [], [], 10)[0]

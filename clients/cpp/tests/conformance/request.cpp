@@ -1,4 +1,4 @@
-/// Requests as they stand: below the client, through the generated code.
+/// Sends literal requests: below the client, through the generated code.
 #include <type_traits>
 
 #include "run.hpp"
@@ -6,7 +6,7 @@
 
 namespace strait {
 
-/// The door to a client's inside.
+/// Access to a client's internals.
 struct Internals {
     static detail::Session& session(Client& client) { return *client.session_; }
 };

@@ -83,7 +83,7 @@ void Run::steps(const Json& steps) {
             try {
                 run.client_.remove(run.directory_, true);
             } catch (const strait::Error&) {
-                // What is to be told was thrown by the steps.
+                // The steps have thrown the error to report.
             }
         }
     } const cleaning{*this};

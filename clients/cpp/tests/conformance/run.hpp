@@ -17,7 +17,7 @@ namespace conformance {
 
 using Json = nlohmann::json;
 
-/// A step that didn't do what its case says.
+/// A step with a result that its case doesn't expect.
 struct Failed : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -34,7 +34,7 @@ public:
     Run(std::string address, const strait::Options& options, std::string directory);
 
     const strait::StoreInfo& store() const { return store_; }
-    /// Throws Failed.
+    /// Runs the steps; throws Failed.
     void steps(const Json& steps);
 
 private:

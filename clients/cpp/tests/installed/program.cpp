@@ -1,4 +1,4 @@
-/// Uses the installed library; a gateway isn't needed for that.
+/// Uses the installed library, which needs no gateway.
 #include <strait/strait.hpp>
 
 int main() {

@@ -21,7 +21,7 @@ Answering::Answering(std::string answer)
     port_ = ntohs(address.sin_port);
     thread_ = std::thread([this, answer = std::move(answer)] {
         const int peer = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-        // Whoever comes again is told at once that nobody is here any more.
+        // Refuses any further client at once.
         ::shutdown(listener_, SHUT_RDWR);
         std::vector<char> question(10'000);
         ::recv(peer, question.data(), question.size(), 0);

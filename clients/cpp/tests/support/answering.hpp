@@ -1,4 +1,4 @@
-/// A server of no protocol.
+/// A server without a protocol.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace testing {
 
-/// Answers whatever comes first with these bytes, and hangs up; without any it stays silent.
+/// Answers the first bytes from a client with `answer`, and closes. With an empty answer it stays
+/// silent.
 class Answering {
 public:
     explicit Answering(std::string answer);

@@ -1,6 +1,5 @@
-/// A gateway in this process that misbehaves on demand: short replies, refused
-/// handles, newer errors. It serves one read-only file, "/f", and directories
-/// of pages without end.
+/// A gateway in this process that misbehaves on demand: short replies, refused handles, newer
+/// errors. It serves one read-only file, "/f", and directories with endless pages.
 #pragma once
 
 #include <atomic>
@@ -26,26 +25,26 @@ public:
 
     /// Most bytes of a reply to readRange.
     std::atomic<std::int32_t> most_bytes{1 << 30};
-    /// Of the file, where it isn't its true one; -1: it is. Also where a new file begins.
+    /// Claimed length of the file; -1: its true one. Also the position of a new file.
     std::atomic<std::int64_t> claimed_length{-1};
-    /// What openFile says of the file.
+    /// The file's identity in openFile's replies.
     std::atomic<char> identity{'a'};
-    /// Of each page of a directory.
+    /// Entries of each page of a directory.
     std::atomic<int> page_entries{0};
-    /// From now on it is another one, which doesn't know cursors given so far.
+    /// From now on it acts as another gateway, which doesn't know earlier cursors.
     void replace() { ++incarnation_; }
-    /// Handles given so far are unknown from now on.
+    /// Invalidates all earlier handles.
     void forget_handles() { first_valid_ = opened_ + 1; }
-    /// Tokens given so far aren't good any more.
+    /// Invalidates all earlier tokens.
     void forget_tokens() { ++tokens_forgotten_; }
-    /// Sessions are opened only after `resume`.
+    /// From now on it opens sessions only after `resume`.
     void fall_silent();
     void resume();
-    /// Opens those sessions that wait now; later ones wait again.
+    /// Opens the sessions that wait now; later ones wait again.
     void resume_once();
-    /// How often one was asked for.
+    /// Number of requests for a session.
     int sessions() const { return sessions_; }
-    /// Waits until one was asked for so often; false: it wasn't within some seconds.
+    /// Waits until there were so many requests for a session; false after some seconds without.
     bool await_sessions(int count);
     int opened() const { return opened_; }
     int reads() const { return reads_; }

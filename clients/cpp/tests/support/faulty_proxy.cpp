@@ -13,9 +13,9 @@
 namespace testing {
 namespace {
 
-// Often enough to renew any limit that is for one wait alone.
+// Often enough to renew any limit of a single wait.
 constexpr std::chrono::milliseconds stutter_pause(100);
-// Of a reply before the rest stays away: within a frame's header, or what follows it.
+// Bytes sent of a half reply: they end within a frame's header, or after it.
 constexpr std::size_t half_bytes = 7;
 
 sockaddr_in loopback(int port) {

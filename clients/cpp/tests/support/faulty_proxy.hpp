@@ -1,4 +1,4 @@
-/// A proxy before a gateway that takes faults: it falls silent, stutters, or is gone.
+/// A proxy for a gateway that simulates faults: it falls silent, stutters, or is gone.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ public:
     FaultyProxy(const FaultyProxy&) = delete;
 
     std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-    /// From now on what the gateway answers suffers from it.
+    /// From now on the gateway's answers suffer from this fault.
     void strike(Fault fault);
 
 private:
@@ -36,7 +36,7 @@ private:
     std::list<std::thread> threads_;
 };
 
-/// A listener on which a connection isn't even taken by the system.
+/// A listener for which even the system doesn't accept connections.
 class FullBacklog {
 public:
     FullBacklog();

@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds start_deadline(60), stop_deadline(40);
 constexpr std::chrono::milliseconds poll_interval(20);
 
-/// One that is free now, below Linux's range of ephemeral ports: those may be given to anybody's
-/// outgoing connection, even to the one that knocks to see whether the gateway is there.
+/// A free port below Linux's range of ephemeral ports. Any outgoing connection may take a port of
+/// that range, even the one that checks whether the gateway is ready.
 int free_port() {
     static std::random_device device;
     std::uniform_int_distribution<int> ports(10000, 32767);

@@ -26,7 +26,7 @@ private:
     std::string path_;
 };
 
-/// `strait serve` on a free port, ended with the object.
+/// `strait serve` on a free port, stopped with the object.
 class Gateway {
 public:
     explicit Gateway(const std::string& store, std::vector<std::string> arguments = {},
@@ -45,13 +45,13 @@ private:
 /// The path of the command `strait`.
 std::string command();
 
-/// One over an empty directory, shared by the tests of this program.
+/// A gateway over an empty directory, shared by the tests of this program.
 const std::string& shared_gateway();
 
-/// A name that no other test takes.
+/// A name that no other test uses.
 std::string unique_path();
 
-/// `length` bytes that differ from one place to the next.
+/// `length` bytes that differ between positions.
 std::string pattern(std::size_t length, unsigned seed = 1);
 
 } // namespace testing

@@ -97,7 +97,7 @@ void Proxy::forward(Pair& pair) {
             break;
         }
     }
-    // Not a shutdown: what is unread must become a reset, as when a process ends.
+    // Not a shutdown: unread bytes must cause a reset, as when a process ends.
     const std::lock_guard<std::mutex> lock(mutex_);
     pair.closed = true;
     ::close(pair.client);

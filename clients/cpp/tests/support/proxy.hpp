@@ -1,4 +1,4 @@
-/// A TCP proxy that cuts connections where a test says so.
+/// A TCP proxy that cuts connections on demand.
 #pragma once
 
 #include <atomic>
@@ -19,14 +19,14 @@ public:
 
     std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-    /// Cuts the connection over which the next byte after these would go, once.
+    /// Cuts the connection that would carry the next byte after these, once.
     void cut_requests_after(std::int64_t bytes) { requests_left_ = bytes; }
     void cut_replies_after(std::int64_t bytes) { replies_left_ = bytes; }
-    /// Leads new connections to another gateway.
+    /// Forwards new connections to another gateway.
     void redirect(const std::string& target);
-    /// Cuts every connection there is.
+    /// Cuts all present connections.
     void cut();
-    /// From now on there is nobody.
+    /// Refuses all connections from now on.
     void stop();
 
     int connections() const { return connections_; }

@@ -6,11 +6,11 @@ import time
 
 from strait import errors
 
-# A gateway that is there takes a connection at once; only its answers may take long.
+# A live gateway accepts a connection at once; only its answers may take long.
 CONNECT_TIMEOUT_S = 10.0
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID, _CERT_HAS_EXPIRED, and _HOSTNAME_MISMATCH with
-# _IP_ADDRESS_MISMATCH: what is wrong with the gateway's certificate, and what to do.
+# _IP_ADDRESS_MISMATCH: problems of the gateway's certificate, with their remedies.
 _VERDICTS = {
     9: "its certificate isn't valid yet; check the clocks of both machines",
     10: "its certificate has expired; renew it at the gateway",
@@ -49,7 +49,7 @@ def refused_certificate(reason: object) -> errors.Unauthenticated | None:
         return None
     for alert, why in _REFUSALS.items():
         if (reason.reason or "").endswith(f"ALERT_{alert}"):
-            # To try again would change nothing.
+            # A retry would change nothing.
             return errors.Unauthenticated(f"TLS with the gateway: {why}")
     return None
 
@@ -72,7 +72,7 @@ def _connect_to_any(host: str, port: int, deadline: float) -> socket.socket:
     for left, (family, kind, protocol, _, address) in zip(
         range(len(addresses), 0, -1), addresses, strict=True
     ):
-        # Each gets its share of the time: one that is silent leaves some for the next.
+        # Each address gets its share of the time, so that a silent one leaves some for the next.
         share = (deadline - time.monotonic()) / left
         if share <= 0:
             failure = TimeoutError("timed out")
@@ -102,7 +102,7 @@ def _encrypted(
     except ssl.SSLCertVerificationError as error:
         plain.close()
         why = _VERDICTS.get(error.verify_code, _UNTRUSTED)
-        # To try again would change nothing.
+        # A retry would change nothing.
         raise errors.Unauthenticated(f"{where}: {why} ({error.verify_message})") from error
     except TimeoutError:
         plain.close()

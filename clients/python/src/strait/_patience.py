@@ -5,9 +5,10 @@ import ssl
 import struct
 import time
 
-# So far may a socket's own limit be off the deadline's: to set it costs two system calls.
+# Allowed difference between a socket's own limit and the deadline's: setting it costs two system
+# calls.
 SLACK_S = 0.05
-# Less would mean for ever.
+# A smaller limit would mean no limit.
 SHORTEST_S = 0.001
 
 
@@ -21,7 +22,7 @@ class Patience:
         self._socket = sock
         self._is_plain = not isinstance(sock, ssl.SSLSocket)
         self._set_s = -1.0
-        #: By `time.monotonic`.
+        #: Deadline by `time.monotonic`.
         self.deadline = deadline
         if self._is_plain:
             sock.settimeout(None)
@@ -39,8 +40,8 @@ class Patience:
         if not self._is_plain:
             self._socket.settimeout(seconds)
             return
-        # Receiving and sending then end with BlockingIOError. `settimeout` has Python
-        # poll before each: two more system calls a request.
+        # Receiving and sending then end with BlockingIOError. With `settimeout`, Python would poll
+        # before each: two more system calls a request.
         timeval = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)

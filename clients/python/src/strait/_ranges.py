@@ -24,7 +24,7 @@ def _field(kind: int, number: int) -> bytes:
     return struct.pack(">bh", kind, number)
 
 
-# Few and long parts, since each costs time.
+# Few and long parts, since each takes time.
 _CALL = _begin(TMessageType.CALL)
 _HANDLE = _field(TType.STRUCT, 1) + _field(TType.I64, 2)
 _OFFSET = _field(TType.I64, 3)
@@ -39,9 +39,9 @@ _REPLY = _begin(TMessageType.REPLY)
 _DATA = _field(TType.STRUCT, 0) + _field(TType.STRING, 1)
 _REPLY_HEAD = struct.Struct(f">{len(_REPLY)}si{len(_DATA)}si")
 _FRAMED_HEAD = struct.Struct(f">I{len(_REPLY)}si{len(_DATA)}si")
-#: What comes after the data.
+#: The bytes after the data.
 REPLY_END = _ENDS
-#: Of a reply with its frame, beside the data.
+#: Bytes of a reply with its frame, beside the data.
 REPLY_BYTES = _FRAMED_HEAD.size + len(REPLY_END)
 
 

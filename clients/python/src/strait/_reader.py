@@ -17,18 +17,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Bytes of a request while reading ahead, and requests in flight at once.
-# Chunks of 1 MiB measured best on loopback among 0.25 to 4 MiB. Over a local
-# store 4 in flight are enough, over HDFS 8 gain a tenth; a link of 1 Gbit/s that is
-# 50 ms long holds 6, and with 8 a pause on either side leaves it idle. A gateway
-# runs 8 of one connection at once, and the next is there when one is done.
+# Bytes of a request while reading ahead, and requests in flight at once. Chunks of 1 MiB measured
+# best on loopback among 0.25 to 4 MiB. Over a local store 4 in flight suffice, over HDFS 8 gain a
+# tenth. A link of 1 Gbit/s and 50 ms holds 6, and with 8 a pause on either side leaves it idle. A
+# gateway runs 8 of one connection at once, and the next has arrived when one is done.
 CHUNK_BYTES = 1 << 20
 WINDOW = 16
-# Memory that is taken on a file's mere word of its length; beyond, as much again
-# as has come.
+# Memory allocated by a file's claimed length; beyond it, as much again as was received.
 BELIEVED_BYTES = 64 << 20
-# Most bytes of a read elsewhere than where the last one ended: its caller may
-# want a few bytes only, and have a large buffer.
+# Most bytes of a read that doesn't continue the last one: its caller may want only a few bytes, and
+# have a large buffer.
 FIRST_READ_BYTES = 128 << 10
 
 
@@ -98,8 +96,8 @@ class RemoteReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """The rest of the file."""
-        # Parts, since what has been read into can't be made larger for certain: who failed to
-        # on the way may still hold it.
+        # Parts, since a filled buffer can't always be enlarged: a caller whose read failed may
+        # still hold it.
         parts: list[bytes | memoryview] = []
         whole = True
         while whole and (length := min(self._left(), max(BELIEVED_BYTES, sum(map(len, parts))))):
@@ -108,7 +106,7 @@ class RemoteReader(io.RawIOBase):
                 filled += count
             whole = filled == length
             parts.append(part[:filled])
-        # What was appended since it was opened; ends with an empty read.
+        # Bytes appended since it was opened; ends with an empty read.
         while more := self.read(CHUNK_BYTES):
             parts.append(more)
         return b"".join(parts)
@@ -167,10 +165,10 @@ class RemoteReader(io.RawIOBase):
                 raise  # the time is over for another try too
             count = 0
         except (ConnectionLostError, errors.StraitError):
-            # A single request, with its retries, has another try or the error.
+            # A single request, with its retries, tries again or reports the error.
             count = 0
         except BaseException:
-            # An interrupt, and who knows between which two steps.
+            # An interrupt, between unknown steps.
             if self._ahead is not None:
                 self._ahead.connection.close()
             self._stop_reading_ahead()
@@ -290,7 +288,7 @@ class ReadAhead:
         self._next = position
         self._length = length
         self._chunk_bytes = chunk_bytes
-        # One more after each chunk: who reads little doesn't pay for much.
+        # One more after each chunk: a reader of few bytes shouldn't pay for many.
         self._window = window
         self._chunks: deque[_Chunk] = deque()  # by offset
         self._replies: deque[tuple[_Chunk, int]] = deque()  # bytes asked for, by request
@@ -304,8 +302,8 @@ class ReadAhead:
         while chunk.received < chunk.length and not self._ended:
             owner, asked = self._replies[0]
             if owner is chunk and not chunk.received and asked <= len(view):
-                # Straight into the caller's memory; after a short reply the
-                # chunk is what remains of it.
+                # Directly into the caller's memory. After a short reply, the chunk is the rest of
+                # it.
                 count = self._receive(owner, asked, view[:asked])
                 chunk.offset += count
                 chunk.length -= count

@@ -26,14 +26,14 @@ T = TypeVar("T")
 # With the pauses below they span some three seconds: a gateway's restart.
 ATTEMPTS = 6
 FIRST_PAUSE_S = 0.1
-# Patience for what only tidies up (an open handle, the session, a temporary file) once the
-# gateway has left a request unanswered; after a second such request there is none.
+# Time limit for cleanup requests (an open handle, the session, a temporary file) once the gateway
+# has left a request unanswered. After a second one there is no time.
 PARTING_S = 2.0
-# Idle connections kept: callers at once are few, and each costs the gateway one.
+# Idle connections kept: few callers are concurrent, and each connection costs the gateway one.
 MAX_IDLE_CONNECTIONS = 8
-# Used where the gateway doesn't say what it takes.
+# Used if the gateway doesn't report its limit.
 DEFAULT_CHUNK_BYTES = 4 << 20
-# Of a mutation's request id; random, so that no two clients share one.
+# Bytes of a mutation's request id; random, so that no two clients share one.
 REQUEST_ID_BYTES = 16
 
 
@@ -64,14 +64,14 @@ class Session:
         self._process = self._owner = os.getpid()
         self.token = endpoint.token
         self._login = 0  # counts logins: connections of an older one aren't pooled
-        # Of the session on the gateway: another one than a handle's means that
-        # the handle is gone. None where the gateway doesn't say.
+        # Incarnation of the session on the gateway. If a handle has another one, the handle is
+        # gone. None if the gateway doesn't tell.
         self.incarnation: int | None = None
         self.closed = False
         self.user = ""
         self.store: StoreInfo = StoreInfo("", "", frozenset(), 0)
         self.max_chunk_bytes = DEFAULT_CHUNK_BYTES
-        # At once and without retries: who mistypes an address wants to know now.
+        # At once and without retries: a user who mistypes an address needs to know now.
         try:
             self._idle.append(self._connect(self.deadline()))
         except ConnectionLostError as lost:
@@ -130,7 +130,7 @@ class Session:
         last: ConnectionLostError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
-                # Half of it random: the clients of one gateway don't return at once.
+                # Half of it is random, so that the clients of one gateway don't return at once.
                 pause = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
                 if last is not None and time.monotonic() + pause >= connect_by:
                     break
@@ -144,7 +144,7 @@ class Session:
                     self.give_back(connection)
             except ConnectionLostError as lost:
                 if last is None:
-                    # A gateway that doesn't take connections now is waited for once.
+                    # If a gateway doesn't accept connections now, wait for it once.
                     since = time.monotonic() if lost.sent else began
                     connect_by = min(deadline, since + CONNECT_TIMEOUT_S)
                 last, sent = lost, sent or lost.sent
@@ -250,7 +250,7 @@ class Session:
                 try:
                     self._open(connection, login, token=token)
                 except errors.Unauthenticated:
-                    # Expired. With a password, or where none is needed, log in anew.
+                    # The token has expired. With a password, or if none is needed, log in again.
                     if self._endpoint.token is not None or connection.broken:
                         raise
                     refused = login
@@ -260,7 +260,7 @@ class Session:
                 if is_ours and login == self._login:
                     self._log_in(connection)
                     return
-            # Another thread has logged in meanwhile, for us as well.
+            # Another thread has logged in meanwhile; its token serves this one, too.
 
     def _log_in(self, connection: Connection) -> None:
         endpoint = self._endpoint
@@ -294,7 +294,7 @@ class Session:
         if self._process == os.getpid():
             return
         self._process = os.getpid()
-        # Another thread of the parent may have held them.
+        # Another thread of the parent may have held these locks.
         self._lock, self._turn = threading.Lock(), LoginInTurn()
         self._drop_idle()
 

@@ -4,11 +4,11 @@ import os
 import socket
 import ssl
 
-# So often an answer is asked for before it is slept for: some 60 µs, which is longer than
-# a gateway on this host or rack takes for a few cached kilobytes, and about what it costs
-# to fall asleep, be woken, and find one's caches cold.
+# Tries to receive an answer before sleeping: some 60 µs, which is longer than a gateway on this
+# host or rack needs for a few cached kilobytes. It is about the cost of falling asleep, waking up,
+# and finding the caches cold.
 TRIES = 40
-# After an answer that took longer, so many are slept for.
+# After a slower answer, this many receives sleep.
 ASLEEP = 32
 
 
@@ -17,7 +17,7 @@ class Spinner:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        # TLS knows no flags; and on a single processor the gateway couldn't work meanwhile.
+        # TLS has no flags; and on a single processor spinning would stop the gateway.
         self._may_spin = not isinstance(sock, ssl.SSLSocket) and _processors() > 1
         self._asleep = 0
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 #: Called with the bytes copied so far and the bytes in all (0: not known).
 Progress: TypeAlias = Callable[[int, int], None]
 
-# Chunks read and not yet written. Two would do for sides of steady speed.
+# Chunks read and not yet written. Two would suffice for sides of steady speed.
 QUEUE_CHUNKS = 4
 CHUNK_BYTES = 1 << 20
-# Of a mode, what a copy gets at most: a set-id bit is the original's alone.
+# Permission bits that a copy can get: a set-id bit belongs only to the original.
 PERMISSION_BITS = 0o777
-# Of a local file whose original has no permission bits, as on some stores.
+# Mode of a local file whose original has no permission bits, as on some stores.
 DEFAULT_PERMISSION = 0o666
 
 
@@ -73,7 +73,7 @@ def put(
     if not overwrite and client.exists(target):
         raise errors.AlreadyExists("the path is taken", target)
     directory = target.rstrip("/").rpartition("/")[0]
-    # Not made of the target's name, which may be as long as a name can be.
+    # Doesn't contain the target's name, which may already have the maximum length.
     temporary = f"{directory}/.strait-put-{secrets.token_hex(8)}"
     options: CreateOptions = {}
     with contextlib.ExitStack() as stack:
@@ -94,7 +94,7 @@ def put(
                         lambda: _read_some(source, chunk_bytes), writer.write, total, progress
                     )
             except errors.OutcomeUnknown as error:
-                # Whatever came of it, nothing of it is to be seen under the target's name.
+                # In any outcome, no part of it is visible under the target's name.
                 raise errors.Unavailable(error.strerror or "", target) from error
             if not overwrite:
                 client.rename(temporary, target)
@@ -123,7 +123,7 @@ def _umask() -> int:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)
-    # Not Linux. For a moment other threads make files for their owner alone.
+    # Not Linux. For a moment, new files of other threads are for their owner only.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -248,7 +248,7 @@ def _rename_to_free(temporary: Path, path: Path) -> None:
     except FileExistsError:
         raise _taken(path) from None
     except OSError:
-        # A file system without links: what is left is another look.
+        # A file system without links: only another check is possible.
         if os.path.lexists(path):
             raise _taken(path) from None
         temporary.replace(path)

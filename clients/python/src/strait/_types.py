@@ -17,11 +17,11 @@ class FileInfo:
     length: int
     #: Bytes a block; 0 for a directory.
     block_size: int
-    #: Replicas asked for; 0 for a directory.
+    #: Requested replicas; 0 for a directory.
     replication: int
     #: Last modification, milliseconds since 1970-01-01 UTC.
     modified_ms: int
-    #: Last access, milliseconds since 1970-01-01 UTC; 0 where not kept.
+    #: Last access, milliseconds since 1970-01-01 UTC; 0 if not kept.
     accessed_ms: int
     #: Permission bits, 0o7777 at most.
     permission: int
@@ -65,11 +65,11 @@ class BlockLocation:
     offset: int
     #: Bytes.
     length: int
-    #: Host names, nearest first where the store sorts them.
+    #: Host names, nearest first if the store sorts them.
     hosts: tuple[str, ...]
     #: host:port of the data service on each host; may be empty.
     addresses: tuple[str, ...]
-    #: No good replica is known.
+    #: The store knows no good replica.
     corrupt: bool
 
     @classmethod
@@ -98,8 +98,8 @@ class StoreStatus:
     capacity: int
     used: int
     remaining: int
-    #: It has just started, and doesn't know yet where all bytes lie: blocks without
-    #: hosts may be there all the same.
+    #: The store has just started, and doesn't know the location of all bytes yet: blocks without
+    #: hosts may still exist.
     settling: bool = False
 
 
@@ -109,9 +109,9 @@ class StoreInfo:
 
     name: str
     uri: str
-    #: Names of what the store can do, for example "append".
+    #: Names of the store's abilities, for example "append".
     capabilities: frozenset[str]
-    #: An abandoned file is writable again within this time, in milliseconds.
+    #: An abandoned file is writable again after this time at the latest, in milliseconds.
     recovery_ms: int
 
     @classmethod

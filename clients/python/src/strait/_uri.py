@@ -66,7 +66,7 @@ def parse_address(address: str) -> Uri:
 
 def _host_and_port(authority: str) -> tuple[str, int]:
     if "@" in authority:
-        # Not repeated in the message: it may hold a password.
+        # The message doesn't repeat it: it may hold a password.
         raise errors.InvalidArgument("an address names no user; connect takes user and password")
     parts = _AUTHORITY.fullmatch(authority)
     port = int((parts and parts["port"]) or DEFAULT_PORT)

@@ -34,30 +34,30 @@ Wire = Literal["framed-binary", "binary", "framed-compact", "compact"]
 # Most bytes of one message from the gateway: its largest payload is 4 MiB, and
 # a page of a listing stays below that too.
 MAX_MESSAGE_BYTES = 16 << 20
-# Most elements of a list from the gateway: above any page it sends, and the
-# memory for that many can be spared where a broken peer claims them.
+# Most elements of a list from the gateway: above any page it sends, and affordable memory if a
+# broken peer claims that many.
 MAX_LIST_ENTRIES = 1 << 20
-# Received at once where the rest of a message isn't known to be large. More
-# would mean that more of a large payload is copied out of the buffer.
+# Bytes received at once if the rest of a message isn't known to be large. A larger buffer would
+# copy more of a large payload.
 RECEIVE_BYTES = 16 << 10
-# Pieces of output from this size on are sent as they are instead of copied
-# together: a system call costs about as much as copying so much.
+# Pieces of output from this size on are sent directly instead of copied together: a system call
+# costs about as much as copying this many bytes.
 SEND_ALONE_BYTES = 16 << 10
 # Shorter byte strings are never received into the caller's memory. Above the
 # longest method name, which comes before the payload.
 SINK_MIN_BYTES = 64
 
-# Longest read whose messages are coded at once: a reply fits what is received at once.
+# Longest read whose messages are coded in one step: its reply fits one receive.
 SHORT_RANGE_BYTES = RECEIVE_BYTES - _ranges.REPLY_BYTES
-# So soon after a reply a read saves the look for the connection's end: it costs a
-# system call, and an end in between is mended like any other. (A change would then
-# count as repeated, and its outcome might be unknown.)
+# For this long after a reply, a read skips the check for the connection's end. The check costs a
+# system call, and a retry handles an end in between. (A change would then count as repeated, and
+# its outcome might be unknown.)
 FRESH_S = 0.05
 
 _PLAIN = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 _ACCELERATED = {"binary": TBinaryProtocolAccelerated, "compact": TCompactProtocolAccelerated}
-# Messages with payload: coded in Python, since the accelerated coder would copy
-# the payload. Every other message is coded in C.
+# Messages with payload are coded in Python, since the accelerated coder would copy the payload.
+# Every other message is coded in C.
 _BULK = frozenset({"readRange", "appendData"})
 
 
@@ -71,13 +71,13 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self._spinner = Spinner(sock)
         self._received = io.BytesIO()  # fastbinary wants exactly this type
         self._received_bytes = 0  # in all, from the socket
-        # Where the message ends, or without a frame, where it is too long.
+        # The end of the message or, without a frame, the limit of its length.
         self._message_end = 0
         self._parts: list[bytes | memoryview] = []
         self._small = bytearray()
         #: Numbers of the last request and the last reply.
         self.requests = self.replies = 0
-        #: Where the next large byte string of a reply goes.
+        #: Destination of the next large byte string of a reply.
         self.sink: memoryview | None = None
 
     # -- Receiving
@@ -266,7 +266,7 @@ class Connection:
         self._silences = silences or Silences()
         self._timeout = timeout
         self._patience = Patience(sock, time.monotonic() + timeout)
-        # A request is small and waits for nothing.
+        # A request is small and shouldn't wait.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport = SocketTransport(self._socket, self._patience, framed=bool(framed))
         limits = {
@@ -277,9 +277,9 @@ class Connection:
         self._bulk: Any = DfsV2.Client(_SINKING[protocol](self._transport, **limits))
         self._control: Any = DfsV2.Client(_CODED_IN_C[protocol](self._transport, **limits))
         self._process = os.getpid()
-        #: Which of its session's logins it is attached by.
+        #: Number of the session's login that it is attached by.
         self.login = 0
-        #: Requests whose reply hasn't come yet.
+        #: Requests without a reply so far.
         self.in_flight = 0
         self.broken = False
         self._last_reply = 0.0
@@ -323,8 +323,8 @@ class Connection:
         except OSError as error:
             raise self._lost(self._last_word() or error) from error
         except BaseException:
-            # A value that the wire can't carry, or an interrupt: who knows how
-            # much of the message is coded or sent.
+            # A value that the wire can't carry, or an interrupt: an unknown part of the message is
+            # coded or sent.
             self.close()
             raise
         self.in_flight += 1
@@ -343,7 +343,7 @@ class Connection:
         except (TimeoutError, BlockingIOError):
             raise self._timed_out(method) from None
         except Exception as error:
-            # It ended, or what came is no reply.
+            # It ended, or the bytes are no reply.
             raise self._lost(error) from error
         except BaseException:
             self.close()  # in the middle of a reply
@@ -412,7 +412,7 @@ class Connection:
         refusal = refused_certificate(reason)
         if refusal is not None:
             return refusal
-        # Another alert.
+        # Another TLS alert.
         tls = isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError)
         return ConnectionLostError(reason, sent=True, tls=tls)
 

@@ -172,7 +172,7 @@ class RemoteWriter(io.RawIOBase):
                 self._in_flight.popleft()
                 deadline = self._session.deadline()
         except errors.InvalidArgument as error:
-            # It was right before the connection broke: the handle is gone.
+            # The handle was valid before the connection broke, so it is gone.
             self._fail(self._forgotten(error))
         except errors.StraitError as error:
             self._fail(error)
@@ -241,7 +241,7 @@ class BufferedWriter(io.BufferedWriter):
 
     def flush(self) -> None:
         super().flush()
-        # To close means more than to flush: no need for both.
+        # Closing includes flushing: no need for both.
         if not self._closing:
             self.raw.flush()
 

@@ -36,12 +36,12 @@ RemotePath: TypeAlias = str | os.PathLike[str]
 #: A path on this machine.
 LocalPath: TypeAlias = str | os.PathLike[str]
 
-# Patience for one answer. Above the minute or so that a store takes to give up
-# on a machine that went away.
+# Time limit for one answer. Longer than the minute or so after which a store drops a machine that
+# has gone away.
 DEFAULT_TIMEOUT_S = 120.0
-# Some systems take no longer one for a socket; nobody waits so long for an answer.
+# Longer than any useful wait; some systems don't allow a longer one for a socket.
 MAX_TIMEOUT_S = 366 * 86_400.0
-# As large as a request: smaller ones would be copied once more.
+# As large as a request: smaller writes would be copied once more.
 DEFAULT_BUFFER_BYTES = 1 << 20
 
 
@@ -174,12 +174,12 @@ class Client:
         incarnation = self._session.incarnation
         while True:
             request = ListDirectoryRequest(path=path, cursor=cursor, max_entries=page_size)
-            # A cursor moves on with each page: one asked for again would be the next.
+            # A cursor advances with each page: a repeated request would return the next one.
             call = self._session.call if cursor is None else self._session.call_once
             try:
                 reply = call("listDirectory", request)
             except errors.InvalidArgument as error:
-                # An unknown cursor is nobody's mistake where another gateway answers.
+                # If another gateway answers, an unknown cursor isn't the caller's mistake.
                 if cursor is None or self._session.incarnation == incarnation:
                     raise
                 raise errors.Unavailable(

@@ -17,7 +17,7 @@ class StraitError(OSError):
 
     #: The kind's name, the same in every client language.
     kind: str = "Internal"
-    #: Repeating the same request can help and can't do harm.
+    #: Repeating the same request may help and can do no harm.
     retry_safe: bool = False
 
     _errno: ClassVar[int] = errno.EIO

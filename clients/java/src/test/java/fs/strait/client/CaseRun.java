@@ -159,7 +159,7 @@ final class CaseRun implements AutoCloseable {
         client.close();
     }
 
-    /** A step's keys, each taken once, so that one that nobody knows is noticed. */
+    /** A step's keys. Each is taken once, so that an unknown key is detected. */
     final class Step {
         private final JsonObject object;
         private final String op;
@@ -188,7 +188,7 @@ final class CaseRun implements AutoCloseable {
             return value == null ? null : value.getAsString();
         }
 
-        /** As a path in the case's directory. */
+        /** The key's path, in the case's directory. */
         String takePath(String key) {
             return directory + takeText(key);
         }

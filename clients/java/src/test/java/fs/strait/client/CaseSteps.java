@@ -136,7 +136,7 @@ final class CaseSteps {
         StraitChannel file = file(step);
         ByteBuffer target = ByteBuffer.allocate(step.takeNumber("length").intValue());
         while (target.hasRemaining() && file.read(target) >= 0) {
-            // On to the length or the end.
+            // Continue until the length or the end.
         }
         assertBytes(step.takeObject("expect"), Arrays.copyOf(target.array(), target.position()));
     }

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** The cases of every client language, over every wire, on every store at hand. */
+/** The cases of all client languages, over every wire, on every available store. */
 class ConformanceTest {
     private static final Path CASES =
             Gateways.REPOSITORY.resolve("clients/conformance/cases.json");

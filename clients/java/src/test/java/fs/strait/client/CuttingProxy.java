@@ -9,7 +9,9 @@ import java.net.Socket;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Between client and gateway; cuts a connection when so many bytes have gone one way. */
+/**
+ * A proxy between client and gateway that cuts a connection after so many bytes in one direction.
+ */
 final class CuttingProxy implements AutoCloseable {
     /** Bytes to the client until its connection is cut. */
     final AtomicLong cutRepliesAfter = new AtomicLong(Long.MAX_VALUE);

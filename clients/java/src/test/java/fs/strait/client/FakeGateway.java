@@ -36,31 +36,31 @@ import org.apache.thrift.transport.TMemoryInputTransport;
 /**
  * A gateway over a map, in this process, that fails on demand; of the framed binary wire.
  *
- * <p>It knows just enough of DfsV2 for the client's own duties (pipelining, short replies,
- * reconnecting, repetitions) to be tested without a server. What a test reads or changes is guarded
- * by the gateway itself.
+ * <p>It implements just enough of DfsV2 to test the client's own duties (pipelining, short replies,
+ * reconnecting, repetitions) without a server. The gateway itself guards the state that tests read
+ * or change.
  */
 final class FakeGateway implements AutoCloseable {
     final Map<String, byte[]> files = new HashMap<>();
-    /** Methods whose next call breaks the connection, before or after it is done. */
+    /** Methods whose next call breaks the connection, before or after its execution. */
     final List<String> cutBefore = new ArrayList<>();
 
     final List<String> cutAfter = new ArrayList<>();
-    /** Raised by the next call of a method. */
+    /** Errors of the next call of a method. */
     final Map<String, DfsError> raises = new HashMap<>();
-    /** What the next call of a method gets, whatever it asks for. */
+    /** Reply to the next call of a method, whatever its request. */
     final Map<String, TBase<?, ?>> answers = new HashMap<>();
 
     private final Set<String> silent = new HashSet<>();
     private int round;
 
-    /** Of a file's length, what openFile says of it. */
+    /** Maps a file's length to the one that openFile claims. */
     LongUnaryOperator claim = length -> length;
 
-    /** What openFile says of every file. */
+    /** The identity that openFile gives for every file. */
     byte[] identity = {1};
 
-    /** Of the bytes that a readRange asks for, how many it gets. */
+    /** Maps the bytes that a readRange requests to the bytes of its reply. */
     IntUnaryOperator shorten = length -> length;
 
     private final Map<String, Integer> calls = new HashMap<>();
@@ -74,7 +74,7 @@ final class FakeGateway implements AutoCloseable {
         this(InetAddress.getLoopbackAddress());
     }
 
-    /** On an address of this machine. */
+    /** Listens on this address of the machine. */
     FakeGateway(InetAddress address) throws IOException {
         listener = new ServerSocket(0, 50, address);
         start(this::accept);
@@ -97,13 +97,13 @@ final class FakeGateway implements AutoCloseable {
         sockets.clear();
     }
 
-    /** As a gateway does that was started anew: the next request on an old session fails. */
+    /** Acts as a restarted gateway: the next request in an old session fails. */
     synchronized void forgetSessions(String nextRequest) {
         methods.forgetSessions();
         raises.put(nextRequest, failure(ErrorKind.UNAUTHENTICATED, null));
     }
 
-    /** Another gateway in its place. */
+    /** Acts as another gateway in its place. */
     synchronized void restart() throws IOException {
         methods.forgetSessions();
         breakConnections();
@@ -113,24 +113,24 @@ final class FakeGateway implements AutoCloseable {
         return calls.getOrDefault(method, 0);
     }
 
-    /** Keeps calls of a method waiting, until {@link #resume}. */
+    /** Makes calls of a method wait, until {@link #resume}. */
     synchronized void fallSilent(String method) {
         silent.add(method);
     }
 
-    /** Answers what is kept waiting now; what comes later waits again. */
+    /** Answers the calls that wait now; later ones wait again. */
     synchronized void resumeOnce() {
         round++;
         notifyAll();
     }
 
-    /** Answers what was kept waiting. */
+    /** Answers all waiting calls. */
     synchronized void resume() {
         silent.clear();
         notifyAll();
     }
 
-    /** Waits until a method was called so often; fails after some seconds. */
+    /** Waits until there were so many calls of a method; fails after some seconds. */
     synchronized void awaitCalls(String method, int count) throws InterruptedException {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
         while (calls(method) < count) {
@@ -188,7 +188,7 @@ final class FakeGateway implements AutoCloseable {
                 out.flush();
             }
         } catch (IOException | TException cut) {
-            // By the test, on either side.
+            // The test cut it, on either side.
         }
     }
 

@@ -41,7 +41,7 @@ import java.util.Set;
 import org.apache.thrift.TBase;
 import org.apache.thrift.TFieldIdEnum;
 
-/** What the methods of {@link FakeGateway} do. */
+/** The methods of {@link FakeGateway}. */
 final class FakeMethods {
     private static final int MAX_CHUNK_BYTES = 4 << 20;
     private static final int MAX_FIELD_ID = 32;
@@ -82,7 +82,7 @@ final class FakeMethods {
             case "openSession" -> openSession((OpenSessionRequest) request);
             case "closeSession" -> new CloseSessionReply();
             case "getFileInfo" -> getFileInfo((GetFileInfoRequest) request);
-            // As of one that has just started.
+            // As from a gateway that has just started.
             case "getStoreStatus" -> new GetStoreStatusReply().setUsed(1).setSettling(true);
             case "listDirectory" -> listDirectory((ListDirectoryRequest) request);
             case "openFile" -> openFile((OpenFileRequest) request);
@@ -97,7 +97,7 @@ final class FakeMethods {
         };
     }
 
-    /** As a gateway does that was started anew. */
+    /** Acts as a restarted gateway. */
     void forgetSessions() {
         tokens.clear();
         handles.clear();
@@ -141,7 +141,7 @@ final class FakeMethods {
         return new GetFileInfoReply().setInfo(info.setLength(file(request.getPath()).length));
     }
 
-    /** All files lie in one directory; a page is one of them, and its cursor moves on. */
+    /** All files are in one directory; each page has one of them, and its cursor advances. */
     private ListDirectoryReply listDirectory(ListDirectoryRequest request) throws DfsError {
         if (request.isSetCursor()) {
             path(request.getCursor());

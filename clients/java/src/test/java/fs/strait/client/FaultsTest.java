@@ -35,12 +35,14 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** A client fails within its stated time, in whatever state its gateway falls silent or goes. */
+/**
+ * A client fails within its time limit, in every state in which its gateway falls silent or ends.
+ */
 class FaultsTest {
     private static final Duration TIMEOUT = Duration.ofMillis(500);
     private static final ConnectOptions IMPATIENT = ConnectOptions.defaults().timeout(TIMEOUT);
-    // The timeout, three seconds of tries, what is tidied up after it, and patience with a busy
-    // machine. A stutter takes longer: a tenth of a second for each byte.
+    // The timeout, three seconds of tries, the cleanup after it, and time for a busy machine. A
+    // stutter takes longer: a tenth of a second for each byte.
     private static final Duration LIMIT = Duration.ofSeconds(10);
 
     @TempDir static Path scratch;
@@ -56,7 +58,7 @@ class FaultsTest {
         gateway.close();
     }
 
-    /** In the course of which the gateway is struck. */
+    /** The operation during which the gateway fails. */
     private enum State {
         ATTACH {
             @Override
@@ -207,7 +209,7 @@ class FaultsTest {
                     file.write(new byte[4 << 20]);
                 }
             }
-            // What is gone is noticed by itself, and must not be taken for a silence.
+            // The client detects a closed gateway itself, and mustn't mistake it for a silence.
             Duration timeout = fault == Fault.GONE ? TIMEOUT.multipliedBy(6) : TIMEOUT;
             ConnectOptions options = ConnectOptions.defaults().timeout(timeout);
             return inTime(
@@ -220,7 +222,7 @@ class FaultsTest {
         }
     }
 
-    /** The error, which comes within the limit. */
+    /** The error, which must come within the limit. */
     private static StraitException inTime(Executable act) {
         long began = System.nanoTime();
         StraitException error = assertThrows(StraitException.class, act);
@@ -313,7 +315,7 @@ class FaultsTest {
                 CompletionException error = assertThrows(CompletionException.class, each::join);
                 assertEquals(ErrorKind.TIMED_OUT, ((StraitFailure) error.getCause()).kind());
             }
-            // One after the other they would take 18 seconds.
+            // In sequence they would take 18 seconds.
             assertTrue(System.nanoTime() - began < Duration.ofSeconds(8).toNanos());
             assertEquals(1 + threads + 1, fake.calls("openSession"));
         }

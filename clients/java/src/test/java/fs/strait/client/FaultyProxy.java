@@ -10,7 +10,7 @@ import java.net.SocketException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A proxy before a gateway that takes faults: it falls silent, stutters, or is gone. */
+/** A proxy for a gateway that simulates faults: it falls silent, stutters, or is gone. */
 final class FaultyProxy implements AutoCloseable {
     enum Fault {
         NONE,
@@ -20,9 +20,9 @@ final class FaultyProxy implements AutoCloseable {
         GONE
     }
 
-    // Often enough to renew any limit that is for one wait alone.
+    // Often enough to renew any limit of a single wait.
     private static final long STUTTER_MS = 100;
-    // Of a reply before the rest stays away: within a frame's header, or what follows it.
+    // Bytes sent of a half reply: they end within a frame's header, or after it.
     private static final int HALF_BYTES = 7;
 
     private final ServerSocket listener;
@@ -40,7 +40,7 @@ final class FaultyProxy implements AutoCloseable {
         return "strait://127.0.0.1:" + listener.getLocalPort() + "/";
     }
 
-    /** From now on what the gateway answers suffers from it. */
+    /** From now on the gateway's answers suffer from this fault. */
     void strike(Fault next) {
         fault = next;
         if (next == Fault.GONE) {
@@ -57,7 +57,7 @@ final class FaultyProxy implements AutoCloseable {
         listener.close();
         for (Socket socket : sockets) {
             try (socket) {
-                // At once, though another thread reads from it.
+                // At once, even while another thread reads from it.
                 socket.setSoLinger(true, 0);
             } catch (SocketException closed) {
                 // Its copying thread has closed it.
@@ -79,7 +79,7 @@ final class FaultyProxy implements AutoCloseable {
                 synchronized (this) {
                     sockets.addAll(List.of(client, gateway));
                     if (listener.isClosed()) {
-                        // It was taken while the listener closed.
+                        // The connection was accepted while the listener closed.
                         close();
                         return;
                     }
@@ -107,7 +107,7 @@ final class FaultyProxy implements AutoCloseable {
                         holding = true;
                     }
                     default -> {
-                        // It is held back.
+                        // The proxy holds the bytes back.
                     }
                 }
             }

@@ -16,7 +16,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * Gateways of our own, {@code strait serve}, for tests.
+ * Our own gateways, {@code strait serve}, for tests.
  *
  * <pre>
  * STRAIT_BIN         the command; default target/debug/strait, then release
@@ -31,7 +31,7 @@ final class Gateways {
 
     private Gateways() {}
 
-    /** A gateway that runs until it is closed, and a directory on its store to test in. */
+    /** A gateway that runs until it is closed, and a directory on its store for tests. */
     record Gateway(
             int port, String root, ConnectOptions options, Process process, Path log, Path scratch)
             implements AutoCloseable {
@@ -55,7 +55,7 @@ final class Gateways {
         }
     }
 
-    /** What there is to test against: `file` always, `hdfs` where there is one. */
+    /** The stores to test: `file` always, `hdfs` if there is one. */
     static List<String> stores() {
         return System.getenv("STRAIT_TEST_HDFS") == null
                 ? List.of("file")
@@ -77,7 +77,7 @@ final class Gateways {
         return start(directory.toUri().toString(), null, ConnectOptions.defaults(), arguments);
     }
 
-    /** A gateway over a directory, with more arguments, that is reached with these options. */
+    /** A gateway over a directory, with more arguments; the tests connect with these options. */
     static Gateway start(ConnectOptions options, List<String> arguments)
             throws IOException, InterruptedException {
         Path scratch = Files.createTempDirectory("strait-java-");
@@ -118,7 +118,7 @@ final class Gateways {
                 client.exists("/");
                 return;
             } catch (IOException error) {
-                // Of a gateway that is there.
+                // This is an answer of the running gateway.
                 boolean isFinal = Failures.isOf(error, ErrorKind.UNAUTHENTICATED);
                 if (isFinal || System.nanoTime() > deadline) {
                     throw error;
@@ -156,8 +156,8 @@ final class Gateways {
     }
 
     /**
-     * One that is free now, below Linux's range of ephemeral ports: those may be given to anybody's
-     * outgoing connection, even to the one that knocks to see whether the gateway is there.
+     * A free port below Linux's range of ephemeral ports. Any outgoing connection may take a port
+     * of that range, even the one that checks whether the gateway is ready.
      */
     static int freePort() throws IOException {
         while (true) {

@@ -22,7 +22,7 @@ import org.apache.thrift.TBase;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What the wrapper takes for granted of the generated code. */
+/** The wrapper's assumptions about the generated code. */
 class GeneratedCodeTest {
     @Test
     void theCommittedCodeIsWhatTheInterfaceGives(@TempDir Path fresh)

@@ -32,10 +32,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/**
- * What a gateway that is broken, or worse, can do to a program: raise a failure of a kind, and
- * nothing else.
- */
+/** A broken or hostile gateway can make a program raise a failure of a kind, and nothing else. */
 class HostileTest {
     private static final ConnectOptions UNFRAMED = ConnectOptions.defaults().wire(Wire.BINARY);
 
@@ -114,7 +111,7 @@ class HostileTest {
         assertFalse(isTakenForAGateway(endless));
     }
 
-    /** With so many bytes of fields that nobody knows. */
+    /** With so many bytes of unknown fields. */
     private static byte[] replyToOpenSession(byte type, int unknownBytes) throws TException {
         TMemoryBuffer bytes = new TMemoryBuffer(1 << 10);
         TBinaryProtocol out = new TBinaryProtocol(bytes);
@@ -153,7 +150,7 @@ class HostileTest {
             socket.getInputStream().read(new byte[1000]);
             socket.getOutputStream().write(greeting);
         } catch (IOException hungUp) {
-            // As it should be, after too much.
+            // Expected, after too many bytes.
         }
     }
 

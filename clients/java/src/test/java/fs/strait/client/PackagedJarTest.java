@@ -35,7 +35,7 @@ class PackagedJarTest {
                 }
             }
             """;
-    // Of the other version alone: 0.25 has no such constructor.
+    // Exists only in the other version: 0.25 has no such constructor.
     private static final String THEIRS =
             "new org.apache.thrift.protocol.TBinaryProtocol("
                     + "new org.apache.thrift.transport.TMemoryBuffer(8)).writeI32(7);"

@@ -26,7 +26,7 @@ final class RawRequest {
 
     private RawRequest() {}
 
-    /** Sends one and gives the reply's fields. */
+    /** Sends a request and returns the reply's fields. */
     static Map<String, Object> send(Connection c, String method, Map<String, ?> fields)
             throws IOException {
         return switch (method) {

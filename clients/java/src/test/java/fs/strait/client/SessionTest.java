@@ -115,13 +115,13 @@ class SessionTest {
     void aSessionWithoutALoginNeedsNoTlsAbroad() throws IOException {
         try (FakeGateway abroad = abroad();
                 StraitClient open = StraitClient.connect(abroad.address())) {
-            // It is taken up by a token that nobody gave us in secret.
+            // The client resumes by a token that it didn't get in secret.
             abroad.breakConnections();
             assertFalse(open.exists("/x"));
         }
     }
 
-    /** A gateway in the clear that isn't on loopback. */
+    /** A gateway without TLS on an address other than loopback's. */
     private static FakeGateway abroad() throws IOException {
         try (DatagramSocket probe = new DatagramSocket()) {
             probe.connect(new InetSocketAddress("192.0.2.1", 9)); // sends nothing

@@ -28,7 +28,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** TLS, against a real gateway and certificates made for the occasion. */
+/** TLS, against a real gateway, with certificates made for the tests. */
 class TlsTest {
     private static final byte[] DATA = Bytes.pattern(4, 0, (5 << 20) + 3);
     private static final String FOR_LOOPBACK = "subjectAltName=IP:127.0.0.1";
@@ -208,7 +208,7 @@ class TlsTest {
         List<String> serving = List.of("--tls-cert", expired.toString(), "--tls-key");
         List<String> arguments = new ArrayList<>(serving);
         arguments.add(scratch.resolve("gateway.key").toString());
-        // Which connects, to see whether it is there.
+        // Starting it connects, to check that it is ready.
         StraitException refused =
                 assertThrows(StraitException.class, () -> Gateways.start(options, arguments));
         assertEquals(ErrorKind.UNAUTHENTICATED, refused.kind());

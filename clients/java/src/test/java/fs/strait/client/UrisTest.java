@@ -23,7 +23,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** URIs: the cases of every client language, and what a client makes of an address. */
+/** URIs: the cases of all client languages, and the parsing of addresses. */
 class UrisTest {
     static Stream<JsonObject> cases() throws IOException {
         Path file = Gateways.REPOSITORY.resolve("clients/conformance/cases.json");
