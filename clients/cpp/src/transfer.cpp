@@ -58,7 +58,7 @@ std::int64_t copy(const Read& read, const Write& write, std::int64_t total,
         }
         empty.push(std::move(*chunk));
     }
-    reading.get(); // throws what it threw
+    reading.get(); // rethrows its exception
     return copied;
 }
 

@@ -54,9 +54,9 @@ private:
     // Bytes received at once if the rest of a message isn't known to be large. A larger buffer
     // would copy more of a large payload.
     std::array<std::uint8_t, 16 << 10> buffer_;
-    std::size_t begin_ = 0, end_ = 0; // of what is unread in the buffer
+    std::size_t begin_ = 0, end_ = 0; // of the unread bytes in the buffer
     std::uint64_t received_ = 0;      // in all, from the socket
-    std::uint64_t message_end_ = 0;   // of its frame, or where it is too long without one
+    std::uint64_t message_end_ = 0;   // of its frame, or its limit without one
     Sink sink_;
     bool sink_waits_ = false;
 

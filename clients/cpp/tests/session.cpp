@@ -282,7 +282,7 @@ TEST_CASE("a login leaves the machine by TLS only") {
     token.token = "token";
     check_refused(token);
     CHECK(abroad.sessions() == 0);
-    CHECK(strait::Client(abroad.address()).token() == "token"); // nobody gave us that in secret
+    CHECK(strait::Client(abroad.address()).token() == "token"); // this token wasn't given in secret
 }
 
 TEST_CASE("silence is a timeout") {

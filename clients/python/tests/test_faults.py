@@ -69,7 +69,7 @@ def open_to_write(client, struck):
 def read(client, struck):
     with client.open("/file", "rb", buffering=0) as file:
         file.read(10)
-        file.read(10)  # now more is asked for ahead
+        file.read(10)  # now it reads ahead
         struck()
         while file.read(1000):
             pass

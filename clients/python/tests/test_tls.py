@@ -114,7 +114,7 @@ def test_a_login_leaves_the_machine_by_tls_only(abroad, gateway, certificate, lo
 def test_a_session_without_a_login_needs_no_tls_abroad(abroad):
     abroad.files["/x"] = bytearray(b"abc")
     with strait.connect(abroad.address, user="u") as client:
-        abroad.break_connections()  # it is taken up by a token that nobody gave us in secret
+        abroad.break_connections()  # it resumes by a token that wasn't secret
         assert client.stat("/x").length == 3
 
 

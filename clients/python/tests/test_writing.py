@@ -87,7 +87,7 @@ def test_a_writer_whose_gateway_was_restarted_says_that_its_outcome_is_unknown(f
     file.write(DATA[:MIB])
     file.flush()
     fake.restart()
-    client.exists("/")  # the session goes on; the file doesn't
+    client.exists("/")  # the session continues; the file doesn't
     fail_at(step, file)
     with client.open("/y", "wb") as other:
         other.write(b"y")

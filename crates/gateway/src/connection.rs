@@ -353,7 +353,7 @@ struct Output<W> {
     written: u64,
     /// Units of shared memory that the queue holds, as noted last.
     shared_units: usize,
-    /// TLS may still hold some of what was written.
+    /// TLS may still hold some written bytes.
     unflushed: bool,
     /// The connection reads no more requests.
     ends: bool,

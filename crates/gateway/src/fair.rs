@@ -5,7 +5,7 @@
 //! of all. So if N holders want everything, each gets 1/(N+1), and a newcomer finds room.
 //! The pool serves waiting holders in turn, each in the order of its requests.
 //!
-//! If nobody waits, taking and giving back are two atomic operations each.
+//! If no request waits, taking and returning units are two atomic operations each.
 
 use crate::peer::Origin;
 use std::collections::{HashMap, VecDeque};
@@ -215,7 +215,7 @@ impl Holder {
         grant
     }
 
-    /// Waits for units (for all of them, if more are asked for). A caller that drops this loses its
+    /// Waits for units (for all of them, if more are requested). A caller that drops this loses its
     /// place.
     pub async fn take(self: Arc<Self>, units: usize) -> Grant {
         let units = units.min(self.pool.total);

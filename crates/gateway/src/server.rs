@@ -101,7 +101,7 @@ impl Gateway {
         Ok(Self { listener, local, shared: Arc::new(shared), reload: Reload::default() })
     }
 
-    /// The address that it listens on, with the real port if 0 was asked for.
+    /// The address that it listens on, with the real port if 0 was requested.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }

@@ -106,7 +106,7 @@ impl Session {
     /// The principal for whom it acts.
     ///
     /// # Errors
-    /// Unauthenticated if nobody is logged in.
+    /// Unauthenticated without a login.
     pub fn principal(&self) -> Result<Principal> {
         match self.identity() {
             Identity::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
@@ -551,7 +551,7 @@ impl Sessions {
         }
     }
 
-    /// Ends all sessions, closing what is open, within `patience`.
+    /// Ends all sessions and closes their files, within `patience`.
     pub async fn close_all(&self, patience: Duration) {
         let all: Vec<_> = self.lock().by_id.drain().map(|(_, session)| session).collect();
         let closing = all.iter().map(|session| async {

@@ -24,7 +24,7 @@ pub struct Shared {
     pub calls: Calls,
     /// The turns at each store, by its name.
     pub turns: Vec<(String, Turns)>,
-    /// TLS, where it is configured.
+    /// TLS, if it is configured.
     pub tls: Option<Arc<Tls>>,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Least time between two looks at all connections, however many requests wait.
+/// Least time between two searches of all connections, for any number of waiting requests.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// With fewer connections, the list isn't searched for closed ones.
 const FIRST_LOOK: usize = 64;

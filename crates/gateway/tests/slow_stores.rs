@@ -178,7 +178,7 @@ fn changes_whose_clients_have_gone_do_not_become_ever_more() {
         mode: Some(FlushMode::Flush),
     };
     assert_eq!(kind(client.v2::<methods::FlushFile>(flush)), "Busy");
-    open(&mut client, "/f3").unwrap(); // what changes nothing goes on
+    open(&mut client, "/f3").unwrap(); // a query still works
     let mut elsewhere = served.client();
     let request = OpenSessionRequest { store: Some("other".into()), ..Default::default() };
     elsewhere.v2::<methods::OpenSession>(request).unwrap();

@@ -89,7 +89,7 @@ fn a_new_certificate_is_taken_up_while_serving_and_a_bad_one_is_not() {
     let identity = old.issue(dir.path()).unwrap();
     let served = serve_with(|config| {
         config.tls = load(&identity);
-        config.limits.session_linger = Duration::from_millis(50); // looks at the files as often
+        config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the files
     });
     assert!(info(served.address, &old, None).is_some());
     std::fs::write(&identity.certificate, "no certificate").unwrap();
@@ -149,7 +149,7 @@ fn a_revoked_certificate_is_refused_and_its_open_connections_are_cut() {
     };
     let served = serve_with(|config| {
         config.tls = Some(Arc::new(Tls::load(files).unwrap()));
-        config.limits.session_linger = Duration::from_millis(50); // looks at the files as often
+        config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the files
     });
     let mut open = connect(served.address, &ca, Some(&alice));
     assert!(ask(&mut open).is_some());

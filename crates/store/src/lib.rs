@@ -81,7 +81,7 @@ pub trait FileSystem: Send + Sync + 'static {
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>>;
 
     /// Opens a file for positional reading; a directory is `IsADirectory`. A
-    /// reader sees at least what was flushed before it was opened.
+    /// reader sees at least the bytes flushed before it was opened.
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>>;
 
     /// Creates a file and its missing parents; the file is visible under its name from now on.

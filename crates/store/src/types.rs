@@ -31,7 +31,7 @@ pub enum FileType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStatus {
     /// Absolute path in the store. Text, not [`crate::StorePath`]: a store may
-    /// hold names that can't be asked for.
+    /// have names that requests can't express.
     pub path: String,
     /// File or directory.
     pub file_type: FileType,
@@ -108,7 +108,7 @@ pub struct BlockLocation {
     pub length: u64,
     /// Host names, nearest first where the store sorts them.
     pub hosts: Vec<String>,
-    /// `host:port` of the data service on each host; empty where there is none.
+    /// `host:port` of the data service on each host; empty if there is none.
     pub addresses: Vec<String>,
     /// The store knows no good replica.
     pub corrupt: bool,

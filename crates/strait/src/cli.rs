@@ -88,11 +88,11 @@ pub struct Global {
 }
 
 impl Cli {
-    /// The command line of this process. Help, and without `as_failure` what is
-    /// wrong with it, is printed here, which ends the process.
+    /// Parses the command line of this process. Prints help, and without `as_failure` also errors,
+    /// and ends the process then.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the command line.
     pub fn read(as_failure: bool) -> Result<Self, Failure> {
         let mut command = help::arranged(Self::command());
         let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
@@ -119,14 +119,14 @@ impl Cli {
         })
     }
 
-    /// What is logged: a server tells of more than a client by default.
+    /// The log level; servers log more than clients by default.
     pub fn log_level(&self) -> LevelFilter {
         let default = if self.command.is_server() { LevelFilter::INFO } else { LevelFilter::WARN };
         self.global.log.unwrap_or(default)
     }
 }
 
-/// An operand; the bytes of one that isn't UTF-8 are written as stores write them.
+/// An operand. If it isn't UTF-8, its bytes are encoded as stores encode them.
 fn operand() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|given| match given.into_string() {
         Ok(text) => text,
@@ -134,7 +134,7 @@ fn operand() -> impl TypedValueParser<Value = String> {
     })
 }
 
-/// The value of a variable that stands for a flag.
+/// The value of a variable that represents a flag.
 fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
@@ -143,7 +143,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// What is wrong with a client's flag at a command that is none.
+/// The error message for a client's flag at another command.
 fn misplaced(flag: &str, command: &str) -> String {
     let flag = flag.replace('_', "-");
     let instead = match (command, flag.as_str()) {
@@ -165,12 +165,12 @@ fn misplaced(flag: &str, command: &str) -> String {
 }
 
 impl Command {
-    /// Whether this serves until it is told to end.
+    /// Whether this serves until a signal ends it.
     pub fn is_server(&self) -> bool {
         matches!(self, Self::Up(_) | Self::Serve(_) | Self::Namenode(_) | Self::Datanode(_))
     }
 
-    /// Whether this may come into a gateway.
+    /// Whether this may connect to a gateway.
     fn is_client(&self) -> bool {
         match self {
             Self::Serve(serve) => serve.stores.iter().any(|store| store.contains("strait://")),
@@ -699,7 +699,7 @@ pub struct Malgen {
     pub sites: u64,
 }
 
-/// A number and `s`, `m`, `h` or `d`; a minute at least, so that a login is of use.
+/// A number and `s`, `m`, `h` or `d`; at least a minute, so that a login is useful.
 fn lifetime(text: &str) -> Result<Duration, String> {
     const MIN: Duration = Duration::from_secs(60);
     const MAX: Duration = Duration::from_secs(10 * 365 * 86_400);

@@ -2,7 +2,7 @@
 //! rooms below together, prints.
 //!
 //! ```text
-//!   cli ─ what was asked ─→ commands ─→ context ─ URI ─→ a store
+//!   cli ─ parsed flags ─→ commands ─→ context ─ URI ─→ a store
 //!                              │            └ login, tokens
 //!                              └→ output, progress; Failure → messages: one line; exit code
 //! ```

@@ -207,7 +207,7 @@ fn what_killed_puts_left_is_not_got_and_can_be_swept() {
     let now = std::time::SystemTime::now();
     left(&data, ".strait-put-0123456789abcdef", old);
     left(&below, ".strait-put-00000000000000ff", old);
-    left(&data, ".strait-put-1123456789abcdef", now); // somebody's that is under way
+    left(&data, ".strait-put-1123456789abcdef", now); // another user's, still in progress
     left(&data, ".strait-put-notes", old); // a name that a person chose
     gateway.run(["get", &gateway.uri("/"), "back"]).ok();
     let mut got: Vec<_> =

@@ -82,7 +82,7 @@ fn a_wrong_password_is_refused_although_a_good_token_is_kept() {
     gateway
         .run_with(ls, b"", &[("STRAIT_PASSWORD", "wrong")])
         .fails(UNAUTHENTICATED, "wrong user or password");
-    gateway.run(ls).ok(); // nobody said anything wrong
+    gateway.run(ls).ok(); // no wrong password was given
     secret_file(gateway.dir.path(), "wrong", "wrong", 0o600);
     let by_file = ["--user", "alice", "--password-file", "wrong", "ls", root.as_str()];
     gateway.run(by_file).fails(UNAUTHENTICATED, "wrong user or password");

@@ -291,7 +291,7 @@ class ReadAhead:
         # One more after each chunk: a reader of few bytes shouldn't pay for many.
         self._window = window
         self._chunks: deque[_Chunk] = deque()  # by offset
-        self._replies: deque[tuple[_Chunk, int]] = deque()  # bytes asked for, by request
+        self._replies: deque[tuple[_Chunk, int]] = deque()  # requested bytes, by request
         self._ended = False
 
     def read_into(self, view: memoryview) -> int:

@@ -157,7 +157,7 @@ async fn a_reader_keeps_up_with_a_writer(scene: Scene) -> Outcome {
     let content = pattern(13, 100_000);
     for (round, chunk) in content.chunks(10_000).enumerate() {
         let flushed = round * 10_000;
-        // Reads what is flushed while the next chunk is on its way.
+        // Reads the flushed bytes while the next chunk is on its way.
         let read = async {
             let reader = scene.fs.open(&scene.who, &path).await?;
             reader.read_at(0, flushed).await

@@ -5,7 +5,7 @@
 //!                 │        reader ─ readahead ─ source     an open file
 //!                 │          source ─ blocks, replicas     its bytes, by the adapter: from datanodes
 //!                 │          source ─ library              its bytes, by the library
-//!                 │        writer ─ recovery               the one writer, and what it leaves behind
+//!                 │        writer ─ recovery               the one writer, and recovery after its drop
 //!                 ├─ clients ─ hdfs-native                 namespace, write pipeline
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```

@@ -1,10 +1,10 @@
 //! Another gateway as a store, over the Thrift interface: `strait://host:port/`.
 //!
 //! ```text
-//!   StraitStore, Reader, Writer ── what is asked
-//!   Session ── who asks: login, token, reconnect, repetition
-//!   Lanes ── where: connections of the session, as many as are needed at once
-//!   Connection ── how: calls pipelined on one TCP connection
+//!   StraitStore, Reader, Writer ── operations
+//!   Session ── identity: login, token, reconnect, repetition
+//!   Lanes ── connections of the session, as many as are needed at once
+//!   Connection ── calls pipelined on one TCP connection
 //! ```
 //!
 //! The store does everything as the session's user: to its callers it is single-identity. After a

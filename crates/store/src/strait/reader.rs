@@ -149,7 +149,7 @@ impl Reader {
         let _reopening = self.reopening.lock().await;
         let now = self.handle.load(Ordering::Relaxed);
         if now != lost {
-            return Ok(now); // somebody else has opened it meanwhile
+            return Ok(now); // another caller has reopened it meanwhile
         }
         let opened = open(&self.session, &self.path).await?;
         let handle = convert::present(opened.handle, "handle")?;

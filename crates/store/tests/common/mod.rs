@@ -1,4 +1,4 @@
-//! What the tests of the file store share.
+//! Helpers of the file store's tests.
 #![allow(dead_code)] // each test program uses its part
 
 use bytes::Bytes;

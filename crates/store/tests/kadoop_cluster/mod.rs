@@ -10,11 +10,11 @@ use strait_store::kadoop::{KadoopStore, Options};
 use strait_store::{CreateOptions, FileSystem, FileSystemExt, Principal, StorePath};
 use tempfile::TempDir;
 
-/// Who may do anything.
+/// The user with all rights.
 pub const SUPERUSER: &str = "kadoop";
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Namenode and datanodes, on ports of their own; they end with it.
+/// Namenode and datanodes, on ports of their own; stopped with it.
 pub struct Cluster {
     pub datanodes: Vec<DatanodeServer>,
     pub namenode: NamenodeServer,
@@ -50,7 +50,7 @@ impl Cluster {
         self.directory.path().join("cluster.key")
     }
 
-    /// A store over it, when all its datanodes take chunks.
+    /// A store over it, once all its datanodes accept chunks.
     pub async fn store(&self, replication: u16) -> KadoopStore {
         let options = Options { key_file: Some(self.key_file()), replication, ..Options::default() };
         let store = KadoopStore::connect(&self.address(), &options).await.unwrap();

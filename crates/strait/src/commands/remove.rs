@@ -87,7 +87,7 @@ async fn sweep(place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(),
             }
             let place = place.at(StorePath::parse(&entry.path)?);
             match place.fs.remove(&place.who, &place.path, false).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()), // somebody was faster
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()), // another process was faster
                 Err(error) => Err(error.into()),
                 Ok(()) => out.done("rm", &place.path, []),
             }
