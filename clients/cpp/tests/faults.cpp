@@ -190,7 +190,8 @@ TEST_CASE("a login without an answer is given up in time") {
         proxy.strike(fault);
         const auto began = Clock::now();
         CHECK_THROWS_WITH_AS(strait::Client(proxy.address(), impatient()),
-                             doctest::Contains("no complete answer within 500 ms"), strait::TimedOut);
+                             doctest::Contains("no complete answer within 500 ms"),
+                             strait::TimedOut);
         CHECK(Clock::now() - began < limit);
     }
 }

@@ -163,6 +163,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_call_began_ahead_goes_on_after_its_end() {
         let (go_on, may_go_on) = mpsc::channel::<()>();
+        #[allow(clippy::async_yields_async, reason = "the call leaves work under way")]
         let ahead = Work::scope(async {
             let mut ahead = Box::pin(blocking(move || {
                 may_go_on.recv().unwrap();

@@ -27,7 +27,7 @@ fn configure(directory: &Path, name: &str, value: &str) {
 
 #[test]
 fn the_composite_crc_of_a_content_is_the_same_in_every_store() {
-    let content: Vec<u8> = (0..BYTES).map(|at| (at * 31 >> 7) as u8).collect();
+    let content: Vec<u8> = (0..BYTES).map(|at| ((at * 31) >> 7) as u8).collect();
     let gateway = Gateway::over_files();
     let home = gateway.dir.path();
     let run = |args: &[&str], input: &[u8]| {
