@@ -3,7 +3,7 @@
 //! A store runs a limited number of calls at once, since each may hold a thread. It runs few
 //! checksums, since each keeps processors or disks busy for long. Users take these turns from a
 //! [`Pool`]: in turn if they wait, and never more than half of them. [`Queued`] is a store behind
-//! this queue, whatever its adapter. A call returns its turn when the store has finished it; if the
+//! this queue, with any adapter. A call returns its turn when the store has finished it; if the
 //! caller leaves, when no thread works for it any more.
 
 use crate::config::Limits;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub struct Principal {
     /// User name, as the stores know it.
     pub user: Arc<str>,
-    /// Group names; empty where the store looks them up itself.
+    /// Group names; empty if the store looks them up itself.
     pub groups: Arc<[String]>,
 }
 
@@ -106,7 +106,7 @@ pub struct BlockLocation {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// Host names, nearest first where the store sorts them.
+    /// Host names, nearest first if the store sorts them.
     pub hosts: Vec<String>,
     /// `host:port` of the data service on each host; empty if there is none.
     pub addresses: Vec<String>,

@@ -77,10 +77,10 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// By how much [`long`] work is nicer than other threads: they get ten times its processor time.
+/// Added to the nice value of [`long`] work: other threads get ten times its processor time.
 const LONG_WORK_NICE: i32 = 10;
 
-/// `step` as a part of the current work and request, for another thread.
+/// Wraps `step` for another thread, as a part of the current work and request.
 fn part_of_call<T>(step: impl FnOnce() -> Result<T>) -> impl FnOnce() -> Result<T> {
     // A step without a request begins one.
     let request = RequestId::current().unwrap_or_else(RequestId::next);
@@ -117,7 +117,7 @@ pub(crate) async fn long<T: Send + 'static>(step: impl FnOnce() -> Result<T> + S
     let thread = std::thread::Builder::new().name("long-work".to_owned()).spawn(move || {
         // Linux counts it by thread (nice(2)). Without it the work is only less considerate.
         let _ = rustix::process::nice(LONG_WORK_NICE);
-        // A caller that has left wants no outcome.
+        // A caller that has left needs no outcome.
         let _ = done.send(step());
     });
     thread.map_err(|error| Error::new(ErrorKind::Busy, "the process has no thread left").caused_by(error))?;

@@ -1,4 +1,4 @@
-//! The log on standard error: one line an event, whatever text clients send.
+//! The log on standard error: one line an event, for any text from clients.
 
 use crate::format::escaped;
 use tracing::level_filters::LevelFilter;

@@ -1,4 +1,4 @@
-//! HDFS's checksum of a file, combined from those that datanodes compute of its blocks; the
+//! HDFS's checksum of a file, combined from its blocks' checksums, which datanodes compute. The
 //! same bytes as `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`.
 
 use super::blocks::Block;
@@ -41,9 +41,9 @@ fn strange(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("datanodes' checksums {what}"))
 }
 
-/// The CRC of the file from those of its blocks, each with the block's length.
+/// Combines the file's CRC from its blocks' CRCs, each with the block's length.
 fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
-    // Hadoop has no other for an empty file.
+    // Hadoop has only this one for an empty file.
     let Some((_, first)) = blocks.first() else { return combine(Vec::new()) };
     let mut crc = 0;
     for (length, block) in blocks {

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// Serves one connection: sends `answer` whatever the request.
+    /// Serves one connection: sends `answer` to any request.
     async fn call_answered_by(answer: Vec<u8>) -> RpcError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
