@@ -17,6 +17,7 @@ use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
     AdmissionLimits, CallId, Client, ClientOptions, Server, ServerOptions, SessionId, Transport, WorkerLimits,
 };
+use strait_testkit::wait_until;
 
 /// A session that no server knows.
 const NOBODY: SessionId = SessionId([8; 16]);
@@ -35,6 +36,35 @@ fn is_served(server: &Server) -> bool {
     let (timeout, connect_timeout) = (Some(Duration::from_secs(2)), Duration::from_secs(2));
     let client = Client::new(ClientOptions { timeout, connect_timeout, ..ClientOptions::default() });
     client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok()
+}
+
+#[test]
+fn a_connection_without_a_call_soon_gives_its_place_back() {
+    let greeting = Duration::from_millis(200);
+    let (server, _) = start(ServerOptions { greeting, ..ServerOptions::default() });
+    let client = Client::default();
+    client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap();
+    let callers = server.connection_count();
+    let silent: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    for mut stream in silent {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed");
+    }
+    assert!(wait_until(Duration::from_secs(10), || server.connection_count() == callers));
+    client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap();
+    assert_eq!(server.connection_count(), callers);
+}
+
+#[test]
+fn one_host_leaves_as_many_connections_to_others_as_it_has() {
+    let (server, _) = start(ServerOptions { connections: 8, ..ServerOptions::default() });
+    let streams: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    for mut refused in &streams[4..] {
+        refused.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // The server may close it before it has taken anything: a reset.
+        assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "refused");
+    }
+    assert_eq!(server.connection_count(), 4);
 }
 
 /// Sends calls without a pause to a server with one worker, while proper callers want service too.

@@ -3,6 +3,7 @@
 use crate::homes::Homes;
 use crate::passwords::PasswordFile;
 use crate::tls::Tls;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +162,11 @@ pub struct Limits {
     pub token_lifetime: Duration,
 }
 
+/// Processors that this process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -171,7 +177,7 @@ impl Default for Limits {
             changes_per_store: 8_192,
             closed_sessions: 1 << 18,
             calls_per_store: 120,
-            long_calls_per_store: 8,
+            long_calls_per_store: processors().clamp(2, 8),
             message_bytes: 4 * MAX_CHUNK_BYTES + (64 << 10),
             buffered_bytes: 96 << 20,
             reserved_bytes: 16 << 10,

@@ -13,8 +13,11 @@ use crate::turns;
 use std::path::Path;
 use std::sync::Arc;
 use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, Principal, Result, StorePath};
+use strait_telemetry::Seldom;
 use strait_wire::{CopyArgs, Text};
 
+/// Permission bits that no copy gets, whatever those of its source.
+const UMASK: u32 = 0o022;
 /// A copy holds one chunk of this size. Larger ones gain little, since a copy waits for each
 /// of its two stores in turn.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -93,10 +96,10 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
         return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
     };
     let file = End { path: directory.join(&name)?, ..target.clone() };
+    let permission = permission(source, target).await.map_err(unreadable)?;
+    let options = CreateOptions { permission, ..CreateOptions::default() };
+    let mut writer = file.fs.create(&file.who, &file.path, &options).await.map_err(unwritable)?;
     let temporary = Temporary { file, stays: false };
-    let file = &temporary.file;
-    let created = file.fs.create(&file.who, &file.path, &CreateOptions::default()).await;
-    let mut writer = created.map_err(unwritable)?;
     let mut offset = 0;
     loop {
         let bytes = reader.read_at(offset, CHUNK_BYTES).await.map_err(unreadable)?;
@@ -110,6 +113,16 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let (renamed, to) = (rename(temporary, target.clone()), unwritable);
     turns::to_its_end(renamed).await.map_err(to)?;
     Ok(true)
+}
+
+/// The permission bits of a copy: the source's, as far as the usual umask leaves them. None if
+/// either store has no permissions.
+async fn permission(source: &End, target: &End) -> Result<Option<u32>> {
+    if !source.fs.capabilities().permissions || !target.fs.capabilities().permissions {
+        return Ok(None);
+    }
+    let status = source.fs.stat(&source.who, &source.path).await?;
+    Ok(Some(status.permission & 0o777 & !UMASK))
 }
 
 /// Gives the copy its name. Drop this only before its first poll or after its end.
@@ -146,7 +159,10 @@ impl Drop for Temporary {
         runtime.spawn(async move {
             match file.fs.remove(&file.who, &file.path, false).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    tracing::warn!(%error, "a temporary file is left");
+                    static LEFT: Seldom = Seldom::new();
+                    if let Some(left_out) = LEFT.may_write() {
+                        tracing::warn!(%error, left_out, "a temporary file is left");
+                    }
                 }
                 _ => {}
             }

@@ -125,6 +125,11 @@ impl Session {
         matches!(self.identity(), Identity::User(login) if login.user == user)
     }
 
+    /// Whether a user is logged in to it, and it isn't this one.
+    pub fn is_of_another(&self, user: &str) -> bool {
+        matches!(self.identity(), Identity::User(login) if login.user != user)
+    }
+
     /// Logs in, or out.
     pub fn set_identity(&self, identity: Identity) {
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;

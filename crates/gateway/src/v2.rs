@@ -85,7 +85,13 @@ pub async fn open_session(
                 None => sessions.open(store, Identity::User(login), from)?,
             }
         }
-        (Some(token), ..) => sessions.by_token(&token.0, &context.peer)?,
+        (Some(token), user, _) => {
+            let session = sessions.by_token(&token.0, &context.peer)?;
+            if user.is_some_and(|user| session.is_of_another(&user)) {
+                return fail(ErrorKind::Unauthenticated, "the token is another user's; log in by password");
+            }
+            session
+        }
         (None, Some(_), None) => return fail(ErrorKind::Unauthenticated, "a user is given, and no password"),
         (None, None, _) => {
             let stranger = sessions.stranger(&context.peer);

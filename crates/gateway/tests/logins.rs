@@ -107,6 +107,19 @@ fn where_the_stores_are_is_told_to_those_who_are_in() {
 }
 
 #[test]
+fn a_token_does_not_stand_for_another_user() {
+    let door = Door::with(&["alice", "bob"], |_| {});
+    let token = door.login("alice", "first").unwrap().token;
+    let by_token = |user: &str| {
+        let request =
+            OpenSessionRequest { user: Some(user.into()), token: token.clone(), ..Default::default() };
+        door.served.client().v2::<methods::OpenSession>(request)
+    };
+    assert_eq!(kind(by_token("bob")), "Unauthenticated");
+    assert_eq!(by_token("alice").unwrap().user.as_deref(), Some("alice"));
+}
+
+#[test]
 fn logins_beyond_the_limit_are_told_to_come_again() {
     let door = Door::with(&["alice"], |limits| limits.logins = 0);
     assert_eq!(door.login("alice", "first").err().unwrap(), "Busy");

@@ -205,6 +205,32 @@ fn copies_stay_below_the_directory_the_operator_named() {
 }
 
 #[test]
+fn copies_get_no_more_rights_than_their_sources() {
+    let local = std::sync::Arc::new(strait_store::MemoryStore::new("tester"));
+    let served = serve_with(|config| {
+        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local });
+    });
+    let mut owner = served.session();
+    let mut client = served.client_on(UNFRAMED);
+    let ch = handle(&mut client, None);
+    let copy = |src: &str, dest: &str| CopyArgs { src: Some(src.into()), dest: Some(dest.into()) };
+    for (source, copied) in [(0o600, "rw-------"), (0o666, "rw-r--r--"), (0o755, "rwxr-xr-x")] {
+        let create = CreateFileRequest {
+            path: Some("/f".into()),
+            permission: Some(source),
+            overwrite: Some(true),
+            ..Default::default()
+        };
+        let handle = owner.v2::<methods::CreateFile>(create).unwrap().handle.unwrap();
+        close(&mut owner, handle).unwrap();
+        client.old::<methods::CopyToLocalFile>(copy("/f", "/here/f")).unwrap();
+        client.old::<methods::CopyFromLocalFile>(copy("/here/f", "/g")).unwrap();
+        let permission = client.old::<methods::Stat>(path(&ch, "/g")).unwrap().permission;
+        assert_eq!(permission.as_deref(), Some(copied));
+    }
+}
+
+#[test]
 fn logging_out_closes_what_was_open() {
     let served = serve();
     let mut client = served.client_on(UNFRAMED);

@@ -31,7 +31,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What goes with every command.
+/// Flags of every command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = help::REACHING)]
 pub struct Global {
@@ -82,7 +82,7 @@ pub struct Global {
     /// Print one JSON object a line, for what was done (put, rm, …) and what went wrong too.
     #[arg(long, global = true, help_heading = help::TELLING)]
     pub json: bool,
-    /// What is logged to standard error: error, warn, info, debug or trace.
+    /// Lowest level of the log on standard error: error, warn, info, debug or trace.
     #[arg(long, global = true, help_heading = help::TELLING, env = "STRAIT_LOG", value_name = "LEVEL")]
     pub log: Option<LevelFilter>,
 }
@@ -147,7 +147,10 @@ fn boolean(text: &str) -> Result<bool, String> {
 fn misplaced(flag: &str, command: &str) -> String {
     let flag = flag.replace('_', "-");
     let instead = match (command, flag.as_str()) {
-        ("up" | "serve", "user" | "password-file") => "; --passwords FILE sets the users who may log in",
+        ("up", "user" | "password-file") => "; --passwords FILE sets the users who may log in",
+        ("serve", "user" | "password-file") => {
+            "; --passwords FILE sets the users who may log in, and --kadoop-key FILE admits it to a Kadoop store"
+        }
         ("up" | "serve", "tls" | "client-cert" | "client-key") => {
             "; TLS is served with --tls-cert FILE --tls-key FILE"
         }
@@ -251,7 +254,7 @@ pub struct Operands {
     pub uris: Vec<String>,
 }
 
-/// What every server tells of its work.
+/// Logs, audit and metrics of a server.
 #[derive(Debug, Args)]
 pub struct Telling {
     /// Serve latencies and counters of all operations, in Prometheus' text format, at
@@ -270,7 +273,7 @@ impl Telling {
     }
 }
 
-/// What `serve` and `up` have in common.
+/// Flags common to `serve` and `up`.
 #[derive(Debug, Args)]
 pub struct Listening {
     /// Where to listen. Beyond loopback, --passwords or --allow-anonymous is needed.
@@ -376,7 +379,7 @@ pub struct Namenode {
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// The user who may do anything [default: the user that runs this].
+    /// The user with all rights [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,
     /// Files of smaller blocks aren't made.
@@ -410,7 +413,7 @@ pub struct Datanode {
     /// Where it stands: replicas are spread over racks.
     #[arg(long, value_name = "NAME", default_value = "/default-rack")]
     pub rack: String,
-    /// What this host is called in block locations [default: its host name].
+    /// This host's name in block locations [default: its host name].
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// The directory of a Unix socket where programs on this host ask for replicas' files;
@@ -523,7 +526,7 @@ pub struct Stat {
     pub format: Option<String>,
 }
 
-/// What `put` and `get` have in common.
+/// Flags common to `put` and `get`.
 #[derive(Debug, Args)]
 pub struct Copying {
     /// Replace files that are there.
@@ -573,7 +576,7 @@ pub struct Rm {
     /// Directories with all that is in them.
     #[arg(short, visible_short_alias = 'R', long)]
     pub recursive: bool,
-    /// What is missing is no error.
+    /// Ignore missing files.
     #[arg(short, long)]
     pub force: bool,
     /// Only what killed `put`s left in these directories and beneath: files called
@@ -588,7 +591,7 @@ pub struct Mv {
     /// Replace an existing file.
     #[arg(short, long)]
     pub force: bool,
-    /// What to move; the last operand is where to: a new name, or an existing directory to move into.
+    /// Sources; the last operand is the target: a new name, or an existing directory to move into.
     /// It may be just a path in the same store.
     #[arg(required = true, value_name = "URI... TARGET", value_parser = operand())]
     pub operands: Vec<String>,
@@ -674,7 +677,7 @@ pub struct Passwd {
     /// Take the user out of the file; a gateway that serves with it lets them in no more.
     #[arg(long)]
     pub remove: bool,
-    /// Whose password; it is asked for twice, or read from standard input where that isn't a terminal.
+    /// The user. The command asks twice for the password, or reads it from standard input if that isn't a terminal.
     #[arg(id = "whose", value_name = "USER")]
     pub user: String,
 }

@@ -8,8 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strait_store::strait::Token;
 use strait_wire::Secret;
 
-/// A token that expires sooner than this isn't used.
-const MIN_LIFE_MS: i64 = 60_000;
+/// A token that expires sooner than this isn't used. Shorter than the shortest `--token-lifetime`
+/// of a gateway.
+const MIN_LIFE_MS: i64 = 10_000;
 /// Prefix of the names of all these files.
 const PREFIX: &str = "token_";
 /// Longest file read; tokens are some hundred bytes.

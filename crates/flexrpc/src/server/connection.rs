@@ -52,6 +52,8 @@ pub(crate) struct Line {
     pub(crate) active: Micros,
     /// Whether the forwarder has the connection, and checks its idleness.
     pub(crate) lent: bool,
+    /// Whether a call has come that the server believes.
+    pub(crate) known: bool,
 }
 
 /// An answer under way.
@@ -111,6 +113,7 @@ impl Connection {
             answered: false,
             active: clock::now(),
             lent: false,
+            known: false,
         };
         Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line) }
     }
@@ -129,7 +132,10 @@ impl Connection {
                 Some(_) => self.next_record(line, core, others),
             };
             let response = match next {
-                Next::Frame(frame) => core.handle(frame, self.origin(), |spare| line.reader.give_back(spare)),
+                Next::Frame(frame) => {
+                    line.known = line.known || core.is_authentic_call(&frame, self.origin());
+                    core.handle(frame, self.origin(), |spare| line.reader.give_back(spare))
+                }
                 other => match self.on_other(other, line, core) {
                     Ok(response) => response,
                     Err(parked) => return parked,
@@ -154,7 +160,10 @@ impl Connection {
     /// The answer to a message that isn't a frame, or the event to wait for.
     #[inline(never)]
     fn on_other(&self, next: Next, line: &mut Line, core: &Core) -> Result<Response, Parked> {
-        let Line { reader, records, .. } = line;
+        let Line { reader, records, known, .. } = line;
+        // Records have rules of their own. A chain call's head is part of a message, which has to
+        // arrive in time, and be authentic.
+        *known |= matches!(next, Next::Record(_) | Next::Chain(_));
         match next {
             Next::Frame(frame) => Ok(core.handle(frame, self.origin(), |spare| reader.give_back(spare))),
             Next::Record(message) => Ok(core.answer_onc(message, self.origin(), |spare| {

@@ -139,6 +139,11 @@ impl Core {
         self.options.message_stall.saturating_mul(times)
     }
 
+    /// Whether this is a call of a caller that the server lets in.
+    pub(crate) fn is_authentic_call(&self, frame: &Frame, origin: Origin) -> bool {
+        frame.head.kind == Kind::Call && self.is_authentic(frame, origin)
+    }
+
     /// Handles a frame, on this thread.
     pub(crate) fn handle(
         &self,

@@ -98,11 +98,15 @@ pub struct ServerOptions {
     /// server cuts callers off; they can ask again while it keeps the results. Results in the
     /// making don't count: each worker has one of at most `payload_bytes`.
     pub send_bytes: usize,
-    /// Connections at a time; each costs a descriptor and some hundred bytes.
+    /// Connections at a time; each costs a descriptor and some hundred bytes. No host gets more
+    /// than it leaves to others.
     pub connections: usize,
     /// The server closes a connection that was idle for so long. The caller's next call opens
     /// another.
     pub connection_idle: Duration,
+    /// The same until the first call of a caller that the server lets in. Callers ask as soon as
+    /// they connect.
+    pub greeting: Duration,
     /// The same within a message, since its sender has it ready. In each such time,
     /// [`limits::STALL_BYTES`] of a large message must arrive, or of an answer be taken.
     pub message_stall: Duration,
@@ -146,8 +150,9 @@ impl Default for ServerOptions {
             // Sixteen of the largest messages.
             receive_bytes: 16 * limits::MESSAGE_BYTES,
             send_bytes: 16 * limits::MESSAGE_BYTES,
-            connections: 16_384,
+            connections: 32_768,
             connection_idle: Duration::from_secs(600),
+            greeting: Duration::from_secs(10),
             message_stall: Duration::from_secs(30),
             admission: AdmissionLimits::default(),
             chain_callees: limits::CHAIN_CALLEES,
@@ -377,7 +382,7 @@ fn bind(address: SocketAddr, udp: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)
 fn sweep(workers: &Workers) {
     let options = &workers.core.options;
     let remembered = options.admission.result_us.min(options.admission.session_idle_us);
-    let connected = options.connection_idle.min(options.message_stall);
+    let connected = options.connection_idle.min(options.message_stall).min(options.greeting);
     let pause = (Duration::from_micros(remembered).min(connected) / 4).clamp(SWEEP_LEAST, SWEEP);
     loop {
         let until = crate::net::clock::after(crate::net::clock::now(), pause);

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -258,7 +258,7 @@ impl Workers {
     }
 
     fn add(&self, fd: OwnedFd, peer: SocketAddr) -> io::Result<()> {
-        if self.connection_count() >= self.core.options.connections {
+        if !self.has_room_for(peer.ip()) {
             return Err(io::Error::other("at the limit of connections"));
         }
         socket::prepare_tcp(&fd)?;
@@ -274,6 +274,19 @@ impl Workers {
         Ok(())
     }
 
+    /// Whether one more connection of this host may be added. No host gets more than it leaves to
+    /// others.
+    fn has_room_for(&self, host: IpAddr) -> bool {
+        let (connections, most) = (self.connections(), self.core.options.connections);
+        let free = most.saturating_sub(connections.len());
+        // Only a host with that many could have more than are free.
+        if connections.len() < most / 2 {
+            return free > 0;
+        }
+        let of_host = connections.values().filter(|connection| connection.peer.ip() == host);
+        of_host.take(free).count() < free
+    }
+
     /// Closes connections that were idle for too long, unless a worker serves them.
     pub(crate) fn close_idle(&self) {
         let options = &self.core.options;
@@ -285,7 +298,8 @@ impl Workers {
                 let idle = clock::since(line.active);
                 let begun = line.is_mid_message() || connection.fd.is_handshaking();
                 let stalled = begun && idle > options.message_stall;
-                idle > options.connection_idle || stalled || line.is_overdue(&self.core)
+                let patience = if line.known { options.connection_idle } else { options.greeting };
+                idle > patience.min(options.connection_idle) || stalled || line.is_overdue(&self.core)
             })
         };
         // The shutdown wakes the thread that watches the connection by epoll, which then closes it.

@@ -21,6 +21,9 @@ pub async fn chmod(context: &Context, chmod: Chmod) -> Result<(), Failure> {
 /// Changes owner and group.
 pub async fn chown(context: &Context, chown: Chown) -> Result<(), Failure> {
     let (owner, group) = chown.owner.split_once(':').unwrap_or((&chown.owner, ""));
+    if group.contains(':') {
+        return Err(Failure::usage(format!("chown {}: more than one colon; it is OWNER:GROUP", chown.owner)));
+    }
     let given = |name: &str| (!name.is_empty()).then(|| name.to_owned());
     let set = SetAttributes { owner: given(owner), group: given(group), ..SetAttributes::default() };
     if set == SetAttributes::default() {

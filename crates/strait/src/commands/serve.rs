@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use strait_gateway::{
     Access, CertificateFacts, Config, Gateway, Homes, Limits, LocalRoot, PasswordFile, Service2009, Tls,
     TlsFiles,
@@ -27,6 +27,8 @@ const NOBODY: &str = "nobody";
 /// another.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
 const DAY_SECONDS: u64 = 86_400;
+/// How often the gateway looks whether its certificate is another one.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 
 /// Serves the named stores.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
@@ -66,6 +68,7 @@ pub async fn run(
     let tls = tls(&listening)?;
     let mut told = door.told(&stores);
     let mut warnings = door.warnings();
+    let watching = tls.clone().map(|tls| tokio::spawn(watch_certificate(tls)));
     if let Some(tls) = &tls {
         let (lines, warning) = tls_told(tls, &listening, SystemTime::now());
         told += &lines;
@@ -111,6 +114,7 @@ pub async fn run(
         failure = signalled => Err(failure),
     };
     reloading.abort();
+    watching.inspect(tokio::task::JoinHandle::abort);
     ended
 }
 
@@ -292,8 +296,28 @@ fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Optio
         Some(ca) => writeln!(told, "           every client needs a certificate of {}", ca.display()),
         None => writeln!(told, "           clear text is served to this host alone"),
     };
-    let warning = format!("the TLS certificate {end}; put another in its place, and the gateway rereads it");
-    (told, is_urgent.then_some(warning))
+    (told, is_urgent.then(|| certificate_warning(&end)))
+}
+
+fn certificate_warning(end: &str) -> String {
+    format!("the TLS certificate {end}; put another in its place, and the gateway rereads it")
+}
+
+/// Warns of a certificate that expires soon: when the gateway has read it anew, and once a day.
+async fn watch_certificate(tls: Arc<Tls>) {
+    let (mut known, mut looked) = (tls.certificate(), Instant::now());
+    loop {
+        tokio::time::sleep(CERTIFICATE_LOOK).await;
+        let certificate = tls.certificate();
+        if certificate == known && looked.elapsed() < Duration::from_secs(DAY_SECONDS) {
+            continue;
+        }
+        let (end, is_urgent) = certificate_end(&certificate, SystemTime::now());
+        if is_urgent {
+            tracing::warn!("{}", certificate_warning(&end));
+        }
+        (known, looked) = (certificate, Instant::now());
+    }
 }
 
 /// The certificate's expiry as text, and whether it needs action.

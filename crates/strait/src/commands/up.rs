@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use strait_gateway::PasswordFile;
 use strait_gateway::{ConfiguredStore, Homes};
 use strait_kadoop::service::{
     DatanodeNumbers, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
@@ -59,6 +60,7 @@ const LEASE_HARD_MS: u64 = 10_000;
 /// Serves until a signal comes.
 pub async fn up(up: Up) -> Result<(), Failure> {
     let mut door = Door::open(&up.listening)?;
+    warn_of_unknown_admins(&up)?;
     serve::demand_free(up.listening.listen)?;
     // The datanodes need a descriptor for each replica.
     raise_descriptor_limit();
@@ -86,6 +88,16 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         _ => cluster.stop().await,
     }
     served
+}
+
+/// An unknown name may be a mistake, and whoever gets it later is an administrator.
+fn warn_of_unknown_admins(up: &Up) -> Result<(), Failure> {
+    let Some(file) = &up.listening.passwords else { return Ok(()) };
+    let users = PasswordFile::users(file).map_err(Failure::other)?;
+    for admin in up.admins.iter().filter(|admin| !users.contains(admin)) {
+        tracing::warn!("--admin {admin}: no such user in {}", file.display());
+    }
+    Ok(())
 }
 
 /// Makes the directory that all users share, unless something has that name already. Only the owner

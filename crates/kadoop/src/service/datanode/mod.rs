@@ -14,6 +14,7 @@ use super::{
     SLOW_CALL,
     home::random,
     keys::Key,
+    most_connections,
     observed::Observed,
     stop::{Stop, Threads},
 };
@@ -148,6 +149,7 @@ impl DatanodeServer {
             // Each call has a token instead of a key: see `service::keys`.
             key: None,
             allow_anonymous: true,
+            connections: most_connections(),
             payload_bytes: PAYLOAD_BYTES,
             receive_bytes: RECEIVE_BYTES,
             workers: WorkerLimits { most: WORKERS, ..ServerOptions::default().workers },

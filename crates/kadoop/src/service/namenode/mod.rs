@@ -17,6 +17,7 @@ use super::{
     commit::Commit,
     home::{Home, random},
     keys::Key,
+    most_connections,
     observed::Observed,
     stop::{Stop, Threads},
     tokens::{TOKEN_MS, TokenKey},
@@ -279,7 +280,7 @@ fn damaged(error: LogError) -> io::Error {
 
 fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server, Server)> {
     let short = || io::Error::other("the cluster's key is too short");
-    let of = ServerOptions { udp: false, ..ServerOptions::default() };
+    let of = ServerOptions { udp: false, connections: most_connections(), ..ServerOptions::default() };
     let datanodes = ServerOptions {
         listen: options.listen_datanodes,
         key: Some(options.key.between_nodes().ok_or_else(short)?),
