@@ -300,7 +300,8 @@ fn memory_for_sessions_and_results_is_bounded() {
 #[test]
 fn idle_connections_cost_no_threads_and_are_bounded() {
     let service = Arc::new(Service::default());
-    let server = common::start(ServerOptions { connections: 200, ..ServerOptions::default() }, &service);
+    // One host has half of them at most.
+    let server = common::start(ServerOptions { connections: 400, ..ServerOptions::default() }, &service);
     let mut idle: Vec<Raw> = (0..200).map(|_| Raw::tcp(server.address())).collect();
     common::eventually("all are accepted", || server.connection_count() == 200);
     common::eventually("the workers go back to watching", || server.worker_count() <= 8);

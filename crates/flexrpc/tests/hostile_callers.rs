@@ -17,7 +17,6 @@ use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
     AdmissionLimits, CallId, Client, ClientOptions, Server, ServerOptions, SessionId, Transport, WorkerLimits,
 };
-use strait_testkit::wait_until;
 
 /// A session that no server knows.
 const NOBODY: SessionId = SessionId([8; 16]);
@@ -50,7 +49,7 @@ fn a_connection_without_a_call_soon_gives_its_place_back() {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed");
     }
-    assert!(wait_until(Duration::from_secs(10), || server.connection_count() == callers));
+    common::eventually("only the caller's stays", || server.connection_count() == callers);
     client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap();
     assert_eq!(server.connection_count(), callers);
 }

@@ -528,7 +528,8 @@ fn relay(to: SocketAddr, passes: impl Fn(Way, &[u8]) -> bool + Send + Sync + 'st
     // The thread ends with the test's process.
     std::thread::spawn(move || {
         for from in listener.incoming() {
-            let (Ok(from), Ok(to)) = (from, TcpStream::connect(to)) else { return };
+            // The namenode may be restarting.
+            let (Ok(from), Ok(to)) = (from, TcpStream::connect(to)) else { continue };
             let ways =
                 [(Way::Call, from.try_clone().unwrap(), to.try_clone().unwrap()), (Way::Answer, to, from)];
             for (way, mut from, mut to) in ways {
