@@ -7,6 +7,7 @@ import java.net.InetAddress;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
+import java.time.Duration;
 import java.util.concurrent.atomic.AtomicInteger;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
@@ -23,6 +24,9 @@ final class Connection {
     private final AtomicInteger silences;
     private final SocketTransport transport;
     private final Messages messages;
+    private Deadline deadline;
+    // Time left to wait for the payload being received. Pauses of the reader don't count.
+    private Duration payloadPatience = Duration.ZERO;
     private int inFlight;
     private boolean broken;
 
@@ -44,6 +48,7 @@ final class Connection {
             throws IOException {
         this.options = options;
         this.silences = silences;
+        this.deadline = connectBy;
         Wire wire = options.wire;
         try {
             SocketLink socket = new SocketLink(host, port, connectBy);
@@ -61,8 +66,9 @@ final class Connection {
     /**
      * Sets the deadline for all further sending and receiving, which fail as TIMED_OUT after it.
      */
-    void waitUntil(Deadline deadline) {
-        transport.waitUntil(deadline);
+    void waitUntil(Deadline newDeadline) {
+        deadline = newDeadline;
+        transport.waitUntil(newDeadline);
     }
 
     <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
@@ -106,6 +112,7 @@ final class Connection {
                 () -> {
                     inFlight--;
                     int length = messages.beginRange();
+                    payloadPatience = options.timeout;
                     silences.set(0);
                     return length;
                 });
@@ -113,7 +120,17 @@ final class Connection {
 
     /** See {@link Messages#readPayload}. */
     int readPayload(ByteBuffer target) throws IOException {
-        return exchange(() -> messages.readPayload(target));
+        if (transport.readable() > 0) {
+            return exchange(() -> messages.readPayload(target));
+        }
+        long began = System.nanoTime();
+        transport.waitUntil(Deadline.earlier(deadline, Deadline.after(payloadPatience)));
+        try {
+            return exchange(() -> messages.readPayload(target));
+        } finally {
+            transport.waitUntil(deadline);
+            payloadPatience = payloadPatience.minusNanos(System.nanoTime() - began);
+        }
     }
 
     /** Unread bytes of the readRange reply being received. */

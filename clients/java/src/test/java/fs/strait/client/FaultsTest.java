@@ -24,10 +24,12 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -38,6 +40,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 /**
  * A client fails within its time limit, in every state in which its gateway falls silent or ends.
  */
+// An operation without end fails its test and doesn't stop all others.
+@Timeout(value = 2, unit = TimeUnit.MINUTES, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultsTest {
     private static final Duration TIMEOUT = Duration.ofMillis(500);
     private static final ConnectOptions IMPATIENT = ConnectOptions.defaults().timeout(TIMEOUT);
@@ -240,6 +244,25 @@ class FaultsTest {
             proxy.strike(fault);
             StraitException error =
                     inTime(() -> StraitClient.connect(proxy.address(), IMPATIENT));
+            assertEquals(ErrorKind.TIMED_OUT, error.kind());
+        }
+    }
+
+    @Test
+    void aReplyThatTricklesIsGivenUpInTime() throws IOException {
+        String path = gateway.root() + "/trickle";
+        // More than sockets hold, so that the strike comes in the middle of a payload.
+        byte[] content = new byte[64 << 20];
+        try (StraitClient setup = StraitClient.connect(gateway.address());
+                OutputStream file = setup.newOutputStream(path)) {
+            file.write(content);
+        }
+        try (FaultyProxy proxy = new FaultyProxy(gateway.port());
+                StraitClient client = StraitClient.connect(proxy.address(), IMPATIENT);
+                InputStream file = client.newInputStream(path)) {
+            file.readNBytes(1 << 20);
+            proxy.strike(Fault.STUTTER);
+            StraitException error = inTime(file::readAllBytes);
             assertEquals(ErrorKind.TIMED_OUT, error.kind());
         }
     }
