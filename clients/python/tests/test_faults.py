@@ -183,8 +183,11 @@ def test_closing_a_client_of_a_silent_gateway_ends_in_time(proxy):
         client.close()
 
 
-def stat_by_threads(client, threads):
-    """Each asks for /x once. Returns the list of their failures, and the threads."""
+def stat_by_threads(fake, client, threads):
+    """Each asks for /x once, and needs a login. Returns the list of failures, and the threads."""
+    fake.silent.add("openSession")
+    fake.tokens.clear()
+    fake.break_connections()
     failures = []
 
     def stat():
@@ -202,11 +205,8 @@ def stat_by_threads(client, threads):
 def test_threads_share_the_outcome_of_a_login_without_an_answer(fake):
     fake.files["/x"] = bytearray()
     client = strait.connect(fake.address, timeout=2)
-    fake.silent.add("openSession")
-    fake.tokens.clear()
-    fake.break_connections()
     threads = 6
-    failures, running = stat_by_threads(client, threads)
+    failures, running = stat_by_threads(fake, client, threads)
     fake.await_waiting("openSession", threads)  # all with the token that isn't good any more
     began = time.monotonic()
     fake.resume_once("openSession")
@@ -222,11 +222,8 @@ def test_threads_share_the_outcome_of_a_login_without_an_answer(fake):
 
 def test_threads_share_a_login_that_is_refused(fake):
     client = strait.connect(fake.address, timeout=20)
-    fake.silent.add("openSession")
-    fake.tokens.clear()
-    fake.break_connections()
     threads = 6
-    failures, running = stat_by_threads(client, threads)
+    failures, running = stat_by_threads(fake, client, threads)
     fake.await_waiting("openSession", threads)
     fake.resume_once("openSession")
     # Until the one login waits, for which the others wait in turn.

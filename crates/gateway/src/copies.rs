@@ -98,8 +98,17 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let file = End { path: directory.join(&name)?, ..target.clone() };
     let permission = permission(source, target).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
-    let mut writer = file.fs.create(&file.who, &file.path, &options).await.map_err(unwritable)?;
-    let temporary = Temporary { file, stays: false };
+    // From before it is made, since the client may leave meanwhile.
+    let mut temporary = Temporary { file, stays: false };
+    let End { fs, who, path, .. } = &temporary.file;
+    let mut writer = match fs.create(who, path, &options).await {
+        Ok(writer) => writer,
+        Err(error) => {
+            // There is nothing to remove, unless the store can't tell.
+            temporary.stays = error.kind() != ErrorKind::OutcomeUnknown;
+            return Err(unwritable(error));
+        }
+    };
     let mut offset = 0;
     loop {
         let bytes = reader.read_at(offset, CHUNK_BYTES).await.map_err(unreadable)?;

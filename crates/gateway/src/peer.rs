@@ -257,15 +257,20 @@ mod tests {
     fn a_connection_that_was_reset_is_not_its_successors() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
-        let first = TcpStream::connect(to).unwrap();
+        let connect_from = |from: SocketAddr| {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+            rustix::net::bind(&socket, &from).unwrap();
+            rustix::net::connect(&socket, &to).unwrap();
+            TcpStream::from(socket)
+        };
+        // An address of its own, so that nobody takes the port between the two sockets.
+        let first = connect_from("127.66.0.1:0".parse().unwrap());
         let from = first.local_addr().unwrap();
         rustix::net::sockopt::set_socket_linger(&first, Some(Duration::ZERO)).unwrap();
         drop(first);
         // Another socket at the same two addresses, which waits behind the first.
-        let second = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        rustix::net::sockopt::set_socket_reuseaddr(&second, true).unwrap();
-        rustix::net::bind(&second, &from).unwrap();
-        rustix::net::connect(&second, &to).unwrap();
+        let _second = connect_from(from);
         let (reset, _) = listener.accept().unwrap();
         assert_eq!(Peer::of(&reset, from).user, None);
         let (server, _) = listener.accept().unwrap();

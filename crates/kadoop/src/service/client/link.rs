@@ -102,9 +102,13 @@ impl Link {
                 match answer.as_ref().map_err(|error| Lost::from(error.clone())) {
                     Ok(_) => judged = true,
                     Err(Lost::Unknown(_)) => doubtful = true,
-                    // A rejected caller's mutation wasn't examined, so this refusal says nothing
-                    // about earlier attempts.
-                    Err(Lost::Refused(failure)) => judged = failure.error != Error::Unauthenticated,
+                    // The namenode rejected the caller, or was unable to serve, before it examined
+                    // the mutation. So this refusal says nothing about earlier attempts.
+                    Err(Lost::Refused(Failure {
+                        error: Error::Unauthenticated | Error::Unavailable,
+                        ..
+                    })) => {}
+                    Err(Lost::Refused(_)) => judged = true,
                     Err(Lost::NotExecuted(_)) => {}
                 }
                 answer
