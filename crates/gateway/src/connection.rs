@@ -387,9 +387,10 @@ impl<W: AsyncWrite + Unpin> Output<W> {
             self.unflushed = false;
             return Ok(());
         };
-        let slices: Vec<IoSlice<'_>> =
-            first.encoded.segments.iter().take(MAX_SLICES).map(|segment| IoSlice::new(segment)).collect();
-        let mut sent = self.to.write_vectored(&slices).await?;
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let filled = slices.iter_mut().zip(&first.encoded.segments);
+        let count = filled.map(|(slice, segment)| *slice = IoSlice::new(segment)).count();
+        let mut sent = self.to.write_vectored(slices.get(..count).unwrap_or_default()).await?;
         if sent == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }

@@ -223,11 +223,12 @@ impl Caller {
             let message = "the session has ended; open it again by its token, or log in again";
             return fail(ErrorKind::Unauthenticated, message);
         }
-        let who = session.principal()?;
-        if let Identity::User(login) = session.identity() {
-            sessions.check_login(&login)?;
+        let identity = session.identity();
+        if let Identity::User(login) = &identity {
+            sessions.check_login(login)?;
             turns::acts_for(&login.user);
         }
+        let who = identity.principal()?;
         session.begin_call();
         Ok(Self { who, session })
     }

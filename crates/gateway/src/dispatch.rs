@@ -25,7 +25,8 @@ use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method,
 pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted: Option<Permit>) -> Outgoing {
     let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
     let id = request.id();
-    let run = turns::call(key, run(request, context, granted));
+    // On the heap: the futures around it would move it, and it is large.
+    let run = turns::call(key, Box::pin(run(request, context, granted)));
     let answer = AssertUnwindSafe(RequestId::scope(Some(id), run)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
         tracing::error!(%name, request = %id, "a call met a defect");

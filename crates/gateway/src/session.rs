@@ -41,6 +41,20 @@ pub enum Identity {
     User(Login),
 }
 
+impl Identity {
+    /// The principal for whom such a session acts.
+    ///
+    /// # Errors
+    /// Unauthenticated without a login.
+    pub fn principal(self) -> Result<Principal> {
+        match self {
+            Self::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
+            Self::Anonymous(principal) => Ok(principal),
+            Self::User(login) => Ok(Principal::new(&login.user)),
+        }
+    }
+}
+
 /// The reason why a client must log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uninvited {
@@ -108,11 +122,7 @@ impl Session {
     /// # Errors
     /// Unauthenticated without a login.
     pub fn principal(&self) -> Result<Principal> {
-        match self.identity() {
-            Identity::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
-            Identity::Anonymous(principal) => Ok(principal),
-            Identity::User(login) => Ok(Principal::new(&login.user)),
-        }
+        self.identity().principal()
     }
 
     /// The session's identity.
