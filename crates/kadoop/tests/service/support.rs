@@ -1,7 +1,7 @@
 //! A namenode in this process, and its callers.
 
 use bytes::Bytes;
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{io, net::SocketAddr, path::Path, time::Duration};
 use strait_flexrpc::{self as flexrpc, Transport};
 use strait_kadoop::{
     Client, ClientOptions, Config, Identity,
@@ -204,8 +204,8 @@ impl Cluster {
 
     fn start_datanodes(&mut self, count: usize) {
         for number in 0..count {
-            let datanode = DatanodeServer::start(self.datanode_options(number)).unwrap();
-            self.datanodes.push(datanode);
+            let options = self.datanode_options(number);
+            self.datanodes.push(once_free(|| DatanodeServer::start(options.clone())));
         }
     }
 
@@ -213,12 +213,7 @@ impl Cluster {
     pub fn restart_namenode(&mut self, options: NamenodeOptions) {
         let placeholder = tempfile::tempdir().unwrap();
         self.namenode = namenode(placeholder.path());
-        let mut started = None;
-        assert!(wait_until(DEADLINE, || {
-            started = NamenodeServer::start(options.clone()).ok();
-            started.is_some()
-        }));
-        self.namenode = started.unwrap();
+        self.namenode = once_free(|| NamenodeServer::start(options.clone()));
         self.await_datanodes();
     }
 
@@ -232,10 +227,23 @@ impl Cluster {
         self.datanodes.clear();
         let placeholder = tempfile::tempdir().unwrap();
         self.namenode = namenode(placeholder.path());
-        self.namenode = NamenodeServer::start(options).unwrap();
+        self.namenode = once_free(|| NamenodeServer::start(options.clone()));
         self.start_datanodes(count);
         self.await_datanodes();
     }
+}
+
+/// Starts a server once its predecessor's last call has left the directory and the port.
+fn once_free<T>(start: impl Fn() -> io::Result<T>) -> T {
+    let mut started = None;
+    wait_until(DEADLINE, || {
+        let outcome = start();
+        let busy = [io::ErrorKind::ResourceBusy, io::ErrorKind::AddrInUse];
+        let is_busy = matches!(&outcome, Err(error) if busy.contains(&error.kind()));
+        started = Some(outcome);
+        !is_busy
+    });
+    started.unwrap().unwrap()
 }
 
 /// Bytes without repetitions.
