@@ -23,6 +23,8 @@ faults! {
     SegmentNameNotSynced,
     /// The namenode assumes at a start that all log bytes it reads are on disk.
     LogEndTrusted,
+    /// The log's mark is written before the records are on disk.
+    MarkedEarly,
     /// A torn frame is read as good.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.

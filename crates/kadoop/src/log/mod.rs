@@ -3,19 +3,22 @@
 //! ```text
 //!   log-SEQUENCE        header │ frame │ frame │ … │ zeroes (preallocated)
 //!   checkpoint-SEQUENCE header │ block │ block │ … │ last block
+//!   mark                number of a record on disk
 //! ```
 //!
 //! A frame holds all records of one sync. The next frame is written only after that sync, so a
-//! crash can tear only the last one. A good frame behind a bad one means damage. Records are
-//! numbered from 1 without gaps.
+//! crash can tear only the last one. A good frame behind a bad one means damage, and so does an end
+//! before the mark. Records are numbered from 1 without gaps.
 
 mod checkpoint;
 mod frame;
+mod mark;
 mod reader;
 mod writer;
 
 pub use checkpoint::{CheckpointWriter, read_checkpoint};
 pub use frame::MAX_FRAME_BYTES;
+pub use mark::{make_mark, read_mark};
 pub use reader::{Tail, read_log};
 pub use writer::Journal;
 
@@ -54,6 +57,17 @@ pub enum LogError {
         file: String,
         /// Offset in it, in bytes.
         offset: u64,
+    },
+    /// Answered records are missing at the end.
+    #[error(
+        "the log ends with record {found}, but record {marked} was on disk: its end is missing or damaged. \
+         Put the files back, or start from a copy of this directory that has the record"
+    )]
+    Short {
+        /// The last record in the log, or in the newest checkpoint.
+        found: u64,
+        /// The record in the mark.
+        marked: u64,
     },
     /// Written by a newer program, or for another cluster.
     #[error("{file}: {why}")]

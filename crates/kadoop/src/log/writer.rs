@@ -3,6 +3,7 @@
 use super::{
     MAX_FRAME_BYTES,
     frame::{HEADER_BYTES, parse_segment_header, segment_header, write_frame},
+    mark::Mark,
     reader::read_segment,
     segment_name, segments,
 };
@@ -26,6 +27,7 @@ pub struct Journal<D: Disk> {
     segment_bytes: u64,
     faults: Faults,
     file: D::File,
+    mark: Option<Mark<D::File>>,
     offset: u64,
     /// The next segment, prepared.
     next: Option<D::File>,
@@ -54,9 +56,21 @@ impl<D: Disk> Journal<D> {
         }
         let file = blank_segment(&disk, segment_bytes)?;
         begin_segment(&disk, &file, cluster, next_sequence, faults)?;
-        let (offset, next) = (HEADER_BYTES as u64, None);
+        let (mark, offset, next) = (None, HEADER_BYTES as u64, None);
         let (waiting, buffer) = (Vec::new(), Vec::new());
-        Ok(Self { disk, cluster, segment_bytes, faults, file, offset, next, next_sequence, waiting, buffer })
+        Ok(Self {
+            disk,
+            cluster,
+            segment_bytes,
+            faults,
+            file,
+            mark,
+            offset,
+            next,
+            next_sequence,
+            waiting,
+            buffer,
+        })
     }
 
     /// Queues a record for the next commit.
@@ -96,13 +110,36 @@ impl<D: Disk> Journal<D> {
         if self.offset + self.buffer.len() as u64 > self.segment_bytes && self.offset > HEADER_BYTES as u64 {
             self.roll()?;
         }
+        let last = self.next_sequence + records.len() as u64 - 1;
+        if self.faults.has(Fault::MarkedEarly) {
+            self.mark(last)?;
+        }
         self.file.write_at(self.offset, &self.buffer)?;
         if !self.faults.has(Fault::LogNotSynced) {
             self.file.sync_data()?;
         }
         self.offset += self.buffer.len() as u64;
-        self.next_sequence += records.len() as u64;
+        self.next_sequence = last + 1;
+        self.mark(last)
+    }
+
+    /// Keeps a mark beside the log from now on (see [`super::read_mark`]).
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn keep_mark(&mut self) -> io::Result<()> {
+        self.mark = Some(Mark::set(&self.disk, self.cluster, self.next_sequence - 1)?);
         Ok(())
+    }
+
+    fn mark(&mut self, sequence: u64) -> io::Result<()> {
+        self.mark.as_mut().map_or(Ok(()), |mark| mark.note(sequence))
+    }
+
+    /// The file of the log's mark, if the mark has changed since the last call. Sync it now and then,
+    /// while the log continues: after a power failure, a start notices lost records up to there.
+    pub fn mark_to_sync(&mut self) -> Option<D::File> {
+        self.mark.as_mut()?.to_sync()
     }
 
     /// Frees the segment's unused preallocated bytes, so that a start after a clean end needn't

@@ -59,7 +59,7 @@ pub struct Loaded {
 /// Loads the newest checkpoint that verifies, and applies every record after it.
 ///
 /// # Errors
-/// A gap or damage in the log; records that can't be applied; the disk's.
+/// A gap or damage in the log, or an end before its mark; records that can't be applied; the disk's.
 pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, LogError> {
     let mut unreadable = Vec::new();
     let mut state = None;
@@ -75,7 +75,7 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
     let mut state = state.unwrap_or_else(|| State::new(config));
     let mut events = Vec::new();
     let after = state.next.sequence;
-    let (_, tail) = log::read_log(disk, cluster, after, config.faults, |_, bytes| {
+    let (found, tail) = log::read_log(disk, cluster, after, config.faults, |_, bytes| {
         let mut transaction = Transaction::decode(bytes)?;
         if config.faults.has(Fault::RetryNotReplayed) {
             transaction.request = None;
@@ -83,7 +83,10 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
         events.clear();
         state.apply(&transaction, &mut events)
     })?;
-    Ok(Loaded { state, tail, unreadable })
+    match log::read_mark(disk, cluster)? {
+        Some(marked) if marked > found => Err(LogError::Short { found, marked }),
+        _ => Ok(Loaded { state, tail, unreadable }),
+    }
 }
 
 /// Writes a checkpoint of `state` and removes the files that it replaces.

@@ -5,7 +5,7 @@
 //! to 100.
 
 use crate::{
-    disk::Disk,
+    disk::{Disk, DiskFile as _},
     error::{Error, Result},
     log::{self, Journal},
     namenode::Transaction,
@@ -180,6 +180,15 @@ impl<D: Disk> Commit<D> {
         }
     }
 
+    /// Puts the log's mark on disk, while the log continues.
+    pub(crate) fn sync_mark(&self) {
+        let mark = self.journal.lock().unwrap_or_else(PoisonError::into_inner).mark_to_sync();
+        if let Some(Err(error)) = mark.map(|mark| mark.sync_data()) {
+            // It only shows less if the power fails.
+            tracing::warn!(%error, "the log's mark isn't on disk");
+        }
+    }
+
     /// Stops all answers that depend on the log: the state can't be relied on any more.
     pub(crate) fn fail(&self) {
         let mut queue = self.queue();
@@ -231,6 +240,8 @@ impl<D: Disk> Commit<D> {
         {
             tracing::warn!(%error, "the log's segment keeps what it was given beforehand");
         }
+        drop(journal);
+        self.sync_mark();
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -9,6 +9,7 @@ mod killed;
 mod lending;
 mod load;
 mod logins;
+mod lost_log;
 mod names;
 mod observing;
 mod operators;

@@ -102,6 +102,16 @@ impl NamenodeProcess {
         *self = Self::start_at(self.site.clone(), &self.address.clone());
     }
 
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        &self.site.data
+    }
+
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.process.try_wait().is_some()

@@ -6,7 +6,7 @@ use strait_kadoop::{
     ChunkId, ClientId, Config, FileId, Identity, InodeNo, NodeId, Stamp,
     disk::{Disk, DiskFile},
     faults::Faults,
-    log::{Journal, LogError, Tail, read_log, segments},
+    log::{Journal, LogError, Tail, read_log, read_mark, segments},
     namenode::{Record, Transaction, load},
 };
 
@@ -58,9 +58,13 @@ fn whatever_a_crash_tears_each_synced_record_comes_back_and_no_torn_one() {
             let last = numbers.len() as u64;
             assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "seed {seed}");
             assert!(durable <= last && last <= pushed, "seed {seed}: {durable} {last} {pushed}");
+            let marked = read_mark(&disk, CLUSTER).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(marked.is_none_or(|marked| marked <= last), "seed {seed}: {marked:?} {last}");
             (durable, pushed) = (last, last);
             disk.fail_after(random.below(40));
-            if let Ok(mut journal) = Journal::start(disk.clone(), CLUSTER, last + 1, SEGMENT, Faults::NONE) {
+            let journal = Journal::start(disk.clone(), CLUSTER, last + 1, SEGMENT, Faults::NONE);
+            let marked = journal.and_then(|mut journal| journal.keep_mark().map(|()| journal));
+            if let Ok(mut journal) = marked {
                 loop {
                     for _ in 0..=random.below(4) {
                         pushed += 1;
@@ -92,6 +96,71 @@ fn a_damaged_last_frame_is_a_torn_write() {
     let (numbers, tail) = read(&disk, 0).unwrap();
     assert_eq!(numbers, [1]);
     assert!(matches!(tail, Tail::Torn { offset: 80, .. }), "{tail:?}");
+}
+
+/// A log of four clients' joining, one per commit.
+fn joined() -> (SimDisk, Journal<SimDisk>) {
+    let disk = SimDisk::default();
+    let mut journal = Journal::start(disk.clone(), CLUSTER, 1, 4 * SEGMENT, Faults::NONE).unwrap();
+    journal.keep_mark().unwrap();
+    for client in 1..=4 {
+        let joined = vec![Record::ClientJoined { client: ClientId(client) }];
+        journal.push(Transaction { request: None, records: joined }.encode());
+        journal.commit().unwrap();
+    }
+    (disk, journal)
+}
+
+fn lose_last_frame(disk: &SimDisk) {
+    let file = disk.open("log-00000000000000000001").unwrap();
+    let bytes = file.read_vec(0, 4 * SEGMENT as usize).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    file.write_at(used as u64 - 1, &[0, 0]).unwrap();
+}
+
+#[test]
+fn a_log_that_ends_before_its_mark_refuses_the_start() {
+    let (disk, _) = joined();
+    assert_eq!(load(&disk, CLUSTER, &Config::default()).unwrap().state.next.sequence, 4);
+    lose_last_frame(&disk);
+    let short = load(&disk, CLUSTER, &Config::default()).unwrap_err();
+    assert!(matches!(short, LogError::Short { found: 3, marked: 4 }), "{short}");
+    disk.remove("log-00000000000000000001").unwrap();
+    let empty = load(&disk, CLUSTER, &Config::default()).unwrap_err();
+    assert!(matches!(empty, LogError::Short { found: 0, marked: 4 }), "{empty}");
+}
+
+#[test]
+fn a_synced_mark_outlasts_the_power_and_an_older_one_refuses_nothing() {
+    for seed in 0..100 {
+        let (disk, _) = joined();
+        disk.crash(&mut Random(seed));
+        assert_eq!(load(&disk, CLUSTER, &Config::default()).unwrap().state.next.sequence, 4, "seed {seed}");
+
+        let (disk, mut journal) = joined();
+        journal.mark_to_sync().unwrap().sync_data().unwrap();
+        lose_last_frame(&disk);
+        disk.open("log-00000000000000000001").unwrap().sync_data().unwrap();
+        disk.crash(&mut Random(seed));
+        let short = load(&disk, CLUSTER, &Config::default());
+        assert!(matches!(short, Err(LogError::Short { found: 3, marked: 4 })), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_mark_that_is_damaged_or_anothers_refuses_the_start_and_one_slot_is_enough() {
+    let (disk, _) = joined();
+    let mark = disk.open("mark").unwrap();
+    let slots = [mark.read_vec(0, 32).unwrap(), mark.read_vec(4096, 32).unwrap()];
+    let (newest, other) = if slots[0] > slots[1] { (0, 4096) } else { (4096, 0) };
+    mark.write_at(newest, &[0; 32]).unwrap();
+    assert_eq!(read_mark(&disk, CLUSTER).unwrap(), Some(3));
+    assert!(matches!(read_mark(&disk, CLUSTER + 1), Err(LogError::Foreign { .. })));
+    mark.write_at(other, &[0; 32]).unwrap();
+    assert!(matches!(load(&disk, CLUSTER, &Config::default()), Err(LogError::Foreign { .. })));
+    disk.remove("mark").unwrap();
+    assert_eq!(read_mark(&disk, CLUSTER).unwrap(), None, "a log of an older version");
+    assert!(load(&disk, CLUSTER, &Config::default()).is_ok());
 }
 
 #[test]

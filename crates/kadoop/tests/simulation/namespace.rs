@@ -187,7 +187,8 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
         let next = loaded.state.next.sequence + 1;
         let mut namenode = Namenode::new(config.clone(), loaded.state, 0, random.next());
         let journal = Journal::start(disk.clone(), CLUSTER, next, config.segment_bytes, faults);
-        if let Ok(mut journal) = journal {
+        let marked = journal.and_then(|mut journal| journal.keep_mark().map(|()| journal));
+        if let Ok(mut journal) = marked {
             loop {
                 let me = match client {
                     Some(me) => me,
@@ -265,6 +266,7 @@ fn each_fault_planted_in_the_log_is_noticed() {
     for fault in [
         Fault::LogNotSynced,
         Fault::SegmentNameNotSynced,
+        Fault::MarkedEarly,
         Fault::TornFrameRead,
         Fault::CheckpointNotSynced,
         Fault::LogDroppedEarly,

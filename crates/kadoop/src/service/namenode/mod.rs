@@ -160,8 +160,9 @@ impl NamenodeServer {
         }
         let sequence = loaded.state.next.sequence;
         let checkpointed = log::checkpoints(&crate::disk::Disk::list(&disk)?).last().copied().unwrap_or(0);
-        let journal =
+        let mut journal =
             Journal::start(disk.clone(), cluster, sequence + 1, config.segment_bytes, config.faults)?;
+        journal.keep_mark()?;
         let clock = Clock::start();
         let shared = Arc::new(Shared {
             namenode: RwLock::new(Namenode::new(config.clone(), loaded.state, clock.now(), random()?)),
@@ -256,17 +257,33 @@ fn unspecified() -> SocketAddr {
 
 /// The cluster's number, drawn at random for a new directory.
 fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
-    if let Some([cluster]) = home.read(["cluster"])? {
-        return Ok(cluster);
-    }
     let names = crate::disk::Disk::list(disk)?;
-    if !log::segments(&names).is_empty() || !log::checkpoints(&names).is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{} has a log, but its file `identity` is missing: put it back", home.path().display()),
-        ));
+    let has_log = !log::segments(&names).is_empty() || !log::checkpoints(&names).is_empty();
+    let refuse = |why| {
+        let message = format!("{}: {why}", home.path().display());
+        Err(io::Error::new(io::ErrorKind::InvalidData, message))
+    };
+    if let Some([cluster]) = home.read(["cluster"])? {
+        return match log::read_mark(disk, cluster).map_err(damaged)? {
+            Some(_) => Ok(cluster),
+            None if has_log => {
+                tracing::warn!(
+                    "the log has no mark beside it, so this start can't tell whether its end is missing"
+                );
+                Ok(cluster)
+            }
+            None => refuse(
+                "it has the file `identity` of a namenode, but the log is gone: put its files back, \
+                 or begin a new cluster in another directory",
+            ),
+        };
+    }
+    if has_log {
+        return refuse("it has a log, but its file `identity` is missing: put it back");
     }
     let cluster = random()?;
+    // Before the identity, so that an identity alone shows a lost log.
+    log::make_mark(disk, cluster)?;
     home.write(&[("cluster", cluster)])?;
     Ok(cluster)
 }
@@ -380,6 +397,7 @@ impl Shared {
             crate::disk::Disk::list(disk).is_ok_and(|names| log::segments(&names).len() > MAX_SEGMENTS);
         while !stop.sleep(LOOK) {
             self.commit.look_for_room();
+            self.commit.sync_mark();
             let written = self.commit.records();
             let due = self.clock.now().saturating_sub(last) >= CHECKPOINT_MS && written > 0;
             if written < records && !due && !std::mem::take(&mut many) {
