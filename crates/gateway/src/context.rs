@@ -26,8 +26,12 @@ pub struct Context {
 /// The sessions that a connection uses.
 #[derive(Default)]
 struct Current {
-    /// Of the 2009 service; it ends with the connection.
-    legacy: Option<Arc<Session>>,
+    /// Of the 2009 service, latest last; they end with the connection.
+    legacy: VecDeque<Arc<Session>>,
+    /// Name of the store of all 2009 sessions so far.
+    legacy_store: Option<String>,
+    /// They were on several stores.
+    legacy_stores_differ: bool,
     /// Of DfsV2; it outlives the connection for a while.
     attached: Option<Arc<Session>>,
     /// Other sessions that requests named by token, latest last. They stay in use as long as the
@@ -38,6 +42,10 @@ struct Current {
 /// Sessions that a connection keeps in use because requests named their tokens. A usual client has
 /// one; a program that speaks for many users has many, and uses the latest.
 const MAX_BY_TOKEN: usize = 64;
+
+/// Sessions of the 2009 service that a connection may have. A program that calls `init` again and again
+/// ends its oldest.
+const MAX_LEGACY: usize = 64;
 
 impl Context {
     /// For a new connection.
@@ -55,7 +63,7 @@ impl Context {
         let known = {
             let current = self.current();
             let latest = current.by_token.back();
-            [current.attached.as_ref(), latest, current.legacy.as_ref()].map(Option::<&Arc<Session>>::cloned)
+            [current.attached.as_ref(), latest, current.legacy.back()].map(Option::<&Arc<Session>>::cloned)
         };
         let sessions = known.into_iter().flatten().filter(|session| !session.has_ended());
         let identities = sessions.map(|session| session.identity());
@@ -87,22 +95,48 @@ impl Context {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The connection's own session of the 2009 service.
+    /// The connection's own session of the 2009 service: the latest that it has.
     pub fn legacy(&self) -> Option<Arc<Session>> {
-        self.current().legacy.clone()
+        self.current().legacy.back().cloned()
     }
 
-    /// Makes a session the connection's own, and ends the one before it.
-    pub fn set_legacy(&self, session: Option<Arc<Session>>) {
-        if let Some(session) = &session {
-            session.attach();
-        }
-        let before = std::mem::replace(&mut self.current().legacy, session);
+    /// The session that serves calls with unknown client handles: the connection's own. None if the
+    /// handle may have meant another store.
+    pub fn legacy_for_unknown(&self) -> Option<Arc<Session>> {
+        let current = self.current();
+        current.legacy.back().filter(|_| !current.legacy_stores_differ).cloned()
+    }
+
+    /// Makes a session the connection's own. Earlier ones stay, for calls that name them.
+    pub fn add_legacy(&self, session: Arc<Session>) {
+        session.attach();
+        let surplus = {
+            let mut current = self.current();
+            let store = current.legacy_store.get_or_insert_with(|| session.store.name.clone());
+            current.legacy_stores_differ |= *store != session.store.name;
+            current.legacy.push_back(session);
+            if current.legacy.len() > MAX_LEGACY { current.legacy.pop_front() } else { None }
+        };
         self.has_changed();
-        if let Some(before) = before {
-            before.detach();
-            self.shared.sessions.end(before.id);
-            before.abandon_files();
+        self.end_legacy(surplus);
+    }
+
+    /// Removes a session from the connection's own, if it is one of them.
+    pub fn remove_legacy(&self, id: u128) {
+        let removed = {
+            let mut current = self.current();
+            let at = current.legacy.iter().position(|own| own.id == id);
+            at.and_then(|at| current.legacy.remove(at))
+        };
+        self.has_changed();
+        self.end_legacy(removed);
+    }
+
+    fn end_legacy(&self, sessions: impl IntoIterator<Item = Arc<Session>>) {
+        for session in sessions {
+            session.detach();
+            self.shared.sessions.end(session.id);
+            session.abandon_files();
         }
     }
 
@@ -194,10 +228,11 @@ impl Context {
         }
     }
 
-    /// Cleans up after a lost connection. Its 2009 session ends and abandons open writers; the
+    /// Cleans up after a lost connection. Its 2009 sessions end and abandon open writers; the
     /// other sessions linger for their clients to return.
     pub fn connection_lost(&self) {
-        self.set_legacy(None);
+        let legacy = std::mem::take(&mut self.current().legacy);
+        self.end_legacy(legacy);
         self.attach(None);
         let by_token = std::mem::take(&mut self.current().by_token);
         self.leave(by_token);

@@ -1,8 +1,8 @@
 //! DfsService, the frozen interface of 2009, both generations.
 //!
 //! Calls without a client handle (generation 0.5, and the two copy methods) use the connection's
-//! own session, the last that `init` opened on it. Such a session ends with its connection, which
-//! abandons its open writers.
+//! own session, the last that `init` opened on it. All sessions of a connection end with it, which
+//! abandons their open writers.
 //!
 //! Programs rely on the answers of the two servers of that time. `docs/programs-of-2009.md` gives
 //! the reason for each answer here that differs from DfsV2's.
@@ -44,7 +44,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     match opened {
         Ok(session) => {
             let id = session.id as i64;
-            context.set_legacy(Some(session));
+            context.add_legacy(session);
             Ok(ClientHandle { id: Some(id) })
         }
         Err(error) => {
@@ -109,9 +109,7 @@ async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
     let Ok(session) = session else { return Ok(false) };
     let closed = session.close_files().await;
     context.shared.sessions.end(session.id);
-    if context.legacy().is_some_and(|own| own.id == session.id) {
-        context.set_legacy(None);
-    }
+    context.remove_legacy(session.id);
     if let Err(error) = &closed {
         tracing::warn!(%error, "a file couldn't be closed with its client");
     }
@@ -124,15 +122,16 @@ pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller
 }
 
 /// A call in the session that a client handle names, or for an unknown handle in the connection's
-/// own: Hadoop's server ignored the handle of a call on a path.
+/// own: Hadoop's server ignored the handle of a call on a path. But if the connection has had sessions on
+/// several stores, the call fails: it would change another store than the handle's.
 pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
-    let session = client(context, handle).or_else(|unknown| context.legacy().ok_or(unknown))?;
+    let session = client(context, handle).or_else(|unknown| context.legacy_for_unknown().ok_or(unknown))?;
     Caller::of(&context.shared.sessions, session)
 }
 
 /// None for an unknown client. As Sector's server, such calls answer false.
 fn unless_unknown(context: &Context, handle: &Option<ClientHandle>) -> Result<Option<Caller>> {
-    match context.legacy().is_none() && client(context, handle).is_err() {
+    match context.legacy_for_unknown().is_none() && client(context, handle).is_err() {
         true => Ok(None),
         false => caller_for_path(context, handle).map(Some),
     }
@@ -269,16 +268,21 @@ pub async fn read(context: &Context, args: ReadArgs, allowed_bytes: usize) -> Re
     let wanted = unsigned(required(args.len, "len")?, "len")?;
     let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(MAX_CHUNK_BYTES).min(allowed_bytes);
     let reader = file.current_reader(caller.fs(), &caller.who).await?;
+    // current_reader has checked that the file is open for reading.
+    let Some(reading) = &file.reading else { return Ok(Text::default()) };
     let bytes = match required(args.offset, "offset")? {
         HERE => {
-            // current_reader has checked that the file is open for reading.
-            let Some(reading) = &file.reading else { return Ok(Text::default()) };
             let mut position = reading.position.lock().await;
             let bytes = reader.read_at(*position, length).await?;
             *position += bytes.len() as u64;
             bytes
         }
-        offset => reader.read_at(unsigned(offset, "offset")?, length).await?,
+        offset => {
+            let offset = unsigned(offset, "offset")?;
+            let bytes = reader.read_at(offset, length).await?;
+            *reading.position.lock().await = offset.saturating_add(bytes.len() as u64);
+            bytes
+        }
     };
     Ok(Text(bytes))
 }

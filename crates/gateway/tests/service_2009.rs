@@ -73,11 +73,9 @@ fn both_generations_write_and_read_with_running_offsets() {
         };
         assert_eq!(read(-1, 4).unwrap()[..], data[..4]);
         assert_eq!(read(6, 3).unwrap()[..], data[6..9], "positional");
-        assert_eq!(
-            read(-1, 4_096).unwrap()[..],
-            data[4..],
-            "goes on where the last one without offset ended"
-        );
+        assert_eq!(read(-1, 4_096).unwrap()[..], data[9..], "goes on where the last one ended");
+        assert_eq!(read(4, 1).unwrap()[..], data[4..5]);
+        assert_eq!(read(-1, 4_096).unwrap()[..], data[5..], "and from there once more");
         assert!(read(-1, 4_096).unwrap().is_empty() && read(1_000, 1).unwrap().is_empty());
         assert!(read(-2, 1).is_err() && read(0, -1).is_err());
         assert!(read(0, i64::MAX).unwrap().len() == data.len(), "an answer may be shorter than asked");
@@ -199,7 +197,10 @@ fn copies_stay_below_the_directory_the_operator_named() {
     assert!(client.old::<methods::CopyFromLocalFile>(copy("/tmp/here/g", "/h")).unwrap());
     assert_eq!(client.old::<methods::Stat>(path(&ch, "/h")).unwrap().length, Some(4));
     assert!(client.old::<methods::CopyFromLocalFile>(copy("/tmp/here/g", "/h")).unwrap(), "once more");
-    for outside in ["/tmp/elsewhere", "/tmp/here/../x", "/tmp/hereabouts/f"] {
+    assert!(client.old::<methods::CopyToLocalFile>(copy("/f", "relative")).unwrap());
+    assert!(client.old::<methods::CopyFromLocalFile>(copy("/tmp/here/relative", "/i")).unwrap());
+    assert!(client.old::<methods::CopyFromLocalFile>(copy("./relative", "/i")).unwrap());
+    for outside in ["/tmp/elsewhere", "/tmp/here/../x", "/tmp/hereabouts/f", "../x"] {
         assert!(client.old::<methods::CopyToLocalFile>(copy("/f", outside)).is_err(), "{outside}");
     }
 }
