@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_kadoop::Client;
 use strait_kadoop::messages::Caller;
 use strait_kadoop::service::Failure as KadoopFailure;
@@ -40,6 +40,8 @@ pub struct Context {
     kadoop_over_tcp: bool,
     tls: Option<TlsOptions>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
+    /// Stores that couldn't be opened, when, and why.
+    away: RefCell<HashMap<String, (Instant, Told)>>,
     /// Sessions of this command alone, which end with it.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
 }
@@ -68,6 +70,37 @@ pub struct Cluster {
     pub waiting: Waiting,
 }
 
+/// Pause between attempts to open a store that is away.
+const TRY_EVERY: Duration = Duration::from_secs(5);
+/// An attempt that failed after this time is too long to be repeated for each operand.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// An error that is reported again.
+struct Told {
+    kind: ErrorKind,
+    operation: &'static str,
+    path: String,
+    message: String,
+    retry_safe: bool,
+}
+
+impl Told {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            operation: error.operation(),
+            path: error.path().to_owned(),
+            message: error.message().to_owned(),
+            retry_safe: error.retry_safe(),
+        }
+    }
+
+    fn again(&self) -> Failure {
+        let error = Error::new(self.kind, self.message.clone()).with_retry_safe(self.retry_safe);
+        Failure::Error(error.at(self.operation, &self.path))
+    }
+}
+
 impl Context {
     /// A context by these flags.
     pub fn new(global: Global) -> Self {
@@ -88,6 +121,7 @@ impl Context {
             kadoop_key: global.kadoop_key,
             kadoop_over_tcp: global.kadoop_over_tcp,
             opened: RefCell::default(),
+            away: RefCell::default(),
             own_sessions: RefCell::default(),
         }
     }
@@ -125,7 +159,7 @@ impl Context {
         let fs = match opened {
             Some(fs) => fs,
             None => {
-                let fs = self.open(&uri, &store).await?;
+                let fs = self.open_unless_away(&uri, &store).await?;
                 self.opened.borrow_mut().insert(store.clone(), fs.clone());
                 fs
             }
@@ -159,6 +193,25 @@ impl Context {
             tally.add(found.map(|found| all.extend(found)))?;
         }
         Ok(all)
+    }
+
+    /// As [`Self::open`]. A store whose opening took long and failed a moment ago fails at once, so that
+    /// a command with many operands doesn't wait for each.
+    async fn open_unless_away(&self, uri: &StoreUri, store: &str) -> Result<Arc<dyn FileSystem>, Failure> {
+        if let Some((failed, why)) = self.away.borrow().get(store)
+            && failed.elapsed() < TRY_EVERY
+        {
+            return Err(why.again());
+        }
+        let began = Instant::now();
+        let opened = self.open(uri, store).await;
+        if let Err(Failure::Error(error)) = &opened
+            && matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unavailable)
+            && began.elapsed() >= LONG_WAIT
+        {
+            self.away.borrow_mut().insert(store.to_owned(), (Instant::now(), Told::of(error)));
+        }
+        opened
     }
 
     /// Opens the store named `store`.

@@ -170,6 +170,34 @@ fn a_gateway_that_accepts_no_connection() {
     ls(address).fails(UNAVAILABLE, "nothing answers there within 2 s");
 }
 
+/// Runs `stat` of many files at an address, and returns the time it took.
+fn stat_of_many(address: &str, timeout: &str) -> Duration {
+    let dir = tempfile::tempdir().unwrap();
+    let began = Instant::now();
+    let mut strait = command(dir.path());
+    strait.args(["--timeout", timeout, "stat"]);
+    strait.args((0..30).map(|number| format!("strait://{address}/tree/{number}/leaf")));
+    let run = Run::of(strait, b"");
+    assert!([TIMED_OUT, UNAVAILABLE].contains(&run.code), "{run:?}");
+    assert_eq!(run.stderr.lines().count(), 30, "each operand is reported: {}", run.stderr);
+    began.elapsed()
+}
+
+#[test]
+fn many_operands_at_a_gateway_that_never_answers_wait_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let took = stat_of_many(&listener.local_addr().unwrap().to_string(), "2");
+    assert!(took < Duration::from_secs(20), "30 waits would be 60 s: {took:?}");
+}
+
+#[test]
+fn many_operands_at_a_gateway_that_has_ended_wait_once() {
+    let gateway = furnished();
+    let faulty = Faulty::before(&gateway.address, "getFileInfo", Fault::End);
+    let took = stat_of_many(&faulty.address, "60");
+    assert!(took < Duration::from_secs(40), "30 waits would be 220 s: {took:?}");
+}
+
 #[test]
 fn a_gateway_without_descriptors_says_so() {
     let gateway = Gateway::over_files();

@@ -44,6 +44,10 @@ const RETRY_DELAYS: [Duration; 6] = [
     Duration::from_millis(4_000),
 ];
 
+/// Time after which a gateway that can't be reached is away for long: all attempts of one operation
+/// take as much.
+const RETURN_WITHIN: Duration = Duration::from_secs(7);
+
 /// Methods whose work grows with the data: the gateway answers when it is done.
 const LONG_WORK: [&str; 4] = [
     methods::GetChecksum::NAME,
@@ -227,7 +231,7 @@ impl Session {
         if let Some(attempt) = connecting.as_ref().filter(|attempt| attempt.peek().is_none()) {
             return Ok(attempt.clone());
         }
-        if let Some(failed) = lock(&self.away).refuses(self.timeout) {
+        if let Some(failed) = lock(&self.away).refuses(self.timeout.min(RETURN_WITHIN)) {
             return Err(failed.error().at("connect to", &self.address));
         }
         let session = self.clone();
@@ -610,7 +614,8 @@ impl Retries {
         let delay = RETRY_DELAYS.get(self.made).copied()?;
         self.made += 1;
         let in_time = failed_at.elapsed() + delay <= session.timeout;
-        (in_time && !lock(&session.away).for_long(session.timeout)).then_some(delay)
+        let long = session.timeout.min(RETURN_WITHIN);
+        (in_time && !lock(&session.away).for_long(long)).then_some(delay)
     }
 }
 
