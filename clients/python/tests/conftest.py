@@ -1,3 +1,4 @@
+import gateways
 import pytest
 from fake_gateway import FakeGateway
 from test_conformance import summary
@@ -27,3 +28,15 @@ def pytest_terminal_summary(terminalreporter):
     ]
     for line in summary(reports):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def real(tmp_path):
+    """A client of a real gateway over `tmp_path / "store"`."""
+    gateways.require_command()
+    (tmp_path / "store").mkdir()
+    with (
+        gateways.started((tmp_path / "store").as_uri()) as address,
+        strait.connect(address) as client,
+    ):
+        yield client

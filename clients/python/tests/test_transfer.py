@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
-import gateways
 import pytest
 from fake_gateway import failure
 
@@ -215,17 +214,6 @@ def test_put_doesnt_take_a_pause_for_the_end(fake, client):
     with pytest.raises(BlockingIOError):
         client.put(Pausing(), "/new")
     assert "/new" not in fake.files
-
-
-@pytest.fixture
-def real(tmp_path):
-    gateways.require_command()
-    (tmp_path / "store").mkdir()
-    with (
-        gateways.started((tmp_path / "store").as_uri()) as address,
-        strait.connect(address) as client,
-    ):
-        yield client
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import io
 import os
 import secrets
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from strait import errors
@@ -45,6 +47,7 @@ class RemoteWriter(io.RawIOBase):
         self._connection: Connection | None = None  # while appends are in flight
         self._in_flight: deque[Any] = deque()
         self._closing = False
+        self._tells_text = False
         self._failure: errors.StraitError | None = None
 
     # -- Writing
@@ -218,6 +221,23 @@ class RemoteWriter(io.RawIOBase):
         """The file's length with everything written."""
         self._check_open()
         return self._position
+
+    def seekable(self) -> bool:
+        """False, but for a text stream that is being made around this file."""
+        self._check_open()
+        return self._tells_text
+
+    @contextmanager
+    def telling_text(self) -> Iterator[None]:
+        """Meanwhile a `TextIOWrapper` finds that `tell` works, though `seek` doesn't.
+
+        Otherwise it would refuse `tell`, and write no byte order mark of UTF-16.
+        """
+        self._tells_text = True
+        try:
+            yield
+        finally:
+            self._tells_text = False
 
     def writable(self) -> bool:
         self._check_open()

@@ -5,6 +5,7 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, TypeAlias, Unpack, get_args, overload
 
@@ -302,9 +303,10 @@ class Client:
         )
         if binary:
             return buffered
-        text = io.TextIOWrapper(
-            buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1
-        )
+        with raw.telling_text() if isinstance(raw, RemoteWriter) else nullcontext():
+            text = io.TextIOWrapper(
+                buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1
+            )
         text.mode = mode  # type: ignore[misc]  # as the built-in open does
         return text
 
