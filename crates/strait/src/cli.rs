@@ -346,8 +346,8 @@ pub struct Up {
     /// A user of --passwords with all rights of the user that runs this; repeatable.
     #[arg(long = "admin", value_name = "NAME", requires = "passwords")]
     pub admins: Vec<String>,
-    /// Write a record of each operation on a name, allowed or not, into this file, in the format of
-    /// HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
+    /// Write a record of each operation on a name, allowed or not, into this file, with the keys
+    /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
 }
@@ -385,8 +385,8 @@ pub struct Namenode {
     /// Files of smaller blocks aren't made.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
-    /// Write a record of each operation on a name, allowed or not, into this file, in the format of
-    /// HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
+    /// Write a record of each operation on a name, allowed or not, into this file, with the keys
+    /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
     #[command(flatten)]

@@ -13,6 +13,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
+/// `openssl x509 -req` makes such certificates if no extensions are given.
+const VERSION_1: &str = "it is an X.509 certificate of version 1; give it version 3, by any extension (openssl: \
+                         -extfile with basicConstraints=CA:FALSE)";
+
 /// Trusted authorities, and our own identity; all files PEM.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
@@ -48,7 +52,13 @@ impl Tls {
             Some((certificate, key)) => {
                 let chain = certificates(certificate)?;
                 let private = PrivateKeyDer::from_pem_file(key).map_err(|e| about(key, &e))?;
-                builder.with_client_auth_cert(chain, private).map_err(|e| about(key, &e))?
+                builder.with_client_auth_cert(chain, private).map_err(|e| {
+                    let version_1 = e.to_string().contains("UnsupportedCertVersion");
+                    match version_1 {
+                        true => about(certificate, &VERSION_1),
+                        false => about(key, &e),
+                    }
+                })?
             }
         };
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), server })
