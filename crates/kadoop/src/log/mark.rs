@@ -65,7 +65,7 @@ impl<F: DiskFile> Mark<F> {
     }
 
     /// The file, if it changed since the last call. The caller syncs it.
-    pub(super) fn to_sync(&mut self) -> Option<F> {
+    pub(super) fn unsynced(&mut self) -> Option<F> {
         (!std::mem::replace(&mut self.synced, true)).then(|| self.file.clone())
     }
 }

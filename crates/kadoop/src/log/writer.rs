@@ -139,7 +139,7 @@ impl<D: Disk> Journal<D> {
     /// The file of the log's mark, if the mark has changed since the last call. Sync it now and then,
     /// while the log continues: after a power failure, a start notices lost records up to there.
     pub fn mark_to_sync(&mut self) -> Option<D::File> {
-        self.mark.as_mut()?.to_sync()
+        self.mark.as_mut()?.unsynced()
     }
 
     /// Frees the segment's unused preallocated bytes, so that a start after a clean end needn't

@@ -30,8 +30,10 @@ fn open(segment: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(segment).unwrap()
 }
 
-/// Damage to a directory, by name.
-const LOSSES: &[(&str, fn(&Path))] = &[
+/// Damages a directory.
+type Lose = fn(&Path);
+
+const LOSSES: &[(&str, Lose)] = &[
     ("its last bytes", |directory| {
         let segment = segment(directory);
         open(&segment).set_len(used(&segment) - 9).unwrap();
