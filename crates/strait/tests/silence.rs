@@ -171,7 +171,7 @@ fn a_gateway_that_accepts_no_connection() {
 }
 
 /// Runs `stat` of many files at an address, and returns the time it took.
-fn stat_of_many(address: &str, timeout: &str) -> Duration {
+fn stat_of_many(address: &str, timeout: &str) -> (Duration, String) {
     let dir = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let mut strait = command(dir.path());
@@ -180,13 +180,13 @@ fn stat_of_many(address: &str, timeout: &str) -> Duration {
     let run = Run::of(strait, b"");
     assert!([TIMED_OUT, UNAVAILABLE].contains(&run.code), "{run:?}");
     assert_eq!(run.stderr.lines().count(), 30, "each operand is reported: {}", run.stderr);
-    began.elapsed()
+    (began.elapsed(), run.stderr)
 }
 
 #[test]
 fn many_operands_at_a_gateway_that_never_answers_wait_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let took = stat_of_many(&listener.local_addr().unwrap().to_string(), "2");
+    let (took, _) = stat_of_many(&listener.local_addr().unwrap().to_string(), "2");
     assert!(took < Duration::from_secs(20), "30 waits would be 60 s: {took:?}");
 }
 
@@ -194,8 +194,11 @@ fn many_operands_at_a_gateway_that_never_answers_wait_once() {
 fn many_operands_at_a_gateway_that_has_ended_wait_once() {
     let gateway = furnished();
     let faulty = Faulty::before(&gateway.address, "getFileInfo", Fault::End);
-    let took = stat_of_many(&faulty.address, "60");
+    let (took, told) = stat_of_many(&faulty.address, "60");
     assert!(took < Duration::from_secs(40), "30 waits would be 220 s: {took:?}");
+    for (number, line) in told.lines().enumerate() {
+        assert!(line.contains(&format!("/tree/{number}/leaf")) && line.contains(&faulty.address), "{line}");
+    }
 }
 
 #[test]

@@ -518,14 +518,29 @@ impl Session {
                         self.lost(&broken, subject)
                     }
                 },
-                Err(error) if error.kind() == ErrorKind::Unavailable => error,
-                Err(error) => return Err((error, unanswered)),
+                Err(error) => match self.not_attached(error, subject) {
+                    error if error.kind() == ErrorKind::Unavailable => error,
+                    error => return Err((error, unanswered)),
+                },
             };
             match retries.next(self) {
                 Some(delay) => sleep(delay).await,
                 None => return Err((failure, unanswered)),
             }
         }
+    }
+
+    /// The failure of an operation without a connection. Its path is the operation's, and its message
+    /// names the gateway.
+    fn not_attached(&self, error: Error, subject: Subject<'_>) -> Error {
+        let message = match error.message().contains(&self.address) {
+            true => error.message().to_owned(),
+            false => format!("{}: {}", self.address, error.message()),
+        };
+        Error::new(error.kind(), message)
+            .with_retry_safe(error.retry_safe())
+            .at(subject.operation, subject.path)
+            .caused_by(error)
     }
 
     /// One call on one connection.
