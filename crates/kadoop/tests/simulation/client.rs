@@ -73,6 +73,30 @@ fn what_wasnt_acknowledged_everywhere_goes_into_the_next_chunk() {
     }
 }
 
+/// Once, each chunk that it was granted counted as progress, and it never gave up.
+#[test]
+fn a_writer_whose_datanodes_are_full_gives_up_for_want_of_space() {
+    let (mut writer, mut write) = writing(None);
+    writer.begin(Goal::Flush, 0).unwrap();
+    let (mut now, mut chunk) = (0, 1);
+    let outcome = loop {
+        now += 2_000;
+        assert!(now < 60_000, "it never gives up");
+        writer.on_write(write.id, &[Outcome::Error(Error::NoSpace); 2], now);
+        answer_all(&mut writer, Outcome::Value, now);
+        now += 3_500;
+        writer.tick(now);
+        if let Some(outcome) = writer.outcome() {
+            break outcome;
+        }
+        chunk += 1;
+        grant(&mut writer, chunk, now);
+        write = calls(&mut writer).pop().unwrap();
+    };
+    assert_eq!(outcome, Err(Error::NoSpace));
+    assert!(now >= Config::default().give_up_ms, "after {now} ms");
+}
+
 /// Once, the writer waited for these calls: one may hang on bytes that a lost datanode had.
 #[test]
 fn a_broken_pipeline_is_left_though_calls_hang_and_whatever_they_come_to_later() {

@@ -140,6 +140,8 @@ pub struct Writer {
     broken: u32,
     /// Time of the last progress.
     progress: Millis,
+    /// Since then, a datanode or the namenode has refused bytes for want of space.
+    full: bool,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
     issues: VecDeque<Issue<WriteCall>>,
@@ -182,6 +184,7 @@ impl Writer {
             avoid: BTreeMap::new(),
             broken: 0,
             progress: now,
+            full: false,
             calls: BTreeMap::new(),
             last_call: 0,
             issues: VecDeque::new(),
@@ -302,7 +305,7 @@ impl Writer {
         if !self.busy() {
             self.progress = now;
         } else if now.saturating_sub(self.progress) >= self.config.give_up_ms {
-            return self.fail(Error::Unavailable);
+            return self.fail(if self.full { Error::NoSpace } else { Error::Unavailable });
         }
         self.advance_open(now);
         self.seal_ended(now);

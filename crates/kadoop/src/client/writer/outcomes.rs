@@ -25,10 +25,11 @@ impl Writer {
         let all = everywhere && outcomes.iter().all(|outcome| *outcome == Outcome::Value);
         if all || hasty && outcomes.contains(&Outcome::Value) {
             if open.acknowledge(end) {
-                (self.progress, self.broken) = (now, 0);
+                (self.progress, self.broken, self.full) = (now, 0, false);
             }
         } else {
             open.break_up(outcomes);
+            self.full |= outcomes.contains(&Outcome::Error(Error::NoSpace));
         }
         self.advance(now);
     }
@@ -105,6 +106,7 @@ impl Writer {
             Ok(answer) => self.on_granted(&mutation, answer, now),
             // Retry it as the same request, since it may have been executed.
             Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)) => {
+                self.full |= answer == Err(Error::NoSpace);
                 self.ask = Some(Ask { id, mutation, again_at: Some(now + self.config.retry_ms) });
             }
             Err(error) => return self.fail(error),
@@ -115,9 +117,11 @@ impl Writer {
     fn on_granted(&mut self, mutation: &Mutation, answer: Answer, now: Millis) {
         match mutation {
             Mutation::AddChunk { ends, .. } | Mutation::Complete { ends, .. } => self.on_logged(ends, now),
-            Mutation::EndChunk { chunk, .. } => {
+            Mutation::EndChunk { chunk, length, .. } => {
                 self.ended.retain(|ended| ended.new.chunk != *chunk);
-                self.progress = now;
+                if *length > 0 {
+                    self.progress = now;
+                }
                 return;
             }
             _ => return,
@@ -145,7 +149,10 @@ impl Writer {
     fn on_logged(&mut self, ends: &[End], now: Millis) {
         for end in ends {
             let Some(at) = self.ended.iter().position(|ended| ended.new.chunk == end.chunk) else { continue };
-            self.progress = now;
+            // The end of an empty chunk brings the writer nowhere.
+            if end.length > 0 {
+                self.progress = now;
+            }
             if end.length == 0 || !end.durable.is_empty() {
                 self.ended.remove(at);
             } else {

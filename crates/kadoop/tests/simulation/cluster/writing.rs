@@ -174,7 +174,7 @@ impl World {
         }
         if let Some(error) = writing.writer.error() {
             let lost = error == Error::BytesLost;
-            if !lost && !matches!(error, Error::Unavailable | Error::LeaseLost) {
+            if !lost && !matches!(error, Error::Unavailable | Error::NoSpace | Error::LeaseLost) {
                 return self.fail(format!("the writer of {path} gave up: {error}"));
             }
             let pipelines = writing.pipelines.clone();
