@@ -66,23 +66,22 @@ fn store_end(caller: &Caller, text: Option<Text>) -> Result<End> {
 /// A path on the gateway's host, within the directory its operator named.
 fn local_end(context: &Context, caller: &Caller, text: Option<Text>) -> Result<End> {
     let text = required(text, "the local path")?.0;
-    let refuse =
-        |message: String, path: &str| Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", path));
-    let Some(LocalRoot { path: root, fs }) = context.shared.local_root.clone() else {
-        let message = "copies to and from the gateway's own disk are off; its operator can allow a directory with \
-                       --local-root";
-        return refuse(message.to_owned(), &String::from_utf8_lossy(&text));
-    };
+    let local_root = context.shared.local_root.clone();
     // The server of 2009 took relative paths from its own directory.
+    let base = local_root.as_ref().map_or(Path::new("/"), |root| &root.path);
     let asked = match text.starts_with(b"/") {
         true => names::path("", &text)?,
-        false => names::path("", &[root.as_os_str().as_encoded_bytes(), b"/", &text].concat())?,
+        false => names::path("", &[base.as_os_str().as_encoded_bytes(), b"/", &text].concat())?,
+    };
+    let refuse = |message: String| Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", &asked));
+    let Some(LocalRoot { path: root, fs }) = local_root else {
+        return refuse(
+            "copies to and from the gateway's own disk are off; its operator can allow a directory with --local-root"
+                .to_owned(),
+        );
     };
     let Ok(inside) = Path::new(asked.as_str()).strip_prefix(&root) else {
-        return refuse(
-            format!("only files below {} may be copied to and from", root.display()),
-            asked.as_str(),
-        );
+        return refuse(format!("only files below {} may be copied to and from", root.display()));
     };
     let path = StorePath::parse(&format!("/{}", inside.display()))?;
     Ok(End { fs, who: caller.who.clone(), path, shown: asked })

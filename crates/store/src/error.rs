@@ -210,6 +210,19 @@ impl Error {
         self
     }
 
+    /// The same error for another caller, without the underlying one.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            kind: self.kind,
+            operation: self.operation,
+            path: self.path.clone(),
+            message: self.message.clone(),
+            retry_safe: self.retry_safe,
+            source: None,
+        }
+    }
+
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind

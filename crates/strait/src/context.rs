@@ -41,7 +41,7 @@ pub struct Context {
     tls: Option<TlsOptions>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
     /// Stores that couldn't be opened, when, and why.
-    away: RefCell<HashMap<String, (Instant, Told)>>,
+    away: RefCell<HashMap<String, (Instant, Error)>>,
     /// Sessions of this command alone, which end with it.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
 }
@@ -74,32 +74,6 @@ pub struct Cluster {
 const TRY_EVERY: Duration = Duration::from_secs(5);
 /// An attempt that failed after this time is too long to be repeated for each operand.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-
-/// An error that is reported again.
-struct Told {
-    kind: ErrorKind,
-    operation: &'static str,
-    path: String,
-    message: String,
-    retry_safe: bool,
-}
-
-impl Told {
-    fn of(error: &Error) -> Self {
-        Self {
-            kind: error.kind(),
-            operation: error.operation(),
-            path: error.path().to_owned(),
-            message: error.message().to_owned(),
-            retry_safe: error.retry_safe(),
-        }
-    }
-
-    fn again(&self) -> Failure {
-        let error = Error::new(self.kind, self.message.clone()).with_retry_safe(self.retry_safe);
-        Failure::Error(error.at(self.operation, &self.path))
-    }
-}
 
 impl Context {
     /// A context by these flags.
@@ -201,7 +175,7 @@ impl Context {
         if let Some((failed, why)) = self.away.borrow().get(store)
             && failed.elapsed() < TRY_EVERY
         {
-            return Err(why.again());
+            return Err(Failure::Error(why.again()));
         }
         let began = Instant::now();
         let opened = self.open(uri, store).await;
@@ -209,7 +183,7 @@ impl Context {
             && matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unavailable)
             && began.elapsed() >= LONG_WAIT
         {
-            self.away.borrow_mut().insert(store.to_owned(), (Instant::now(), Told::of(error)));
+            self.away.borrow_mut().insert(store.to_owned(), (Instant::now(), error.again()));
         }
         opened
     }

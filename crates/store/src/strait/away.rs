@@ -1,7 +1,7 @@
 //! Remembers a gateway that has been unreachable for long. Then each further operation fails at
 //! once, and doesn't wait as long as the one before.
 
-use super::session::Failed;
+use crate::error::Error;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -16,18 +16,18 @@ pub(super) struct Away(Option<Since>);
 struct Since {
     began: Instant,
     /// The latest failure, and its time.
-    failed: (Instant, Failed),
+    failed: (Instant, Error),
 }
 
 impl Away {
     /// Records a failed attempt and its start.
-    pub(super) fn failed(&mut self, attempt_began: Instant, why: Failed) {
+    pub(super) fn failed(&mut self, attempt_began: Instant, why: &Error) {
         let began = self.0.as_ref().map_or(attempt_began, |since| since.began);
-        self.0 = Some(Since { began, failed: (Instant::now(), why) });
+        self.0 = Some(Since { began, failed: (Instant::now(), why.again()) });
     }
 
     /// Records that a due reply didn't arrive within `patience`.
-    pub(super) fn silent_for(&mut self, patience: Duration, why: Failed) {
+    pub(super) fn silent_for(&mut self, patience: Duration, why: &Error) {
         let now = Instant::now();
         self.failed(now.checked_sub(patience).unwrap_or(now), why);
     }
@@ -44,9 +44,9 @@ impl Away {
 
     /// The reason to make no attempt now: the gateway has been away for long, and an attempt failed
     /// a moment ago.
-    pub(super) fn refuses(&self, long: Duration) -> Option<Failed> {
+    pub(super) fn refuses(&self, long: Duration) -> Option<Error> {
         let since = self.0.as_ref().filter(|_| self.for_long(long))?;
         let (at, why) = &since.failed;
-        (at.elapsed() < TRY_EVERY).then(|| why.clone())
+        (at.elapsed() < TRY_EVERY).then(|| why.again())
     }
 }

@@ -147,33 +147,7 @@ impl Attached {
 
 /// An attempt to connect, which adds its connection to the lanes. It is a task of its own, so that
 /// a caller that isn't polled for a while doesn't delay others.
-type Attempt = Shared<BoxFuture<'static, std::result::Result<(), Failed>>>;
-
-/// An error that all waiters for one attempt share.
-#[derive(Debug, Clone)]
-pub(super) struct Failed {
-    kind: ErrorKind,
-    operation: &'static str,
-    path: String,
-    message: String,
-    retry_safe: bool,
-}
-
-impl Failed {
-    fn of(error: &Error) -> Self {
-        Self {
-            kind: error.kind(),
-            operation: error.operation(),
-            path: error.path().to_owned(),
-            message: error.message().to_owned(),
-            retry_safe: error.retry_safe(),
-        }
-    }
-
-    fn error(self) -> Error {
-        Error::new(self.kind, self.message).with_retry_safe(self.retry_safe).at(self.operation, self.path)
-    }
-}
+type Attempt = Shared<BoxFuture<'static, std::result::Result<(), Arc<Error>>>>;
 
 /// Counts a connection being opened, until dropped.
 struct Opening<'a>(&'a Mutex<Lanes>);
@@ -217,7 +191,7 @@ impl Session {
             return Ok(self.own_lane(lane).await);
         }
         let attempt = self.attempt()?;
-        attempt.await.map_err(|failed| failed.error().at("connect to", &self.address))?;
+        attempt.await.map_err(|failed| failed.again().at("connect to", &self.address))?;
         match self.pick(turn) {
             Some(lane) => Ok(self.own_lane(lane).await),
             None => Err(self.unreachable("it closed the connection at once")),
@@ -232,7 +206,7 @@ impl Session {
             return Ok(attempt.clone());
         }
         if let Some(failed) = lock(&self.away).refuses(self.timeout.min(RETURN_WITHIN)) {
-            return Err(failed.error().at("connect to", &self.address));
+            return Err(failed.at("connect to", &self.address));
         }
         let session = self.clone();
         let task = tokio::spawn(async move {
@@ -245,11 +219,10 @@ impl Session {
                     Ok(())
                 }
                 Err(error) => {
-                    let failed = Failed::of(&error);
-                    if matches!(failed.kind, ErrorKind::Unavailable | ErrorKind::TimedOut) {
-                        lock(&session.away).failed(began, failed.clone());
+                    if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut) {
+                        lock(&session.away).failed(began, &error);
                     }
-                    Err(failed)
+                    Err(Arc::new(error))
                 }
             };
             *lock(&session.connecting) = None;
@@ -258,7 +231,7 @@ impl Session {
         let done = async move {
             task.await.unwrap_or_else(|_| {
                 let message = "the attempt to connect was cut off: the process is ending";
-                Err(Failed::of(&Error::new(ErrorKind::Unavailable, message)))
+                Err(Arc::new(Error::new(ErrorKind::Unavailable, message)))
             })
         };
         Ok(connecting.insert(done.boxed().shared()).clone())
@@ -579,7 +552,7 @@ impl Session {
     pub(super) fn lost(&self, broken: &Broken, subject: Subject<'_>) -> Error {
         if broken.is_silence() {
             let error = Error::new(ErrorKind::TimedOut, format!("{}: {broken}", self.address));
-            lock(&self.away).silent_for(self.timeout, Failed::of(&error));
+            lock(&self.away).silent_for(self.timeout, &error);
             return error.at(subject.operation, subject.path);
         }
         tracing::debug!(gateway = self.address, operation = subject.operation, %broken, "connection lost");
