@@ -39,8 +39,7 @@ class FaultyProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for sock in self._sockets:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            _shut_down(sock)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -48,24 +47,37 @@ class FaultyProxy:
                 client, _ = self._listener.accept()
                 gateway = socket.create_connection(("127.0.0.1", self._target_port))
                 self._sockets += [client, gateway]
+                if self._closed:  # meanwhile
+                    self.close()
+                    return
                 for ends in ((client, gateway, False), (gateway, client, True)):
                     threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
     def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
-        with contextlib.suppress(OSError), source, target:
-            while data := source.recv(1 << 16):
-                fault = self.fault if is_reply else "none"
-                if fault == "gone":
-                    return
-                if fault == "none":
-                    target.sendall(data)
-                elif fault == "half":
-                    target.sendall(data[:HALF_BYTES])
-                    self._hold(source)
-                elif fault == "silent":
-                    self._hold(source)
-                else:
-                    self._stutter(data, target)
+        try:
+            self._pass_on(source, target, is_reply)
+        except OSError:
+            pass
+        finally:
+            for sock in (source, target):
+                # One that is only closed lives on while the other thread waits for it.
+                _shut_down(sock)
+                sock.close()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
+        while data := source.recv(1 << 16):
+            fault = self.fault if is_reply else "none"
+            if fault == "gone":
+                return
+            if fault == "none":
+                target.sendall(data)
+            elif fault == "half":
+                target.sendall(data[:HALF_BYTES])
+                self._hold(source)
+            elif fault == "silent":
+                self._hold(source)
+            else:
+                self._stutter(data, target)
 
     def _hold(self, source: socket.socket) -> None:
         while source.recv(1 << 16):
@@ -77,6 +89,11 @@ class FaultyProxy:
                 return
             target.sendall(data[n : n + 1])
             time.sleep(STUTTER_S)
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
