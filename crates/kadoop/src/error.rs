@@ -46,6 +46,14 @@ pub enum Error {
     /// than the data.
     #[error("the datanode holds what this namenode never handed out")]
     ForeignData,
+    /// The log ends before a record that a datanode has heard of: records are lost, or an older copy
+    /// of the namenode's directory was put back.
+    #[error("the namenode's log lacks records that a datanode has heard of")]
+    LogBehind,
+    /// What the datanode remembers of the log isn't in it: the datanode belongs to another history of
+    /// the cluster.
+    #[error("the datanode has heard of records that aren't in the namenode's log")]
+    OtherHistory,
     /// The datanode has no such replica.
     #[error("no such replica")]
     NoReplica,

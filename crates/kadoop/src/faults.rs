@@ -25,6 +25,8 @@ faults! {
     LogEndTrusted,
     /// The log's mark is written before the records are on disk.
     MarkedEarly,
+    /// What datanodes have heard of the log isn't compared with it.
+    HistoryIgnored,
     /// A torn frame is read as good.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.

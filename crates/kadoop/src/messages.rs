@@ -245,6 +245,15 @@ impl Space {
     }
 }
 
+/// A point of the namenode's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Point {
+    /// Number of the last record.
+    pub record: u64,
+    /// The random number of the namenode's start that wrote it; 0: not known.
+    pub start: u64,
+}
+
 /// A datanode's call to the namenode. It makes one at a time, so the namenode sees them in order.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
@@ -258,6 +267,10 @@ pub struct Heartbeat {
     pub number: u64,
     /// Capacity and use of its directories.
     pub space: Space,
+    /// The last point of the log that an answer has named, in this run or an earlier one.
+    pub seen: Point,
+    /// The highest chunk and the highest stamp on its disks; 0 without replicas.
+    pub highest: (ChunkId, Stamp),
     /// All its replicas: at registration, and periodically.
     pub full: Option<Vec<ReplicaReport>>,
     /// Changes since the last heartbeat that was answered.
@@ -275,6 +288,8 @@ pub struct HeartbeatAnswer {
     pub orders: Vec<Order>,
     /// The namenode wants all replicas in the next heartbeat.
     pub report: bool,
+    /// Where the log ends; all of it is on disk.
+    pub log: Point,
 }
 
 /// An order from the namenode to a datanode.

@@ -233,6 +233,8 @@ pub enum Command {
     Fsck(Operands),
     /// List the datanodes of a Kadoop cluster
     Datanodes(Datanodes),
+    /// Take up Kadoop datanodes that were refused, and give up what only they know of
+    Admit(Admit),
     /// Copy what Kadoop datanodes hold elsewhere, so that they can be done without
     Decommission(Decommission),
     /// Move replicas from full Kadoop datanodes to emptier ones
@@ -434,6 +436,15 @@ pub struct Datanode {
 pub struct Datanodes {
     /// The cluster: kadoop://HOST:PORT/.
     pub uri: String,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "strait admit [OPTIONS] <DATANODE>... <URI>")]
+pub struct Admit {
+    /// Refused datanodes, by identity or address as `datanodes` lists them, and the cluster:
+    /// kadoop://HOST:PORT/.
+    #[arg(required = true, value_name = "DATANODE... URI")]
+    pub operands: Vec<String>,
 }
 
 #[derive(Debug, Args)]

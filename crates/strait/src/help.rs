@@ -28,7 +28,7 @@ pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 /// its stores is one.
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
 /// The commands that call only Kadoop's namenodes, and read no file.
-const OPERATORS: [&str; 3] = ["datanodes", "decommission", "rebalance"];
+const OPERATORS: [&str; 4] = ["datanodes", "admit", "decommission", "rebalance"];
 const UNUSED_BY_OPERATORS: [&str; 5] =
     ["gateway_store", "default_store", "timeout", "tls", "kadoop_over_tcp"];
 /// `logout` uses only this host's tokens, by user and store.
@@ -54,7 +54,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "locate", "checksum",
         ],
     ),
-    ("Stores and clusters", &["df", "fsck", "datanodes", "decommission", "rebalance", "kadoop-log"]),
+    ("Stores and clusters", &["df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"]),
     ("Logins, and other things", &["logout", "passwd", "malgen", "help"]),
 ];
 

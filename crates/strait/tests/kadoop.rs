@@ -422,6 +422,53 @@ fn a_datanode_is_decommissioned_and_missed_by_nobody() {
 }
 
 #[test]
+fn after_an_older_copy_of_the_namenode_an_operator_decides() {
+    let mut rack = Rack::start(1);
+    let (data, kept) = (rack.dir.path().join("nn"), rack.dir.path().join("kept"));
+    let stop = |rack: &mut Rack| drop(rack.processes.remove(0));
+    let start = |rack: &mut Rack| {
+        let listen = ["namenode", "--data", "nn", "--listen", &rack.namenode];
+        let more = ["--listen-datanodes", "127.0.0.1:0", "--key", "cluster.key"];
+        rack.processes
+            .insert(0, role(rack.dir.path(), "again", &[&listen[..], &more].concat(), &rack.namenode));
+    };
+    stop(&mut rack);
+    std::fs::create_dir(&kept).unwrap();
+    for entry in std::fs::read_dir(&data).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), kept.join(entry.file_name())).unwrap();
+    }
+    start(&mut rack);
+    for path in ["/a", "/b"] {
+        rack.run(["put", "--replication", "1", "-", &rack.uri(path)], b"lost").ok();
+    }
+    let all = rack.uri("/");
+    let listed = |rack: &Rack| rack.run(["datanodes", &all], b"").text().to_owned();
+    assert!(!listed(&rack).contains("refused"), "{}", listed(&rack));
+    // The datanode hears of the last record with its next heartbeat.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    stop(&mut rack);
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&kept, &data).unwrap();
+    start(&mut rack);
+    let mkdir = |rack: &Rack| rack.run(["mkdir", &rack.uri("/new")], b"");
+    eventually("it is refused", DEADLINE, || listed(&rack).contains("\trefused\t"));
+    mkdir(&rack).fails(UNAVAILABLE, "an older copy of the namenode's directory");
+    let told = listed(&rack);
+    let (row, why) = (told.lines().nth_back(1).unwrap(), told.lines().next_back().unwrap());
+    assert!(why.contains(" is refused: ") && why.contains("strait admit"), "{told}");
+    let json = rack.run(["--json", "datanodes", &all], b"");
+    assert!(json.text().contains("\"admissible\":true"), "{json:?}");
+    let identity = row.split('\t').next().unwrap().to_owned();
+    rack.run(["admit", "77", &all], b"").fails(NOT_FOUND, "no refused datanode");
+    rack.run(["admit", &all], b"").fails(USAGE, "DATANODE");
+    rack.run(["admit", "--user", "nobody", &identity, &all], b"").fails(PERMISSION_DENIED, "");
+    rack.run(["admit", &identity, &all], b"").ok();
+    eventually("it is taken up", DEADLINE, || listed(&rack).contains("\talive\t"));
+    mkdir(&rack).ok();
+    rack.processes.clear();
+}
+
+#[test]
 fn a_role_says_which_directory_or_address_another_process_has() {
     let rack = Rack::start(1);
     let start = |role: &str, data: &str, listen: &str, more: &[&str]| {

@@ -4,6 +4,7 @@
 //! writes that arrive out of order: [`Datanode::settled`] names their callers later.
 
 mod copies;
+mod memory;
 mod places;
 mod replica;
 mod room;
@@ -27,6 +28,7 @@ use crate::{
     },
 };
 use copies::Copies;
+use memory::Memory;
 use replica::{Failure, Replica, name, parse_name};
 use room::Room;
 use scrub::Scrub;
@@ -51,6 +53,7 @@ pub struct Datanode<D: Disk> {
     session: u64,
     number: u64,
     report: bool,
+    memory: Memory<D::File>,
     /// Changes that the namenode doesn't know yet.
     changes: Vec<Change>,
     settled: Vec<(u64, Result<()>)>,
@@ -87,6 +90,7 @@ impl<D: Disk> Datanode<D> {
         Ok(Self {
             config,
             room: Room::new(directories.len()),
+            memory: Memory::open(&directories),
             directories: directories.into_iter().map(Some).collect(),
             replicas,
             fences: BTreeMap::new(),
@@ -390,7 +394,14 @@ impl<D: Disk> Datanode<D> {
             self.report_at = now + self.config.report_ms;
             self.report = true;
         }
+        self.memory.tick(&self.directories, now);
         self.scrub(now);
+    }
+
+    /// The files that keep what was heard of the namenode's log, if they changed since the last call.
+    /// The caller syncs them.
+    pub fn unsynced_memory(&mut self) -> Vec<D::File> {
+        self.memory.unsynced()
     }
 
     /// The next call to the namenode. One at a time: report its answer, or its failure, before the
@@ -405,7 +416,16 @@ impl<D: Disk> Datanode<D> {
         }
         let changes = if registered { self.changes.clone() } else { Vec::new() };
         let Self { identity, incarnation, session, number, .. } = *self;
-        Heartbeat { identity, incarnation, session, number, space, full, changes }
+        let (seen, highest) =
+            (self.memory.heard(), if registered { Default::default() } else { self.highest() });
+        Heartbeat { identity, incarnation, session, number, space, seen, highest, full, changes }
+    }
+
+    /// The highest chunk and the highest stamp here.
+    fn highest(&self) -> (ChunkId, Stamp) {
+        let chunk = self.replicas.last_key_value().map(|(chunk, _)| *chunk);
+        let stamp = self.replicas.values().map(|replica| replica.stamp).max();
+        (chunk.unwrap_or_default(), stamp.unwrap_or_default())
     }
 
     /// Takes the answer to `beat` and obeys its orders.
@@ -427,6 +447,7 @@ impl<D: Disk> Datanode<D> {
             self.changes.drain(..beat.changes.len().min(self.changes.len()));
         }
         (self.session, self.node) = (answer.session, Some(answer.node));
+        self.memory.hear(answer.log);
         self.report = answer.report || self.report && beat.full.is_none();
         for order in answer.orders {
             self.obey(order);

@@ -68,7 +68,7 @@ impl State {
             }
             Record::FileMade { at, inode, by, replication, chunk_bytes } => {
                 let (replication, chunk_bytes) = (*replication, *chunk_bytes);
-                let (chunks, made) = (Box::default(), self.next.sequence);
+                let (chunks, made) = (Box::default(), self.made());
                 self.make(at, *inode, by, Body::File { chunks, chunk_bytes, replication, made })
             }
             Record::Opened { file, inode, client } => {
@@ -132,6 +132,20 @@ impl State {
                 }
                 self.decommissioned.insert(*node);
                 events.push(Event::Service(*node));
+                Ok(())
+            }
+            Record::Started { random } => {
+                self.history.begin(*random, &self.next);
+                Ok(())
+            }
+            Record::Admitted { identity, record, chunk, stamp } => {
+                self.history.admit(*identity, *record);
+                self.next.chunk = self.next.chunk.max(*chunk);
+                self.next.stamp = self.next.stamp.max(*stamp);
+                Ok(())
+            }
+            Record::Settled { identity } => {
+                self.history.settle(*identity);
                 Ok(())
             }
             Record::DecommissionCancelled { node } => {

@@ -2,8 +2,8 @@
 
 use super::{Namenode, balance::Balance, orders::Orders, recovery::Round, state::State};
 use crate::{
-    ChunkId, ClientId, FileId, Incarnation, Millis, NodeId, Stamp,
-    messages::{Order, ReplicaReport, Space},
+    ChunkId, ClientId, Error, FileId, Identity, Incarnation, Millis, NodeId, Stamp,
+    messages::{Order, Point, ReplicaReport, Space},
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -38,9 +38,27 @@ pub(super) struct Cluster {
     pub enough_since: Option<Millis>,
     /// Number of ended chunks, for safe mode.
     pub ended: usize,
+    /// A datanode that had joined before this start has been heard since, or there is none.
+    pub heard: bool,
+    /// Datanodes refused for their history, until they are admitted or found sound.
+    refused: BTreeMap<Identity, Refused>,
+    /// See [`Cluster::behind`].
+    behind: Option<u64>,
     random: u64,
     sessions: u64,
 }
+
+/// A datanode that isn't of the log's history.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refused {
+    pub why: Error,
+    pub seen: Point,
+    /// The highest chunk and stamp that it has reported.
+    pub highest: (ChunkId, Stamp),
+}
+
+/// Most refused datanodes remembered.
+const MAX_REFUSED: usize = 1_000;
 
 /// A datanode.
 #[derive(Debug)]
@@ -117,13 +135,55 @@ impl Cluster {
             enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),
             ended: state.chunks.values().filter(|chunk| chunk.ended).count(),
             // xorshift stays at 0 if it starts there.
+            heard: state.nodes.keys().all(|node| state.decommissioned.contains(node)),
+            refused: BTreeMap::new(),
+            behind: None,
             random: random | 1,
             sessions: random,
         }
     }
 
     pub(super) fn in_safe_mode(&self) -> bool {
-        self.safe_until.is_none()
+        self.safe_until.is_none() || self.behind.is_some()
+    }
+
+    /// The last record that a refused datanode has heard of, if the log ends before it.
+    pub(super) fn behind(&self) -> Option<u64> {
+        self.behind
+    }
+
+    /// Remembers a refusal, and returns its reason.
+    pub(super) fn refuse(
+        &mut self,
+        identity: Identity,
+        why: Error,
+        seen: Point,
+        highest: (ChunkId, Stamp),
+    ) -> Error {
+        if self.refused.len() < MAX_REFUSED || self.refused.contains_key(&identity) {
+            self.refused.insert(identity, Refused { why, seen, highest });
+        }
+        self.look_behind();
+        why
+    }
+
+    pub(super) fn refusal(&self, identity: Identity) -> Option<Refused> {
+        self.refused.get(&identity).copied()
+    }
+
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (Identity, Error)> {
+        self.refused.iter().map(|(identity, refused)| (*identity, refused.why))
+    }
+
+    pub(super) fn forget_refusal(&mut self, identity: Identity) {
+        if self.refused.remove(&identity).is_some() {
+            self.look_behind();
+        }
+    }
+
+    fn look_behind(&mut self) {
+        let behind = self.refused.values().filter(|refused| refused.why == Error::LogBehind);
+        self.behind = behind.map(|refused| refused.seen.record).max();
     }
 
     /// A session number that no other namenode process has handed out.

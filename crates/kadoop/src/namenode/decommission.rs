@@ -45,6 +45,9 @@ impl Namenode {
         if !self.state.nodes.contains_key(&node) {
             return Err(Error::NotFound);
         }
+        if self.behind().is_some() {
+            return Err(Error::LogBehind);
+        }
         if self.state.decommissioned.contains(&node) == cancelled {
             let record = match cancelled {
                 false => Record::DecommissionBegun { node },
@@ -77,6 +80,9 @@ impl Namenode {
     /// Handles the begin or the cancellation of a datanode's decommission.
     pub(super) fn on_service(&mut self, id: NodeId) {
         let stays = !self.state.decommissioned.contains(&id);
+        // None is left to wait for.
+        let mut staying = self.state.nodes.keys().filter(|node| !self.state.decommissioned.contains(node));
+        self.cluster.heard |= staying.all(|node| self.cluster.nodes.contains_key(node));
         let careless = self.config.faults.has(Fault::ComebackBelieved);
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
         node.comeback = if stays && !careless { Comeback::Unheard } else { Comeback::Over };

@@ -1,6 +1,7 @@
 //! Checkpoints: the state written to one, and restored from one and the log.
 
 use super::{
+    history::History,
     inodes::{Body, Inode},
     record::Transaction,
     state::{Answered, Chunk, Counters, NodeRecord, OpenFile, State},
@@ -30,6 +31,7 @@ enum Item {
     Open(FileId, OpenFile),
     Kept(ChunkId, Vec<ChunkId>),
     Decommissioned(NodeId),
+    History(History),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,6 +118,7 @@ pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> 
 
 fn write(state: &State, item: &mut dyn FnMut(&Item)) {
     item(&Item::Counters(state.next));
+    item(&Item::History(state.history.clone()));
     state.names.iter().for_each(|name| item(&Item::Name(name.clone())));
     state.nodes.iter().for_each(|(node, record)| item(&Item::Node(*node, record.clone())));
     state.clients.iter().for_each(|(client, answered)| item(&Item::Client(*client, answered.clone())));
@@ -159,6 +162,7 @@ impl State {
     fn take_up(&mut self, item: Item) -> Result<(), &'static str> {
         match item {
             Item::Counters(counters) => self.next = counters,
+            Item::History(history) => self.history = history,
             Item::Name(name) => drop(self.names.number(&name)),
             Item::Node(node, record) => {
                 self.identities.insert(record.identity, node);

@@ -19,10 +19,12 @@
 //! rounds of recovery. After a restart it learns them again, and decides nothing from their
 //! absence.
 
+mod admission;
 mod apply;
 mod balance;
 mod cluster;
 mod decommission;
+mod history;
 mod image;
 mod inodes;
 mod locate;
@@ -93,6 +95,12 @@ impl Namenode {
         Self { config, state, cluster, short_of_room, outbox, events }
     }
 
+    /// Logs this start, so that its records and numbers can be told from those of others. `random`
+    /// must be a number that no earlier start got, and not 0. Call it once, before all else.
+    pub fn begin(&mut self, random: u64) {
+        self.commit(None, vec![Record::Started { random }]);
+    }
+
     /// The durable state.
     pub fn state(&self) -> &State {
         &self.state
@@ -116,7 +124,7 @@ impl Namenode {
 
     /// Gives a new client its number.
     pub fn join_client(&mut self, now: Millis) -> ClientId {
-        let client = self.state.next.client;
+        let client = self.state.next_client();
         self.commit(None, vec![Record::ClientJoined { client }]);
         self.renew(client, now);
         client
@@ -146,6 +154,7 @@ impl Namenode {
         {
             return Ok(answer);
         }
+        self.demand_current()?;
         self.renew(request.client, now);
         let (records, answer) = match self.decide(caller, request.client, mutation, near, wall_ms, now) {
             Ok(decision) => decision,

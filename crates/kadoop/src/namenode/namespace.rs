@@ -108,7 +108,7 @@ impl View<'_> {
         let directory = if walk.missing.is_empty() { parent } else { walk.last()? };
         let mut by = self.ownership(directory, new.mode, time_ms)?;
         by.mode &= 0o777;
-        let file = self.state.next.file;
+        let file = self.state.next_file();
         let (chunk_bytes, replication) = (new.chunk_bytes, new.replication);
         records.push(Record::FileMade { at: place(parent, name), inode, by, replication, chunk_bytes });
         records.push(Record::Opened { file, inode, client });
@@ -122,7 +122,7 @@ impl View<'_> {
         };
         self.demand(inode, WRITE)?;
         self.demand_closed(inode)?;
-        let file = self.state.next.file;
+        let file = self.state.next_file();
         let answer = Answer::Opened { file, length: self.state.length(inode)?, chunk_bytes, replication };
         Ok((vec![Record::Opened { file, inode, client }], answer))
     }

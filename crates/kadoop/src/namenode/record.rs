@@ -94,4 +94,11 @@ pub enum Record {
     DecommissionBegun { node: NodeId },
     /// The decommission of a datanode was cancelled.
     DecommissionCancelled { node: NodeId },
+    /// A namenode started, with this random number.
+    Started { random: u64 },
+    /// An operator admitted a datanode of another history, up to whose record all is given up. Its
+    /// numbers are below `chunk` and `stamp`.
+    Admitted { identity: Identity, record: u64, chunk: ChunkId, stamp: Stamp },
+    /// A datanode that was admitted has nothing of another history any more.
+    Settled { identity: Identity },
 }

@@ -246,7 +246,7 @@ impl Namenode {
     ) {
         let chunk = open.chunk;
         let stamp =
-            if self.config.faults.has(Fault::StampReused) { logged.stamp } else { self.state.next.stamp };
+            if self.config.faults.has(Fault::StampReused) { logged.stamp } else { self.state.next_stamp() };
         for node in self.cluster.nodes.values_mut() {
             for kind in [Kind::Fence, Kind::Seal] {
                 node.orders.end(kind, chunk, Stamp(u64::MAX));

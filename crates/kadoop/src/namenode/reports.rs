@@ -22,10 +22,12 @@ impl Namenode {
     /// Takes a datanode's heartbeat and answers with orders.
     ///
     /// # Errors
-    /// NotRegistered: the datanode has to ask for a session. ForeignData: it holds chunks or stamps
-    /// never handed out, so the log is older than the data, or another cluster's.
+    /// NotRegistered: the datanode has to ask for a session. LogBehind, OtherHistory, ForeignData: it
+    /// isn't of the log's history, by what it has heard or what it holds. It is refused until it is
+    /// admitted.
     pub fn heartbeat(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> Result<HeartbeatAnswer> {
         if beat.session == 0 {
+            self.demand_history(beat)?;
             return Ok(self.register(beat, rack, now));
         }
         let id = *self.state.identities.get(&beat.identity).ok_or(Error::NotRegistered)?;
@@ -47,13 +49,16 @@ impl Namenode {
             }
             self.take_report(id, beat, now)?;
         }
+        let (log, behind) = (self.state.point(), self.behind().is_some());
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
-        let orders = node.orders.next(MAX_ORDERS);
+        // In doubt about its own log, the namenode has nothing done.
+        let orders = if behind { Vec::new() } else { node.orders.next(MAX_ORDERS) };
         Ok(HeartbeatAnswer {
             session: node.session,
             node: id,
             orders,
             report: !node.reported || node.comeback != Comeback::Over,
+            log,
         })
     }
 
@@ -88,7 +93,9 @@ impl Namenode {
             orders: Orders::default(),
         };
         self.cluster.nodes.insert(id, node);
-        HeartbeatAnswer { session, node: id, orders: Vec::new(), report: true }
+        let stays = known.is_some_and(|node| !self.state.decommissioned.contains(&node));
+        self.cluster.heard |= stays;
+        HeartbeatAnswer { session, node: id, orders: Vec::new(), report: true, log: self.state.point() }
     }
 
     fn take_report(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<()> {
@@ -97,9 +104,22 @@ impl Namenode {
             Change::Has(report) => Some(report),
             _ => None,
         });
-        let next = self.state.next;
-        if reports.chain(changed).any(|report| report.chunk >= next.chunk || report.stamp >= next.stamp) {
-            return Err(Error::ForeignData);
+        let foreign: Vec<_> = reports
+            .chain(changed)
+            .map(|report| (report.chunk, report.stamp))
+            .filter(|(chunk, stamp)| !self.state.has_given(*chunk, *stamp))
+            .collect();
+        let admitted = self.state.history.has_admitted(beat.identity);
+        if !foreign.is_empty() && !admitted {
+            self.forget_replicas(id);
+            self.cluster.nodes.remove(&id);
+            let highest = foreign
+                .iter()
+                .fold(beat.highest, |highest, (chunk, stamp)| (highest.0.max(*chunk), highest.1.max(*stamp)));
+            return Err(self.cluster.refuse(beat.identity, Error::ForeignData, beat.seen, highest));
+        }
+        if admitted && foreign.is_empty() && beat.full.is_some() {
+            self.commit(None, vec![Record::Settled { identity: beat.identity }]);
         }
         if let Some(full) = &beat.full {
             self.forget_replicas(id);

@@ -1,6 +1,9 @@
 //! The namenode's durable state. Only [`State::apply`] changes it.
 
-use super::inodes::{Body, Inode, Inodes, ROOT};
+use super::{
+    history::History,
+    inodes::{Body, Inode, Inodes, ROOT},
+};
 use crate::{
     ChunkId, ClientId, Config, FileId, Identity, InodeNo, Member, NodeId, Stamp,
     config::MAX_REQUESTS_IN_FLIGHT,
@@ -31,9 +34,10 @@ pub struct State {
     /// Datanodes that are decommissioned, or on their way.
     pub decommissioned: BTreeSet<NodeId>,
     pub next: Counters,
+    pub history: History,
 }
 
-/// The next numbers to hand out.
+/// The first numbers that were never handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub struct Counters {
@@ -144,6 +148,7 @@ impl State {
                 client: ClientId(1),
                 node: NodeId(1),
             },
+            history: History::default(),
         }
     }
 

@@ -175,7 +175,7 @@ impl Namenode {
             let incarnation = self.cluster.nodes.get(node)?.incarnation;
             Some(crate::Member { node: *node, incarnation })
         });
-        let (chunk, stamp) = (self.state.next.chunk, self.state.next.stamp);
+        let (chunk, stamp) = (self.state.next_chunk(), self.state.next_stamp());
         Ok(NewChunk { chunk, stamp, pipeline: pipeline.collect(), continues })
     }
 

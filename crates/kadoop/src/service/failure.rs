@@ -48,7 +48,7 @@ impl From<Error> for Failure {
 }
 
 /// The number of each kind in `idl/kadoop.x`. A kind's text arrives as the fault's message.
-const NUMBERS: [(u32, Error); 27] = [
+const NUMBERS: [(u32, Error); 29] = [
     (1, Error::NotFound),
     (2, Error::AlreadyExists),
     (3, Error::NotADirectory),
@@ -76,6 +76,8 @@ const NUMBERS: [(u32, Error); 27] = [
     (25, Error::NoSpace),
     (26, Error::OutcomeUnknown),
     (27, Error::BytesLost),
+    (28, Error::LogBehind),
+    (29, Error::OtherHistory),
 ];
 
 /// A refusal as a service's answer.
@@ -83,6 +85,14 @@ pub(crate) fn refuse(error: Error) -> ServiceError {
     ServiceError::Fault(match known(error) {
         Some(number) => Fault::application(number, error.to_string()),
         None => Fault::system(error.to_string()),
+    })
+}
+
+/// As [`refuse`], with a reason for people.
+pub(crate) fn refuse_for(error: Error, why: String) -> ServiceError {
+    ServiceError::Fault(match known(error) {
+        Some(number) => Fault::application(number, why),
+        None => Fault::system(why),
     })
 }
 

@@ -32,7 +32,7 @@ pub mod tokens;
 
 pub use client::{
     Access, Client, ClientOptions, ClusterStatus, CreateOptions, Digester, Location, Login, NodeStatus,
-    Password, Reader, ShortCircuitReads, Standings, Writer,
+    Password, Reader, RefusedNode, ShortCircuitReads, Standings, Writer,
 };
 pub use convert::Host;
 pub use credentials::Epoch;

@@ -120,7 +120,7 @@ fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_
 fn a_checkpoint_is_written_beside_the_service_and_a_start_takes_it_up() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = namenode_options(directory.path());
-    options.checkpoint_records = 50;
+    options.checkpoint_records = 10;
     let namenode = NamenodeServer::start(options).unwrap();
     let client = client(&namenode);
     let checkpoints = || {

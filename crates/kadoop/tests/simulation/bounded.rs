@@ -9,7 +9,7 @@ use strait_kadoop::{
     ChunkId, ClientId, Config, Error, Identity, Incarnation, Member, NodeId, Stamp,
     datanode::Datanode,
     disk::{Disk, DiskFile},
-    messages::{Answer, HeartbeatAnswer, Mutation, Order, ReplicaState, RequestId, Space, Write},
+    messages::{Answer, HeartbeatAnswer, Mutation, Order, Point, ReplicaState, RequestId, Space, Write},
     namenode::{Counting, Namenode, State},
 };
 
@@ -179,7 +179,10 @@ fn a_sync_that_fails_ahead_of_another_leaves_it_the_error() {
     let incarnation = Incarnation(1);
     let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), incarnation).unwrap();
     let (beat, node) = (datanode.heartbeat(Space::default()), NodeId(1));
-    datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node, orders: Vec::new(), report: false }));
+    datanode.on_answer(
+        &beat,
+        Ok(HeartbeatAnswer { session: 1, node, orders: Vec::new(), report: false, log: Point::default() }),
+    );
     let (chunk, stamp) = (ChunkId(5), Stamp(7));
     let pipeline = vec![Member { node, incarnation }];
     datanode.write(1, &Write { chunk, stamp, pipeline, offset: 0, bytes: Bytes::from_static(b"kept?") });

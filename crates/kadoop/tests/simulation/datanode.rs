@@ -7,7 +7,7 @@ use strait_kadoop::{
     datanode::Datanode,
     disk::{Disk, DiskFile},
     faults::{Fault, Faults},
-    messages::{Change, HeartbeatAnswer, Order, Piece, Read, ReplicaState, Space, Write},
+    messages::{Change, HeartbeatAnswer, Order, Piece, Point, Read, ReplicaState, Space, Write},
 };
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -34,7 +34,10 @@ fn start(disk: &SimDisk, incarnation: u64, fault: Option<Fault>) -> Datanode<Sim
 
 fn order(datanode: &mut Datanode<SimDisk>, orders: Vec<Order>) {
     let beat = datanode.heartbeat(Space::default());
-    datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node: NODE, orders, report: false }));
+    datanode.on_answer(
+        &beat,
+        Ok(HeartbeatAnswer { session: 1, node: NODE, orders, report: false, log: Point::default() }),
+    );
 }
 
 /// Writes for the incarnation `joined`; None if the write waits for its turn.
@@ -370,7 +373,13 @@ fn an_answer_to_a_heartbeat_of_the_run_before_begins_no_session() {
         write(&mut datanode, 1, 0, 30);
         let under_way = datanode.heartbeat(Space::default());
         datanode.lose_directory(0);
-        let answer = HeartbeatAnswer { session: 1, node: NODE, orders: Vec::new(), report: false };
+        let answer = HeartbeatAnswer {
+            session: 1,
+            node: NODE,
+            orders: Vec::new(),
+            report: false,
+            log: Point::default(),
+        };
         datanode.on_answer(&under_way, Ok(answer));
         assert_eq!(datanode.heartbeat(Space::default()).session, session);
     }

@@ -7,6 +7,7 @@ mod cluster;
 mod datanode;
 mod decommission;
 mod disk;
+mod history;
 mod locating;
 mod log;
 mod memory;

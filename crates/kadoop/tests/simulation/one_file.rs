@@ -65,10 +65,13 @@ impl World {
                 .map_err(|error| format!("the namenode doesn't start: {error}"))?;
             let next = loaded.state.next.sequence + 1;
             let (config, disk) = (self.config.clone(), self.disk.clone());
-            match Journal::start(disk, CLUSTER, next, config.segment_bytes, config.faults) {
+            let journal = Journal::start(disk, CLUSTER, next, config.segment_bytes, config.faults);
+            match journal.and_then(|mut journal| journal.keep_mark().map(|()| journal)) {
                 Ok(journal) => {
                     let namenode = Namenode::new(config, loaded.state, self.now, self.random.next());
                     self.namenode = Some((namenode, journal));
+                    let drawn = self.random.next() | 1;
+                    self.ask(|namenode| namenode.begin(drawn));
                 }
                 // The power failed; the next start may succeed.
                 Err(_) => self.disk.crash(&mut self.random),

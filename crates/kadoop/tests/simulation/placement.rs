@@ -38,7 +38,9 @@ impl Cluster {
             let (identity, incarnation) = (Identity(at as u64 + 1), Incarnation(at as u64 + 1));
             let (session, number) = (self.sessions[at], 3 + self.number);
             let (full, changes) = (None, Vec::new());
-            let beat = Heartbeat { identity, incarnation, session, number, space, full, changes };
+            let (seen, highest) = Default::default();
+            let beat =
+                Heartbeat { identity, incarnation, session, number, space, seen, highest, full, changes };
             self.namenode.heartbeat(&beat, "", 0).unwrap();
         }
     }
@@ -92,7 +94,9 @@ impl Cluster {
 fn join(namenode: &mut Namenode, number: u64, rack: &str) -> (NodeId, u64) {
     let (identity, incarnation) = (Identity(number), Incarnation(number));
     let (space, changes) = (Space::default(), Vec::new());
-    let hello = Heartbeat { identity, incarnation, session: 0, number: 1, space, full: None, changes };
+    let (seen, highest) = Default::default();
+    let hello =
+        Heartbeat { identity, incarnation, session: 0, number: 1, space, seen, highest, full: None, changes };
     let taken = namenode.heartbeat(&hello, rack, 0).unwrap();
     let report = Heartbeat { session: taken.session, number: 2, full: Some(Vec::new()), ..hello };
     namenode.heartbeat(&report, rack, 0).unwrap();

@@ -8,7 +8,7 @@ use strait_kadoop::{
     datanode::Datanode,
     faults::{Fault, Faults},
     log::{Journal, Tail, read_log},
-    messages::{Change, HeartbeatAnswer, Order, Read, ReplicaState, Space, Write},
+    messages::{Change, HeartbeatAnswer, Order, Point, Read, ReplicaState, Space, Write},
 };
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -37,7 +37,10 @@ fn start(disk: &SimDisk, incarnation: u64, fault: Option<Fault>) -> Datanode<Sim
 
 fn order(datanode: &mut Datanode<SimDisk>, orders: Vec<Order>) -> Vec<Change> {
     let beat = datanode.heartbeat(Space::default());
-    datanode.on_answer(&beat, Ok(HeartbeatAnswer { session: 1, node: NODE, orders, report: false }));
+    datanode.on_answer(
+        &beat,
+        Ok(HeartbeatAnswer { session: 1, node: NODE, orders, report: false, log: Point::default() }),
+    );
     beat.changes
 }
 

@@ -147,7 +147,8 @@ impl Cluster {
         let used_bytes = replicas.into_iter().flat_map(BTreeMap::values);
         let used_bytes = used_bytes.map(|replica| u64::from(replica.length)).sum();
         let space = Space { capacity_bytes, used_bytes };
-        let beat = Heartbeat { identity, incarnation, session, number, space, full, changes };
+        let (seen, highest) = Default::default();
+        let beat = Heartbeat { identity, incarnation, session, number, space, seen, highest, full, changes };
         let answer = self.namenode.heartbeat(&beat, rack, self.now)?;
         self.nodes[at].session = answer.session;
         Ok(answer)

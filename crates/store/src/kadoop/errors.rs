@@ -25,7 +25,9 @@ fn kind_of(error: Kadoop) -> ErrorKind {
         Kadoop::PermissionDenied => ErrorKind::PermissionDenied,
         Kadoop::Invalid(_) => ErrorKind::InvalidArgument,
         Kadoop::Busy | Kadoop::LeaseLost | Kadoop::Limit(_) => ErrorKind::Busy,
-        Kadoop::NoDatanodes | Kadoop::NoReplica | Kadoop::Unavailable => ErrorKind::Unavailable,
+        Kadoop::NoDatanodes | Kadoop::NoReplica | Kadoop::Unavailable | Kadoop::LogBehind => {
+            ErrorKind::Unavailable
+        }
         Kadoop::Unauthenticated | Kadoop::TokenExpired => ErrorKind::Unauthenticated,
         Kadoop::Corrupt | Kadoop::BytesLost => ErrorKind::Corrupt,
         Kadoop::NoSpace => ErrorKind::NoSpace,
@@ -34,6 +36,7 @@ fn kind_of(error: Kadoop) -> ErrorKind {
         // Errors between namenode and datanodes only, failed disks, defects.
         Kadoop::NotRegistered
         | Kadoop::ForeignData
+        | Kadoop::OtherHistory
         | Kadoop::StaleStamp
         | Kadoop::WrongIncarnation
         | Kadoop::NotOpen

@@ -1,6 +1,6 @@
-//! `datanodes`, `decommission` and `rebalance`: operators' commands for a Kadoop cluster.
+//! `datanodes`, `admit`, `decommission` and `rebalance`: operators' commands for a Kadoop cluster.
 
-use crate::cli::{Datanodes, Decommission, Rebalance};
+use crate::cli::{Admit, Datanodes, Decommission, Rebalance};
 use crate::context::{Cluster, Context};
 use crate::failure::Failure;
 use crate::messages::Messages;
@@ -8,9 +8,9 @@ use crate::output::{Output, Row};
 use crate::waiting;
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use strait_kadoop::NodeId;
 use strait_kadoop::namenode::{Rebalancing, Standing};
-use strait_kadoop::service::{ClusterStatus, NodeStatus, Standings};
+use strait_kadoop::service::{ClusterStatus, NodeStatus, RefusedNode, Standings};
+use strait_kadoop::{Identity, NodeId};
 use strait_store::{ErrorKind, StorePath};
 
 /// Time between two checks of the awaited state.
@@ -19,10 +19,12 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Names of the columns.
 const COLUMNS: [&str; 8] = ["DATANODE", "ADDRESS", "HOST", "RACK", "STATE", "SERVICE", "CAPACITY", "USED"];
 
-/// Prints one line a datanode that has ever joined, and one on the last rebalance.
+/// Prints one line a datanode that has ever joined or is refused, the reasons for refusals, and one
+/// line on the last rebalance.
 pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> {
     let cluster = context.cluster(&of.uri).await?;
     let (status, standings) = look(&cluster).await?;
+    let refused = cluster.operate("list datanodes", |client, _| client.refused()).await?;
     let mut out = context.output();
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     for (node, standing) in &standings.nodes {
@@ -32,17 +34,87 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
             false => rows.push(row(&out, *node, *standing, known)),
         }
     }
+    for node in &refused {
+        match context.json {
+            true => refused_object(&mut out, node)?,
+            false => rows.push(refused_row(&out, node)),
+        }
+    }
     if rows.len() > 1 {
         out.table(&rows)?;
+    }
+    if !context.json {
+        for RefusedNode { address, why, .. } in &refused {
+            out.line(format!("{address} is refused: {}", out.name(why)))?;
+        }
     }
     if let Some(told) = standings.rebalancing {
         tell(context, &mut out, told)?;
     }
     out.finish()?;
-    if standings.nodes.is_empty() {
+    if standings.nodes.is_empty() && refused.is_empty() {
         context.messages().warn("no datanode has registered");
     }
     Ok(())
+}
+
+/// Takes up datanodes that are refused for their history.
+pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
+    let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
+        return Err(Failure::usage("admit: which DATANODE… of which cluster (kadoop://HOST:PORT/)?"));
+    };
+    let cluster = context.cluster(uri).await?;
+    let refused = cluster.operate("list datanodes", |client, _| client.refused()).await?;
+    let found: Result<Vec<Identity>, Failure> =
+        named.iter().map(|name| find_refused(name, &refused)).collect();
+    let mut out = context.output();
+    for identity in found? {
+        cluster.operate("admit", move |client, caller| client.admit(caller, identity)).await?;
+        out.done("admit", &StorePath::root(), [("datanode", shown(identity).into())])?;
+    }
+    out.finish()
+}
+
+/// A refused datanode's identity, as it is shown and named.
+fn shown(identity: Identity) -> String {
+    format!("{:016x}", identity.0)
+}
+
+fn find_refused(name: &str, refused: &[RefusedNode]) -> Result<Identity, Failure> {
+    let is_it = |node: &&RefusedNode| shown(node.identity) == name || node.address.to_string() == name;
+    let Some(node) = refused.iter().find(is_it) else {
+        let why = "no refused datanode of that identity or address; `strait datanodes` lists them";
+        return Err(Failure::at(ErrorKind::NotFound, "find datanode", name, why));
+    };
+    if !node.admissible {
+        let why = format!("it can't be admitted: {}", node.why);
+        return Err(Failure::at(ErrorKind::InvalidArgument, "admit", name, &why));
+    }
+    Ok(node.identity)
+}
+
+fn refused_row(out: &Output, node: &RefusedNode) -> Row<{ COLUMNS.len() }> {
+    [
+        shown(node.identity),
+        node.address.to_string(),
+        out.name(&node.name).into_owned(),
+        out.name(&node.rack).into_owned(),
+        "refused".to_owned(),
+        "-".to_owned(),
+        "-".to_owned(),
+        "-".to_owned(),
+    ]
+}
+
+fn refused_object(out: &mut Output, node: &RefusedNode) -> Result<(), Failure> {
+    out.object([
+        ("refused", shown(node.identity).into()),
+        ("address", node.address.to_string().into()),
+        ("host", node.name.as_str().into()),
+        ("rack", node.rack.as_str().into()),
+        ("why", node.why.as_str().into()),
+        ("admissible", node.admissible.into()),
+    ])
 }
 
 /// Decommissions datanodes, or cancels that.

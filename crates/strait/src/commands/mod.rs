@@ -57,6 +57,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Df(df) => locate::df(&context, df).await,
         Command::Fsck(operands) => fsck::fsck(&context, operands).await,
         Command::Datanodes(of) => datanodes::datanodes(&context, of).await,
+        Command::Admit(flags) => datanodes::admit(&context, flags).await,
         Command::Decommission(flags) => datanodes::decommission(&context, flags).await,
         Command::Rebalance(flags) => datanodes::rebalance(&context, flags).await,
         Command::KadoopLog(log) => kadoop_log::kadoop_log(&context, log),

@@ -40,7 +40,7 @@ pub use access::{Access, Login, Password};
 pub use borrowing::ShortCircuitReads;
 pub use digester::Digester;
 pub use files::CreateOptions;
-pub use names::{ClusterStatus, Location, NodeStatus, Standings};
+pub use names::{ClusterStatus, Location, NodeStatus, RefusedNode, Standings};
 pub use reader::Reader;
 pub use writer::Writer;
 

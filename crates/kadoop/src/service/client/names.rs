@@ -2,20 +2,20 @@
 
 use super::Client;
 use crate::{
-    NodeId,
+    Identity, NodeId,
     error::Error,
     messages::{Attributes, Caller, LocatedChunk, Mutation, Page, Status, Summary},
     namenode::{Rebalancing, Standing},
     service::{
         convert::{
-            Host, caller_to_wire, host_from_wire, located_from_wire, page_from_wire, rebalancing_from_wire,
-            standing_from_wire, status_from_wire, summary_from_wire,
+            Host, address_from_wire, caller_to_wire, host_from_wire, located_from_wire, page_from_wire,
+            rebalancing_from_wire, standing_from_wire, status_from_wire, summary_from_wire, text,
         },
         failure::Failure,
     },
     wire::{self, KdAnswer},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 /// Bytes per request for chunk locations. For a thousand chunks of the usual size the namenode
 /// holds its lock briefly, and even the smallest chunks fit one answer.
@@ -45,6 +45,25 @@ pub struct NodeStatus {
     pub capacity_bytes: u64,
     pub used_bytes: u64,
     /// Time since its last heartbeat.
+    pub silent_ms: u64,
+}
+
+/// A datanode that the namenode doesn't take up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedNode {
+    /// Its identity: it has no number here.
+    pub identity: Identity,
+    /// Where it serves.
+    pub address: SocketAddr,
+    /// Its host's name.
+    pub name: String,
+    /// Its rack.
+    pub rack: String,
+    /// The reason, for people.
+    pub why: String,
+    /// Whether [`Client::admit`](super::Client::admit) would take it up.
+    pub admissible: bool,
+    /// Milliseconds since it was refused last.
     pub silent_ms: u64,
 }
 
@@ -244,6 +263,36 @@ impl Client {
     pub fn decommission(&self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
         self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
+    }
+
+    /// Datanodes that the namenode has refused in the last hour.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub fn refused(&self) -> Result<Vec<RefusedNode>, Failure> {
+        let told = self.link.ask(|to| to.nn_refused())?;
+        let node = |node: &wire::KdRefusedNode<'_>| -> Result<RefusedNode, Error> {
+            Ok(RefusedNode {
+                identity: Identity(node.identity),
+                address: address_from_wire(&node.address)?,
+                name: text(&node.name)?.to_owned(),
+                rack: text(&node.rack)?.to_owned(),
+                why: text(&node.why)?.to_owned(),
+                admissible: node.admissible,
+                silent_ms: node.silent_ms,
+            })
+        };
+        Ok(told.nodes.iter().map(node).collect::<Result<_, _>>()?)
+    }
+
+    /// Takes up a datanode of another history, and gives up what isn't in the namenode's log.
+    ///
+    /// # Errors
+    /// PermissionDenied, except for the superuser; NotFound: no such datanode is refused for its
+    /// history.
+    pub fn admit(&self, caller: &Caller, identity: Identity) -> Result<(), Failure> {
+        let caller = caller_to_wire(caller);
+        self.link.ask(|to| to.nn_admit(&caller, identity.0))
     }
 
     /// Moves replicas to emptier datanodes, until each is within so many percent of the mean. None

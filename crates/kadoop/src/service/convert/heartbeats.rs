@@ -3,7 +3,7 @@
 use super::{source_from_wire, source_to_wire};
 use crate::{
     ChunkId, Identity, Incarnation, NodeId, Stamp,
-    messages::{Change, Heartbeat, HeartbeatAnswer, Order, ReplicaReport, ReplicaState, Space},
+    messages::{Change, Heartbeat, HeartbeatAnswer, Order, Point, ReplicaReport, ReplicaState, Space},
     wire::{self, KdChange, KdOrder, KdReplicaState},
 };
 
@@ -83,6 +83,9 @@ pub fn beat_from_wire(beat: &wire::KdHeartbeat<'_>) -> Heartbeat {
         session: beat.session,
         number: beat.number,
         space: Space { capacity_bytes: beat.capacity_bytes, used_bytes: beat.used_bytes },
+        // An older datanode doesn't tell.
+        seen: Point::default(),
+        highest: Default::default(),
         full: beat.full.as_ref().map(|full| full.replicas.iter().map(replica_from_wire).collect()),
         changes: beat.changes.iter().map(change).collect(),
     }
@@ -135,5 +138,16 @@ pub fn answer_from_wire(answer: &wire::KdHeartbeatAnswer<'_>) -> HeartbeatAnswer
         node: NodeId(answer.node),
         orders: answer.orders.iter().map(order).collect(),
         report: answer.report,
+        log: Point::default(),
     }
+}
+
+/// A point of the log, to the wire.
+pub fn point_to_wire(point: Point) -> wire::KdPoint {
+    wire::KdPoint { record: point.record, start: point.start }
+}
+
+/// A point of the log, from the wire.
+pub fn point_from_wire(point: &wire::KdPoint) -> Point {
+    Point { record: point.record, start: point.start }
 }

@@ -12,7 +12,7 @@ pub use chunks::{
 };
 pub use heartbeats::{
     answer_from_wire as heartbeat_answer_from_wire, answer_to_wire as heartbeat_answer_to_wire,
-    beat_from_wire, beat_to_wire, replica_from_wire, replica_to_wire,
+    beat_from_wire, beat_to_wire, point_from_wire, point_to_wire, replica_from_wire, replica_to_wire,
 };
 pub use names::{
     Reach, answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,

@@ -7,7 +7,10 @@ use crate::{
     messages::{Heartbeat, HeartbeatAnswer, Order, Space},
     service::{
         Host, PEER_SILENCE,
-        convert::{address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire},
+        convert::{
+            address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire, point_from_wire,
+            point_to_wire,
+        },
         failure::Lost,
     },
     wire::{self, KadoopClusterV1Client, KadoopNamenodeV1Client},
@@ -84,7 +87,7 @@ impl Namenode {
         Ok(address)
     }
 
-    fn send(&mut self, shared: &Shared, beat: &Heartbeat) -> Result<wire::KdHeartbeatAnswer<'static>, Lost> {
+    fn send(&mut self, shared: &Shared, beat: &Heartbeat) -> Result<wire::KdBeatAnswer<'static>, Lost> {
         let cluster = shared.directories().cluster();
         let around = wire::KdHeartbeat {
             features: 0,
@@ -102,13 +105,18 @@ impl Namenode {
             full: None,
             changes: Vec::new(),
         };
-        let told = beat_to_wire(beat, around);
+        let told = wire::KdBeat {
+            beat: beat_to_wire(beat, around),
+            seen: point_to_wire(beat.seen),
+            highest_chunk: beat.highest.0.0,
+            highest_stamp: beat.highest.1.0,
+        };
         let at = self.place()?;
         let answer = self.as_node.handle(at, Transport::Tcp).map_err(Lost::from).and_then(|handle| {
             let mut to = KadoopClusterV1Client::new(handle);
-            let replicas = u32::try_from(told.full.as_ref().map_or(0, |full| full.replicas.len()));
+            let replicas = u32::try_from(told.beat.full.as_ref().map_or(0, |full| full.replicas.len()));
             to.options.timeout = Some(PATIENCE + PATIENCE_A_REPLICA * replicas.unwrap_or(u32::MAX));
-            Ok(to.cl_heartbeat(&told)?)
+            Ok(to.cl_beat(&told)?)
         });
         if !matches!(answer, Ok(_) | Err(Lost::Refused(_))) {
             // The namenode may have moved.
@@ -207,10 +215,10 @@ impl Complaint {
 fn take(
     shared: &Shared,
     namenode: &str,
-    answer: Result<wire::KdHeartbeatAnswer<'static>, Lost>,
+    answer: Result<wire::KdBeatAnswer<'static>, Lost>,
     complaint: &mut Complaint,
 ) -> Result<HeartbeatAnswer> {
-    let answer = match answer {
+    let wire::KdBeatAnswer { answer, log } = match answer {
         Ok(answer) => answer,
         Err(lost) => {
             let failure = lost.into_failure();
@@ -249,7 +257,7 @@ fn take(
         let hosts: Result<Vec<Host>> = members.hosts.iter().map(host_from_wire).collect();
         shared.set_members(members.edition, &hosts?);
     }
-    Ok(heartbeat_answer_from_wire(&answer))
+    Ok(HeartbeatAnswer { log: point_from_wire(&log), ..heartbeat_answer_from_wire(&answer) })
 }
 
 #[cfg(test)]

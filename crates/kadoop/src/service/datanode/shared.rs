@@ -210,6 +210,9 @@ impl Shared {
             core.set_room(&room);
             core.tick(now);
         });
+        // A failed sync leaves an older point, as a power failure does.
+        let memory = self.change(|core| core.unsynced_memory());
+        memory.iter().for_each(|file| drop(file.sync_data()));
     }
 
     pub(super) fn space(&self) -> Space {

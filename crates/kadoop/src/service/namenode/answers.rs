@@ -2,19 +2,17 @@
 
 use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
-    ChunkId, ClientId, FileId, Millis, NodeId, Stamp,
+    ChunkId, ClientId, FileId, Identity, Millis, NodeId, Stamp,
     error::{Error, Result},
-    messages::{Answer, Change, Heartbeat, Located, Mutation, NewChunk},
+    messages::{Answer, Located, Mutation, NewChunk},
     namenode::Counting,
     service::{
-        Host,
         clock::wall,
         convert::{
-            Reach, address_from_wire, answer_to_wire, beat_from_wire, heartbeat_answer_to_wire, host_to_wire,
-            mutation_from_wire, page_to_wire, request_from_wire, status_to_wire, summary_to_wire, text,
+            Reach, answer_to_wire, host_to_wire, mutation_from_wire, page_to_wire, request_from_wire,
+            status_to_wire, summary_to_wire, text,
         },
         failure::refuse,
-        home::random,
         tokens::Right,
     },
     wire,
@@ -22,7 +20,7 @@ use crate::{
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Arc, PoisonError},
 };
 use strait_flexrpc::{Request, stub::ServiceError};
@@ -31,13 +29,10 @@ use strait_xdr::Text;
 /// The service for clients.
 pub(super) struct Names(pub Arc<Shared>);
 
-/// The service for datanodes.
-pub(super) struct Heartbeats(pub Arc<Shared>);
-
-type Answered<T> = std::result::Result<T, ServiceError>;
+pub(super) type Answered<T> = std::result::Result<T, ServiceError>;
 
 /// No features beyond the version yet.
-const FEATURES: u64 = 0;
+pub(super) const FEATURES: u64 = 0;
 
 impl wire::KadoopNamenodeV1Service for Names {
     fn nn_null(&self, _: &Request) -> Answered<()> {
@@ -87,6 +82,7 @@ impl wire::KadoopNamenodeV1Service for Names {
                 Mutation::AddChunk { next: true, .. } => self.0.near(call.peer.ip()),
                 _ => Vec::new(),
             };
+            self.0.wait_for_datanodes();
             let answer: Result<Answer> = self.0.change(|namenode, now| {
                 if self.0.commit.is_short_of_room() && !namenode.has_answered(request) {
                     return Err(Error::NoSpace);
@@ -99,7 +95,7 @@ impl wire::KadoopNamenodeV1Service for Names {
             };
             answer_to_wire(&answer?, |new| self.0.addressed(new, self.0.token_ms_for(call)))
         };
-        mutate().map_err(refuse)
+        mutate().map_err(|error| self.0.refuse_told(error))
     }
 
     fn nn_stat(
@@ -223,7 +219,8 @@ impl wire::KadoopNamenodeV1Service for Names {
         cancel: bool,
     ) -> Answered<()> {
         let caller = self.0.caller(call, &caller).map_err(refuse)?;
-        self.0.decommission(call, &caller, NodeId(node), cancel).map_err(refuse)
+        let done = self.0.decommission(call, &caller, NodeId(node), cancel);
+        done.map_err(|error| self.0.refuse_told(error))
     }
 
     fn nn_rebalance(
@@ -238,6 +235,15 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_credential(&self, call: &Request, rejoin: bool) -> Answered<wire::KdCredential<'_>> {
         self.0.renew_credential(call, rejoin).map_err(refuse)
+    }
+
+    fn nn_refused(&self, _: &Request) -> Answered<wire::KdRefusedNodes<'_>> {
+        self.0.refused_nodes().map_err(refuse)
+    }
+
+    fn nn_admit(&self, call: &Request, caller: wire::KdCaller<'static>, identity: u64) -> Answered<()> {
+        let caller = self.0.caller(call, &caller).map_err(refuse)?;
+        self.0.admit(call, &caller, Identity(identity)).map_err(refuse)
     }
 
     fn nn_suspect(&self, _: &Request, node: u32, of: wire::KdVersion) -> Answered<()> {
@@ -335,127 +341,12 @@ impl Shared {
     }
 }
 
-/// Logs at most one line per heartbeat, however many replicas are damaged.
-fn tell_damaged(beat: &Heartbeat, node: NodeId) {
-    let damaged = beat.changes.iter().filter_map(|change| match change {
-        Change::Corrupt { chunk, .. } => Some(chunk.0),
-        _ => None,
-    });
-    let (replicas, chunk) = (damaged.clone().count(), damaged.clone().next());
-    if let Some(chunk) = chunk {
-        tracing::warn!(node = node.0, replicas, chunk, "a datanode has found replicas damaged");
-    }
-}
-
 /// The same for each call of one reader for a chunk, different for other readers and for
 /// neighbouring chunks. A simpler hash sends a reader to one datanode several times in a row.
 fn spread(chunk: ChunkId, node: NodeId, reader: IpAddr) -> u64 {
     let mut hasher = DefaultHasher::new();
     (chunk, node, reader).hash(&mut hasher);
     hasher.finish()
-}
-
-impl wire::KadoopClusterV1Service for Heartbeats {
-    fn cl_null(&self, _: &Request) -> Answered<()> {
-        Ok(())
-    }
-
-    fn cl_heartbeat(
-        &self,
-        call: &Request,
-        beat: wire::KdHeartbeat<'static>,
-    ) -> Answered<wire::KdHeartbeatAnswer<'_>> {
-        self.0.heartbeat(&beat, call.peer).map_err(|error| {
-            self.0.tell_refused(&beat, call.peer, error);
-            refuse(error)
-        })
-    }
-}
-
-impl Shared {
-    fn tell_refused(&self, told: &wire::KdHeartbeat<'_>, peer: SocketAddr, error: Error) {
-        // The port of a call changes with each connection.
-        let mut address = address_from_wire(&told.address).unwrap_or(SocketAddr::new(peer.ip(), 0));
-        if address.ip().is_unspecified() {
-            address.set_ip(peer.ip());
-        }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.is_news(address, error) {
-            tracing::warn!(%address, %error, "a datanode is refused");
-        }
-    }
-
-    /// Refuses a second process with the same identity, as a copied disk has it: the two would end
-    /// each other's sessions for ever. A datanode restarted at another address waits until its last
-    /// run is stale.
-    fn demand_sole(&self, beat: &Heartbeat, address: SocketAddr) -> Result<()> {
-        let Some((node, run)) = self.read().run_of(beat.identity) else { return Ok(()) };
-        let now = self.clock.now();
-        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
-        let other = hosts.elsewhere(node, address, now, self.config.stale_ms);
-        let other = other.filter(|_| run != beat.incarnation);
-        let news = hosts.note_rival(node, other.is_some());
-        let Some(other) = other else { return Ok(()) };
-        if news {
-            tracing::error!(
-                node = node.0, %other, %address,
-                "two processes serve as one datanode: end one; if its directories are a copy, give it empty ones"
-            );
-        }
-        Err(Error::Busy)
-    }
-
-    fn heartbeat(
-        &self,
-        told: &wire::KdHeartbeat<'_>,
-        peer: SocketAddr,
-    ) -> Result<wire::KdHeartbeatAnswer<'static>> {
-        if told.cluster != 0 && told.cluster != self.cluster {
-            return Err(Error::ForeignData);
-        }
-        let (beat, rack) = (beat_from_wire(told), text(&told.rack)?);
-        let (mut address, name) = (address_from_wire(&told.address)?, text(&told.name)?);
-        if address.ip().is_unspecified() {
-            // It listens on all addresses, so take the one from which it calls.
-            address.set_ip(peer.ip());
-        }
-        if beat.session == 0 {
-            self.demand_sole(&beat, address)?;
-        }
-        let mut heard = 0;
-        let answer = self.change(|namenode, now| {
-            heard = now;
-            namenode.heartbeat(&beat, rack, now)
-        })?;
-        if told.session != 0 {
-            self.refused.lock().unwrap_or_else(PoisonError::into_inner).forget(address);
-        }
-        tell_damaged(&beat, answer.node);
-        let identity = beat.identity;
-        let host =
-            Host { node: answer.node, identity, address, name: name.to_owned(), rack: rack.to_owned() };
-        let (capacity_bytes, used_bytes) = (told.capacity_bytes, told.used_bytes);
-        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
-        hosts.note(Known { host, calls_from: peer.ip(), capacity_bytes, used_bytes, heard }, || {
-            random().unwrap_or(1)
-        });
-        let members = (told.members != hosts.edition).then(|| wire::KdMembers {
-            edition: hosts.edition,
-            hosts: hosts.iter().map(|known| host_to_wire(&known.host)).collect(),
-        });
-        drop(hosts);
-        let around = wire::KdHeartbeatAnswer {
-            features: FEATURES,
-            cluster: self.cluster,
-            session: 0,
-            node: 0,
-            orders: Vec::new(),
-            report: false,
-            now_ms: Self::token_time(),
-            members,
-        };
-        Ok(heartbeat_answer_to_wire(&answer, around))
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// Procedures, by their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 17] = [
+const PROCEDURES: [&str; 19] = [
     "null",
     "join",
     "renew",
@@ -28,6 +28,8 @@ const PROCEDURES: [&str; 17] = [
     "rebalance",
     "locate_file",
     "credential",
+    "refused",
+    "admit",
 ];
 /// NN_MUTATE, which covers many operations.
 const MUTATE: u32 = 3;
@@ -64,7 +66,7 @@ pub(super) fn operation(request: &Request) -> usize {
 pub(super) fn of_cluster(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,
-        1 => PROCEDURES.len() + MUTATIONS.len(),
+        1 | 2 => PROCEDURES.len() + MUTATIONS.len(),
         _ => usize::MAX,
     }
 }

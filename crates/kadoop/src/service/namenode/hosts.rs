@@ -1,6 +1,6 @@
 //! The datanodes' addresses and fill, from their heartbeats.
 
-use crate::{Millis, NodeId, service::Host};
+use crate::{Identity, Millis, NodeId, service::Host};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -73,6 +73,15 @@ impl Hosts {
         if rivalled { self.rivalled.insert(node) } else { self.rivalled.remove(&node) }
     }
 
+    /// Forgets a datanode that isn't in the cluster any more.
+    pub(super) fn forget(&mut self, identity: Identity) {
+        let before = self.known.len();
+        self.known.retain(|_, known| known.host.identity != identity);
+        if self.known.len() < before {
+            self.edition = self.edition.wrapping_add(1);
+        }
+    }
+
     pub(super) fn get(&self, node: NodeId) -> Option<&Host> {
         self.known.get(&node).map(|known| &known.host)
     }
@@ -96,7 +105,6 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Identity;
 
     const HERE: [u8; 4] = [10, 0, 0, 1];
 

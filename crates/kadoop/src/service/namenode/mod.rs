@@ -4,9 +4,11 @@ mod answers;
 mod attempts;
 mod audit;
 mod calls;
+mod heartbeats;
 mod hosts;
 mod logins;
 mod numbers;
+mod refusals;
 mod roll;
 mod standings;
 
@@ -34,12 +36,13 @@ use hosts::Hosts;
 use logins::Desk;
 pub use logins::{Accounts, Logins};
 pub use numbers::NamenodeNumbers;
-use roll::{Refused, Roll};
+use refusals::Refused;
+use roll::Roll;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicUsize},
     time::Duration,
 };
 use strait_flexrpc::{OwnKeys, Server, ServerOptions, ServerTls, WorkerLimits};
@@ -121,6 +124,8 @@ struct Shared {
     commit: Commit<RealDisk>,
     hosts: RwLock<Hosts>,
     refused: Mutex<Refused>,
+    /// Calls that wait for the first datanode.
+    waiting: AtomicUsize,
     config: Config,
     cluster: u64,
     tokens: TokenKey,
@@ -169,6 +174,7 @@ impl NamenodeServer {
             commit: Commit::new(journal, sequence, sequence.saturating_sub(checkpointed)),
             hosts: RwLock::default(),
             refused: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             config,
             cluster,
             tokens: options.key.for_tokens()?,
@@ -182,6 +188,7 @@ impl NamenodeServer {
             calls: Arc::new(Calls::new(&calls::names(), options.slow_call)),
             audit: options.audit.clone(),
         });
+        shared.begin(random()?)?;
         let (datanodes, clients) = serve(&options, &shared)?;
         let (stop, mut threads) = (Stop::default(), Threads::default());
         let (this, until) = (Arc::clone(&shared), stop.clone());
@@ -308,7 +315,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
             KadoopClusterV1Server::<()>::PROGRAM,
             KadoopClusterV1Server::<()>::VERSION,
             Observed {
-                service: KadoopClusterV1Server(answers::Heartbeats(Arc::clone(shared))),
+                service: KadoopClusterV1Server(heartbeats::Heartbeats(Arc::clone(shared))),
                 calls: Arc::clone(&shared.calls),
                 operation: calls::of_cluster,
                 about: calls::about_heartbeat,
@@ -355,6 +362,15 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
 }
 
 impl Shared {
+    /// Logs this start.
+    fn begin(&self, random: u64) -> io::Result<()> {
+        let begun = self.change(|namenode, _| {
+            namenode.begin(random);
+            Ok(())
+        });
+        begun.map_err(|error| io::Error::other(format!("the start can't be logged: {error}")))
+    }
+
     /// Runs a query. Its answer leaves when all records that it saw are on disk.
     fn ask<T>(&self, ask: impl FnOnce(&Namenode) -> Result<T>) -> Result<T> {
         let namenode = self.read();

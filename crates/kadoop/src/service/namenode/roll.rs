@@ -1,12 +1,8 @@
 //! Log lines about the datanodes: changes since the last check.
 
 use super::hosts::Known;
-use crate::{Millis, NodeId, error::Error};
-use std::{collections::BTreeMap, net::SocketAddr};
-
-/// Most refused datanodes remembered, so that each is logged once. Beyond that all are forgotten
-/// and logged again.
-const MAX_REFUSED: usize = 1_000;
+use crate::{Millis, NodeId};
+use std::collections::BTreeMap;
 
 /// The last logged state of each datanode.
 #[derive(Debug)]
@@ -63,29 +59,6 @@ impl Roll {
     }
 }
 
-/// Refused datanodes, with the last reason.
-#[derive(Debug, Default)]
-pub(super) struct Refused(BTreeMap<SocketAddr, Error>);
-
-impl Refused {
-    /// Whether to log the refusal, rather than with each heartbeat.
-    pub(super) fn is_news(&mut self, address: SocketAddr, error: Error) -> bool {
-        // A datanode without a session gets a new one by itself; duplicates are logged elsewhere.
-        if matches!(error, Error::NotRegistered | Error::Busy) {
-            return false;
-        }
-        if self.0.len() >= MAX_REFUSED && !self.0.contains_key(&address) {
-            self.0.clear();
-        }
-        self.0.insert(address, error) != Some(error)
-    }
-
-    /// Forgets a datanode that the namenode has accepted.
-    pub(super) fn forget(&mut self, address: SocketAddr) {
-        self.0.remove(&address);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,21 +69,5 @@ mod tests {
         let told = [true, true, false, false, true, true].map(|alive| roll.note(NodeId(1), alive));
         assert_eq!(told, [Some(News::Joined), None, Some(News::Dead), None, Some(News::Back), None]);
         assert_eq!(roll.note(NodeId(2), true), Some(News::Joined));
-    }
-
-    #[test]
-    fn a_refusal_is_told_once_for_each_reason_and_few_are_remembered() {
-        let mut refused = Refused::default();
-        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        assert!(refused.is_news(address(1), Error::ForeignData));
-        assert!(!refused.is_news(address(1), Error::ForeignData));
-        assert!(!refused.is_news(address(1), Error::NotRegistered));
-        assert!(refused.is_news(address(1), Error::Disk));
-        refused.forget(address(1));
-        assert!(refused.is_news(address(1), Error::Disk));
-        for port in 1..=2_000 {
-            refused.is_news(address(port), Error::ForeignData);
-        }
-        assert!(refused.0.len() <= MAX_REFUSED);
     }
 }

@@ -50,7 +50,7 @@ impl Shared {
         self.audited(call, caller, Asked::new("rebalance", "/"), done)
     }
 
-    fn operate(&self, operate: impl FnOnce(&mut Namenode) -> Result<()>) -> Result<()> {
+    pub(super) fn operate(&self, operate: impl FnOnce(&mut Namenode) -> Result<()>) -> Result<()> {
         self.change(|namenode, _| match self.commit.is_short_of_room() {
             true => Err(Error::NoSpace),
             false => operate(namenode),

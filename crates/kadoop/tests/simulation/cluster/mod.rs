@@ -262,9 +262,9 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::CopyCutShort, 0),
 ];
 
-/// Faults that need a moment which no schedule has produced yet, or a mark beside the log, which this
-/// simulation doesn't keep. Separate tests notice them.
-const ALONE: &[Fault] = &[Fault::MarkedEarly, Fault::PlaceTrusted, Fault::FormerRunBelieved];
+/// Faults that need a moment which no schedule has produced yet. Separate tests notice them.
+const ALONE: &[Fault] =
+    &[Fault::HistoryIgnored, Fault::MarkedEarly, Fault::PlaceTrusted, Fault::FormerRunBelieved];
 
 /// The first seed from `first` on that notices the fault.
 fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {

@@ -22,6 +22,7 @@ use strait_kadoop::{
     ChunkId, Config, Identity, Incarnation, Millis, NodeId,
     client::{Budget, CallId, Unbounded},
     datanode::{Datanode, Place, Placed},
+    disk::DiskFile as _,
     faults::{Fault, Faults},
     log::Journal,
     messages::{Heartbeat, Read, Write},
@@ -336,9 +337,12 @@ impl World {
         let (now, life) = (self.clock(host), self.lives[host]);
         if host == NAMENODE {
             self.ask(|namenode| namenode.tick(now));
+            let mark = self.namenode.as_mut().and_then(|(_, journal)| journal.mark_to_sync());
+            mark.map(|mark| drop(mark.sync_data()));
             self.at(self.now + 1_000, Event::Tick(host, life));
         } else if let Some(node) = &mut self.nodes[host - 1].running {
             node.tick(now);
+            node.unsynced_memory().iter().for_each(|file| drop(file.sync_data()));
             self.beat(host);
             let pause = 900 + self.random.below(200);
             self.at(self.now + pause, Event::Tick(host, life));
@@ -376,12 +380,17 @@ impl World {
             };
             let next = loaded.state.next.sequence + 1;
             let config = self.config.clone();
-            match Journal::start(self.disk.clone(), CLUSTER, next, config.segment_bytes, config.faults) {
+            let journal =
+                Journal::start(self.disk.clone(), CLUSTER, next, config.segment_bytes, config.faults);
+            let marked = journal.and_then(|mut journal| journal.keep_mark().map(|()| journal));
+            match marked {
                 Ok(journal) => {
                     let random = self.random.next();
                     let namenode = Namenode::new(config, loaded.state, self.clock(host), random);
                     self.namenode = Some((namenode, journal));
                     self.at(self.now + 1_000, Event::Tick(host, life));
+                    let drawn = self.random.next() | 1;
+                    self.ask(|namenode| namenode.begin(drawn));
                 }
                 // The power or a sync failed; the next start may succeed.
                 Err(_) => {

@@ -1,0 +1,224 @@
+//! The history of the log: which start of a namenode wrote which records and gave which numbers.
+//!
+//! A log can lose its end, or an older copy of it can be put back. What follows is then another
+//! history: its records have the numbers of lost ones. So each start of a namenode draws a random
+//! number and logs it. The numbers that it hands out have some bits of it, and datanodes remember
+//! it with the last record that they have heard of. By that a namenode recognizes what isn't of its
+//! history.
+
+use super::state::{Counters, State};
+use crate::{ChunkId, ClientId, FileId, Identity, Stamp, messages::Point};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Bits of each number that are random, the same for all numbers of a kind of one start. They
+/// identify, and never order: the bits above count.
+const RANDOM_BITS: u32 = 20;
+/// Most starts remembered. Numbers from before the first of them can't be checked.
+const MAX_STARTS: usize = 10_000;
+/// Numbers from here on were never handed out, by any start.
+const END: u64 = 1 << 62;
+
+/// A start of a namenode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Its first record.
+    pub record: u64,
+    /// Drawn at random; never 0.
+    pub random: u64,
+    /// Its chunks are from here on.
+    pub chunk: ChunkId,
+    /// Its stamps are from here on.
+    pub stamp: Stamp,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    starts: Vec<Start>,
+    /// The highest number of a lost record that an operator has given up.
+    given_up: u64,
+    /// Datanodes of another history that an operator has admitted, and that may still hold
+    /// replicas of it.
+    admitted: BTreeSet<Identity>,
+}
+
+/// The first number from `from` on with the random bits of a start. Without a start, `from`.
+fn number(from: u64, bits: Option<u64>) -> u64 {
+    let Some(bits) = bits else { return from };
+    let count = from.div_ceil(1 << RANDOM_BITS);
+    match count >> (u64::BITS - RANDOM_BITS) {
+        0 => count << RANDOM_BITS | low(bits),
+        _ => u64::MAX,
+    }
+}
+
+fn low(bits: u64) -> u64 {
+    bits & ((1 << RANDOM_BITS) - 1)
+}
+
+impl Start {
+    fn chunk_bits(&self) -> u64 {
+        self.random
+    }
+
+    fn stamp_bits(&self) -> u64 {
+        self.random >> RANDOM_BITS
+    }
+
+    fn other_bits(&self) -> u64 {
+        self.random >> (2 * RANDOM_BITS)
+    }
+}
+
+impl History {
+    /// The start that wrote the record. None: one from before starts were logged.
+    fn start_of(&self, record: u64) -> Option<&Start> {
+        let after = self.starts.partition_point(|start| start.record <= record);
+        self.starts.get(after.checked_sub(1)?)
+    }
+
+    /// Whether the point is of this history, which has `last` as its last record.
+    fn has(&self, point: Point, last: u64) -> bool {
+        point.record <= last && self.start_of(point.record).is_none_or(|start| start.random == point.start)
+    }
+
+    /// Whether this log has lost records, as far as the point shows. A loss that an operator has
+    /// given up doesn't count.
+    pub(super) fn ends_before(&self, point: Point, last: u64) -> bool {
+        point.record > last.max(self.given_up)
+    }
+
+    pub(super) fn begin(&mut self, random: u64, next: &Counters) {
+        if self.starts.len() >= MAX_STARTS {
+            self.starts.remove(0);
+        }
+        let Counters { sequence: record, chunk, stamp, .. } = *next;
+        self.starts.push(Start { record, random, chunk, stamp });
+    }
+
+    pub(super) fn admit(&mut self, identity: Identity, record: u64) {
+        self.admitted.insert(identity);
+        self.given_up = self.given_up.max(record);
+    }
+
+    pub(super) fn settle(&mut self, identity: Identity) {
+        self.admitted.remove(&identity);
+    }
+
+    /// Whether the datanode was admitted, and may still hold replicas of another history.
+    pub(super) fn has_admitted(&self, identity: Identity) -> bool {
+        self.admitted.contains(&identity)
+    }
+}
+
+impl State {
+    fn start(&self) -> Option<&Start> {
+        self.history.starts.last()
+    }
+
+    /// Where the log ends.
+    pub(super) fn point(&self) -> Point {
+        Point { record: self.next.sequence, start: self.start().map_or(0, |start| start.random) }
+    }
+
+    /// The number for the next chunk.
+    pub(super) fn next_chunk(&self) -> ChunkId {
+        ChunkId(number(self.next.chunk.0, self.start().map(Start::chunk_bits)))
+    }
+
+    /// The next stamp.
+    pub(super) fn next_stamp(&self) -> Stamp {
+        Stamp(number(self.next.stamp.0, self.start().map(Start::stamp_bits)))
+    }
+
+    /// The number for the next opening of a file.
+    pub(super) fn next_file(&self) -> FileId {
+        FileId(number(self.next.file.0, self.start().map(Start::other_bits)))
+    }
+
+    /// The number for the next client.
+    pub(super) fn next_client(&self) -> ClientId {
+        ClientId(number(self.next.client.0, self.start().map(Start::other_bits)))
+    }
+
+    /// The number of a file that this transaction makes.
+    pub(super) fn made(&self) -> u64 {
+        match self.start() {
+            Some(start) => self.next.sequence << RANDOM_BITS | low(start.other_bits()),
+            None => self.next.sequence,
+        }
+    }
+
+    /// Whether the point is of this log's history.
+    pub(super) fn has_point(&self, point: Point) -> bool {
+        point.start == 0 || self.history.has(point, self.next.sequence)
+    }
+
+    /// Whether this history has handed out the numbers, as far as it can be known.
+    pub(super) fn has_given(&self, chunk: ChunkId, stamp: Stamp) -> bool {
+        let starts = &self.history.starts;
+        let of = |from: fn(&Start) -> u64, number: u64, bits: fn(&Start) -> u64| {
+            let after = starts.partition_point(|start| from(start) <= number);
+            let start = after.checked_sub(1).and_then(|at| starts.get(at));
+            start.is_none_or(|start| low(number) == low(bits(start)))
+        };
+        (chunk.0 < self.next.chunk.0 && of(|start| start.chunk.0, chunk.0, Start::chunk_bits))
+            && (stamp.0 < self.next.stamp.0 && of(|start| start.stamp.0, stamp.0, Start::stamp_bits))
+    }
+}
+
+/// Whether some namenode may have handed out the numbers.
+pub(super) fn is_possible(chunk: ChunkId, stamp: Stamp) -> bool {
+    chunk.0 < END && stamp.0 < END
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_and_have_the_bits_of_their_start() {
+        assert_eq!(number(7, None), 7);
+        let mut from = 1;
+        for (turn, bits) in [5, 5, 9, 1, u64::MAX].into_iter().enumerate() {
+            let next = number(from, Some(bits));
+            assert!(next >= from);
+            assert_eq!((next >> RANDOM_BITS, low(next)), (turn as u64 + 1, low(bits)));
+            from = next + 1;
+        }
+        assert_eq!(number(u64::MAX, Some(5)), u64::MAX, "the end is no beginning");
+    }
+
+    #[test]
+    fn a_point_is_of_the_history_whose_start_wrote_it() {
+        let mut history = History::default();
+        let point = |record, start| Point { record, start };
+        assert!(history.has(point(3, 9), 5), "nothing is known of so old a log");
+        let next = |sequence| Counters {
+            sequence,
+            chunk: ChunkId(1),
+            stamp: Stamp(1),
+            file: FileId(1),
+            client: ClientId(1),
+            node: crate::NodeId(1),
+        };
+        history.begin(70, &next(10));
+        history.begin(80, &next(20));
+        for (point, is_of) in [
+            (point(9, 1), true),
+            (point(10, 70), true),
+            (point(19, 70), true),
+            (point(19, 80), false),
+            (point(20, 80), true),
+            (point(20, 70), false),
+            (point(30, 80), true),
+            (point(31, 80), false),
+        ] {
+            assert_eq!(history.has(point, 30), is_of, "{point:?}");
+        }
+        assert!(history.ends_before(point(31, 80), 30) && !history.ends_before(point(30, 1), 30));
+        history.admit(Identity(1), 31);
+        assert!(!history.ends_before(point(31, 80), 30), "it was given up");
+    }
+}
