@@ -27,6 +27,8 @@ faults! {
     MarkedEarly,
     /// What datanodes have heard of the log isn't compared with it.
     HistoryIgnored,
+    /// A flush with nothing new asks nobody.
+    OldFlushBelieved,
     /// A torn frame is read as good.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.

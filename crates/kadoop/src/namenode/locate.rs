@@ -2,7 +2,7 @@
 
 use super::Namenode;
 use crate::{
-    ChunkId, InodeNo, NodeId,
+    ChunkId, InodeNo, NodeId, Stamp,
     error::{Error, Result},
     faults::Fault,
     messages::{Caller, Located, LocatedChunk},
@@ -37,6 +37,14 @@ impl Namenode {
         }
         self.view(caller).demand_reachable(inode)?;
         self.layout_from(inode, offset, length)
+    }
+
+    /// Live datanodes whose replica of the chunk as logged is damaged. [`Namenode::locate`] leaves
+    /// them out, though parts of such a replica may be sound.
+    pub fn damaged(&self, chunk: ChunkId, stamp: Stamp) -> Vec<NodeId> {
+        let odd = self.cluster.odd.get(&chunk).into_iter().flatten();
+        let damaged = odd.filter(|odd| odd.corrupt && odd.report.stamp == stamp).map(|odd| odd.node);
+        damaged.filter(|node| self.cluster.nodes.get(node).is_some_and(|node| !node.dead)).collect()
     }
 
     fn layout_from(&self, inode: InodeNo, offset: u64, length: u64) -> Result<Located> {

@@ -4,7 +4,11 @@ use crate::{
     rack::skip,
     support::{Cluster, DEADLINE, client, client_over_tcp, namenode_options, pattern, superuser},
 };
-use std::time::{Duration, Instant};
+use std::{
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 use strait_kadoop::{
     Error,
     service::{CreateOptions, NamenodeServer},
@@ -142,6 +146,38 @@ fn a_replica_that_cant_be_opened_keeps_no_datanode_from_starting_with_the_others
     let read = |path: &str| client.open(&superuser(), path)?.read_at(0, bytes.len());
     assert_eq!(read("/kept").unwrap(), bytes);
     assert_eq!(read("/lost").unwrap_err().error, Error::Unavailable);
+}
+
+#[test]
+fn bytes_that_are_damaged_on_every_datanode_are_told_at_once_with_their_places() {
+    let cluster = Cluster::start(2);
+    let client = client_over_tcp(&cluster.namenode);
+    let bytes = pattern(200_000);
+    let mut writer = client.create(&superuser(), "/file", &replicated(2)).unwrap();
+    writer.write(bytes.clone()).unwrap();
+    writer.close().unwrap();
+    for number in 0..2 {
+        let data = cluster.directory.path().join(format!("datanode-{number}"));
+        let entries = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+        let is_it = |path: &PathBuf| {
+            path.extension().is_some_and(|kind| kind == "data") && path.metadata().unwrap().len() == 200_000
+        };
+        let file = std::fs::File::options().write(true).open(entries.filter(is_it).last().unwrap()).unwrap();
+        file.write_all_at(&[bytes[100_000] ^ 1], 100_000).unwrap();
+    }
+    let began = Instant::now();
+    // The first reader finds the damage; the next ones, that the namenode knows of it.
+    for _ in 0..3 {
+        let reader = client.open(&superuser(), "/file").unwrap();
+        let refused = reader.read_at(99_000, 2_000).unwrap_err();
+        assert_eq!(refused.error, Error::Corrupt, "{refused}");
+        for address in cluster.datanode_addresses() {
+            assert!(refused.why.contains(&address.to_string()), "{refused}");
+        }
+        assert!(reader.read_at(0, 50_000).unwrap() == bytes[..50_000], "the other parts are sound");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]

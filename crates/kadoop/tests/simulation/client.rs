@@ -73,6 +73,40 @@ fn what_wasnt_acknowledged_everywhere_goes_into_the_next_chunk() {
     }
 }
 
+/// Pursues the goal with this answer of each member. Returns the members asked, and the outcome.
+fn pursue(writer: &mut Writer, goal: Goal, outcome: Outcome, now: u64) -> (usize, Option<Result<(), Error>>) {
+    writer.begin(goal, now).unwrap();
+    let (mut asked, mut under_way) = (0, calls(writer));
+    while let Some(issue) = under_way.pop() {
+        if matches!(issue.call, WriteCall::Namenode(_)) {
+            writer.on_answer(issue.id, Ok(Answer::Chunk { next: None, durable: true }), now);
+        } else {
+            assert_eq!(writer.outcome(), None, "{goal:?}");
+            writer.on_member(issue.id, outcome, now);
+            asked += 1;
+        }
+        under_way.extend(calls(writer).into_iter().filter(|_| outcome == Outcome::Value));
+    }
+    (asked, writer.outcome())
+}
+
+/// Once, such a flush was answered at once, though the datanodes were gone with the bytes.
+#[test]
+fn a_flush_with_nothing_new_asks_the_members_again() {
+    for goal in [Goal::Flush, Goal::Sync] {
+        for (fault, asked) in [(None, 2), (Some(Fault::OldFlushBelieved), 0)] {
+            let (mut writer, write) = writing(fault);
+            writer.on_write(write.id, &[Outcome::Value; 2], 10);
+            assert_eq!(pursue(&mut writer, goal, Outcome::Value, 10), (2, Some(Ok(()))));
+            assert_eq!(pursue(&mut writer, goal, Outcome::Value, 20), (asked, Some(Ok(()))), "{goal:?}");
+            if fault.is_none() {
+                let restarted = Outcome::Error(Error::WrongIncarnation);
+                assert_eq!(pursue(&mut writer, goal, restarted, 30), (2, None), "{goal:?}");
+            }
+        }
+    }
+}
+
 /// Once, each chunk that it was granted counted as progress, and it never gave up.
 #[test]
 fn a_writer_whose_datanodes_are_full_gives_up_for_want_of_space() {

@@ -78,6 +78,8 @@ pub struct Reader<P = Bytes> {
     piece: u32,
     /// Datanodes that didn't answer, and until when it asks others first.
     shunned: BTreeMap<NodeId, Millis>,
+    /// See [`Reader::damaged`].
+    damaged: Option<(ChunkId, Vec<NodeId>)>,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
     issues: VecDeque<Issue<ReadCall>>,
@@ -107,6 +109,7 @@ impl<P: Content> Reader<P> {
             position: 0,
             run: 0,
             shunned: BTreeMap::new(),
+            damaged: None,
             calls: BTreeMap::new(),
             last_call: 0,
             issues: VecDeque::new(),
@@ -123,8 +126,8 @@ impl<P: Content> Reader<P> {
     /// file ends there. None while they are on their way: call it again after each input.
     ///
     /// # Errors
-    /// NotFound: another file has the name now. Corrupt: every replica is damaged. Unavailable: no
-    /// replica could be reached for long. The namenode's, for locating.
+    /// NotFound: another file has the name now. Corrupt, at once: every replica that the namenode
+    /// knows of is damaged. Unavailable: no good replica could be reached for long. The namenode's, for locating.
     pub fn read(&mut self, offset: u64, length: u32, now: Millis) -> Result<Option<P>> {
         if length == 0 {
             return Ok(Some(P::nothing()));
@@ -177,6 +180,11 @@ impl<P: Content> Reader<P> {
     /// The file's length according to the namenode; None before its first answer.
     pub fn length(&self) -> Option<u64> {
         self.located.as_ref().map(|located| located.length)
+    }
+
+    /// After Corrupt: the chunk, and the datanodes with its replicas, which are all damaged.
+    pub fn damaged(&self) -> Option<&(ChunkId, Vec<NodeId>)> {
+        self.damaged.as_ref()
     }
 
     /// The next call to make.

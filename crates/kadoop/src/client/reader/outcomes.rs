@@ -81,23 +81,36 @@ impl<P: Content> Reader<P> {
     /// Handles a slot that no replica could fill: the namenode may know others, or the file may end
     /// before it.
     pub(super) fn exhausted(&mut self, at: u64, now: Millis) {
-        let known =
-            self.chunk_at(at).map(|chunk| (chunk.offset + u64::from(chunk.length), chunk.nodes.len()));
+        let chunk = self.chunk_at(at);
+        let known = chunk.map(|chunk| (chunk.offset + u64::from(chunk.length), chunk.nodes.len()));
+        let listed = chunk.map(|chunk| (chunk.chunk, chunk.nodes.clone()));
         let Some(slot) = self.slots.get_mut(&at) else { return };
+        let fresh = self.version > slot.asked_at;
         let hasty = self.config.faults.has(Fault::AbsenceRead);
         let absent = slot.tried.iter().filter(|(_, error)| *error == Error::NoReplica).count();
         // Every member reports that it never saw the chunk, so none of its bytes is acknowledged.
         let nothing = known.is_some_and(|(end, nodes)| at >= end && absent == nodes && nodes > 0);
         let end = nothing || hasty && absent > 0;
+        let corrupt = slot.tried.iter().filter(|(_, error)| *error == Error::Corrupt);
+        slot.damaged.extend(corrupt.map(|(node, _)| *node));
+        // Each replica that the namenode knows of is damaged, or was and isn't listed any more.
+        let damaged = listed.filter(|(_, nodes)| {
+            !slot.damaged.is_empty() && nodes.iter().all(|node| slot.damaged.contains(node))
+        });
         if end {
             slot.state = State::End;
+        } else if fresh && let Some((chunk, _)) = damaged {
+            self.damaged = Some((chunk, slot.damaged.iter().copied().collect()));
+            slot.state = State::Failed(Error::Corrupt);
         } else if now.saturating_sub(slot.since) >= self.config.give_up_ms {
-            let corrupt = slot.tried.iter().any(|(_, error)| *error == Error::Corrupt);
+            let corrupt = !slot.damaged.is_empty();
             slot.state = State::Failed(if corrupt { Error::Corrupt } else { Error::Unavailable });
         } else {
+            // Bytes may have been damaged on their way, so each replica gets one more try at once.
+            let pause = if damaged.is_some() { 0 } else { self.config.retry_ms };
             slot.tried.clear();
             slot.asked_at = self.version;
-            slot.state = State::Waiting(now + self.config.retry_ms);
+            slot.state = State::Waiting(now + pause);
             // The locations are outdated, so request them again.
             self.range = (0, 0);
         }

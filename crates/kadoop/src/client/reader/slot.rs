@@ -1,6 +1,7 @@
 //! Requested ranges of a file, and ranges read ahead.
 
 use crate::{Error, Millis, NodeId, client::memory::Taken};
+use std::collections::BTreeSet;
 
 /// A range. Its key is its offset in the file.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub(super) struct Slot<P> {
     pub state: State<P>,
     /// Replicas asked in this round, and the reason why each gave no bytes.
     pub tried: Vec<(NodeId, Error)>,
+    /// Datanodes whose replica was damaged, in any round.
+    pub damaged: BTreeSet<NodeId>,
     /// Version of the chunks' locations at the time of the request.
     pub asked_at: u64,
     pub since: Millis,
@@ -33,7 +36,7 @@ pub(super) enum State<P> {
 impl<P> Slot<P> {
     pub fn new(length: u32, asked_at: u64, now: Millis, wanted: bool, memory: Option<Taken>) -> Self {
         let (state, tried) = (State::Waiting(now), Vec::new());
-        Self { length, state, tried, asked_at, since: now, wanted, _memory: memory }
+        Self { length, state, tried, damaged: BTreeSet::new(), asked_at, since: now, wanted, _memory: memory }
     }
 
     pub fn is_waiting(&self, now: Millis) -> bool {

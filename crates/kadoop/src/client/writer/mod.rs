@@ -131,6 +131,8 @@ pub struct Writer {
     /// Earliest time of the next request, after an answer that demands a pause.
     ask_at: Millis,
     goal: Option<Goal>,
+    /// Every member has answered since the goal was set: what was told before may be gone by now.
+    confirmed: bool,
     outcome: Option<Result<()>>,
     closed: bool,
     failed: Option<Error>,
@@ -178,6 +180,7 @@ impl Writer {
             ask: None,
             ask_at: 0,
             goal: None,
+            confirmed: true,
             outcome: None,
             closed: false,
             failed: None,
@@ -249,6 +252,11 @@ impl Writer {
     pub fn begin(&mut self, goal: Goal, now: Millis) -> Result<()> {
         self.demand_free()?;
         (self.goal, self.outcome) = (Some(goal), None);
+        self.confirmed = self.config.faults.has(Fault::OldFlushBelieved);
+        if goal == Goal::Sync && self.open.is_none() && self.length > 0 {
+            // The namenode knows whether the ended chunks still have their replicas.
+            self.durable &= self.confirmed;
+        }
         self.advance(now);
         Ok(())
     }
@@ -388,8 +396,8 @@ impl Writer {
         let Some(goal) = self.goal.filter(|_| self.staged.bytes() == 0) else { return };
         let Some(open) = self.open.as_mut().filter(|open| open.settled()) else { return };
         let sync = match goal {
-            Goal::Flush if open.published < open.acknowledged => false,
-            Goal::Sync if open.synced < open.acknowledged => true,
+            Goal::Flush if open.published < open.acknowledged || !self.confirmed => false,
+            Goal::Sync if open.synced < open.acknowledged || !self.confirmed => true,
             _ => return,
         };
         let (chunk, stamp, length) = (open.new.chunk, open.new.stamp, open.acknowledged);
@@ -545,11 +553,12 @@ impl Writer {
         }
         let reached = match goal {
             Goal::Flush => {
-                self.open.as_ref().is_none_or(|open| open.published == open.acknowledged)
-                    && (early || self.ended.iter().all(|ended| ended.claimed))
+                let told = |open: &Open| open.published == open.acknowledged && self.confirmed;
+                self.open.as_ref().is_none_or(told) && (early || self.ended.iter().all(|ended| ended.claimed))
             }
             Goal::Sync => {
-                self.open.as_ref().is_none_or(|open| open.synced == open.acknowledged)
+                let told = |open: &Open| open.synced == open.acknowledged && self.confirmed;
+                self.open.as_ref().is_none_or(told)
                     && (self.durable || self.config.faults.has(Fault::SyncForgetsEarlier))
             }
             Goal::Close => self.closed,

@@ -83,6 +83,7 @@ impl Writer {
                 open.synced = telling.length;
             }
             open.telling = None;
+            self.confirmed = true;
             self.progress = now;
         }
     }

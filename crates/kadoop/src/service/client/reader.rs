@@ -34,6 +34,9 @@ use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
 /// Longest sleep of a thread before it checks again.
 const LOOK_MS: Millis = 1_000;
 
+/// Most chunks without a good replica that a lookup asks about.
+const MAX_ASKED_ABOUT: usize = 4;
+
 /// The failure's text if the namenode located the file but no datanode answers.
 const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows them";
 
@@ -207,11 +210,13 @@ impl<P: Fetch> Driver<P> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
         loop {
-            if let Some(content) =
-                core.read(offset, length, self.clock.now()).map_err(|error| self.failure(error))?
-            {
-                self.submit(&mut core);
-                return Ok(content);
+            match core.read(offset, length, self.clock.now()) {
+                Ok(Some(content)) => {
+                    self.submit(&mut core);
+                    return Ok(content);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(self.failure(error, core.damaged())),
             }
             let first = core.next_call();
             self.submit(&mut core);
@@ -228,7 +233,17 @@ impl<P: Fetch> Driver<P> {
     }
 
     /// A refusal of the core, with more detail.
-    fn failure(&self, error: Error) -> Failure {
+    fn failure(&self, error: Error, damaged: Option<&(ChunkId, Vec<NodeId>)>) -> Failure {
+        if let (Error::Corrupt, Some((chunk, nodes))) = (error, damaged) {
+            let places = self.places();
+            let name = |node: &NodeId| match places.hosts.get(node) {
+                Some((address, _)) => format!("datanode {node} ({address})"),
+                None => format!("datanode {node}"),
+            };
+            let nodes: Vec<String> = nodes.iter().map(name).collect();
+            let why = format!("every replica of chunk {chunk} is damaged: on {}", nodes.join(", "));
+            return Failure::new(error, why);
+        }
         if error != Error::Unavailable {
             return error.into();
         }
@@ -305,11 +320,29 @@ impl<P: Fetch> Driver<P> {
             .map(|chunk| ((ChunkId(chunk.chunk), Stamp(chunk.stamp)), Arc::new(Token::new(&chunk.token))))
             .collect();
         drop(places);
-        let located = located_from_wire(&found);
+        let mut located = located_from_wire(&found);
+        self.add_damaged(&mut located)?;
         if let Some(borrowing) = &self.link.borrowing {
             borrowing.confirm(&located.chunks);
         }
         Ok((found.made, located))
+    }
+
+    /// Adds the places of damaged replicas of chunks that have no good one. Parts of them may be
+    /// sound, and if not, the reader learns why there are no bytes.
+    fn add_damaged(&self, located: &mut Located) -> Result<(), Failure> {
+        let without = located.chunks.iter_mut().filter(|chunk| chunk.nodes.is_empty() && !chunk.growing);
+        for chunk in without.take(MAX_ASKED_ABOUT) {
+            let of = KdVersion { chunk: chunk.chunk.0, stamp: chunk.stamp.0 };
+            // An older namenode doesn't tell.
+            let Ok(told) = self.link.ask(|to| to.nn_damaged(&of)) else { return Ok(()) };
+            for host in &told.hosts {
+                let host = host_from_wire(host)?;
+                self.places().hosts.insert(host.node, (host.address, host.identity));
+                chunk.nodes.push(host.node);
+            }
+        }
+        Ok(())
     }
 
     /// Locates the file by its name, as the audit log shows it. If the name is gone or belongs to

@@ -246,6 +246,14 @@ impl wire::KadoopNamenodeV1Service for Names {
         self.0.admit(call, &caller, Identity(identity)).map_err(refuse)
     }
 
+    fn nn_damaged(&self, _: &Request, of: wire::KdVersion) -> Answered<wire::KdDamaged<'_>> {
+        let nodes = self.0.ask(|namenode| Ok(namenode.damaged(ChunkId(of.chunk), Stamp(of.stamp))));
+        let nodes = nodes.map_err(refuse)?;
+        let hosts = self.0.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        let hosts = nodes.into_iter().filter_map(|node| hosts.get(node).map(host_to_wire));
+        Ok(wire::KdDamaged { hosts: hosts.take(wire::KD_REPLICAS as usize).collect() })
+    }
+
     fn nn_suspect(&self, _: &Request, node: u32, of: wire::KdVersion) -> Answered<()> {
         let suspect = self.0.change(|namenode, _| {
             namenode.suspect(NodeId(node), ChunkId(of.chunk), Stamp(of.stamp));

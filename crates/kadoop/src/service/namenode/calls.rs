@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// Procedures, by their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 19] = [
+const PROCEDURES: [&str; 20] = [
     "null",
     "join",
     "renew",
@@ -30,6 +30,7 @@ const PROCEDURES: [&str; 19] = [
     "credential",
     "refused",
     "admit",
+    "damaged",
 ];
 /// NN_MUTATE, which covers many operations.
 const MUTATE: u32 = 3;

@@ -263,8 +263,13 @@ const NOTICED: &[(Fault, u64)] = &[
 ];
 
 /// Faults that need a moment which no schedule has produced yet. Separate tests notice them.
-const ALONE: &[Fault] =
-    &[Fault::HistoryIgnored, Fault::MarkedEarly, Fault::PlaceTrusted, Fault::FormerRunBelieved];
+const ALONE: &[Fault] = &[
+    Fault::HistoryIgnored,
+    Fault::MarkedEarly,
+    Fault::OldFlushBelieved,
+    Fault::PlaceTrusted,
+    Fault::FormerRunBelieved,
+];
 
 /// The first seed from `first` on that notices the fault.
 fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {
