@@ -288,8 +288,10 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
         let mode = rack.dir.path().join(data).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{data}");
     }
-    let healthy = rack.run(["fsck", &rack.uri("/")], b"");
-    assert!(healthy.text().starts_with("healthy: 3 files in 1 directories"), "{}", healthy.text());
+    // A file is closed before its last replicas are reported.
+    eventually("all replicas are reported", DEADLINE, || {
+        rack.run(["fsck", &rack.uri("/")], b"").text().starts_with("healthy: 3 files in 1 directories")
+    });
     // The datanodes end; the namenode declares them dead after 10 s.
     for process in &mut rack.processes[1..] {
         process.signal(rustix::process::Signal::TERM);
@@ -383,9 +385,13 @@ fn fsck_is_clean_again_after_a_datanode_was_killed_by_itself() {
     let fsck = |rack: &Rack| String::from_utf8(rack.run(["fsck", &rack.uri("/")], b"").stdout).unwrap();
     // It has a replica of three in four files. The chance that it has none of six files is 1 in
     // 4,096.
-    eventually("it is taken for dead", DEADLINE, || fsck(&rack).contains("2 of 3 replicas"));
+    eventually("it is taken for dead", DEADLINE, || {
+        let told = fsck(&rack);
+        told.contains("2 of 3 replicas") && told.contains("UNDER-REPLICATED: ")
+    });
     eventually("its replicas are made anew", DEADLINE, || {
-        fsck(&rack).contains("6 blocks, 0 missing, 0 with too few replicas")
+        let told = fsck(&rack);
+        told.contains("6 blocks, 0 missing, 0 with too few replicas") && told.contains("healthy: ")
     });
     for number in 0..5 {
         assert_eq!(rack.run(["cat", &rack.uri(&format!("/f{number}"))], b"").text(), "bytes");

@@ -170,10 +170,10 @@ fn is_whole(blocks: &[BlockLocation], length: u64) -> bool {
 }
 
 impl Found {
-    /// With `failed`, the check couldn't read everything, so the counts are incomplete.
+    /// Healthy: every block has as many live replicas as its file wants. With `failed`, the check couldn't read everything, so the counts are incomplete.
     fn tell(&self, json: bool, failed: bool, out: &mut Output) -> Result<(), Failure> {
         let Self { directories, files, bytes, blocks, missing, unknown, too_few } = *self;
-        let healthy = match (failed, missing + unknown) {
+        let healthy = match (failed, missing + unknown + too_few) {
             (false, 0) => Some(true),
             (true, 0) => None,
             _ => Some(false),
@@ -192,6 +192,7 @@ impl Found {
         }
         let verdict = match (unknown, missing) {
             (0, 0) if failed => "not known (not all could be looked at)",
+            (0, 0) if too_few > 0 => "UNDER-REPLICATED",
             (0, 0) => "healthy",
             (0, _) => "CORRUPT",
             _ => "not known yet (safe mode: not all datanodes have reported)",

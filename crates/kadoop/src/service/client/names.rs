@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
-    /// their lengths as far as known.
+    /// their lengths as far as known. Only datanodes that are alive are named.
     ///
     /// # Errors
     /// As [`Client::stat`]; IsADirectory.
@@ -160,7 +160,12 @@ impl Client {
         let caller = caller_to_wire(caller);
         let found = self.link.ask(|to| to.nn_locate(&caller, &path.into(), offset, length))?;
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
-        let hosts = hosts?;
+        let mut hosts = hosts?;
+        if found.open {
+            // For a chunk that is being written, the namenode names all members of the pipeline.
+            let nodes = self.status()?.nodes;
+            hosts.retain(|host| nodes.iter().any(|node| node.alive && node.host.node == host.node));
+        }
         let location = |chunk: LocatedChunk| {
             let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
             let hosts = chunk.nodes.iter().filter_map(host).collect();
