@@ -40,7 +40,8 @@ const CHUNKS: usize = 64;
 const LOOK_MS: Millis = 1_000;
 
 /// The failure's text if the namenode can name no datanode.
-const NOWHERE: &str = "no datanode that is alive has room for it; `strait datanodes` shows them";
+const NOWHERE: &str =
+    "no datanode can take it: each is dead, full or refused; `strait datanodes` tells which";
 
 /// Writes one file, which no other writer can have meanwhile. Dropped without [`Writer::close`], it
 /// leaves the file to recovery: flushed bytes stay.

@@ -225,8 +225,9 @@ fn take(
             if complaint.is_news(failure.error) {
                 match failure.error {
                     Error::Busy => tracing::error!(
-                        "another process serves as this datanode elsewhere: end one; if its directories are a \
-                         copy, give it empty ones"
+                        "the namenode has heard this datanode at another address in the last seconds, and \
+                         waits: if another process serves as it, end one; if its directories are a copy, \
+                         give it empty ones"
                     ),
                     Error::Unauthenticated => tracing::error!(
                         namenode,

@@ -96,7 +96,7 @@ impl Shared {
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         let other = hosts.elsewhere(node, address, now, self.config.stale_ms);
         let other = other.filter(|_| run != beat.incarnation);
-        let news = hosts.note_rival(node, other.is_some());
+        let news = hosts.note_rival(node, other.is_some(), now);
         let Some(other) = other else { return Ok(()) };
         if news {
             tracing::error!(

@@ -2,7 +2,7 @@
 
 use crate::{Identity, Millis, NodeId, service::Host};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
 };
 
@@ -39,8 +39,8 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     known: BTreeMap<NodeId, Known>,
-    /// Datanodes that a second process claims to be, as logged.
-    rivalled: BTreeSet<NodeId>,
+    /// Datanodes that a second process claims to be, since when, and whether that was logged.
+    rivalled: BTreeMap<NodeId, (Millis, bool)>,
     /// Changes whenever an address changes.
     pub edition: u64,
 }
@@ -68,9 +68,18 @@ impl Hosts {
         Some(known.host.address).filter(|other| *other != address)
     }
 
-    /// Records whether the datanode has a rival; true if that has changed.
-    pub(super) fn note_rival(&mut self, node: NodeId, rivalled: bool) -> bool {
-        if rivalled { self.rivalled.insert(node) } else { self.rivalled.remove(&node) }
+    /// Records whether a second process claims to be the datanode. True once it is certain that both
+    /// run: the first was heard after the second had called. A datanode that was moved, or whose disks
+    /// were swapped with another's, is no such case.
+    pub(super) fn note_rival(&mut self, node: NodeId, rivalled: bool, now: Millis) -> bool {
+        if !rivalled {
+            self.rivalled.remove(&node);
+            return false;
+        }
+        let heard = self.known.get(&node).map_or(0, |known| known.heard);
+        let (since, told) = self.rivalled.entry(node).or_insert((now, false));
+        let certain = heard > *since;
+        certain && !std::mem::replace(told, certain)
     }
 
     /// Forgets a datanode that isn't in the cluster any more.
@@ -133,6 +142,19 @@ mod tests {
         let mapped = std::net::Ipv4Addr::from(HERE).to_ipv6_mapped();
         assert_eq!(hosts.near(mapped.into()), [1, 3, 4].map(NodeId));
         assert!(hosts.is_near(NodeId(3), HERE.into()) && !hosts.is_near(NodeId(2), HERE.into()));
+    }
+
+    #[test]
+    fn a_rival_is_told_of_once_and_only_while_both_are_heard() {
+        let mut hosts = hosts(&[(HERE, HERE, 0)]);
+        let node = NodeId(1);
+        let hear = |hosts: &mut Hosts, heard| hosts.known.get_mut(&node).unwrap().heard = heard;
+        hear(&mut hosts, 100);
+        // It was moved: the first one isn't heard any more.
+        assert!(!hosts.note_rival(node, true, 200) && !hosts.note_rival(node, true, 700));
+        hear(&mut hosts, 800);
+        assert!(hosts.note_rival(node, true, 900) && !hosts.note_rival(node, true, 950));
+        assert!(!hosts.note_rival(node, false, 1_000) && !hosts.note_rival(node, true, 1_100));
     }
 
     #[test]
