@@ -148,6 +148,28 @@ fn a_replica_that_cant_be_opened_keeps_no_datanode_from_starting_with_the_others
     assert_eq!(read("/lost").unwrap_err().error, Error::Unavailable);
 }
 
+/// Once, they were 0 bytes for some readers.
+#[test]
+fn what_was_flushed_counts_for_whoever_opens_or_looks_at_the_path_after_it() {
+    let mut cluster = Cluster::start(2);
+    let (client, other) = (client(&cluster.namenode), client_over_tcp(&cluster.namenode));
+    let bytes = pattern(4_000_000);
+    let mut writer = client.create(&superuser(), "/file", &replicated(2)).unwrap();
+    for (end, sync) in [(700_000, true), (700_001, false), (4_000_000, true)] {
+        writer.write(bytes.slice(writer.length() as usize..end)).unwrap();
+        if sync { writer.sync() } else { writer.flush() }.unwrap();
+        let reader = other.open(&superuser(), "/file").unwrap();
+        assert_eq!(reader.length(), end as u64);
+        assert_eq!(other.stat(&superuser(), "/file").unwrap().length, end as u64);
+        assert!(reader.read_at(0, end + 1).unwrap() == bytes[..end]);
+    }
+    // Without datanodes, what the namenode knows of counts.
+    cluster.datanode_addresses().into_iter().for_each(|address| cluster.stop(address));
+    let began = Instant::now();
+    assert_eq!(other.stat(&superuser(), "/file").unwrap().length, 3 << 20);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
 #[test]
 fn bytes_that_are_damaged_on_every_datanode_are_told_at_once_with_their_places() {
     let cluster = Cluster::start(2);

@@ -5,7 +5,7 @@ use super::{
     reader::{Driver, Fetch},
 };
 use crate::{
-    NodeId,
+    Config, Millis, NodeId,
     client::{Checked, Unbounded},
     crc32c::{crc32c_append, crc32c_combine},
     error::Result as Judged,
@@ -51,6 +51,23 @@ impl Digester {
     pub fn length(&self) -> u64 {
         self.length
     }
+}
+
+/// How long to ask for a writer's visible bytes. Without an answer, those that the namenode knows of
+/// count.
+const VISIBLE_PATIENCE_MS: Millis = 2_000;
+
+/// The end of the bytes that readers see of a file that is being written: all that were flushed
+/// before. `known` is its length according to the namenode, which hears of a chunk's bytes when it ends.
+pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u64, known: u64) -> u64 {
+    let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, ..client.link.joined().config() };
+    let driver = Driver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
+    let Some(driver) = driver.ok().filter(|driver| driver.made == made).map(Arc::new) else { return known };
+    let mut end = known;
+    while let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX) {
+        end += u64::from(more);
+    }
+    end
 }
 
 impl Fetch for Digest {

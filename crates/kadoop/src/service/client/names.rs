@@ -1,6 +1,6 @@
 //! Operations on names.
 
-use super::Client;
+use super::{Client, digester::visible_end};
 use crate::{
     Identity, NodeId,
     error::Error,
@@ -88,15 +88,19 @@ pub struct Location {
 }
 
 impl Client {
-    /// Attributes of a file or directory.
+    /// Attributes of a file or directory. The length of a file that is being written counts all bytes
+    /// that were flushed before; in a listing it may lag behind.
     ///
     /// # Errors
     /// NotFound, NotADirectory, PermissionDenied; as every operation Invalid (for the path) and
     /// Unavailable.
     pub fn stat(&self, caller: &Caller, path: &str) -> Result<Status, Failure> {
-        let caller = caller_to_wire(caller);
-        let status = self.link.ask(|to| to.nn_stat(&caller, &path.into()))?;
-        Ok(status_from_wire(&status)?)
+        let told = self.link.ask(|to| to.nn_stat(&caller_to_wire(caller), &path.into()))?;
+        let mut status = status_from_wire(&told)?;
+        if status.open {
+            status.length = visible_end(self, caller, path, status.made, status.length);
+        }
+        Ok(status)
     }
 
     /// Entries of a directory behind the name `after`, in the order of their names' bytes: at most

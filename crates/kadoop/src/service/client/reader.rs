@@ -2,6 +2,7 @@
 
 use super::{
     Client,
+    digester::visible_end,
     link::Link,
     members::{Place, callees, kind, single},
     pool::Pool,
@@ -44,6 +45,8 @@ const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows 
 pub struct Reader {
     driver: Arc<Driver<Bytes>>,
     position: u64,
+    /// The end of the visible bytes when it was opened, if the file was being written.
+    end: u64,
 }
 
 /// Fetches a file's ranges for all threads that read it.
@@ -57,7 +60,9 @@ pub(super) struct Driver<P> {
     path: String,
     pub(super) config: Config,
     places: Mutex<Places>,
-    made: u64,
+    pub(super) made: u64,
+    /// A writer had the file open when it was located first.
+    open: bool,
     clock: Clock,
 }
 
@@ -80,7 +85,9 @@ impl Reader {
         let driver = Arc::new(Driver::open(client, caller, path, Arc::clone(&budget))?);
         let holder: Weak<dyn Holder> = Arc::<Driver<Bytes>>::downgrade(&driver);
         budget.register(holder);
-        Ok(Self { driver, position: 0 })
+        let known = driver.core().length().unwrap_or(0);
+        let end = if driver.open { visible_end(client, caller, path, driver.made, known) } else { known };
+        Ok(Self { driver, position: 0, end })
     }
 
     /// Bytes from `offset` on: `length` of them, or fewer at the file's end. Any number of threads
@@ -127,9 +134,10 @@ impl Reader {
         self.driver.made
     }
 
-    /// The file's length in bytes, as known when it was last located.
+    /// The file's length in bytes, as known when it was last located. Of a file that is being written,
+    /// all bytes count that were flushed before it was opened here.
     pub fn length(&self) -> u64 {
-        self.driver.core().length().unwrap_or(0)
+        self.driver.core().length().unwrap_or(0).max(self.end)
     }
 }
 
@@ -174,9 +182,19 @@ impl<P: Fetch> Driver<P> {
         path: &str,
         budget: Arc<dyn Budget>,
     ) -> Result<Self, Failure> {
+        Self::with(client.link.joined().config(), client, caller, path, budget)
+    }
+
+    /// As [`Driver::open`], with these times and sizes.
+    pub(super) fn with(
+        config: Config,
+        client: &Client,
+        caller: &Caller,
+        path: &str,
+        budget: Arc<dyn Budget>,
+    ) -> Result<Self, Failure> {
         client.link.process.demand()?;
         let link = Arc::clone(&client.link);
-        let config = link.joined().config();
         let mut driver = Self {
             core: Mutex::new(Core::within(config.clone(), budget)),
             changed: Condvar::new(),
@@ -187,11 +205,12 @@ impl<P: Fetch> Driver<P> {
             config,
             places: Mutex::default(),
             made: 0,
+            open: false,
             clock: Clock::start(),
             link,
         };
         let (made, located) = driver.locate(0, LOCATE_BYTES)?;
-        driver.made = made;
+        (driver.made, driver.open) = (made, located.open);
         driver.core().begin(located);
         Ok(driver)
     }
