@@ -93,6 +93,8 @@ faults! {
     TableTrusted,
     /// An open replica's checksums are overwritten in place.
     SumsInPlace,
+    /// A start believes the name of a replica's files, though they name another one.
+    ReplicaUnproven,
     /// A replica found open at a start stays open, as if its datanode had never stopped.
     ReturnedReopened,
     /// A write that arrived out of order is acknowledged before it is applied.

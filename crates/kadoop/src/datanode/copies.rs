@@ -4,7 +4,7 @@
 //! [`Datanode::next_fetch`] returns the reads to make. The datanode checks bytes as they arrive,
 //! and reports a copy as sealed when all of it is on disk.
 
-use super::{Datanode, Failure, Replica, disk_of, remove_files};
+use super::{Claim, Datanode, Failure, Replica, disk_of, remove_files};
 use crate::{
     ChunkId, NodeId, Stamp,
     client::Checked,
@@ -161,7 +161,8 @@ impl<D: Disk> Datanode<D> {
             if self.copies.running.iter().any(|copy| copy.chunk == chunk) {
                 continue;
             }
-            let place = self.demand_stamp(chunk, stamp).and_then(|()| self.room.next(&self.directories));
+            let place = self.demand_stamp(chunk, stamp).and_then(|()| self.make_way(chunk));
+            let place = place.and_then(|()| self.room.next(&self.directories));
             let place = place.and_then(|at| {
                 self.room.take(at, source.length as usize)?;
                 Ok((at, disk_of(&self.directories, at)?))
@@ -170,7 +171,8 @@ impl<D: Disk> Datanode<D> {
                 self.tell_abandoned(chunk, stamp);
                 continue;
             };
-            let Ok(replica) = Replica::create_copy(disk, directory, chunk, stamp) else {
+            let claim = Claim { cluster: self.cluster, chunk, stamp };
+            let Ok(replica) = Replica::create_copy(disk, directory, claim) else {
                 self.tell_abandoned(chunk, stamp);
                 continue;
             };

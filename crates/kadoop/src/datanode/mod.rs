@@ -9,11 +9,13 @@ mod places;
 mod replica;
 mod room;
 mod scrub;
+mod strangers;
 mod sums;
 
 pub use copies::Fetch;
 pub use places::{Place, Placed};
-pub use sums::{Sums, provable};
+pub use strangers::Stranger;
+pub use sums::{Claim, Sums, Unproven, provable};
 
 use crate::{
     ChunkId, Config, Identity, Incarnation, Member, Millis, NodeId, Stamp,
@@ -48,6 +50,8 @@ pub struct Datanode<D: Disk> {
     /// writes that they reject.
     fences: BTreeMap<ChunkId, Stamp>,
     identity: Identity,
+    /// 0 until it has joined its first namenode.
+    cluster: u64,
     incarnation: Incarnation,
     node: Option<NodeId>,
     session: u64,
@@ -65,13 +69,14 @@ pub struct Datanode<D: Disk> {
     /// Time of the next full report.
     report_at: Millis,
     unopened: Vec<(String, io::Error)>,
+    strangers: Vec<Stranger>,
     /// Combines checksums of whole units; built for the first digest.
     units: OnceLock<Appended>,
 }
 
 impl<D: Disk> Datanode<D> {
-    /// Opens the replicas in `directories`. `incarnation` must be a random number that no other run
-    /// has had.
+    /// Opens the replicas in `directories`, which are of `cluster` (0: of none yet). `incarnation`
+    /// must be a random number that no other run has had.
     ///
     /// # Errors
     /// The disks'.
@@ -79,13 +84,14 @@ impl<D: Disk> Datanode<D> {
         config: Config,
         directories: Vec<D>,
         identity: Identity,
+        cluster: u64,
         incarnation: Incarnation,
     ) -> io::Result<Self> {
-        let (mut replicas, mut unopened) = (BTreeMap::new(), Vec::new());
+        let (mut replicas, mut strangers, mut unopened) = (BTreeMap::new(), Vec::new(), Vec::new());
         for (index, directory) in directories.iter().enumerate() {
             // The run before may have been killed between a rename and its sync.
             directory.sync_names()?;
-            scan(directory, index, &config, &mut replicas, &mut unopened)?;
+            scan(directory, (index, cluster), &config, &mut replicas, &mut strangers, &mut unopened)?;
         }
         Ok(Self {
             config,
@@ -95,6 +101,7 @@ impl<D: Disk> Datanode<D> {
             replicas,
             fences: BTreeMap::new(),
             identity,
+            cluster,
             incarnation,
             node: None,
             session: 0,
@@ -108,6 +115,7 @@ impl<D: Disk> Datanode<D> {
             scrub: Scrub::default(),
             report_at: 0,
             unopened,
+            strangers,
             units: OnceLock::new(),
         })
     }
@@ -116,6 +124,20 @@ impl<D: Disk> Datanode<D> {
     /// and don't count.
     pub fn unopened(&self) -> &[(String, io::Error)] {
         &self.unopened
+    }
+
+    /// The cluster of the replicas; 0: none yet.
+    pub fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// Records the cluster of the first namenode that the datanode has joined. Call this before
+    /// [`Self::on_answer`]: replicas made from then on name the cluster.
+    pub fn join(&mut self, cluster: u64) {
+        if self.cluster == 0 {
+            self.cluster = cluster;
+            self.replicas.values_mut().for_each(|replica| replica.join(cluster));
+        }
     }
 
     /// The current run.
@@ -167,10 +189,12 @@ impl<D: Disk> Datanode<D> {
 
     /// Makes a replica in a directory with room for so many bytes, and reserves them.
     fn create(&mut self, chunk: ChunkId, stamp: Stamp, bytes: usize) -> Result<()> {
+        self.make_way(chunk)?;
         let index = self.room.next(&self.directories)?;
         self.room.take(index, bytes)?;
         let directory = disk_of(&self.directories, index)?;
-        self.replicas.insert(chunk, Replica::create(directory, index, chunk, stamp)?);
+        let claim = Claim { cluster: self.cluster, chunk, stamp };
+        self.replicas.insert(chunk, Replica::create(directory, index, claim)?);
         Ok(())
     }
 
@@ -237,6 +261,7 @@ impl<D: Disk> Datanode<D> {
     /// StaleStamp, NoReplica, NotOpen (sealed at another length), BeyondEnd, Disk.
     pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.demand_stamp(chunk, stamp)?;
+        self.make_way(chunk)?;
         let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
         let index = replica.directory;
         let directory = disk_of(&self.directories, index)?;
@@ -474,7 +499,9 @@ impl<D: Disk> Datanode<D> {
         {
             let held = replica.refuse_held();
             self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NoReplica))));
-            if let Some(directory) = &self.directories[replica.directory] {
+            if self.make_way(chunk).is_ok()
+                && let Some(directory) = &self.directories[replica.directory]
+            {
                 remove_files(directory, chunk, replica.stamp);
             }
             self.discarded.push(replica.into_data());
@@ -506,17 +533,19 @@ pub(crate) fn is_replica(file: &str) -> bool {
 /// stamp. It removes leftovers of an interrupted seal or copy.
 fn scan<D: Disk>(
     directory: &D,
-    index: usize,
+    (index, cluster): (usize, u64),
     config: &Config,
     replicas: &mut BTreeMap<ChunkId, Replica<D>>,
+    strangers: &mut Vec<Stranger>,
     unopened: &mut Vec<(String, io::Error)>,
 ) -> io::Result<()> {
     let names = directory.list()?;
     let there: BTreeSet<(ChunkId, Stamp, &str)> = names.iter().filter_map(|name| parse_name(name)).collect();
     for (chunk, stamp, kind) in &there {
+        let claim = Claim { cluster, chunk: *chunk, stamp: *stamp };
         let opened = match *kind {
-            "data" => Replica::sealed(directory, index, *chunk, *stamp, config),
-            "open" => Replica::returned(directory, index, *chunk, *stamp, config),
+            "data" => Replica::sealed(directory, index, claim, config),
+            "open" => Replica::returned(directory, index, claim, config),
             "sums" if !there.contains(&(*chunk, *stamp, "open")) => {
                 directory.remove(&name(*chunk, *stamp, kind))?;
                 continue;
@@ -532,7 +561,12 @@ fn scan<D: Disk>(
             _ => continue,
         };
         let replica = match opened {
-            Ok(replica) => replica,
+            Ok(Ok(replica)) => replica,
+            Ok(Err(belongs)) => {
+                let (file, chunk, stamp) = (name(*chunk, *stamp, kind), *chunk, *stamp);
+                strangers.push(Stranger { file, belongs, directory: index, chunk, stamp });
+                continue;
+            }
             Err(error) if is_of_one_file(&error) => {
                 unopened.push((name(*chunk, *stamp, kind), error));
                 continue;

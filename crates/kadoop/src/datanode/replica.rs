@@ -3,7 +3,7 @@
 mod syncing;
 mod writing;
 
-use super::sums::{Sums, provable};
+use super::sums::{Claim, Sums, Unproven, provable};
 use crate::{
     ChunkId, Config, Stamp,
     crc32c::{Appended, crc32c, crc32c_combine},
@@ -19,6 +19,7 @@ use writing::Held;
 
 /// A replica in one data directory.
 pub(super) struct Replica<D: Disk> {
+    cluster: u64,
     pub chunk: ChunkId,
     pub stamp: Stamp,
     /// It refuses lower stamps.
@@ -65,35 +66,50 @@ pub(super) fn disk(error: io::Error) -> Error {
     }
 }
 
+/// A replica on disk. Inner error: its files name this one instead.
+pub(super) type Found<R> = io::Result<Result<R, Claim>>;
+
+fn read_table<D: Disk>(disk_: &D, claim: Claim, config: &Config) -> Result<Sums, Unproven> {
+    let table = disk_.open(&name(claim.chunk, claim.stamp, "table"));
+    let table = table.and_then(|table| read_whole(&table)).map_err(|_| Unproven::Invalid)?;
+    match Sums::from_table(&table, config.unit_bytes, claim) {
+        Err(Unproven::Another(named)) if config.faults.has(Fault::ReplicaUnproven) => {
+            Sums::from_table(&table, config.unit_bytes, named)
+        }
+        sums => sums,
+    }
+}
+
 impl<D: Disk> Replica<D> {
     /// An empty replica, to be written.
-    pub fn create(disk_: &D, directory: usize, chunk: ChunkId, stamp: Stamp) -> Result<Self> {
-        let data = disk_.create(&name(chunk, stamp, "open")).map_err(disk)?;
-        let records = disk_.create(&name(chunk, stamp, "sums")).map_err(disk)?;
-        Ok(Self::of(directory, chunk, stamp, ReplicaState::Open, Sums::default(), data, Some(records)))
+    pub fn create(disk_: &D, directory: usize, claim: Claim) -> Result<Self> {
+        let data = disk_.create(&name(claim.chunk, claim.stamp, "open")).map_err(disk)?;
+        let records = disk_.create(&name(claim.chunk, claim.stamp, "sums")).map_err(disk)?;
+        Ok(Self::of(directory, claim, ReplicaState::Open, Sums::default(), data, Some(records)))
     }
 
     /// An empty replica for a copy of a sealed one. After a crash, nothing of it is used.
-    pub fn create_copy(disk_: &D, directory: usize, chunk: ChunkId, stamp: Stamp) -> Result<Self> {
-        let data = disk_.create(&name(chunk, stamp, "copy")).map_err(disk)?;
-        let sums = Sums::default();
-        let copy = Self::of(directory, chunk, stamp, ReplicaState::Open, sums, data, None);
-        Ok(Self { file: name(chunk, stamp, "copy"), ..copy })
+    pub fn create_copy(disk_: &D, directory: usize, claim: Claim) -> Result<Self> {
+        let file = name(claim.chunk, claim.stamp, "copy");
+        let data = disk_.create(&file).map_err(disk)?;
+        let copy = Self::of(directory, claim, ReplicaState::Open, Sums::default(), data, None);
+        Ok(Self { file, ..copy })
     }
 
     fn of(
         directory: usize,
-        chunk: ChunkId,
-        stamp: Stamp,
+        claim: Claim,
         state: ReplicaState,
         sums: Sums,
         data: D::File,
         records: Option<D::File>,
     ) -> Self {
+        let Claim { cluster, chunk, stamp } = claim;
         let file = name(chunk, stamp, if records.is_some() { "open" } else { "data" });
         let name_synced = state != ReplicaState::Open;
         let (fenced, published, records_end, held, held_bytes) = (stamp, 0, 0, BTreeMap::new(), 0);
         Self {
+            cluster,
             chunk,
             stamp,
             fenced,
@@ -115,70 +131,84 @@ impl<D: Disk> Replica<D> {
         }
     }
 
+    /// Records the cluster of a replica that its datanode had before it joined.
+    pub fn join(&mut self, cluster: u64) {
+        self.cluster = cluster;
+    }
+
+    /// The replica's identity, under its own stamp or one that it gets.
+    fn claim(&self, stamp: Stamp) -> Claim {
+        Claim { cluster: self.cluster, chunk: self.chunk, stamp }
+    }
+
     /// A replica that was open when its datanode stopped. It becomes sealed if its seal lacked only
     /// the final name.
-    pub fn returned(
-        disk_: &D,
-        directory: usize,
-        chunk: ChunkId,
-        stamp: Stamp,
-        config: &Config,
-    ) -> io::Result<Self> {
-        let data = disk_.open(&name(chunk, stamp, "open"))?;
-        if let Some(sealed) = Self::resume_seal(disk_, directory, chunk, stamp, &data, config) {
-            return Ok(sealed);
+    pub fn returned(disk_: &D, directory: usize, claim: Claim, config: &Config) -> Found<Self> {
+        let data = disk_.open(&name(claim.chunk, claim.stamp, "open"))?;
+        match Self::resume_seal(disk_, directory, claim, &data, config) {
+            Ok(sealed) => return Ok(Ok(sealed)),
+            Err(Unproven::Another(named)) => return Ok(Err(named)),
+            Err(Unproven::Invalid) => {}
         }
-        let records = disk_.open(&name(chunk, stamp, "sums"));
+        let records = disk_.open(&name(claim.chunk, claim.stamp, "sums"));
+        let unit = config.unit_bytes;
         let sums = match &records {
-            Ok(records) => provable(&data, records, config.unit_bytes)?,
-            Err(_) => Sums::default(),
+            Ok(records) => match provable(&data, records, unit, claim)? {
+                Err(named) if config.faults.has(Fault::ReplicaUnproven) => {
+                    provable(&data, records, unit, named)?
+                }
+                sums => sums,
+            },
+            Err(_) => Ok(Sums::default()),
+        };
+        let sums = match sums {
+            Ok(sums) => sums,
+            Err(named) => return Ok(Err(named)),
         };
         let state = if config.faults.has(Fault::ReturnedReopened) {
             ReplicaState::Open
         } else {
             ReplicaState::Returned
         };
-        let replica = Self::of(directory, chunk, stamp, state, sums, data, records.ok());
-        Ok(Self { file: name(chunk, stamp, "open"), unsure: true, ..replica })
+        let replica = Self::of(directory, claim, state, sums, data, records.ok());
+        let file = name(claim.chunk, claim.stamp, "open");
+        Ok(Ok(Self { file, unsure: true, ..replica }))
     }
 
-    /// None unless all bytes of the table are there.
+    /// Invalid unless all bytes of the table are there.
     fn resume_seal(
         disk_: &D,
         directory: usize,
-        chunk: ChunkId,
-        stamp: Stamp,
+        claim: Claim,
         data: &D::File,
         config: &Config,
-    ) -> Option<Self> {
-        let table = disk_.open(&name(chunk, stamp, "table")).ok()?;
-        let sums = Sums::from_table(&read_whole(&table).ok()?, config.unit_bytes)?;
-        let replica = Self::of(directory, chunk, stamp, ReplicaState::Returned, sums, data.clone(), None);
-        let mut replica = Self { file: name(chunk, stamp, "open"), tabled: true, unsure: true, ..replica };
+    ) -> Result<Self, Unproven> {
+        let sums = read_table(disk_, claim, config)?;
+        let replica = Self::of(directory, claim, ReplicaState::Returned, sums, data.clone(), None);
+        let file = name(claim.chunk, claim.stamp, "open");
+        let mut replica = Self { file, tabled: true, unsure: true, ..replica };
         if !config.faults.has(Fault::TableTrusted) {
-            replica.verify(0, u32::MAX, config).ok()?;
+            replica.verify(0, u32::MAX, config).map_err(|_| Unproven::Invalid)?;
         }
         if replica.finish_seal(disk_, config).is_ok() {
             replica.state = ReplicaState::Sealed;
-            let _ = disk_.remove(&name(chunk, stamp, "sums"));
+            let _ = disk_.remove(&name(claim.chunk, claim.stamp, "sums"));
         }
-        Some(replica)
+        Ok(replica)
     }
 
     /// A replica that was sealed. With an invalid table it doesn't count, but is kept.
-    pub fn sealed(
-        disk_: &D,
-        directory: usize,
-        chunk: ChunkId,
-        stamp: Stamp,
-        config: &Config,
-    ) -> io::Result<Self> {
-        let data = disk_.open(&name(chunk, stamp, "data"))?;
-        let table = disk_.open(&name(chunk, stamp, "table")).and_then(|table| read_whole(&table));
-        let sums = table.ok().and_then(|table| Sums::from_table(&table, config.unit_bytes));
-        let sums = sums.filter(|sums| data.length().is_ok_and(|length| length >= sums.length.into()));
+    pub fn sealed(disk_: &D, directory: usize, claim: Claim, config: &Config) -> Found<Self> {
+        let data = disk_.open(&name(claim.chunk, claim.stamp, "data"))?;
+        let sums = match read_table(disk_, claim, config) {
+            Ok(sums) => {
+                Some(sums).filter(|sums| data.length().is_ok_and(|length| length >= sums.length.into()))
+            }
+            Err(Unproven::Invalid) => None,
+            Err(Unproven::Another(named)) => return Ok(Err(named)),
+        };
         let state = if sums.is_some() { ReplicaState::Sealed } else { ReplicaState::Returned };
-        Ok(Self::of(directory, chunk, stamp, state, sums.unwrap_or_default(), data, None))
+        Ok(Ok(Self::of(directory, claim, state, sums.unwrap_or_default(), data, None)))
     }
 
     pub fn report(&self) -> ReplicaReport {
@@ -284,7 +314,7 @@ impl<D: Disk> Replica<D> {
         // sync.
         let complete = !sealed && self.file == name(self.chunk, stamp, "open");
         let table = disk_.create(&name(self.chunk, stamp, "table"))?;
-        table.write_at(0, &sums.table(config.unit_bytes))?;
+        table.write_at(0, &sums.table(config.unit_bytes, self.claim(stamp)))?;
         if sums.length != self.sums.length || !sealed {
             self.data.set_length(sums.length.into())?;
         }

@@ -17,5 +17,6 @@ mod processes;
 mod rack;
 mod restarted;
 mod short_circuit;
+mod strangers;
 mod stuck;
 mod support;

@@ -177,7 +177,7 @@ fn a_sync_that_fails_ahead_of_another_leaves_it_the_error() {
     let disk = Losing::default();
     let config = Config::default();
     let incarnation = Incarnation(1);
-    let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), incarnation).unwrap();
+    let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), 11, incarnation).unwrap();
     let (beat, node) = (datanode.heartbeat(Space::default()), NodeId(1));
     datanode.on_answer(
         &beat,

@@ -10,6 +10,7 @@ use strait_kadoop::{
     messages::{Change, HeartbeatAnswer, Order, Piece, Point, Read, ReplicaState, Space, Write},
 };
 
+const CLUSTER: u64 = 11;
 const CHUNK: ChunkId = ChunkId(5);
 const STAMP: Stamp = Stamp(7);
 const NODE: NodeId = NodeId(1);
@@ -27,7 +28,8 @@ fn start(disk: &SimDisk, incarnation: u64, fault: Option<Fault>) -> Datanode<Sim
     let faults = fault.map_or(Faults::NONE, Faults::planted);
     let config = Config { unit_bytes: 16, write_bytes: 4096, hold_bytes: 64, faults, ..Config::default() };
     let incarnation = Incarnation(incarnation);
-    let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), incarnation).unwrap();
+    let mut datanode =
+        Datanode::start(config, vec![disk.clone()], Identity(1), CLUSTER, incarnation).unwrap();
     order(&mut datanode, Vec::new());
     datanode
 }
@@ -411,7 +413,8 @@ fn what_a_failed_write_left_in_one_directory_doesnt_hide_what_is_sealed_in_anoth
     let begin = |incarnation| {
         let config = Config { unit_bytes: 16, ..Config::default() };
         let incarnation = Incarnation(incarnation);
-        let mut datanode = Datanode::start(config, disks.to_vec(), Identity(1), incarnation).unwrap();
+        let mut datanode =
+            Datanode::start(config, disks.to_vec(), Identity(1), CLUSTER, incarnation).unwrap();
         order(&mut datanode, Vec::new());
         datanode
     };

@@ -170,6 +170,21 @@ impl SimDisk {
         self.0.borrow().names.contains_key(name)
     }
 
+    /// Whether all names are on the disk.
+    pub fn has_synced_names(&self) -> bool {
+        self.0.borrow().unsynced.is_empty()
+    }
+
+    /// Swaps two files' names, on the disk.
+    pub fn swap(&self, one: &str, other: &str) {
+        let mut inner = self.0.borrow_mut();
+        let Inner { names, synced_names, .. } = &mut *inner;
+        for names in [names, synced_names] {
+            let files = (names[one], names[other]);
+            names.extend([(one.to_owned(), files.1), (other.to_owned(), files.0)]);
+        }
+    }
+
     /// Makes the sector of this byte unreadable.
     pub fn make_unreadable(&self, name: &str, at: usize) {
         let mut inner = self.0.borrow_mut();

@@ -265,7 +265,7 @@ fn a_datanode_remembers_what_it_has_heard_through_crashes() {
     let mut heard = Point::default();
     for round in 1..200 {
         let incarnation = Incarnation(round);
-        let mut datanode = Datanode::start(config(), disks.to_vec(), Identity(1), incarnation).unwrap();
+        let mut datanode = Datanode::start(config(), disks.to_vec(), Identity(1), 11, incarnation).unwrap();
         let beat = datanode.heartbeat(Space::default());
         assert_eq!(beat.seen, heard, "round {round}");
         // An operator may have had records given up, so it need not rise.

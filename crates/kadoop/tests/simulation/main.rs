@@ -17,5 +17,6 @@ mod placement;
 mod purse;
 mod random;
 mod recovery;
+mod strangers;
 mod syncs;
 mod told;

@@ -81,7 +81,7 @@ impl World {
             let incarnation = Incarnation(self.random.next());
             let identity = Identity(index as u64 + 1);
             let started =
-                Datanode::start(self.config.clone(), vec![node.disk.clone()], identity, incarnation);
+                Datanode::start(self.config.clone(), vec![node.disk.clone()], identity, CLUSTER, incarnation);
             node.running = Some(started.map_err(|error| error.to_string())?);
         }
         Ok(())

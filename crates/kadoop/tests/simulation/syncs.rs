@@ -11,6 +11,7 @@ use strait_kadoop::{
     messages::{Change, HeartbeatAnswer, Order, Point, Read, ReplicaState, Space, Write},
 };
 
+const CLUSTER: u64 = 11;
 const CHUNK: ChunkId = ChunkId(5);
 const STAMP: Stamp = Stamp(7);
 const LATER: Stamp = Stamp(9);
@@ -30,7 +31,8 @@ fn start(disk: &SimDisk, incarnation: u64, fault: Option<Fault>) -> Datanode<Sim
     let faults = fault.map_or(Faults::NONE, Faults::planted);
     let config = Config { unit_bytes: 16, write_bytes: 32, hold_bytes: 64, faults, ..Config::default() };
     let incarnation = Incarnation(incarnation);
-    let mut datanode = Datanode::start(config, vec![disk.clone()], Identity(1), incarnation).unwrap();
+    let mut datanode =
+        Datanode::start(config, vec![disk.clone()], Identity(1), CLUSTER, incarnation).unwrap();
     order(&mut datanode, Vec::new());
     datanode
 }

@@ -127,7 +127,7 @@ impl<D: Disk> Replica<D> {
         }
         if self.tabled {
             let table = name(self.chunk, self.stamp, "table");
-            let bytes = self.sums.table(config.unit_bytes);
+            let bytes = self.sums.table(config.unit_bytes, self.claim(self.stamp));
             self.replace(disk_, &table, |file| Ok(file.write_at(0, &bytes)?))?;
         }
         self.unsure = false;
@@ -171,7 +171,10 @@ impl<D: Disk> Replica<D> {
     /// Shortens the replica: bytes behind the first `sound` ones are lost.
     fn shrink(&mut self, sound: u32, config: &Config) -> Result<(), Failure> {
         match &self.records {
-            Some(records) => self.sums = provable(&self.data, records, config.unit_bytes)?,
+            Some(records) => {
+                let proven = provable(&self.data, records, config.unit_bytes, self.claim(self.stamp))?;
+                self.sums = proven.unwrap_or_default();
+            }
             None => self.sums.cut(sound, &[], config.unit_bytes),
         }
         (self.published, self.tabled) = (self.published.min(self.sums.length), false);

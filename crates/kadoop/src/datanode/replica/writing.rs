@@ -3,7 +3,10 @@
 use super::{Replica, disk};
 use crate::{
     Config,
-    datanode::places::{Grown, Place},
+    datanode::{
+        places::{Grown, Place},
+        sums::RECORDS_HEAD_BYTES,
+    },
     disk::{Disk, DiskFile},
     error::{Error, Result},
     faults::Fault,
@@ -178,17 +181,23 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Appends to the file of checksums.
+    /// Appends to the file of checksums. The first records follow their head.
     fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
+        let Some(records) = &self.records else { return Ok(()) };
+        let unit = config.unit_bytes;
+        if self.records_end == 0 {
+            let first = [&self.claim(self.stamp).records_head(unit)[..], more].concat();
+            records.write_at(0, &first).map_err(disk)?;
+            self.records_end = first.len() as u64;
+            return Ok(());
+        }
         let at = if config.faults.has(Fault::SumsInPlace) {
-            u64::from(self.sums.length / config.unit_bytes) * 8
+            RECORDS_HEAD_BYTES as u64 + u64::from(self.sums.length / unit) * 8
         } else {
             self.records_end
         };
-        if let Some(records) = &self.records {
-            records.write_at(at, more).map_err(disk)?;
-            self.records_end += more.len() as u64;
-        }
+        records.write_at(at, more).map_err(disk)?;
+        self.records_end += more.len() as u64;
         Ok(())
     }
 }

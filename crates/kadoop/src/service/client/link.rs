@@ -183,6 +183,11 @@ impl Joined {
         Self { requests: Arc::new(Requests::new(ClientId(welcome.client))), welcome }
     }
 
+    /// The cluster's number.
+    pub(super) fn cluster(&self) -> u64 {
+        self.welcome.cluster
+    }
+
     /// Configuration with the cluster's sizes.
     pub(super) fn config(&self) -> Config {
         let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;

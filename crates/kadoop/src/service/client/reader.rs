@@ -425,8 +425,9 @@ impl<P: Fetch> Driver<P> {
     /// One attempt to read a range from a datanode with a single call.
     pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
         let (place, token) = self.way(from, read)?;
-        let borrowing = self.link.borrowing.as_ref();
-        if let Some(answer) = borrowing.and_then(|of| of.read((from, place), read, &token, &self.config)) {
+        let (borrowing, cluster) = (self.link.borrowing.as_ref(), || self.link.joined().cluster());
+        let borrowed = borrowing.and_then(|of| of.read((from, place), read, &token, &self.config, cluster));
+        if let Some(answer) = borrowed {
             return answer;
         }
         let to = callees(&self.data, vec![place.0], within);

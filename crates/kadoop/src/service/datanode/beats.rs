@@ -249,7 +249,7 @@ fn take(
     if complaint.is_over() {
         tracing::info!(namenode, "the namenode has taken this datanode up");
     }
-    if let Err(error) = shared.directories().join(answer.cluster) {
+    if let Err(error) = shared.join(answer.cluster) {
         tracing::error!(%error, "the cluster's number can't be kept");
         return Err(Error::Disk);
     }

@@ -18,7 +18,11 @@ use super::{
     observed::Observed,
     stop::{Stop, Threads},
 };
-use crate::{Config, Incarnation, datanode::Datanode, wire::KadoopDatanodeV1Server};
+use crate::{
+    Config, Incarnation,
+    datanode::{Claim, Datanode, Stranger},
+    wire::KadoopDatanodeV1Server,
+};
 use directories::Directories;
 use lender::Lender;
 use shared::Shared;
@@ -127,9 +131,20 @@ impl DatanodeServer {
         }
         let home = directories.first().to_owned();
         let incarnation = Incarnation(random()?);
-        let core = Datanode::start(options.config.clone(), directories.disks(), identity, incarnation)?;
+        let (config, cluster) = (options.config.clone(), directories.cluster());
+        let core = Datanode::start(config, directories.disks(), identity, cluster, incarnation)?;
         for (file, error) in core.unopened() {
             tracing::error!(file, %error, "a replica can't be opened, and doesn't count");
+        }
+        for Stranger { file, belongs, .. } in core.strangers() {
+            let Claim { cluster, chunk, stamp } = belongs;
+            let belongs = format_args!("chunk {chunk} under stamp {stamp} of cluster {cluster}");
+            tracing::error!(
+                file,
+                %belongs,
+                "a replica's files have another one's name; they don't count, and are kept: end this datanode, \
+                 and rename or remove them"
+            );
         }
         let stop = Stop::default();
         let (fetches, asked) = fetches::queue();

@@ -21,6 +21,7 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    io,
     net::SocketAddr,
     sync::{
         Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
@@ -221,6 +222,18 @@ impl Shared {
 
     pub(super) fn directories(&self) -> MutexGuard<'_, Directories> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the cluster of the first namenode that the datanode has joined.
+    ///
+    /// # Errors
+    /// The disks'.
+    pub(super) fn join(&self, cluster: u64) -> io::Result<()> {
+        self.directories().join(cluster)?;
+        if self.read().cluster() == 0 {
+            self.change(|core| core.join(cluster));
+        }
+        Ok(())
     }
 
     /// Sleeps until the next heartbeat is due; true if the datanode ends.

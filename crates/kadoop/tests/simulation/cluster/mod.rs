@@ -10,6 +10,7 @@ mod operator;
 mod outages;
 mod reading;
 mod servers;
+mod swaps;
 mod syncs;
 mod trouble;
 mod world;
@@ -55,6 +56,7 @@ fn live(mut world: World) -> Result<(), String> {
     world.begin_operating();
     world.begin_failing_syncs();
     world.begin_outages();
+    world.begin_swaps();
     world.run_until(4_000 + TROUBLE_MS)?;
     heal(&mut world);
     let end = world.now + CALM_MS;
@@ -246,6 +248,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::FailedSyncRepeated, 6),
     (Fault::TableTrusted, 590),
     (Fault::SumsInPlace, 352),
+    (Fault::ReplicaUnproven, 0),
     (Fault::ReturnedReopened, 152),
     (Fault::EarlyWriteAnswered, 0),
     (Fault::SealedCut, 14),

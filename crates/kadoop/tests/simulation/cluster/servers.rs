@@ -2,7 +2,7 @@
 
 use super::{
     network::{Host, NAMENODE, Reply, Request},
-    world::{Event, NODES, Placing, Then, World, config},
+    world::{CLUSTER, Event, NODES, Placing, Then, World, config},
 };
 use crate::namespace::someone;
 use strait_kadoop::{
@@ -172,6 +172,8 @@ impl World {
         let known = matches!(reply, Some(Reply::Beat(Ok(_))));
         if let Some(Reply::Beat(Ok(answer))) = &reply {
             self.numbers.insert(answer.node, host - 1);
+            this.cluster = CLUSTER;
+            node.join(CLUSTER);
         }
         node.on_answer(
             beat,

@@ -7,6 +7,7 @@ use super::{
     network::{Call, Host, NAMENODE, Reply, Request},
     operator::Operator,
     outages::Outages,
+    swaps::Swaps,
     syncs::Syncs,
 };
 use crate::{
@@ -70,6 +71,8 @@ pub enum Event {
     Syncs,
     /// A longer outage begins.
     Outage,
+    /// Two replicas' files are swapped.
+    Swap,
 }
 
 /// The purpose of a call.
@@ -95,6 +98,8 @@ pub enum Placing {
 
 pub struct Node {
     pub disks: Vec<SimDisk>,
+    /// 0 until it has joined.
+    pub cluster: u64,
     pub running: Option<Datanode<SimDisk>>,
     /// Writes that wait for their turn: the call, and the place in its chain.
     pub held: BTreeMap<u64, (u64, usize)>,
@@ -141,6 +146,8 @@ pub struct World {
     pub syncs: Syncs,
     /// Makes longer outages.
     pub outages: Outages,
+    /// Swaps replicas' files.
+    pub swaps: Swaps,
     /// The rare moment that this run provokes, if any.
     pub moment: Option<Moment>,
     /// Recent calls to datanodes.
@@ -197,6 +204,7 @@ impl World {
     pub fn new(seed: u64, fault: Option<Fault>) -> Self {
         let node = |_| Node {
             disks: (0..DIRECTORIES).map(|_| SimDisk::default()).collect(),
+            cluster: 0,
             running: None,
             held: BTreeMap::new(),
             placing: BTreeMap::new(),
@@ -234,6 +242,7 @@ impl World {
             operator: Operator::new(seed),
             syncs: Syncs::new(seed),
             outages: Outages::new(seed),
+            swaps: Swaps::new(seed),
             moment: None,
             echoes: VecDeque::new(),
             continued: None,
@@ -330,6 +339,7 @@ impl World {
             Event::Operate => self.operate(),
             Event::Syncs => self.fail_syncs(),
             Event::Outage => self.outage(),
+            Event::Swap => self.swap(),
         }
     }
 
@@ -403,9 +413,10 @@ impl World {
         } else if (1..=NODES).contains(&host) && self.nodes[host - 1].running.is_none() {
             let incarnation = Incarnation(self.random.next());
             let identity = Identity(host as u64);
-            let disks = self.nodes[host - 1].disks.clone();
+            let Node { disks, cluster, .. } = &self.nodes[host - 1];
+            let (disks, cluster) = (disks.clone(), *cluster);
             disks.iter().for_each(SimDisk::begin_use);
-            match Datanode::start(self.config.clone(), disks, identity, incarnation) {
+            match Datanode::start(self.config.clone(), disks, identity, cluster, incarnation) {
                 Ok(node) => {
                     let this = &mut self.nodes[host - 1];
                     (this.running, this.beating, this.incarnation) = (Some(node), false, incarnation);

@@ -3,7 +3,7 @@
 use crate::{
     Config,
     client::Checked,
-    datanode::Sums,
+    datanode::{Claim, Sums, Unproven},
     error::{Error, Result as Judged},
     messages::Read,
     service::lending::Lent,
@@ -33,8 +33,9 @@ impl Files {
     /// Reads the table at once, and closes it.
     ///
     /// # Errors
-    /// The files aren't a sealed replica's; the operating system's.
-    pub(super) fn of(lent: Lent, unit_bytes: u32) -> io::Result<Self> {
+    /// The files aren't a sealed replica's; the operating system's. Inner, Corrupt: they are another
+    /// replica's.
+    pub(super) fn of(lent: Lent, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Self>> {
         let strange = || io::Error::new(io::ErrorKind::InvalidData, "what is lent isn't a sealed replica");
         let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
         // Reading any other kind of file might never return.
@@ -43,8 +44,11 @@ impl Files {
         }
         let mut bytes = Vec::with_capacity(table.len() as usize);
         lent.table.take(MAX_TABLE_BYTES).read_to_end(&mut bytes)?;
-        let sums = Sums::from_table(&bytes, unit_bytes).ok_or_else(strange)?;
-        Ok(Self { data: lent.data, sums })
+        match Sums::from_table(&bytes, unit_bytes, claim) {
+            Ok(sums) => Ok(Ok(Self { data: lent.data, sums })),
+            Err(Unproven::Another(_)) => Ok(Err(Error::Corrupt)),
+            Err(Unproven::Invalid) => Err(strange()),
+        }
     }
 
     /// Answers a read.

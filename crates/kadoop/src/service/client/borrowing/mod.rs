@@ -12,6 +12,7 @@ use super::members::{Place, callees, single};
 use crate::{
     ChunkId, Config, Millis, NodeId, Stamp,
     client::Checked,
+    datanode::Claim,
     error::{Error, Result as Judged},
     messages::{LocatedChunk, Read},
     service::{
@@ -104,7 +105,7 @@ impl Borrowing {
     }
 
     /// Reads a datanode's replica if it is sealed and on this host. None: read it over TCP. The
-    /// token is the reader's own.
+    /// token is the reader's own. The files have to be of `cluster`.
     ///
     /// # Errors
     /// Corrupt.
@@ -114,6 +115,7 @@ impl Borrowing {
         read: &Read,
         token: &Token,
         config: &Config,
+        cluster: impl FnOnce() -> u64,
     ) -> Option<Judged<Checked>> {
         let now = self.clock.now();
         let replica = (read.chunk, read.stamp, node);
@@ -127,9 +129,11 @@ impl Borrowing {
             let (chunk, stamp) = (read.chunk.0, read.stamp.0);
             let mut wanted = KdBorrow { run: lender.run, pass: unsigned(), chunk, stamp };
             token.sign(&mut wanted, Procedure::Borrow, place.1);
-            match borrow(lender, &wanted, config.unit_bytes) {
+            let claim = Claim { cluster: cluster(), chunk: read.chunk, stamp: read.stamp };
+            match borrow(lender, &wanted, config.unit_bytes, claim) {
                 Ok(Ok(files)) => Some(files),
-                // The datanode gives the reason over TCP, too.
+                // The datanode gives the reason over TCP, too. If it lent another replica's files, by
+                // the name of this one, it may still have this one open.
                 Ok(Err(_)) => None,
                 Err(error) => {
                     self.give_up(node, place, &error);
@@ -215,8 +219,9 @@ impl Borrowing {
 /// Borrows a replica's files.
 ///
 /// # Errors
-/// No process listens, or it isn't that datanode. Inner: the datanode's refusal.
-fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32) -> io::Result<Judged<Files>> {
+/// No process listens, or it isn't that datanode. Inner: the datanode's refusal; Corrupt for another
+/// replica's files.
+fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Files>> {
     let (socket, address) = socket(&lender.path, SocketFlags::empty())?;
     for side in [Timeout::Send, Timeout::Recv] {
         set_socket_timeout(&socket, side, Some(PATIENCE))?;
@@ -224,7 +229,7 @@ fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32) -> io::Result<Jud
     connect(&socket, &address)?;
     ask(&socket, wanted)?;
     match answered(&socket)? {
-        Ok(lent) => Files::of(lent, unit_bytes).map(Ok),
+        Ok(lent) => Files::of(lent, unit_bytes, claim),
         Err(Error::WrongIncarnation | Error::PermissionDenied) => {
             Err(io::Error::new(io::ErrorKind::PermissionDenied, "the datanode doesn't lend to this process"))
         }
