@@ -348,7 +348,9 @@ impl World {
         if host == NAMENODE {
             self.ask(|namenode| namenode.tick(now));
             let mark = self.namenode.as_mut().and_then(|(_, journal)| journal.mark_to_sync());
-            mark.map(|mark| drop(mark.sync_data()));
+            if let Some(mark) = mark {
+                let _ = mark.sync_data();
+            }
             self.at(self.now + 1_000, Event::Tick(host, life));
         } else if let Some(node) = &mut self.nodes[host - 1].running {
             node.tick(now);
