@@ -172,9 +172,9 @@ pub fn client() -> Client {
     Client::default()
 }
 
-/// Waits until `done` returns true, at most ten seconds.
+/// Waits until `done` returns true, at most half a minute.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(1));

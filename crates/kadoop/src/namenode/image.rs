@@ -63,6 +63,20 @@ pub struct Loaded {
 /// # Errors
 /// A gap or damage in the log, or an end before its mark; records that can't be applied; the disk's.
 pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, LogError> {
+    let loaded = load_part(disk, cluster, config)?;
+    let found = loaded.state.next.sequence;
+    match log::read_mark(disk, cluster)? {
+        Some(marked) if marked > found => Err(LogError::Short { found, marked }),
+        _ => Ok(loaded),
+    }
+}
+
+/// As [`load`], of a log that goes on behind the segments that `disk` shows: its mark says nothing
+/// about these.
+///
+/// # Errors
+/// As [`load`], but for the mark.
+pub fn load_part<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, LogError> {
     let mut unreadable = Vec::new();
     let mut state = None;
     for sequence in log::checkpoints(&disk.list()?).into_iter().rev() {
@@ -77,7 +91,7 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
     let mut state = state.unwrap_or_else(|| State::new(config));
     let mut events = Vec::new();
     let after = state.next.sequence;
-    let (found, tail) = log::read_log(disk, cluster, after, config.faults, |_, bytes| {
+    let (_, tail) = log::read_log(disk, cluster, after, config.faults, |_, bytes| {
         let mut transaction = Transaction::decode(bytes)?;
         if config.faults.has(Fault::RetryNotReplayed) {
             transaction.request = None;
@@ -85,10 +99,7 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
         events.clear();
         state.apply(&transaction, &mut events)
     })?;
-    match log::read_mark(disk, cluster)? {
-        Some(marked) if marked > found => Err(LogError::Short { found, marked }),
-        _ => Ok(Loaded { state, tail, unreadable }),
-    }
+    Ok(Loaded { state, tail, unreadable })
 }
 
 /// Writes a checkpoint of `state` and removes the files that it replaces.

@@ -6,7 +6,7 @@ use crate::{
     Config,
     disk::{Disk, RealDisk},
     log::{self, LogError},
-    namenode::{load, save},
+    namenode::{load_part, save},
 };
 use std::io;
 
@@ -22,7 +22,7 @@ pub(crate) fn checkpoint(
 ) -> Result<u64, LogError> {
     let end = commit.roll(disk)?;
     let frozen = Frozen { disk, end };
-    let state = load(&frozen, cluster, config)?.state;
+    let state = load_part(&frozen, cluster, config)?.state;
     let sequence = state.next.sequence;
     if !log::checkpoints(&disk.list()?).contains(&sequence) {
         save(disk, cluster, config, &state)?;

@@ -129,13 +129,22 @@ fn a_checkpoint_is_written_beside_the_service_and_a_start_takes_it_up() {
             .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-0"))
             .count()
     };
-    let mut made = 0;
-    let mut make = || {
-        client.mkdirs(&superuser(), &format!("/{made}"), 0o755).unwrap();
-        made += 1;
-        checkpoints() >= 2
-    };
-    assert!(wait_until(DEADLINE, &mut make));
+    // Records are logged while the checkpoint is made. Once, it took those for lost.
+    let done = AtomicBool::new(false);
+    let made = std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            let mut made = 0;
+            while !done.load(Ordering::Relaxed) {
+                client.mkdirs(&superuser(), &format!("/{made}"), 0o755).unwrap();
+                made += 1;
+            }
+            made
+        });
+        let written = wait_until(DEADLINE, || checkpoints() >= 2);
+        done.store(true, Ordering::Relaxed);
+        assert!(written);
+        busy.join().unwrap()
+    });
     drop(namenode);
     let again = crate::support::namenode(directory.path());
     let summary = crate::support::client(&again).summary(&superuser(), "/").unwrap();

@@ -128,7 +128,9 @@ pub(super) fn raise_descriptor_limit() -> usize {
         tracing::warn!(%error, "the limit of open files can't be raised");
     }
     let descriptors = getrlimit(Resource::Nofile).current; // none: unlimited
-    descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
+    let descriptors = descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    tracing::info!(descriptors, "the limit of open files and connections of this process");
+    descriptors
 }
 
 /// Prints the block of lines for a ready gateway.
