@@ -20,10 +20,8 @@ impl Namenode {
         let why =
             if self.config.faults.has(Fault::HistoryIgnored) || state.history.has_admitted(beat.identity) {
                 None
-            } else if seen.start != 0 && state.history.ends_before(seen, state.next.sequence) {
-                Some(Error::LogBehind)
             } else if !state.has_point(seen) {
-                Some(Error::OtherHistory)
+                Some(if state.history.ends_before(seen) { Error::LogBehind } else { Error::OtherHistory })
             } else if highest != Default::default() && !state.has_given(highest.0, highest.1) {
                 Some(Error::ForeignData)
             } else {

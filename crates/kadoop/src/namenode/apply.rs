@@ -42,6 +42,7 @@ impl State {
         for record in &transaction.records {
             self.apply_record(record, events)?;
         }
+        self.history.note(self.next.sequence, &transaction.records);
         if let Some((request, answer)) = &transaction.request {
             self.clients.keep(*request, answer.clone(), self.next.sequence);
         }

@@ -6,7 +6,10 @@
 //! it with the last record that they have heard of. By that a namenode recognizes what isn't of its
 //! history.
 
-use super::state::{Counters, State};
+use super::{
+    record::Record,
+    state::{Counters, State},
+};
 use crate::{ChunkId, ClientId, FileId, Identity, Stamp, messages::Point};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -36,6 +39,8 @@ pub struct Start {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     starts: Vec<Start>,
+    /// The last record that did more than to note who starts or joins.
+    changed: u64,
     /// The highest number of a lost record that an operator has given up.
     given_up: u64,
     /// Datanodes of another history that an operator has admitted, and that may still hold
@@ -83,10 +88,20 @@ impl History {
         point.record <= last && self.start_of(point.record).is_none_or(|start| start.random == point.start)
     }
 
-    /// Whether this log has lost records, as far as the point shows. A loss that an operator has
-    /// given up doesn't count.
-    pub(super) fn ends_before(&self, point: Point, last: u64) -> bool {
-        point.record > last.max(self.given_up)
+    /// Whether the log's changes end before a point of another history: then it has lost records. A
+    /// loss that an operator has given up doesn't count, nor does one that later changes have
+    /// outnumbered.
+    pub(super) fn ends_before(&self, point: Point) -> bool {
+        point.record > self.changed.max(self.given_up)
+    }
+
+    pub(super) fn note(&mut self, record: u64, changes: &[Record]) {
+        let joins = |change: &Record| {
+            matches!(change, Record::Started { .. } | Record::ClientJoined { .. } | Record::NodeJoined { .. })
+        };
+        if !changes.iter().all(joins) {
+            self.changed = record;
+        }
     }
 
     pub(super) fn begin(&mut self, random: u64, next: &Counters) {
@@ -217,8 +232,10 @@ mod tests {
         ] {
             assert_eq!(history.has(point, 30), is_of, "{point:?}");
         }
-        assert!(history.ends_before(point(31, 80), 30) && !history.ends_before(point(30, 1), 30));
-        history.admit(Identity(1), 31);
-        assert!(!history.ends_before(point(31, 80), 30), "it was given up");
+        history.note(25, &[Record::Closed { file: FileId(1), time_ms: 0 }]);
+        history.note(26, &[Record::ClientJoined { client: ClientId(1) }]);
+        assert!(history.ends_before(point(26, 1)) && !history.ends_before(point(25, 1)));
+        history.admit(Identity(1), 26);
+        assert!(!history.ends_before(point(26, 1)), "it was given up");
     }
 }

@@ -151,6 +151,12 @@ fn after_lost_records_nothing_changes_until_an_operator_decides() {
         assert!(namenode.in_safe_mode());
         assert_eq!(node.join(&mut namenode).unwrap_err(), Error::LogBehind, "it stays refused");
     }
+    // Who joins meanwhile doesn't make up for what is lost.
+    while namenode.sequence() <= node.seen.record {
+        Names::of(&mut namenode);
+    }
+    let mut namenode = start(namenode.state().clone(), ANEW + 1, config());
+    assert_eq!(node.join(&mut namenode).unwrap_err(), Error::LogBehind);
     // Another datanode knows of no more than the log. It gets no orders.
     let mut other = Node::new(2);
     assert_eq!(other.join(&mut namenode).unwrap().orders, []);

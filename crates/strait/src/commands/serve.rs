@@ -129,7 +129,7 @@ pub(super) fn raise_descriptor_limit() -> usize {
     }
     let descriptors = getrlimit(Resource::Nofile).current; // none: unlimited
     let descriptors = descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-    tracing::info!(descriptors, "the limit of open files and connections of this process");
+    tracing::debug!(descriptors, "the limit of open files and connections of this process");
     descriptors
 }
 

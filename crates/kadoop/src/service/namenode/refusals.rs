@@ -26,6 +26,11 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Most calls that wait so. Each holds a worker.
 const MAX_WAITING: usize = 64;
 
+/// The reason for refusing a change before any datanode was heard.
+const UNHEARD: &str = "since its start the namenode has heard no datanode that had joined before, and one of \
+                       them may know of more records than its log has; `strait datanodes` shows them, and \
+                       `strait decommission` does without those that are gone";
+
 /// A refused datanode.
 #[derive(Debug)]
 struct RefusedNode {
@@ -64,7 +69,7 @@ impl Shared {
     /// The reason for refusing a heartbeat, for operators.
     pub(super) fn refusal_of(&self, told: &wire::KdHeartbeat<'_>, error: Error, seen: Point) -> String {
         match error {
-            Error::LogBehind => self.lost(seen.record),
+            Error::LogBehind => Self::lost(seen.record),
             Error::OtherHistory => format!(
                 "it has heard of record {} of a log that this namenode doesn't have: it was in the cluster \
                  before records were lost, or is another copy's; `strait admit` takes it up, and deletes what \
@@ -83,20 +88,24 @@ impl Shared {
         }
     }
 
-    fn lost(&self, record: u64) -> String {
-        let last = self.read().sequence();
+    fn lost(record: u64) -> String {
         format!(
-            "the namenode's log ends with record {last}, and a datanode has heard of record {record}: records \
-             are lost, or an older copy of the namenode's directory was put back. Nothing is changed until \
-             the newest copy is put in its place and the namenode started again, or until what is lost is \
-             given up with `strait admit`"
+            "a datanode has heard of record {record}, which the namenode's log doesn't have: records are lost, \
+             or an older copy of the namenode's directory was put back. Nothing is changed until the \
+             newest copy is put in its place and the namenode started again, or until what is lost is given \
+             up with `strait admit`"
         )
     }
 
     /// A refusal with the reason that an operator needs.
     pub(super) fn refuse_told(&self, error: Error) -> ServiceError {
-        match (error, self.read().behind()) {
-            (Error::LogBehind, Some(record)) => refuse_for(error, self.lost(record)),
+        let (behind, waits) = {
+            let namenode = self.read();
+            (namenode.behind(), namenode.waits_for_datanodes())
+        };
+        match (error, behind) {
+            (Error::LogBehind, Some(record)) => refuse_for(error, Self::lost(record)),
+            (Error::NoDatanodes, _) if waits => refuse_for(error, UNHEARD.to_owned()),
             _ => refuse(error),
         }
     }
