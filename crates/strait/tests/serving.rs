@@ -180,7 +180,9 @@ fn beyond_loopback_somebody_must_say_who_may_come_in() {
     let mut process = Process::spawn("up", up, dir.path()).unwrap();
     let reached = address.replace("0.0.0.0", "127.0.0.1");
     process.wait_ready(DEADLINE, || TcpStream::connect(&reached).is_ok()).unwrap();
-    assert!(process.log_tail().contains("without a login, acts as nobody"), "{}", process.log_tail());
+    eventually("its log says as whom they act", DEADLINE, || {
+        process.log_tail().contains("without a login, acts as nobody")
+    });
 }
 
 #[test]
