@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from typing import Literal
@@ -60,6 +61,8 @@ class FaultyProxy:
             pass
         finally:
             for sock in (source, target):
+                if self.fault == "gone":
+                    _reset_at_close(sock)
                 # One that is only closed lives on while the other thread waits for it.
                 _shut_down(sock)
                 sock.close()
@@ -94,6 +97,12 @@ class FaultyProxy:
 def _shut_down(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
+
+
+def _reset_at_close(sock: socket.socket) -> None:
+    """As the system does for a program that ends with bytes unread."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @contextlib.contextmanager
