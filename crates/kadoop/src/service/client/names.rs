@@ -274,7 +274,7 @@ impl Client {
         self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
     }
 
-    /// Datanodes that the namenode has refused in the last hour.
+    /// Datanodes that the namenode refused in the last hour, or refuses until an operator decides.
     ///
     /// # Errors
     /// Unavailable.

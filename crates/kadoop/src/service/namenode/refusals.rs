@@ -18,7 +18,8 @@ use strait_flexrpc::{Request, stub::ServiceError};
 
 /// Most refused datanodes remembered.
 const MAX_REFUSED: usize = 1_000;
-/// A datanode is listed so long after its last refusal.
+/// A datanode is listed so long after its last refusal. One that an operator may admit stays listed,
+/// since the namenode may wait for that decision.
 const LISTED_MS: Millis = 3_600_000;
 /// How long a change waits for the first datanode after a start. Datanodes call each half second.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -157,7 +158,9 @@ impl Shared {
             admissible: admissible.contains(identity),
             silent_ms: now.saturating_sub(node.at),
         });
-        Ok(wire::KdRefusedNodes { nodes: nodes.filter(|node| node.silent_ms < LISTED_MS).collect() })
+        Ok(wire::KdRefusedNodes {
+            nodes: nodes.filter(|node| node.admissible || node.silent_ms < LISTED_MS).collect(),
+        })
     }
 
     pub(super) fn admit(&self, call: &Request, caller: &Caller, identity: Identity) -> Result<()> {
