@@ -7,6 +7,7 @@ use crate::{
 use std::{
     os::unix::fs::FileExt as _,
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 use strait_kadoop::{
@@ -168,6 +169,28 @@ fn what_was_flushed_counts_for_whoever_opens_or_looks_at_the_path_after_it() {
     let began = Instant::now();
     assert_eq!(other.stat(&superuser(), "/file").unwrap().length, 3 << 20);
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_look_at_a_file_ends_though_its_writer_goes_on_and_on() {
+    let cluster = Cluster::start(1);
+    let (client, other) = (client(&cluster.namenode), client_over_tcp(&cluster.namenode));
+    let mut writer = client.create(&superuser(), "/file", &replicated(1)).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                writer.write(pattern(1_000)).unwrap();
+                writer.flush().unwrap();
+            }
+        });
+        for _ in 0..5 {
+            let began = Instant::now();
+            other.stat(&superuser(), "/file").unwrap();
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

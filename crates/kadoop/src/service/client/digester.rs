@@ -12,7 +12,10 @@ use crate::{
     messages::{Caller, Digest, Digested, Read},
     service::failure::Failure,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Computes the CRC-32C (Castagnoli) of a file's bytes step by step, independent of its chunks. It
 /// reads no bytes: datanodes combine the checksums beside their replicas. From a datanode too old
@@ -56,15 +59,22 @@ impl Digester {
 /// How long to ask for a writer's visible bytes. Without an answer, those that the namenode knows of
 /// count.
 const VISIBLE_PATIENCE_MS: Millis = 2_000;
+/// How long one datanode may take for it.
+const VISIBLE_CALL_MS: Millis = 1_000;
 
 /// The end of the bytes that readers see of a file that is being written: all that were flushed
 /// before. `known` is its length according to the namenode, which hears of a chunk's bytes when it ends.
 pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u64, known: u64) -> u64 {
-    let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, ..client.link.joined().config() };
+    let config = client.link.joined().config();
+    let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, read_ms: VISIBLE_CALL_MS, ..config };
     let driver = Driver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
     let Some(driver) = driver.ok().filter(|driver| driver.made == made).map(Arc::new) else { return known };
     let mut end = known;
-    while let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX) {
+    // A busy writer is always ahead.
+    let until = Instant::now() + Duration::from_millis(VISIBLE_PATIENCE_MS);
+    while Instant::now() < until
+        && let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX)
+    {
         end += u64::from(more);
     }
     end
