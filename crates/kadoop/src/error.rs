@@ -50,7 +50,7 @@ pub enum Error {
     /// of the namenode's directory was put back.
     #[error("the namenode's log lacks records that a datanode has heard of")]
     LogBehind,
-    /// What the datanode remembers of the log isn't in it: the datanode belongs to another history of
+    /// The log lacks a record that the datanode remembers: the datanode belongs to another history of
     /// the cluster.
     #[error("the datanode has heard of records that aren't in the namenode's log")]
     OtherHistory,

@@ -25,7 +25,7 @@ faults! {
     LogEndTrusted,
     /// The log's mark is written before the records are on disk.
     MarkedEarly,
-    /// What datanodes have heard of the log isn't compared with it.
+    /// The namenode doesn't compare its log with the points that datanodes remember.
     HistoryIgnored,
     /// A flush with nothing new asks nobody.
     OldFlushBelieved,

@@ -33,7 +33,7 @@ pub(super) struct Memory<F> {
 }
 
 impl<F: DiskFile> Memory<F> {
-    /// What the directories have.
+    /// Loads the newest point of the directories.
     pub(super) fn open<D: Disk<File = F>>(directories: &[D]) -> Self {
         // A directory without it is no worse for its replicas.
         let files: Vec<Option<F>> = directories.iter().map(|disk| disk.open(NAME).ok()).collect();

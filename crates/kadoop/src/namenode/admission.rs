@@ -36,8 +36,8 @@ impl Namenode {
         }
     }
 
-    /// Admits a datanode that is refused for its history: this log is the true one. What the datanode
-    /// holds of another history belongs to no file, and is deleted in time.
+    /// Admits a datanode that is refused for its history: this log is the true one. The datanode's
+    /// replicas of another history belong to no file, and are deleted in time.
     ///
     /// # Errors
     /// PermissionDenied, except for the superuser; NotFound: no such datanode is refused; Invalid: its

@@ -134,10 +134,10 @@ impl Cluster {
             // An empty cluster needn't wait for anything.
             enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),
             ended: state.chunks.values().filter(|chunk| chunk.ended).count(),
-            // xorshift stays at 0 if it starts there.
             heard: state.nodes.keys().all(|node| state.decommissioned.contains(node)),
             refused: BTreeMap::new(),
             behind: None,
+            // xorshift stays at 0 if it starts there.
             random: random | 1,
             sessions: random,
         }

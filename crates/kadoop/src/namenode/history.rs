@@ -1,7 +1,7 @@
 //! The history of the log: which start of a namenode wrote which records and gave which numbers.
 //!
-//! A log can lose its end, or an older copy of it can be put back. What follows is then another
-//! history: its records have the numbers of lost ones. So each start of a namenode draws a random
+//! A log can lose its end, or an older copy of it can be put back. Later records form another
+//! history then: they have the numbers of lost ones. So each start of a namenode draws a random
 //! number and logs it. The numbers that it hands out have some bits of it, and datanodes remember
 //! it with the last record that they have heard of. By that a namenode recognizes what isn't of its
 //! history.

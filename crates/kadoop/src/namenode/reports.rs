@@ -51,7 +51,7 @@ impl Namenode {
         }
         let (log, behind) = (self.state.point(), self.behind().is_some());
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
-        // In doubt about its own log, the namenode has nothing done.
+        // The namenode may lack records, so it orders nothing.
         let orders = if behind { Vec::new() } else { node.orders.next(MAX_ORDERS) };
         Ok(HeartbeatAnswer {
             session: node.session,

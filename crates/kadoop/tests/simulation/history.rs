@@ -151,7 +151,7 @@ fn after_lost_records_nothing_changes_until_an_operator_decides() {
         assert!(namenode.in_safe_mode());
         assert_eq!(node.join(&mut namenode).unwrap_err(), Error::LogBehind, "it stays refused");
     }
-    // Who joins meanwhile doesn't make up for what is lost.
+    // Clients that join meanwhile don't make up for the lost records.
     while namenode.sequence() <= node.seen.record {
         Names::of(&mut namenode);
     }
