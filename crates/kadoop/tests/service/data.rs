@@ -137,7 +137,8 @@ fn a_replica_that_cant_be_opened_keeps_no_datanode_from_starting_with_the_others
         let entries = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.extension().is_some_and(|kind| kind == "data")).collect::<Vec<_>>()
     };
-    let lost = sealed().pop().unwrap();
+    // The cluster's start has written and removed a file, whose replica may still be there.
+    let lost = sealed().into_iter().max().unwrap();
     write("/kept");
     // Make a directory of that name, so that no file can be opened there.
     std::fs::remove_file(&lost).unwrap();
@@ -205,7 +206,8 @@ fn bytes_that_are_damaged_on_every_datanode_are_told_at_once_with_their_places()
         let data = cluster.directory.path().join(format!("datanode-{number}"));
         let entries = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
         let is_it = |path: &PathBuf| {
-            path.extension().is_some_and(|kind| kind == "data") && path.metadata().unwrap().len() == 200_000
+            path.extension().is_some_and(|kind| kind == "data")
+                && path.metadata().is_ok_and(|data| data.len() == 200_000)
         };
         let file = std::fs::File::options().write(true).open(entries.filter(is_it).last().unwrap()).unwrap();
         file.write_all_at(&[bytes[100_000] ^ 1], 100_000).unwrap();
