@@ -57,6 +57,9 @@ pub struct Config {
     /// Smallest chunk size of a file: each chunk costs the namenode memory and time, however short
     /// (HDFS: `dfs.namenode.fs-limits.min-block-size`).
     pub min_chunk_bytes: u32,
+    /// Most replicas with open files in a datanode: so many that are written, with two files each, and
+    /// so many that are read.
+    pub open_replicas: usize,
     /// Replicas on disk that make a chunk durable.
     pub min_replicas: usize,
     /// Interval between a datanode's heartbeats.
@@ -125,6 +128,7 @@ impl Default for Config {
             reads_at_once: 4,
             continue_below_bytes: 4 << 20,
             min_chunk_bytes: 1 << 20,
+            open_replicas: 256,
             min_replicas: 1,
             heartbeat_ms: 1_000,
             stale_ms: 3_000,

@@ -124,16 +124,17 @@ impl<D: Disk> Datanode<D> {
         let replica = self.replicas.get(&source.chunk)?;
         let fits = replica.state == ReplicaState::Sealed && replica.stamp == source.stamp;
         let mut bytes = Vec::with_capacity(source.length.min(self.config.continue_below_bytes) as usize);
-        while fits && (bytes.len() as u32) < source.length {
+        let file = if fits { self.file(replica).ok()? } else { return None };
+        while (bytes.len() as u32) < source.length {
             let read = read_of(source, bytes.len() as u32, self.config.write_bytes);
-            let piece = replica.read(&read, &self.config).ok()?;
+            let piece = replica.read(&file, &read, &self.config).ok()?;
             let checked = Checked::of(&read, piece, &self.config).ok()?;
             if checked.content.is_empty() {
                 return None;
             }
             bytes.extend_from_slice(&checked.content);
         }
-        fits.then(|| bytes.into())
+        Some(bytes.into())
     }
 
     pub(super) fn order_copy(&mut self, source: Source) {

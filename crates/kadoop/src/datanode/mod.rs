@@ -5,6 +5,7 @@
 
 mod copies;
 mod memory;
+mod open_files;
 mod places;
 mod replica;
 mod room;
@@ -31,7 +32,8 @@ use crate::{
 };
 use copies::Copies;
 use memory::Memory;
-use replica::{Failure, Replica, name, parse_name};
+use open_files::OpenFiles;
+use replica::{Failure, Replica, disk, name, parse_name};
 use room::Room;
 use scrub::Scrub;
 use std::{
@@ -46,6 +48,12 @@ pub struct Datanode<D: Disk> {
     directories: Vec<Option<D>>,
     room: Room,
     replicas: BTreeMap<ChunkId, Replica<D>>,
+    /// Files of replicas that nobody writes.
+    open: OpenFiles<D::File>,
+    /// Replicas that may have their files open to be written.
+    awake: Vec<ChunkId>,
+    /// Number of writes so far.
+    writes: u64,
     /// Fences of chunks that aren't here. They last as long as the incarnation, and so do the
     /// writes that they reject.
     fences: BTreeMap<ChunkId, Stamp>,
@@ -94,6 +102,9 @@ impl<D: Disk> Datanode<D> {
             scan(directory, (index, cluster), &config, &mut replicas, &mut strangers, &mut unopened)?;
         }
         Ok(Self {
+            open: OpenFiles::new(config.open_replicas),
+            awake: Vec::new(),
+            writes: 0,
             config,
             room: Room::new(directories.len()),
             memory: Memory::open(&directories),
@@ -182,19 +193,74 @@ impl<D: Disk> Datanode<D> {
     fn make_ready(&mut self, write: &Write) -> Result<()> {
         let bytes = write.bytes.len();
         match self.replicas.get(&write.chunk) {
-            Some(replica) => self.room.take(replica.directory, bytes),
+            Some(replica) => {
+                let directory = replica.directory;
+                self.wake(write.chunk)?;
+                self.room.take(directory, bytes)
+            }
             None => self.create(write.chunk, write.stamp, bytes),
+        }
+    }
+
+    /// Opens the files of a replica that is going to be written, if they are closed.
+    fn wake(&mut self, chunk: ChunkId) -> Result<()> {
+        self.writes += 1;
+        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        replica.written = self.writes;
+        if !replica.rests() {
+            return Ok(());
+        }
+        self.let_one_rest()?;
+        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        replica.wake(disk_of(&self.directories, replica.directory)?).map_err(disk)?;
+        self.awake.push(chunk);
+        Ok(())
+    }
+
+    /// Makes room for the files of another replica that is written: if there are too many, it closes
+    /// those of the one that was written longest ago.
+    fn let_one_rest(&mut self) -> Result<()> {
+        if self.awake.len() < self.config.open_replicas {
+            return Ok(());
+        }
+        self.awake.retain(|chunk| self.replicas.get(chunk).is_some_and(Replica::is_awake));
+        if self.awake.len() < self.config.open_replicas {
+            return Ok(());
+        }
+        let idle = self.awake.iter().filter_map(|chunk| self.replicas.get(chunk));
+        let idle = idle.filter(|replica| replica.can_rest()).min_by_key(|replica| replica.written);
+        let chunk = idle.map(|replica| replica.chunk).ok_or(Error::Busy)?;
+        self.awake.retain(|other| *other != chunk);
+        let Some(replica) = self.replicas.get_mut(&chunk) else { return Ok(()) };
+        let index = replica.directory;
+        let rested = replica.rest(disk_of(&self.directories, index)?, &self.config);
+        // Its own writer learns of a failure. The files are closed in any case.
+        let _ = self.settle_sync(index, rested);
+        Ok(())
+    }
+
+    /// The file of a replica's bytes, to read from.
+    fn file(&self, replica: &Replica<D>) -> io::Result<D::File> {
+        let directory = disk_of(&self.directories, replica.directory).map_err(io::Error::other)?;
+        match replica.is_awake() {
+            true => replica.open(directory),
+            false => self.open.get((replica.chunk, replica.stamp), || replica.open(directory)),
         }
     }
 
     /// Makes a replica in a directory with room for so many bytes, and reserves them.
     fn create(&mut self, chunk: ChunkId, stamp: Stamp, bytes: usize) -> Result<()> {
         self.make_way(chunk)?;
+        self.let_one_rest()?;
         let index = self.room.next(&self.directories)?;
         self.room.take(index, bytes)?;
         let directory = disk_of(&self.directories, index)?;
         let claim = Claim { cluster: self.cluster, chunk, stamp };
-        self.replicas.insert(chunk, Replica::create(directory, index, claim)?);
+        self.writes += 1;
+        let mut replica = Replica::create(directory, index, claim)?;
+        replica.written = self.writes;
+        self.replicas.insert(chunk, replica);
+        self.awake.push(chunk);
         Ok(())
     }
 
@@ -267,11 +333,15 @@ impl<D: Disk> Datanode<D> {
         let directory = disk_of(&self.directories, index)?;
         let held = replica.refuse_held();
         self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
+        let of = (chunk, replica.stamp);
         let sealed = replica.seal(directory, stamp, length, &self.config);
         // Also report that it has lost bytes, and can't be sealed at that length any more.
         if sealed.is_ok() || matches!(&sealed, Err(Failure::Refused(Error::Corrupt))) {
             self.changes.push(Change::Has(replica.report()));
         }
+        // It may have got a new file.
+        let old = self.open.close(of);
+        self.discard(old);
         self.settle_sync(index, sealed)
     }
 
@@ -281,7 +351,8 @@ impl<D: Disk> Datanode<D> {
     /// NoReplica; NotOpen, for a returned replica; StaleStamp if the namenode named another stamp;
     /// Corrupt; Disk.
     pub fn read(&self, read: &Read) -> Result<Piece> {
-        self.readable(read)?.read(read, &self.config)
+        let replica = self.readable(read)?;
+        replica.read(&self.file(replica).map_err(disk)?, read, &self.config)
     }
 
     /// The digest of the bytes that [`Datanode::read`] would return, at any length and without
@@ -291,7 +362,8 @@ impl<D: Disk> Datanode<D> {
     /// As [`Datanode::read`].
     pub fn digest(&self, read: &Read) -> Result<Digested> {
         let units = self.units.get_or_init(|| Appended::of(self.config.unit_bytes.into()));
-        self.readable(read)?.digest(read, units, &self.config)
+        let replica = self.readable(read)?;
+        replica.digest(&self.file(replica).map_err(disk)?, read, units, &self.config)
     }
 
     fn readable(&self, read: &Read) -> Result<&Replica<D>> {
@@ -367,6 +439,7 @@ impl<D: Disk> Datanode<D> {
                 self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::Disk))));
             }
             self.replicas.retain(|_, replica| replica.directory != index);
+            self.open.clear();
             self.drop_copies(|copy| copy.directory == index);
             self.begin_anew();
         }
@@ -399,8 +472,8 @@ impl<D: Disk> Datanode<D> {
         directory.ok().and_then(|directory| replica.open_again(directory).ok()).unwrap_or_default()
     }
 
-    /// Files that were unlinked since the last call. While they are open, the disk defers freeing
-    /// their bytes, so no caller waits for that.
+    /// Large files that were unlinked since the last call. While they are open, the disk defers
+    /// freeing their bytes, so no caller waits for that.
     pub fn discarded(&mut self) -> Vec<D::File> {
         std::mem::take(&mut self.discarded)
     }
@@ -491,6 +564,13 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
+    /// Leaves the closing of a file to the caller of [`Datanode::discarded`].
+    fn discard(&mut self, file: Option<D::File>) {
+        if self.discarded.len() < MAX_DISCARDED {
+            self.discarded.extend(file);
+        }
+    }
+
     /// Drops the replica from the reports at once, even if the disk fails to remove it.
     fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.drop_copies(|copy| copy.chunk == chunk && copy.stamp <= stamp);
@@ -499,18 +579,27 @@ impl<D: Disk> Datanode<D> {
         {
             let held = replica.refuse_held();
             self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NoReplica))));
+            let cached = self.open.close((chunk, replica.stamp));
             if self.make_way(chunk).is_ok()
                 && let Some(directory) = &self.directories[replica.directory]
             {
+                let large = cached.is_none() && replica.sums.length >= LARGE_BYTES;
+                let opened = if large { replica.open(directory).ok() } else { None };
                 remove_files(directory, chunk, replica.stamp);
+                self.discard(opened);
             }
-            self.discarded.push(replica.into_data());
+            self.discard(cached);
         }
         if !self.replicas.contains_key(&chunk) {
             self.changes.push(Change::Gone { chunk, stamp });
         }
     }
 }
+
+/// Length from which freeing a file's bytes takes noticeable time.
+const LARGE_BYTES: u32 = 1 << 20;
+/// Most files that wait to be closed outside the lock.
+const MAX_DISCARDED: usize = 64;
 
 /// The data directory, unless it has failed.
 fn disk_of<D>(directories: &[Option<D>], index: usize) -> Result<&D> {

@@ -23,8 +23,9 @@ pub struct Place<F> {
 
 /// A place after its bytes were written, or the disk's refusal.
 #[derive(Debug)]
-pub struct Placed {
+pub struct Placed<F> {
     id: u64,
+    file: F,
     outcome: Result<Grown>,
 }
 
@@ -38,14 +39,14 @@ pub(super) struct Grown {
 
 impl<F: DiskFile> Place<F> {
     /// Writes the bytes to their place, and computes their checksums, without the datanode's lock.
-    pub fn put(self, write: &Write) -> Placed {
+    pub fn put(self, write: &Write) -> Placed<F> {
         let Self { id, file, unit } = self;
         let outcome = file.write_at(write.offset.into(), &write.bytes).map_err(disk).map(|()| {
             let mut sums = Sums { length: write.offset, units: Vec::new() };
             let records = sums.extend(&write.bytes, unit);
             Grown { end: sums.length, units: sums.units, records }
         });
-        Placed { id, outcome }
+        Placed { id, file, outcome }
     }
 }
 
@@ -73,7 +74,7 @@ impl<D: Disk> Datanode<D> {
 
     /// Takes a write whose bytes are in their place. [`Datanode::settled`] names `caller`, now or
     /// when the bytes before have arrived.
-    pub fn finish(&mut self, caller: u64, write: &Write, placed: Placed) {
+    pub fn finish(&mut self, caller: u64, write: &Write, placed: Placed<D::File>) {
         let mut applied = Vec::new();
         let result = self.try_finish(caller, write, placed, &mut applied);
         self.settle(caller, result, applied);
@@ -83,11 +84,11 @@ impl<D: Disk> Datanode<D> {
         &mut self,
         caller: u64,
         write: &Write,
-        placed: Placed,
+        placed: Placed<D::File>,
         applied: &mut Vec<u64>,
     ) -> Result<()> {
         let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
-        replica.leave(write.offset, placed.id)?;
+        replica.leave(write.offset, placed.id, &placed.file)?;
         let grown = placed.outcome?;
         // Check again: much may have happened since the reservation.
         if !self.config.faults.has(Fault::PlaceTrusted) {

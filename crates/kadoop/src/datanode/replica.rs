@@ -37,15 +37,25 @@ pub(super) struct Replica<D: Disk> {
     /// A sync of it has failed, in this run or perhaps before, so bytes that can be read needn't be
     /// on disk.
     unsure: bool,
-    data: D::File,
-    records: Option<D::File>,
+    /// None unless it is being written, and even then while it rests.
+    files: Option<Files<D::File>>,
     records_end: u64,
+    /// When it was last written, as a number of writes to any replica.
+    pub written: u64,
     name_synced: bool,
     /// Writes that arrived out of order, by offset, with their callers.
     held: BTreeMap<u32, (u64, Held)>,
     held_bytes: usize,
     /// Ranges behind the end that are being filled, by offset: the place's id, and the range's end.
     places: BTreeMap<u32, (u64, u32)>,
+}
+
+/// The open files of a replica that is being written.
+#[derive(Clone)]
+struct Files<F> {
+    data: F,
+    /// None for a copy.
+    records: Option<F>,
 }
 
 /// A file's name: `ID_STAMP.kind`.
@@ -85,27 +95,27 @@ impl<D: Disk> Replica<D> {
     pub fn create(disk_: &D, directory: usize, claim: Claim) -> Result<Self> {
         let data = disk_.create(&name(claim.chunk, claim.stamp, "open")).map_err(disk)?;
         let records = disk_.create(&name(claim.chunk, claim.stamp, "sums")).map_err(disk)?;
-        Ok(Self::of(directory, claim, ReplicaState::Open, Sums::default(), data, Some(records)))
+        let files = Files { data, records: Some(records) };
+        Ok(Self::of(directory, claim, ReplicaState::Open, "open", Sums::default(), Some(files)))
     }
 
     /// An empty replica for a copy of a sealed one. After a crash, nothing of it is used.
     pub fn create_copy(disk_: &D, directory: usize, claim: Claim) -> Result<Self> {
-        let file = name(claim.chunk, claim.stamp, "copy");
-        let data = disk_.create(&file).map_err(disk)?;
-        let copy = Self::of(directory, claim, ReplicaState::Open, Sums::default(), data, None);
-        Ok(Self { file, ..copy })
+        let data = disk_.create(&name(claim.chunk, claim.stamp, "copy")).map_err(disk)?;
+        let files = Files { data, records: None };
+        Ok(Self::of(directory, claim, ReplicaState::Open, "copy", Sums::default(), Some(files)))
     }
 
     fn of(
         directory: usize,
         claim: Claim,
         state: ReplicaState,
+        kind: &str,
         sums: Sums,
-        data: D::File,
-        records: Option<D::File>,
+        files: Option<Files<D::File>>,
     ) -> Self {
         let Claim { cluster, chunk, stamp } = claim;
-        let file = name(chunk, stamp, if records.is_some() { "open" } else { "data" });
+        let file = name(chunk, stamp, kind);
         let name_synced = state != ReplicaState::Open;
         let (fenced, published, records_end, held, held_bytes) = (stamp, 0, 0, BTreeMap::new(), 0);
         Self {
@@ -121,9 +131,9 @@ impl<D: Disk> Replica<D> {
             tabled: false,
             unsure: false,
             file,
-            data,
-            records,
+            files,
             records_end,
+            written: 0,
             name_synced,
             held,
             held_bytes,
@@ -170,9 +180,9 @@ impl<D: Disk> Replica<D> {
         } else {
             ReplicaState::Returned
         };
-        let replica = Self::of(directory, claim, state, sums, data, records.ok());
-        let file = name(claim.chunk, claim.stamp, "open");
-        Ok(Ok(Self { file, unsure: true, ..replica }))
+        let files = (state == ReplicaState::Open).then(|| Files { data, records: records.ok() });
+        let replica = Self::of(directory, claim, state, "open", sums, files);
+        Ok(Ok(Self { unsure: true, ..replica }))
     }
 
     /// Invalid unless all bytes of the table are there.
@@ -184,13 +194,12 @@ impl<D: Disk> Replica<D> {
         config: &Config,
     ) -> Result<Self, Unproven> {
         let sums = read_table(disk_, claim, config)?;
-        let replica = Self::of(directory, claim, ReplicaState::Returned, sums, data.clone(), None);
-        let file = name(claim.chunk, claim.stamp, "open");
-        let mut replica = Self { file, tabled: true, unsure: true, ..replica };
+        let replica = Self::of(directory, claim, ReplicaState::Returned, "open", sums, None);
+        let mut replica = Self { tabled: true, unsure: true, ..replica };
         if !config.faults.has(Fault::TableTrusted) {
-            replica.verify(0, u32::MAX, config).map_err(|_| Unproven::Invalid)?;
+            replica.verify(data, 0, u32::MAX, config).map_err(|_| Unproven::Invalid)?;
         }
-        if replica.finish_seal(disk_, config).is_ok() {
+        if replica.finish_seal(disk_, data, config).is_ok() {
             replica.state = ReplicaState::Sealed;
             let _ = disk_.remove(&name(claim.chunk, claim.stamp, "sums"));
         }
@@ -208,7 +217,17 @@ impl<D: Disk> Replica<D> {
             Err(Unproven::Another(named)) => return Ok(Err(named)),
         };
         let state = if sums.is_some() { ReplicaState::Sealed } else { ReplicaState::Returned };
-        Ok(Ok(Self::of(directory, claim, state, sums.unwrap_or_default(), data, None)))
+        Ok(Ok(Self::of(directory, claim, state, "data", sums.unwrap_or_default(), None)))
+    }
+
+    /// Whether it has its files open to be written.
+    pub fn is_awake(&self) -> bool {
+        self.files.is_some()
+    }
+
+    /// Whether it is being written, but its files are closed for now.
+    pub fn rests(&self) -> bool {
+        self.state == ReplicaState::Open && self.files.is_none()
     }
 
     pub fn report(&self) -> ReplicaReport {
@@ -216,9 +235,15 @@ impl<D: Disk> Replica<D> {
         ReplicaReport { chunk, stamp, length: self.sums.length, state }
     }
 
-    /// The file of its bytes.
-    pub fn into_data(self) -> D::File {
-        self.data
+    /// Opens the file of its bytes, or gives the one that is open.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn open(&self, disk_: &D) -> io::Result<D::File> {
+        match &self.files {
+            Some(files) => Ok(files.data.clone()),
+            None => disk_.open(&self.file),
+        }
     }
 
     /// The names of a sealed replica's bytes and of its table of checksums.
@@ -232,7 +257,8 @@ impl<D: Disk> Replica<D> {
         if self.state != ReplicaState::Open {
             return Ok(Vec::new());
         }
-        let records = self.records.as_ref().map(|_| name(self.chunk, self.stamp, "sums"));
+        let Some(files) = &self.files else { return Ok(Vec::new()) };
+        let records = files.records.as_ref().map(|_| name(self.chunk, self.stamp, "sums"));
         std::iter::once(&self.file).chain(&records).map(|file| disk_.open(file)).collect()
     }
 
@@ -273,17 +299,19 @@ impl<D: Disk> Replica<D> {
             return Err(Error::BeyondEnd.into());
         }
         let unsure = self.unsure;
-        self.renew(disk_, config)?;
+        let data = self.open(disk_)?;
+        let data = self.renew(disk_, &data, config)?.unwrap_or(data);
         let unit = config.unit_bytes;
         let mut last = vec![0; (length % unit) as usize];
-        self.data.read_at((length - length % unit).into(), &mut last)?;
+        data.read_at((length - length % unit).into(), &mut last)?;
         let mut sums = self.sums.clone();
         sums.cut(length, &last, unit);
         let before = self.file.clone();
         let done = match tabled {
-            true => self.finish_seal(disk_, config),
-            false => self.seal_as(disk_, stamp, &sums, config),
+            true => self.finish_seal(disk_, &data, config),
+            false => self.seal_as(disk_, &data, stamp, &sums, config),
         };
+        self.files = None;
         if let Err(failure) = done {
             if !tabled {
                 self.undo_seal(disk_, stamp, before);
@@ -301,11 +329,17 @@ impl<D: Disk> Replica<D> {
         let _ = disk_.remove(&name(self.chunk, self.stamp, if sealed { "table" } else { "sums" }));
         (self.stamp, self.fenced, self.state, self.sums) =
             (stamp, stamp.max(self.fenced), ReplicaState::Sealed, sums);
-        self.records = None;
         Ok(())
     }
 
-    fn seal_as(&mut self, disk_: &D, stamp: Stamp, sums: &Sums, config: &Config) -> Result<(), Failure> {
+    fn seal_as(
+        &mut self,
+        disk_: &D,
+        data: &D::File,
+        stamp: Stamp,
+        sums: &Sums,
+        config: &Config,
+    ) -> Result<(), Failure> {
         let sealed = self.state == ReplicaState::Sealed;
         let faults = config.faults;
         let sync_names = || if faults.has(Fault::SealNameNotSynced) { Ok(()) } else { sync_names(disk_) };
@@ -316,11 +350,11 @@ impl<D: Disk> Replica<D> {
         let table = disk_.create(&name(self.chunk, stamp, "table"))?;
         table.write_at(0, &sums.table(config.unit_bytes, self.claim(stamp)))?;
         if sums.length != self.sums.length || !sealed {
-            self.data.set_length(sums.length.into())?;
+            data.set_length(sums.length.into())?;
         }
         if !faults.has(Fault::SealNotSynced) {
             table.begin_sync();
-            sync_bytes(&self.data)?;
+            sync_bytes(data)?;
             sync_bytes(&table)?;
         }
         if complete {
@@ -359,17 +393,17 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Reads visible bytes. It checks parts of units here; the reader checks whole ones.
-    pub fn read(&self, read: &Read, config: &Config) -> Result<Piece> {
+    /// Reads visible bytes of its file. It checks parts of units here; the reader checks whole ones.
+    pub fn read(&self, data: &D::File, read: &Read, config: &Config) -> Result<Piece> {
         let visible = self.visible(read, config)?;
         let unit = config.unit_bytes;
         let begin = read.offset.min(visible);
         let end = begin.saturating_add(read.length.min(config.write_bytes)).min(visible);
-        let bytes = self.data.read_vec(begin.into(), (end - begin) as usize).map_err(disk)?;
+        let bytes = data.read_vec(begin.into(), (end - begin) as usize).map_err(disk)?;
         let mut sums = Vec::with_capacity(bytes.len() / unit as usize + 2);
         let mut at = begin;
         while at < end {
-            let (stop, sum) = self.sum(at, end, unit)?;
+            let (stop, sum) = self.sum(data, at, end, unit)?;
             sums.push(sum);
             at = stop;
         }
@@ -378,7 +412,7 @@ impl<D: Disk> Replica<D> {
 
     /// The checksum of the bytes from `at` to the end of their unit, or to `end`. Also returns
     /// where they end.
-    fn sum(&self, at: u32, end: u32, unit: u32) -> Result<(u32, u32)> {
+    fn sum(&self, data: &D::File, at: u32, end: u32, unit: u32) -> Result<(u32, u32)> {
         let first = at - at % unit;
         let whole = first.saturating_add(unit).min(self.sums.length);
         let stop = whole.min(end);
@@ -387,7 +421,7 @@ impl<D: Disk> Replica<D> {
             return Ok((stop, stored));
         }
         let mut all = vec![0; (whole - first) as usize];
-        self.data.read_at(first.into(), &mut all).map_err(disk)?;
+        data.read_at(first.into(), &mut all).map_err(disk)?;
         if crc32c(&all) != stored {
             return Err(Error::Corrupt);
         }
@@ -396,7 +430,7 @@ impl<D: Disk> Replica<D> {
 
     /// The digest of visible bytes. It comes from the checksums alone, except for parts of units:
     /// the scrub compares the bytes on disk with them. `units` combines whole units.
-    pub fn digest(&self, read: &Read, units: &Appended, config: &Config) -> Result<Digested> {
+    pub fn digest(&self, data: &D::File, read: &Read, units: &Appended, config: &Config) -> Result<Digested> {
         let visible = self.visible(read, config)?;
         if self.damaged {
             return Err(Error::Corrupt);
@@ -405,7 +439,7 @@ impl<D: Disk> Replica<D> {
         let end = begin.saturating_add(read.length).min(visible);
         let (mut at, mut crc) = (begin, 0);
         while at < end {
-            let (stop, sum) = self.sum(at, end, config.unit_bytes)?;
+            let (stop, sum) = self.sum(data, at, end, config.unit_bytes)?;
             crc = match stop - at {
                 bytes if bytes == config.unit_bytes => units.combine(crc, sum),
                 bytes => crc32c_combine(crc, sum, bytes.into()),
@@ -415,12 +449,12 @@ impl<D: Disk> Replica<D> {
         Ok(Digested { digest: Digest { crc, length: end - begin }, visible })
     }
 
-    /// Compares about `bytes` bytes on disk with their checksums, beginning with the unit at
+    /// Compares about `bytes` bytes of its file with their checksums, beginning with the unit at
     /// `from`. Returns where it stopped.
     ///
     /// # Errors
     /// Corrupt.
-    pub fn verify(&self, from: u32, bytes: u32, config: &Config) -> Result<u32> {
+    pub fn verify(&self, data: &D::File, from: u32, bytes: u32, config: &Config) -> Result<u32> {
         let unit = config.unit_bytes;
         let mut buffer = vec![0; unit as usize];
         let mut at = from - from % unit;
@@ -429,7 +463,7 @@ impl<D: Disk> Replica<D> {
             let sum = self.sums.units.get((at / unit) as usize).ok_or(Error::Corrupt)?;
             let length = (self.sums.length - at).min(unit);
             let part = &mut buffer[..length as usize];
-            let read = self.data.read_at(at.into(), part);
+            let read = data.read_at(at.into(), part);
             if read.is_ok_and(|read| read == part.len()) && crc32c(part) == *sum {
                 at += length;
             } else {

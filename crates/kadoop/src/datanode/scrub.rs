@@ -1,10 +1,11 @@
 //! Compares sealed replicas with their checksums: slowly all of them in turn, and first those with
 //! complaints.
 
-use super::Datanode;
+use super::{Datanode, Replica, disk_of, is_of_one_file};
 use crate::{
     ChunkId, Millis, Stamp,
     disk::Disk,
+    error::{Error, Result},
     messages::{Change, ReplicaState},
 };
 use std::collections::VecDeque;
@@ -61,7 +62,7 @@ impl<D: Disk> Datanode<D> {
             }
             let (chunk, from) = (*chunk, self.scrub.offset);
             let most = u32::try_from(self.scrub.saved / 1_000).unwrap_or(u32::MAX);
-            let came = replica.verify(from, most, &self.config);
+            let came = self.compare(replica, from, most);
             let read = came.map_or(self.config.unit_bytes, |to| to - from.min(to));
             self.scrub.saved = self.scrub.saved.saturating_sub(u64::from(read) * 1_000);
             match came {
@@ -88,7 +89,7 @@ impl<D: Disk> Datanode<D> {
             let replica =
                 replica.filter(|replica| (replica.stamp, replica.state) == (stamp, ReplicaState::Sealed));
             let came = replica.map(|replica| {
-                let to = replica.verify(from, u32::try_from(bytes).unwrap_or(u32::MAX), &self.config);
+                let to = self.compare(replica, from, u32::try_from(bytes).unwrap_or(u32::MAX));
                 (to, replica.sums.length)
             });
             if let Some((Ok(to), length)) = came
@@ -103,6 +104,17 @@ impl<D: Disk> Datanode<D> {
             if let Some((Err(_), _)) = came {
                 self.found_damaged(chunk);
             }
+        }
+    }
+
+    /// As [`Replica::verify`]. A file that can't be opened is damaged, unless others can't be opened
+    /// either.
+    fn compare(&self, replica: &Replica<D>, from: u32, bytes: u32) -> Result<u32> {
+        let opened = disk_of(&self.directories, replica.directory).map(|directory| replica.open(directory));
+        match opened? {
+            Ok(file) => replica.verify(&file, from, bytes, &self.config),
+            Err(error) if is_of_one_file(&error) => Err(Error::Corrupt),
+            Err(_) => Ok(replica.sums.length),
         }
     }
 

@@ -19,6 +19,7 @@ mod commit;
 pub mod convert;
 mod credentials;
 mod datanode;
+mod descriptors;
 mod dump;
 mod failure;
 mod home;
@@ -37,6 +38,7 @@ pub use client::{
 pub use convert::Host;
 pub use credentials::Epoch;
 pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircuit};
+pub use descriptors::Descriptors;
 pub use dump::dump_log;
 pub use failure::Failure;
 pub use keys::{ClientKey, KEY_BYTES, Key};
@@ -52,19 +54,6 @@ use std::time::Duration;
 /// Default duration from which a call counts as slow and is logged. HDFS's datanodes have the same
 /// (`dfs.datanode.slow.io.warning.threshold.ms`). It is above a busy disk's sync.
 const SLOW_CALL: Duration = Duration::from_millis(300);
-
-/// Of the process's descriptors, one server's connections may take this part. `strait up` runs five
-/// servers beside a gateway, and each replica that is in use takes a descriptor, too.
-const DESCRIPTORS_A_CONNECTION: u64 = 16;
-
-/// Limit of one server's connections: a process without descriptors fails everybody.
-fn most_connections() -> usize {
-    use rustix::process::{Resource, getrlimit};
-    let most = strait_flexrpc::ServerOptions::default().connections;
-    let descriptors = getrlimit(Resource::Nofile).current;
-    let part = descriptors.and_then(|count| usize::try_from(count / DESCRIPTORS_A_CONNECTION).ok());
-    part.map_or(most, |part| part.min(most))
-}
 
 /// Time after which a host that acknowledges no packet counts as unreachable: as long as a write
 /// may take. The answer itself may take longer, for example with a slow disk's sync.

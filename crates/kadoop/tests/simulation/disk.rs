@@ -172,7 +172,8 @@ impl SimDisk {
 
     /// Whether all names are on the disk.
     pub fn has_synced_names(&self) -> bool {
-        self.0.borrow().unsynced.is_empty()
+        let inner = self.0.borrow();
+        inner.names == inner.synced_names
     }
 
     /// Swaps two files' names, on the disk.

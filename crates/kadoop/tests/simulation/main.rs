@@ -17,6 +17,7 @@ mod placement;
 mod purse;
 mod random;
 mod recovery;
+mod resting;
 mod strangers;
 mod syncs;
 mod told;

@@ -2,7 +2,7 @@
 
 use super::keys;
 use super::namenode::{blocking, make_private, taken};
-use super::serve::raise_descriptor_limit;
+use super::serve::{raise_descriptor_limit, tell_descriptor_limit};
 use crate::cli::Datanode;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -25,8 +25,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     tokio::spawn(
         Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: a datanode rereads no files")),
     );
-    // It needs a descriptor for each replica.
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     let key = keys::load(&flags.key)?;
     let listen = match flags.listen {
         Some(listen) => listen,
@@ -71,6 +70,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     let write = Arc::new(move |page: &mut _| numbers.write(page, &name));
     let metrics = Metrics::serve(flags.telling.metrics, write).await?;
     told(&server, &flags.namenode, &data, metrics.as_ref()).map_err(Failure::output)?;
+    tell_descriptor_limit(descriptors);
     let ended = tokio::select! {
         _ = signals.next() => {
             tracing::info!("ending; a second signal ends at once");

@@ -1,6 +1,7 @@
 //! `namenode`: a Kadoop cluster's namenode, alone in its process.
 
 use super::keys;
+use super::serve::{raise_descriptor_limit, tell_descriptor_limit};
 use crate::accounts::Users;
 use crate::cli::Namenode;
 use crate::context::process_user;
@@ -30,6 +31,7 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
         Hangups::catch()?
             .each(|| tracing::info!("SIGHUP has no effect: a namenode rereads changed files by itself")),
     );
+    let descriptors = raise_descriptor_limit();
     let key = keys::load_or_make(&flags.key)?;
     if let Some(file) = &flags.key_for_clients {
         share(&key, file)?;
@@ -54,6 +56,7 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let numbers = server.numbers();
     let metrics = Metrics::serve(flags.telling.metrics, Arc::new(move |page| numbers.write(page))).await?;
     told(&server, &flags, metrics.as_ref()).map_err(Failure::output)?;
+    tell_descriptor_limit(descriptors);
     let ended = tokio::select! {
         _ = signals.next() => {
             tracing::info!("ending; a second signal ends at once");

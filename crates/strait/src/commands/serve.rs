@@ -100,6 +100,7 @@ pub async fn run(
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    tell_descriptor_limit(descriptors);
 
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = gateway.serve(async { drop(stopped.await) });
@@ -128,9 +129,12 @@ pub(super) fn raise_descriptor_limit() -> usize {
         tracing::warn!(%error, "the limit of open files can't be raised");
     }
     let descriptors = getrlimit(Resource::Nofile).current; // none: unlimited
-    let descriptors = descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-    tracing::debug!(descriptors, "the limit of open files and connections of this process");
-    descriptors
+    descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
+}
+
+/// Logs the limit, once the process serves.
+pub(super) fn tell_descriptor_limit(descriptors: usize) {
+    tracing::info!(descriptors, "open files and connections of this process are limited to so many");
 }
 
 /// Prints the block of lines for a ready gateway.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use strait_gateway::PasswordFile;
 use strait_gateway::{ConfiguredStore, Homes};
 use strait_kadoop::service::{
-    DatanodeNumbers, DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer,
+    DatanodeNumbers, DatanodeOptions, DatanodeServer, Descriptors, Key, NamenodeOptions, NamenodeServer,
 };
 use strait_kadoop::{Client, Config};
 use strait_store::kadoop::KadoopStore;
@@ -27,6 +27,8 @@ use strait_store::{ErrorKind, SetAttributes, StorePath};
 
 /// Datanodes in one process: as many as the usual replication, so that users can ask for it.
 const DATANODES: usize = 3;
+/// Servers in this process: they share its descriptors with the namenode and the gateway.
+const SERVERS: usize = DATANODES + 2;
 /// There is one disk, so further replicas would only cost.
 const REPLICATION: u16 = 1;
 /// Files in the data directory, if the flags name no other place.
@@ -62,7 +64,7 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     let mut door = Door::open(&up.listening)?;
     warn_of_unknown_admins(&up)?;
     serve::demand_free(up.listening.listen)?;
-    // The datanodes need a descriptor for each replica.
+    // Before its servers take their parts.
     raise_descriptor_limit();
     let cluster = Cluster::start(&up).await?;
     let store = ConfiguredStore {
@@ -148,6 +150,7 @@ impl Cluster {
             config: config.clone(),
             slow_call: up.listening.telling.slow_call(),
             audit: audit_log(up.audit_log.as_deref())?,
+            descriptors: Descriptors::of_process().shared_by(SERVERS),
             ..NamenodeOptions::new(data.join(NAMENODE), key.clone())
         };
         let namenode = namenode::start(options).await?;
@@ -215,6 +218,7 @@ fn join(
         options.config = config.clone();
         options.slow_call = slow_call;
         options.sharing = DATANODES as u64;
+        options.descriptors = Descriptors::of_process().shared_by(SERVERS);
         let started = DatanodeServer::start(options);
         datanodes.push(started.map_err(|error| Failure::local(error, "start a datanode in", &directory))?);
     }

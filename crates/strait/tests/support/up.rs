@@ -1,11 +1,12 @@
 //! `strait up` on a directory of its own, and the roles of a cluster as processes.
 #![allow(dead_code)] // each test file uses its part
 
-use crate::support::{DEADLINE, Run, command, ended};
+use crate::support::{DEADLINE, Run, binary, command, ended};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use strait_testkit::{Process, free_port, wait_until};
 use tempfile::TempDir;
 
@@ -16,6 +17,7 @@ pub struct Up {
     pub address: String,
     pub dir: TempDir,
     flags: Vec<String>,
+    descriptors: Option<u64>,
 }
 
 impl Up {
@@ -31,21 +33,33 @@ impl Up {
     /// Starts it with the flags for the files that `prepare` made in its directory.
     pub fn start_after(prepare: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
         let flags = prepare(dir.path());
-        let process = Self::spawn(dir.path(), &address, &flags);
-        Self { process, address, dir, flags }
+        Self::start_in(dir, flags, None)
     }
 
-    fn spawn(dir: &Path, address: &str, flags: &[String]) -> Process {
+    /// Starts it with a hard limit of open files.
+    pub fn within(descriptors: u64) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), Vec::new(), Some(descriptors))
+    }
+
+    fn start_in(dir: TempDir, flags: Vec<String>, descriptors: Option<u64>) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let process = Self::spawn(dir.path(), &address, &flags, descriptors);
+        Self { process, address, dir, flags, descriptors }
+    }
+
+    fn spawn(dir: &Path, address: &str, flags: &[String], descriptors: Option<u64>) -> Process {
         let mut args = vec!["up", "--data", "data", "--listen", address];
         args.extend(flags.iter().map(String::as_str));
-        role(dir, "up", &args, address)
+        match descriptors {
+            Some(descriptors) => role_within(descriptors, dir, "up", &args, address),
+            None => role(dir, "up", &args, address),
+        }
     }
 
     /// Starts another process on the same directory, after the first has ended.
     pub fn again(&mut self) {
-        self.process = Self::spawn(self.dir.path(), &self.address, &self.flags);
+        self.process = Self::spawn(self.dir.path(), &self.address, &self.flags, self.descriptors);
     }
 
     /// Interrupts it, as Ctrl-C does, and returns its exit code.
@@ -87,9 +101,20 @@ pub fn run<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>, input
 
 /// Starts a server of this name, and waits until it accepts connections.
 pub fn role(dir: &Path, name: &str, args: &[&str], address: &str) -> Process {
-    let mut strait = command(dir);
-    strait.args(args);
-    let mut process = Process::spawn(name, strait, dir).unwrap();
+    ready(command(dir), dir, name, args, address)
+}
+
+/// As [`role`], with a hard limit of open files.
+pub fn role_within(descriptors: u64, dir: &Path, name: &str, args: &[&str], address: &str) -> Process {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]).arg(binary());
+    shell.env_remove("STRAIT_LOG").env("HOME", dir).current_dir(dir);
+    ready(shell, dir, name, args, address)
+}
+
+fn ready(mut command: Command, dir: &Path, name: &str, args: &[&str], address: &str) -> Process {
+    command.args(args);
+    let mut process = Process::spawn(name, command, dir).unwrap();
     process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok()).unwrap();
     process
 }

@@ -6,7 +6,7 @@
 //! the old one's place, whose first sync does prove something. It does the same with replicas found
 //! open at a start, since the kernel may have reported the failure to the run before.
 
-use super::{Replica, disk, name};
+use super::{Files, Replica, disk, name};
 use crate::{
     Config,
     crc32c::crc32c,
@@ -61,8 +61,33 @@ impl<D: Disk> Replica<D> {
     /// Handles a failed sync of its files or names.
     pub fn distrust(&mut self) {
         if self.state == ReplicaState::Open {
-            (self.state, self.unsure) = (ReplicaState::Returned, true);
+            (self.state, self.unsure, self.files) = (ReplicaState::Returned, true, None);
         }
+    }
+
+    /// Opens the files of a replica that is going to be written, if it rests.
+    pub fn wake(&mut self, disk_: &D) -> io::Result<()> {
+        if self.rests() {
+            let data = disk_.open(&self.file)?;
+            let records = Some(disk_.open(&name(self.chunk, self.stamp, "sums"))?);
+            self.files = Some(Files { data, records });
+        }
+        Ok(())
+    }
+
+    /// Whether it could close its files for a while: they are open, and no write is under way.
+    pub fn can_rest(&self) -> bool {
+        self.files.is_some() && self.places.is_empty()
+    }
+
+    /// Syncs and closes the files until the next write. Closing them unsynced would lose the
+    /// kernel's report of a failure.
+    pub fn rest(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+        if !config.faults.has(Fault::RestedUnsynced) {
+            self.sync(disk_, config)?;
+        }
+        self.files = None;
+        Ok(())
     }
 
     /// Whether its names may be only in memory.
@@ -78,13 +103,15 @@ impl<D: Disk> Replica<D> {
             ReplicaState::Open => {}
         }
         let faults = config.faults;
+        // A replica that rests was synced, and has got nothing since.
+        let Some(files) = self.files.clone() else { return Ok(()) };
         let done = (|| {
-            let records = self.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));
+            let records = files.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));
             if let Some(records) = records {
                 records.begin_sync();
             }
             if !faults.has(Fault::DataNotSynced) {
-                sync_bytes(&self.data)?;
+                sync_bytes(&files.data)?;
             }
             if let Some(records) = records {
                 sync_bytes(records)?;
@@ -101,37 +128,41 @@ impl<D: Disk> Replica<D> {
         done
     }
 
-    /// Puts the bytes in new files if a sync of the old ones may have failed. Call this before
-    /// another sync.
-    pub(super) fn renew(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+    /// Puts the bytes of `old` in new files if a sync of the old ones may have failed, and returns
+    /// the new file of bytes. Call this before another sync.
+    pub(super) fn renew(
+        &mut self,
+        disk_: &D,
+        old: &D::File,
+        config: &Config,
+    ) -> Result<Option<D::File>, Failure> {
         if !self.unsure || config.faults.has(Fault::FailedSyncRepeated) {
-            return Ok(());
+            return Ok(None);
         }
-        let old = self.data.clone();
         let mut copied = 0;
         let put = |file: &D::File| {
             while copied < self.sums.length {
-                let bytes = self.sound_piece(&old, copied, config)?;
+                let bytes = self.sound_piece(old, copied, config)?;
                 file.write_at(copied.into(), &bytes)?;
                 copied += bytes.len() as u32;
             }
             Ok(())
         };
-        match self.replace(disk_, &self.file, put) {
-            Ok(file) => self.data = file,
+        let data = match self.replace(disk_, &self.file, put) {
+            Ok(file) => file,
             Err(Failure::Refused(Error::Corrupt)) => {
-                self.shrink(copied, config)?;
+                self.shrink(disk_, old, copied, config)?;
                 return Err(Error::Corrupt.into());
             }
             Err(failure) => return Err(failure),
-        }
+        };
         if self.tabled {
             let table = name(self.chunk, self.stamp, "table");
             let bytes = self.sums.table(config.unit_bytes, self.claim(self.stamp));
             self.replace(disk_, &table, |file| Ok(file.write_at(0, &bytes)?))?;
         }
         self.unsure = false;
-        Ok(())
+        Ok(Some(data))
     }
 
     /// Writes and syncs a new file, and renames it over the file of that name.
@@ -169,27 +200,28 @@ impl<D: Disk> Replica<D> {
     }
 
     /// Shortens the replica: bytes behind the first `sound` ones are lost.
-    fn shrink(&mut self, sound: u32, config: &Config) -> Result<(), Failure> {
-        match &self.records {
-            Some(records) => {
-                let proven = provable(&self.data, records, config.unit_bytes, self.claim(self.stamp))?;
-                self.sums = proven.unwrap_or_default();
-            }
-            None => self.sums.cut(sound, &[], config.unit_bytes),
+    fn shrink(&mut self, disk_: &D, data: &D::File, sound: u32, config: &Config) -> Result<(), Failure> {
+        if self.tabled {
+            self.sums.cut(sound, &[], config.unit_bytes);
+        } else {
+            let records = disk_.open(&name(self.chunk, self.stamp, "sums"))?;
+            let proven = provable(data, &records, config.unit_bytes, self.claim(self.stamp))?;
+            self.sums = proven.unwrap_or_default();
         }
         (self.published, self.tabled) = (self.published.min(self.sums.length), false);
         Ok(())
     }
 
     /// Gives a replica that lacks only its final name that name.
-    pub(super) fn finish_seal(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+    pub(super) fn finish_seal(&mut self, disk_: &D, data: &D::File, config: &Config) -> Result<(), Failure> {
         let unsure = self.unsure;
-        self.renew(disk_, config)?;
+        let renewed = self.renew(disk_, data, config)?;
+        let data = renewed.as_ref().unwrap_or(data);
         let done = (|| {
             let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
             // If only the process had stopped, and not the machine, the files may be only in
             // memory.
-            sync_bytes(&self.data)?;
+            sync_bytes(data)?;
             sync_bytes(&table)?;
             sync_names(disk_)?;
             Ok(self.take_sealed_name(disk_, self.stamp)?)

@@ -1,6 +1,6 @@
 //! Growth of an open replica: in order, while writes that arrive out of order wait.
 
-use super::{Replica, disk};
+use super::{Files, Replica, disk};
 use crate::{
     Config,
     datanode::{
@@ -51,7 +51,7 @@ impl<D: Disk> Replica<D> {
         if end <= self.sums.length {
             // A retry has the same bytes, or one of the two is wrong.
             let mut there = vec![0; bytes.len()];
-            self.data.read_at(offset.into(), &mut there).map_err(disk)?;
+            self.awake()?.data.read_at(offset.into(), &mut there).map_err(disk)?;
             applied.extend((there == bytes).then_some(caller));
             return if there == bytes { Ok(()) } else { Err(Error::Corrupt) };
         }
@@ -86,15 +86,24 @@ impl<D: Disk> Replica<D> {
         if !self.is_free(offset, end) {
             return Err(Error::BeyondEnd);
         }
+        let file = self.awake()?.data.clone();
         self.places.insert(offset, (id, end));
-        Ok(Some(Place { id, file: self.data.clone(), unit }))
+        Ok(Some(Place { id, file, unit }))
     }
 
-    /// Ends the reservation of a place.
+    /// Its open files.
+    ///
+    /// # Errors
+    /// Disk: it rests.
+    fn awake(&self) -> Result<&Files<D::File>> {
+        self.files.as_ref().ok_or(Error::Disk)
+    }
+
+    /// Ends the reservation of a place in its file.
     ///
     /// # Errors
     /// NoReplica: the place was another replica's. NotOpen: its bytes don't count.
-    pub fn leave(&mut self, offset: u32, id: u64) -> Result<()> {
+    pub fn leave(&mut self, offset: u32, id: u64, file: &D::File) -> Result<()> {
         if self.places.get(&offset).is_none_or(|(of, _)| *of != id) {
             return Err(Error::NoReplica);
         }
@@ -104,7 +113,7 @@ impl<D: Disk> Replica<D> {
             // The seal has cut the file already. If this cut fails, bytes behind the end count for
             // nothing.
             ReplicaState::Sealed => {
-                let _ = self.data.set_length(self.sums.length.into());
+                let _ = file.set_length(self.sums.length.into());
                 Err(Error::NotOpen)
             }
             ReplicaState::Returned => Err(Error::NotOpen),
@@ -172,7 +181,7 @@ impl<D: Disk> Replica<D> {
             }
             Held::Bytes(bytes) => {
                 let mut sums = self.sums.clone();
-                self.data.write_at(self.sums.length.into(), &bytes).map_err(disk)?;
+                self.awake()?.data.write_at(self.sums.length.into(), &bytes).map_err(disk)?;
                 let records = sums.extend(&bytes, config.unit_bytes);
                 self.record(&records, config)?;
                 self.sums = sums;
@@ -183,7 +192,7 @@ impl<D: Disk> Replica<D> {
 
     /// Appends to the file of checksums. The first records follow their head.
     fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
-        let Some(records) = &self.records else { return Ok(()) };
+        let Some(records) = self.awake()?.records.clone() else { return Ok(()) };
         let unit = config.unit_bytes;
         if self.records_end == 0 {
             let first = [&self.claim(self.stamp).records_head(unit)[..], more].concat();

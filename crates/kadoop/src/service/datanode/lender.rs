@@ -8,6 +8,7 @@ use crate::{
     ChunkId, Stamp,
     error::{Error, Result as Judged},
     service::{
+        descriptors::Descriptors,
         home::random,
         lending::{Lent, answer, asked, socket},
         proofs::Procedure,
@@ -35,7 +36,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Most programs connected without a request so far; as many again wait in the socket's queue.
+/// Most programs connected without a request so far, with enough descriptors; as many again wait in
+/// the socket's queue.
 const MOST_WAITING: usize = 64;
 /// How long a program may take to send its request; [`HURRY`] when others wait for its place.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -77,7 +79,12 @@ impl Lender {
     /// # Errors
     /// Other users may replace the directory or the socket; the path is too long for a socket (107
     /// bytes); the operating system's.
-    pub(super) fn start(options: &ShortCircuit, home: &Path, shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(
+        options: &ShortCircuit,
+        descriptors: Descriptors,
+        home: &Path,
+        shared: &Arc<Shared>,
+    ) -> io::Result<Self> {
         let strangers = options.users.is_some();
         let directory = match &options.directory {
             Some(directory) => make(directory, strangers)?,
@@ -89,7 +96,8 @@ impl Lender {
         let place = Place { path, run: random()? };
         let users = options.users.clone().unwrap_or_else(|| vec![geteuid().as_raw(), ROOT]);
         let (listener_, shared, run) = (Arc::clone(&listener), Arc::clone(shared), place.run);
-        let desk = Desk { listener: listener_, shared, run, users };
+        let most = descriptors.replicas(MOST_WAITING);
+        let desk = Desk { listener: listener_, shared, run, users, most };
         let thread =
             std::thread::Builder::new().name("kadoop-lend".to_owned()).spawn(move || desk.serve())?;
         Ok(Self { place, listener, thread: Some(thread) })
@@ -161,6 +169,8 @@ struct Desk {
     shared: Arc<Shared>,
     run: u64,
     users: Vec<u32>,
+    /// Most programs that wait.
+    most: usize,
 }
 
 /// A connected program without a request so far.
@@ -169,12 +179,12 @@ struct Waiting {
     since: Instant,
 }
 
-/// How long these programs may take.
-fn patience(waiting: &VecDeque<Waiting>) -> Duration {
-    if waiting.len() < MOST_WAITING { PATIENCE } else { HURRY }
-}
-
 impl Desk {
+    /// How long these programs may take.
+    fn patience(&self, waiting: &VecDeque<Waiting>) -> Duration {
+        if waiting.len() < self.most { PATIENCE } else { HURRY }
+    }
+
     fn serve(&self) {
         let mut waiting = VecDeque::new();
         loop {
@@ -188,7 +198,7 @@ impl Desk {
             if listener.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
                 return;
             }
-            let (now, patience, mut ready) = (Instant::now(), patience(&waiting), ready.into_iter());
+            let (now, patience, mut ready) = (Instant::now(), self.patience(&waiting), ready.into_iter());
             waiting.retain(|one: &Waiting| match ready.next() {
                 Some(true) => !self.attend(&one.socket),
                 _ => now < one.since + patience,
@@ -201,12 +211,12 @@ impl Desk {
 
     /// Waits. Returns the listener's events, and which of the waiting programs are readable.
     fn wait(&self, waiting: &VecDeque<Waiting>) -> io::Result<(PollFlags, Vec<bool>)> {
-        let full = waiting.len() >= MOST_WAITING;
+        let full = waiting.len() >= self.most;
         let for_more = if full { PollFlags::empty() } else { PollFlags::IN };
         let mut polled = vec![PollFd::new(&*self.listener, for_more)];
         polled.extend(waiting.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
         // The front has waited longest: programs queue in the order of their arrival.
-        let patience = patience(waiting);
+        let patience = self.patience(waiting);
         let until = waiting.front().map(|first| patience.saturating_sub(first.since.elapsed()));
         let until =
             until.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
@@ -221,7 +231,7 @@ impl Desk {
     /// Accepts permitted users' connections, at most as many as there are free places. So a program
     /// that is refused again and again doesn't delay those that wait.
     fn admit(&self, waiting: &mut VecDeque<Waiting>) {
-        for _ in waiting.len()..MOST_WAITING {
+        for _ in waiting.len()..self.most {
             let socket = match accept_with(&*self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,

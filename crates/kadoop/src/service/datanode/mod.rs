@@ -12,9 +12,9 @@ mod watch;
 
 use super::{
     SLOW_CALL,
+    descriptors::Descriptors,
     home::random,
     keys::Key,
-    most_connections,
     observed::Observed,
     stop::{Stop, Threads},
 };
@@ -71,6 +71,8 @@ pub struct DatanodeOptions {
     pub short_circuit: Option<ShortCircuit>,
     /// Bytes to keep free in each directory. The datanode refuses a write that would go below.
     pub reserve_bytes: u64,
+    /// Descriptors that it may use.
+    pub descriptors: Descriptors,
     /// Duration from which a call is logged as slow.
     pub slow_call: Duration,
     /// Number of datanodes with directories on the same disks, including this one. Each reports its
@@ -93,6 +95,7 @@ impl DatanodeOptions {
             short_circuit: Some(ShortCircuit::default()),
             // Room that sealing a chunk still needs, for its end and its checksums.
             reserve_bytes: 64 << 20,
+            descriptors: Descriptors::of_process(),
             slow_call: SLOW_CALL,
             sharing: 1,
         }
@@ -131,7 +134,8 @@ impl DatanodeServer {
         }
         let home = directories.first().to_owned();
         let incarnation = Incarnation(random()?);
-        let (config, cluster) = (options.config.clone(), directories.cluster());
+        let (most, cluster) = (options.config.open_replicas, directories.cluster());
+        let config = Config { open_replicas: options.descriptors.replicas(most), ..options.config.clone() };
         let core = Datanode::start(config, directories.disks(), identity, cluster, incarnation)?;
         for (file, error) in core.unopened() {
             tracing::error!(file, %error, "a replica can't be opened, and doesn't count");
@@ -151,7 +155,7 @@ impl DatanodeServer {
         let known = (identity, options.key.for_tokens()?);
         let shared = Arc::new(Shared::new(core, &options, known, directories, stop.clone(), fetches));
         let lender = options.short_circuit.as_ref().and_then(|how| {
-            let lender = Lender::start(how, &home, &shared);
+            let lender = Lender::start(how, options.descriptors, &home, &shared);
             let told = |error| tracing::warn!(%error, "programs on this host read over TCP");
             lender.map_err(told).ok()
         });
@@ -164,7 +168,7 @@ impl DatanodeServer {
             // Each call has a token instead of a key: see `service::keys`.
             key: None,
             allow_anonymous: true,
-            connections: most_connections(),
+            connections: options.descriptors.connections(),
             payload_bytes: PAYLOAD_BYTES,
             receive_bytes: RECEIVE_BYTES,
             workers: WorkerLimits { most: WORKERS, ..ServerOptions::default().workers },

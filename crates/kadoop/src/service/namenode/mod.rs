@@ -17,9 +17,9 @@ use super::{
     checkpoints::checkpoint,
     clock::{Clock, wall},
     commit::Commit,
+    descriptors::Descriptors,
     home::{Home, random},
     keys::Key,
-    most_connections,
     observed::Observed,
     stop::{Stop, Threads},
     tokens::{TOKEN_MS, TokenKey},
@@ -82,6 +82,8 @@ pub struct NamenodeOptions {
     pub token_ms: Millis,
     /// Settings for users that log in without the clients' key; None: no logins.
     pub logins: Option<Logins>,
+    /// Descriptors that it may use.
+    pub descriptors: Descriptors,
     /// Duration from which a call is logged as slow.
     pub slow_call: Duration,
     /// The audit log of operations and their callers.
@@ -101,6 +103,7 @@ impl NamenodeOptions {
             checkpoint_records: 1_000_000,
             token_ms: TOKEN_MS,
             logins: None,
+            descriptors: Descriptors::of_process(),
             slow_call: SLOW_CALL,
             audit: None,
         }
@@ -304,7 +307,11 @@ fn damaged(error: LogError) -> io::Error {
 
 fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server, Server)> {
     let short = || io::Error::other("the cluster's key is too short");
-    let of = ServerOptions { udp: false, connections: most_connections(), ..ServerOptions::default() };
+    let of = ServerOptions {
+        udp: false,
+        connections: options.descriptors.connections(),
+        ..ServerOptions::default()
+    };
     let datanodes = ServerOptions {
         listen: options.listen_datanodes,
         key: Some(options.key.between_nodes().ok_or_else(short)?),

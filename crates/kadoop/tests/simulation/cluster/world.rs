@@ -93,7 +93,7 @@ pub enum Then {
 /// The step that a write in its place has reached.
 pub enum Placing {
     Given(Place<SimFile>),
-    Filled(Placed),
+    Filled(Placed<SimFile>),
 }
 
 pub struct Node {
@@ -176,6 +176,8 @@ pub fn config(fault: Option<Fault>) -> Config {
         ahead_bytes: 128,
         reads_at_once: 2,
         continue_below_bytes: 64,
+        // Writers close each other's files.
+        open_replicas: 1,
         stale_ms: 3_000,
         dead_ms: 5_000,
         lease_soft_ms: 5_000,

@@ -17,6 +17,7 @@ use crate::{
     messages::{LocatedChunk, Read},
     service::{
         clock::Clock,
+        descriptors::Descriptors,
         lending::{answered, ask, socket},
         proofs::{Procedure, unsigned},
         tokens::Token,
@@ -51,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// small read, borrowing takes 1.6 times as long as the read over TCP (`bench`, kadoop-local).
 const WORTH_BYTES: u32 = 64 << 10;
 
-/// Limits of open replicas: 16 GiB at the usual size, and 16 MiB of checksums. A minute is far
+/// Limits of open replicas, with enough descriptors: 16 GiB at the usual size, and 16 MiB of checksums. A minute is far
 /// below a token's lifetime, and bounds how long a deleted file's space stays in use.
 const REPLICAS: Limits =
     Limits { most: 256, keep_ms: 60_000, idle_ms: 20_000, retry_ms: 2_000, lively_ms: 1_000 };
@@ -95,7 +96,10 @@ impl Borrowing {
     pub(super) fn new(data: flexrpc::Client) -> Self {
         Self {
             data,
-            replicas: Mutex::new(Shelf::new(REPLICAS)),
+            replicas: Mutex::new(Shelf::new(Limits {
+                most: Descriptors::of_process().replicas(REPLICAS.most),
+                ..REPLICAS
+            })),
             lenders: Mutex::new(Shelf::new(LENDERS)),
             clock: Clock::start(),
             complained: AtomicBool::new(false),

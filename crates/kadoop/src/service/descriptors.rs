@@ -1,0 +1,54 @@
+//! The limit of open files, and its parts. A process that has none left can't accept, log or sync,
+//! and so fails everybody.
+
+use rustix::process::{Resource, getrlimit};
+
+/// Of a server's descriptors, its connections may take this part. A namenode has two listeners.
+const OF_CONNECTIONS: usize = 4;
+/// Replicas that are written (two files each) and those that are read may take this part each.
+const OF_REPLICAS: usize = 16;
+/// As many as one part may take, however many there are.
+const MOST: usize = 1 << 20;
+
+/// The descriptors that one server may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptors(usize);
+
+impl Descriptors {
+    /// All of this process's. Raise the limit before.
+    pub fn of_process() -> Self {
+        let limit = getrlimit(Resource::Nofile).current.and_then(|count| usize::try_from(count).ok());
+        Self(limit.unwrap_or(MOST).min(MOST))
+    }
+
+    /// The share of one of so many servers in this process.
+    pub fn shared_by(self, servers: usize) -> Self {
+        Self(self.0 / servers.max(1))
+    }
+
+    /// Most connections of a listener.
+    pub(super) fn connections(self) -> usize {
+        strait_flexrpc::ServerOptions::default().connections.min(self.0 / OF_CONNECTIONS).max(1)
+    }
+
+    /// Most of `wanted` replicas with open files, of those that are written, read or borrowed.
+    pub(super) fn replicas(self, wanted: usize) -> usize {
+        wanted.min(self.0 / OF_REPLICAS).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_leave_some_to_everything() {
+        let parts = |of: Descriptors| (of.connections(), of.replicas(256));
+        assert_eq!(parts(Descriptors(256)), (64, 16));
+        assert_eq!(parts(Descriptors(1_024).shared_by(5)), (51, 12));
+        assert_eq!(parts(Descriptors(3)), (1, 1));
+        let plenty = Descriptors(MOST);
+        assert_eq!(plenty.connections(), strait_flexrpc::ServerOptions::default().connections);
+        assert_eq!(plenty.replicas(256), 256);
+    }
+}

@@ -1,0 +1,84 @@
+//! Servers whose hard limit of open files is low, and many small files.
+
+mod support;
+#[path = "support/up.rs"]
+mod up;
+
+use std::path::Path;
+use strait_testkit::{Process, eventually, free_port};
+use support::{DEADLINE, fresh};
+use up::{Up, role_within, run};
+
+/// More than any role may open at a time.
+const FILES: usize = 1_500;
+
+/// Local files of a few bytes each.
+fn small_files(dir: &Path) -> String {
+    let small = fresh(dir, "small");
+    for number in 0..FILES {
+        std::fs::write(small.join(format!("{number:04}")), format!("content {number}")).unwrap();
+    }
+    small.display().to_string()
+}
+
+fn open_files(process: &Process) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count()
+}
+
+/// Puts them, with eight and more at a time, and gets them again.
+fn put_and_get(dir: &Path, uri: &str, of: &str) {
+    let back = fresh(dir, "back");
+    run(dir, ["put", "-t", "16", of, uri], b"").ok();
+    get(dir, uri, &back);
+    std::fs::remove_dir_all(back).unwrap();
+}
+
+fn get(dir: &Path, uri: &str, to: &Path) {
+    run(dir, ["get", "-t", "16", &format!("{uri}/small"), &to.display().to_string()], b"").ok();
+    for number in 0..FILES {
+        let there = std::fs::read_to_string(to.join("small").join(format!("{number:04}"))).unwrap();
+        assert_eq!(there, format!("content {number}"));
+    }
+}
+
+/// Once, it stopped serving when there were as many files as descriptors.
+#[test]
+fn up_takes_more_files_than_it_may_open() {
+    const LIMIT: u64 = 1_024;
+    let mut up = Up::within(LIMIT);
+    let small = small_files(up.dir.path());
+    put_and_get(up.dir.path(), &up.uri(""), &small);
+    assert!(open_files(&up.process) < LIMIT as usize / 2, "{}", open_files(&up.process));
+    // Nor does it open all of them to start.
+    up.process.kill();
+    up.again();
+    let back = fresh(up.dir.path(), "back");
+    get(up.dir.path(), &up.uri(""), &back);
+    up.run(["rm", "-r", &up.uri("/small")], b"").ok();
+    assert!(open_files(&up.process) < LIMIT as usize / 2, "{}", open_files(&up.process));
+    assert_eq!(up.interrupt(), 0);
+}
+
+#[test]
+fn each_role_works_with_256_descriptors() {
+    const LIMIT: u64 = 256;
+    let dir = tempfile::tempdir().unwrap();
+    let [namenode, datanode, gateway] = [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
+    let key = ["--key", "cluster.key"];
+    let args = ["namenode", "--data", "nn", "--listen", &namenode, "--listen-datanodes", "127.0.0.1:0"];
+    let mut roles = vec![role_within(LIMIT, dir.path(), "namenode", &[&args[..], &key].concat(), &namenode)];
+    let args = ["datanode", "--data", "dn", "--namenode", &namenode, "--listen", &datanode];
+    roles.push(role_within(LIMIT, dir.path(), "datanode", &[&args[..], &key].concat(), &datanode));
+    let store = format!("kadoop://{namenode}/");
+    let args = ["serve", "--store", &store, "--kadoop-key", "cluster.key", "--listen", &gateway];
+    roles.push(role_within(LIMIT, dir.path(), "gateway", &args, &gateway));
+    let uri = format!("strait://{gateway}");
+    eventually("the datanode is there", DEADLINE, || {
+        run(dir.path(), ["put", "-f", "-", &format!("{uri}/probe")], b"x").code == 0
+    });
+    let small = small_files(dir.path());
+    put_and_get(dir.path(), &uri, &small);
+    for role in &roles {
+        assert!(open_files(role) < LIMIT as usize, "{}", open_files(role));
+    }
+}
