@@ -580,6 +580,7 @@ impl<D: Disk> Datanode<D> {
             let held = replica.refuse_held();
             self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NoReplica))));
             let cached = self.open.close((chunk, replica.stamp));
+            self.spare_a_stranger(&replica);
             if self.make_way(chunk).is_ok()
                 && let Some(directory) = &self.directories[replica.directory]
             {

@@ -220,6 +220,14 @@ impl<D: Disk> Replica<D> {
         Ok(Ok(Self::of(directory, claim, state, "data", sums.unwrap_or_default(), None)))
     }
 
+    /// The replica to which its files belong now, if it isn't this one.
+    pub fn belongs_to_another(&self, disk_: &D, config: &Config) -> Option<Claim> {
+        match read_table(disk_, self.claim(self.stamp), config) {
+            Err(Unproven::Another(named)) => Some(named),
+            _ => None,
+        }
+    }
+
     /// Whether it has its files open to be written.
     pub fn is_awake(&self) -> bool {
         self.files.is_some()

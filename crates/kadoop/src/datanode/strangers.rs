@@ -4,7 +4,10 @@
 //! They don't count, and the namenode doesn't hear of them. Only an operator may remove them, since
 //! nobody else may have these bytes.
 
-use super::{Claim, Datanode, disk_of, replica::name};
+use super::{
+    Claim, Datanode, disk_of,
+    replica::{Replica, name},
+};
 use crate::{
     ChunkId, Stamp,
     disk::Disk,
@@ -28,6 +31,19 @@ impl<D: Disk> Datanode<D> {
     /// replica needs the name.
     pub fn strangers(&self) -> &[Stranger] {
         &self.strangers
+    }
+
+    /// Notes that the files of a damaged replica are another's, so that they aren't removed: somebody
+    /// swapped them while this datanode ran.
+    pub(super) fn spare_a_stranger(&mut self, replica: &Replica<D>) {
+        if replica.damaged
+            && let Ok(disk) = disk_of(&self.directories, replica.directory)
+            && let Some(belongs) = replica.belongs_to_another(disk, &self.config)
+        {
+            let Replica { chunk, stamp, directory, .. } = *replica;
+            let file = name(chunk, stamp, "data");
+            self.strangers.push(Stranger { file, belongs, directory, chunk, stamp });
+        }
     }
 
     /// Renames other replicas' files that have names of this chunk, before its own files take these.
