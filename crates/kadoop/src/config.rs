@@ -60,6 +60,8 @@ pub struct Config {
     /// Most replicas with open files in a datanode: so many that are written, with two files each, and
     /// so many that are read.
     pub open_replicas: usize,
+    /// Most inodes of a removed tree that the namenode frees at a time, while requests wait.
+    pub sweep_inodes: u32,
     /// Replicas on disk that make a chunk durable.
     pub min_replicas: usize,
     /// Interval between a datanode's heartbeats.
@@ -129,6 +131,7 @@ impl Default for Config {
             continue_below_bytes: 4 << 20,
             min_chunk_bytes: 1 << 20,
             open_replicas: 256,
+            sweep_inodes: 1_000,
             min_replicas: 1,
             heartbeat_ms: 1_000,
             stale_ms: 3_000,

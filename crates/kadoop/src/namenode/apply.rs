@@ -115,6 +115,16 @@ impl State {
                 self.remove_tree(inode, events);
                 Ok(())
             }
+            Record::Detached { at, time_ms } => {
+                let top = self.unlink(at, *time_ms)?;
+                self.end_writers_below(top);
+                self.detached.push(top);
+                Ok(())
+            }
+            Record::Swept { inodes } => {
+                (0..*inodes).for_each(|_| self.free_detached(events));
+                Ok(())
+            }
             Record::Moved { from, to, time_ms } => {
                 let inode = self.unlink(from, *time_ms)?;
                 self.link(to, inode, *time_ms)?;
@@ -336,13 +346,54 @@ impl State {
             let Some(inode) = self.inodes.take(number).filter(|_| number != ROOT) else { continue };
             match inode.body {
                 Body::Directory(entries) => rest.extend(entries.into_values()),
-                Body::File { chunks, .. } => {
-                    chunks.into_iter().for_each(|chunk| self.remove_chunk(chunk, events));
-                    if let Some(file) = self.open_inodes.remove(&number) {
-                        self.open.remove(&file);
-                    }
-                }
+                Body::File { chunks, .. } => self.remove_file(number, chunks, events),
             }
+        }
+    }
+
+    fn remove_file(&mut self, number: InodeNo, chunks: Box<[ChunkId]>, events: &mut Vec<Event>) {
+        chunks.into_iter().for_each(|chunk| self.remove_chunk(chunk, events));
+        if let Some(file) = self.open_inodes.remove(&number) {
+            self.open.remove(&file);
+        }
+    }
+
+    /// Frees the next inode of the detached trees: the last of the directory that was reached last.
+    fn free_detached(&mut self, events: &mut Vec<Event>) {
+        while let Some(number) = self.detached.pop() {
+            if let Some(Inode { body: Body::Directory(entries), .. }) = self.inodes.get_mut(number)
+                && let Some((_, entry)) = entries.pop_last()
+            {
+                self.detached.extend([number, entry]);
+                continue;
+            }
+            if let Some(inode) = self.inodes.take(number) {
+                if let Body::File { chunks, .. } = inode.body {
+                    self.remove_file(number, chunks, events);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Ends the leases of files in a tree. Its inodes are still there.
+    fn end_writers_below(&mut self, top: InodeNo) {
+        let mut ended = Vec::new();
+        for (file, open) in &self.open {
+            let mut at = open.inode;
+            while at != top
+                && at != ROOT
+                && let Some(inode) = self.inodes.get(at)
+            {
+                at = inode.parent;
+            }
+            if at == top {
+                ended.push((*file, open.inode));
+            }
+        }
+        for (file, inode) in ended {
+            self.open.remove(&file);
+            self.open_inodes.remove(&inode);
         }
     }
 

@@ -96,10 +96,12 @@ impl History {
     }
 
     pub(super) fn note(&mut self, record: u64, changes: &[Record]) {
-        let joins = |change: &Record| {
-            matches!(change, Record::Started { .. } | Record::ClientJoined { .. } | Record::NodeJoined { .. })
+        // The namenode makes these by itself, also on an older copy of its directory.
+        let counts = |change: &Record| {
+            use Record::{ClientJoined, NodeJoined, Started, Swept};
+            !matches!(change, Started { .. } | ClientJoined { .. } | NodeJoined { .. } | Swept { .. })
         };
-        if !changes.iter().all(joins) {
+        if changes.iter().any(counts) {
             self.changed = record;
         }
     }

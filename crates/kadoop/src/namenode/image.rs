@@ -32,6 +32,7 @@ enum Item {
     Kept(ChunkId, Vec<ChunkId>),
     Decommissioned(NodeId),
     History(History),
+    Detached(InodeNo),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,6 +141,7 @@ fn write(state: &State, item: &mut dyn FnMut(&Item)) {
     state.open.iter().for_each(|(file, open)| item(&Item::Open(*file, open.clone())));
     state.kept.iter().for_each(|(chunk, old)| item(&Item::Kept(*chunk, old.clone())));
     state.decommissioned.iter().for_each(|node| item(&Item::Decommissioned(*node)));
+    state.detached.iter().for_each(|inode| item(&Item::Detached(*inode)));
 }
 
 fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
@@ -194,6 +196,7 @@ impl State {
             Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
             Item::Kept(chunk, old) => drop(self.kept.insert(chunk, old)),
             Item::Decommissioned(node) => drop(self.decommissioned.insert(node)),
+            Item::Detached(inode) => self.detached.push(inode),
             Item::Open(file, open) => {
                 self.open_inodes.insert(open.inode, file);
                 self.open.insert(file, open);

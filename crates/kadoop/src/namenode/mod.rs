@@ -243,6 +243,15 @@ impl Namenode {
         }
     }
 
+    /// Frees some inodes of removed trees; true if more are left. Removing a large tree at once would
+    /// keep all other requests waiting.
+    pub fn sweep(&mut self) -> bool {
+        if !self.state.detached.is_empty() {
+            self.commit(None, vec![Record::Swept { inodes: self.config.sweep_inodes }]);
+        }
+        !self.state.detached.is_empty()
+    }
+
     /// Sets whether the log's disk is full. If so, no recovery begins another round, since each
     /// round logs its stamp. The remaining room is for requests that end something.
     pub fn set_short_of_room(&mut self, short: bool) {
@@ -262,5 +271,6 @@ impl Namenode {
         self.remove_superfluous(now);
         self.order_copies(now);
         self.balance(now);
+        self.sweep();
     }
 }

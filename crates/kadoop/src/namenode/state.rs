@@ -28,6 +28,9 @@ pub struct State {
     pub kept: BTreeMap<ChunkId, Vec<ChunkId>>,
     /// The files of `open` by inode.
     pub open_inodes: FxHashMap<InodeNo, FileId>,
+    /// Inodes of detached trees whose turn to be freed comes next; their entries come before the
+    /// others.
+    pub detached: Vec<InodeNo>,
     pub clients: Clients,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub identities: BTreeMap<Identity, NodeId>,
@@ -136,6 +139,7 @@ impl State {
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
             open_inodes: FxHashMap::default(),
+            detached: Vec::new(),
             clients: Clients::default(),
             nodes: BTreeMap::new(),
             identities: BTreeMap::new(),

@@ -172,7 +172,8 @@ fn paths(namenode: &Namenode, caller: &Caller) -> BTreeMap<String, bool> {
 fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let mut random = Random(seed);
     let faults = fault.map_or(Faults::NONE, Faults::planted);
-    let config = Config { faults, min_chunk_bytes: 1, segment_bytes: 512, ..Config::default() };
+    let config =
+        Config { faults, min_chunk_bytes: 1, segment_bytes: 512, sweep_inodes: 2, ..Config::default() };
     let caller = someone("kadoop");
     let disk = SimDisk::default();
     let mut model = Model::default();
@@ -210,6 +211,9 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
                 };
                 let request = RequestId { client: me, number, done_below: number };
                 let answer = namenode.mutate(&caller, request, &ask, &[], 0, 0);
+                if random.one_in(4) {
+                    namenode.sweep();
+                }
                 for transaction in namenode.outbox.drain(..) {
                     journal.push(transaction.encode());
                 }
@@ -241,7 +245,8 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     if loaded.state != again.state {
         return Err("two replays differ".to_owned());
     }
-    let namenode = Namenode::new(config, loaded.state, 0, 1);
+    let mut namenode = Namenode::new(config, loaded.state, 0, 1);
+    while namenode.sweep() {}
     let found = paths(&namenode, &caller);
     // The last request may have been executed without sending its answer.
     let mut after = model.clone();
@@ -249,7 +254,43 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     if found != model.0 && !done {
         return Err(format!("found {found:?}, expected {:?}", model.0));
     }
+    let (all, reached) = (namenode.state().inodes.count(), found.len() + 1);
+    if all != reached {
+        return Err(format!("{reached} of {all} inodes are reached from the root"));
+    }
     Ok(())
+}
+
+#[test]
+fn a_removed_tree_is_gone_at_once_and_freed_by_and_by() {
+    let config = Config { sweep_inodes: 2, ..Config::default() };
+    let mut namenode = Namenode::new(config.clone(), strait_kadoop::namenode::State::new(&config), 0, 1);
+    let (client, mut number, caller) = (namenode.join_client(0), 0, someone("kadoop"));
+    let mut ask = |namenode: &mut Namenode, mutation: Mutation| {
+        number += 1;
+        namenode.mutate(&caller, RequestId { client, number, done_below: 0 }, &mutation, &[], 0, 0)
+    };
+    let create = |path: &str| Mutation::Create {
+        path: path.into(),
+        overwrite: false,
+        mode: 0o644,
+        replication: 3,
+        chunk_bytes: config.min_chunk_bytes,
+    };
+    let removed = ["/d/one", "/d/deep/two", "/d/deep/three"];
+    for path in removed.into_iter().chain(["/kept"]) {
+        ask(&mut namenode, create(path)).unwrap();
+    }
+    let delete = Mutation::Delete { path: "/d".into(), recursive: true };
+    assert_eq!(ask(&mut namenode, delete), Ok(Answer::Changed(true)));
+    assert_eq!(paths(&namenode, &caller).into_keys().collect::<Vec<_>>(), ["/kept"]);
+    assert_eq!(namenode.state().open.len(), 1, "only the writer of /kept goes on");
+    // Another file may have the name while the old one isn't freed.
+    ask(&mut namenode, create("/d/one")).unwrap();
+    let before = namenode.state().inodes.count();
+    assert_eq!((namenode.sweep(), namenode.sweep(), namenode.sweep()), (true, true, false));
+    assert_eq!(namenode.state().inodes.count(), before - removed.len() - 2);
+    assert_eq!(paths(&namenode, &caller).into_keys().collect::<Vec<_>>(), ["/d", "/d/one", "/kept"]);
 }
 
 #[test]

@@ -50,6 +50,8 @@ use strait_telemetry::{AuditLog, Calls};
 
 /// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
+/// Pause between two parts of a removed tree.
+const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 /// Interval at which the log's length is checked.
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest time between checkpoints, so that a quiet namenode starts as fast as a busy one.
@@ -408,9 +410,19 @@ impl Shared {
                 Ok(namenode.in_safe_mode())
             });
             let Ok(safe_mode) = ticked else { return };
+            self.sweep(stop);
             let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
             roll.call(hosts.iter(), self.clock.now(), self.config.dead_ms, safe_mode);
         }
+    }
+
+    /// Frees inodes of removed trees, for as long as a tick. Requests take their turns in between.
+    fn sweep(&self, stop: &Stop) {
+        let until = self.clock.now() + TICK.as_millis() as Millis;
+        while self.clock.now() < until
+            && matches!(self.change(|namenode, _| Ok(namenode.sweep())), Ok(true))
+            && !stop.sleep(SWEEP_PAUSE)
+        {}
     }
 
     fn checkpoints(&self, disk: &RealDisk, records: u64, stop: &Stop) {

@@ -178,6 +178,7 @@ pub fn config(fault: Option<Fault>) -> Config {
         continue_below_bytes: 64,
         // Writers close each other's files.
         open_replicas: 1,
+        sweep_inodes: 1,
         stale_ms: 3_000,
         dead_ms: 5_000,
         lease_soft_ms: 5_000,
