@@ -18,7 +18,7 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Remembers each number for `keep`, and at most `limit` of them.
+    /// Remembers each number for `keep`, and at most `limit` of them, beside one for each user.
     pub fn new(keep: Duration, limit: usize) -> Self {
         Self { known: HashSet::new(), by_owner: HashMap::new(), keep, limit }
     }

@@ -48,6 +48,8 @@ pub struct LocalRoot {
     pub path: PathBuf,
     /// The same directory as a store, which paths and links can't leave.
     pub fs: Arc<dyn FileSystem>,
+    /// Permission bits that no copy gets.
+    pub umask: u32,
 }
 
 /// Behaviour of the 2009 service if programs name no store of this gateway, or rely on a

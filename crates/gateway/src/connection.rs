@@ -100,8 +100,8 @@ async fn accept(
     }
 }
 
-/// Serves until the client's certificate is no longer valid. Then cuts the connection at its
-/// socket, so that its session is cleaned up as usual.
+/// Serves until changed files revoke the client's certificate, or no longer trust its authority. Then
+/// cuts the connection at its socket, so that its session is cleaned up as usual.
 async fn while_trusted(
     tls: &Tls,
     chain: &[CertificateDer<'_>],

@@ -17,8 +17,6 @@ use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, Principal, Resul
 use strait_telemetry::Seldom;
 use strait_wire::{CopyArgs, Text};
 
-/// Permission bits that no copy gets, whatever those of its source.
-const UMASK: u32 = 0o022;
 /// A copy holds one chunk of this size. Larger ones gain little, since a copy waits for each
 /// of its two stores in turn.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -74,7 +72,7 @@ fn local_end(context: &Context, caller: &Caller, text: Option<Text>) -> Result<E
         false => names::path("", &[base.as_os_str().as_encoded_bytes(), b"/", &text].concat())?,
     };
     let refuse = |message: String| Err(Error::new(ErrorKind::PermissionDenied, message).at("copy", &asked));
-    let Some(LocalRoot { path: root, fs }) = local_root else {
+    let Some(LocalRoot { path: root, fs, .. }) = local_root else {
         return refuse(
             "copies to and from the gateway's own disk are off; its operator can allow a directory with --local-root"
                 .to_owned(),
@@ -104,7 +102,8 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
         return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
     };
     let file = End { path: directory.join(&name)?, ..target.clone() };
-    let permission = permission(source, target).await.map_err(unreadable)?;
+    let umask = context.shared.local_root.as_ref().map_or(0o077, |root| root.umask);
+    let permission = permission(source, target, umask).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
     // From before it is made, since the client may leave meanwhile.
     let mut temporary = Temporary { file, stays: false };
@@ -132,14 +131,14 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     Ok(true)
 }
 
-/// The permission bits of a copy: the source's, as far as the usual umask leaves them. None if
-/// either store has no permissions.
-async fn permission(source: &End, target: &End) -> Result<Option<u32>> {
+/// The permission bits of a copy: the source's, as far as the umask leaves them. None if either
+/// store has no permissions.
+async fn permission(source: &End, target: &End, umask: u32) -> Result<Option<u32>> {
     if !source.fs.capabilities().permissions || !target.fs.capabilities().permissions {
         return Ok(None);
     }
     let status = source.fs.stat(&source.who, &source.path).await?;
-    Ok(Some(status.permission & 0o777 & !UMASK))
+    Ok(Some(status.permission & 0o777 & !umask))
 }
 
 /// Gives the copy its name. Drop this only before its first poll or after its end.

@@ -1,8 +1,8 @@
-//! Resources that clients share: bytes, places, turns. No client can use up a resource.
+//! Resources that clients share: bytes, places, turns.
 //!
-//! A pool has a number of units. A holder (a user, or an address) takes no more units than
-//! it leaves free ("dynamic thresholds", Choudhury and Hahne, 1998), and never more than half
-//! of all. So if N holders want everything, each gets 1/(N+1), and a newcomer finds room.
+//! A pool has a number of units. A holder (a user, or an address) may have one request of any size.
+//! Beyond it, a holder takes no more units than it leaves free ("dynamic thresholds", Choudhury
+//! and Hahne, 1998), and never more than half of all. So if N holders want everything, each gets 1/(N+1), and a newcomer finds room.
 //! The pool serves waiting holders in turn, each in the order of its requests.
 //!
 //! If no request waits, taking and returning units are two atomic operations each.

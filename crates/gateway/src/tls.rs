@@ -70,8 +70,9 @@ impl Tls {
         Ok(Self { files, current, changed: watch::Sender::new(()) })
     }
 
-    /// Reads the files again if one has changed. Open connections keep the former ones. If the
-    /// new files have an error, new connections use the former ones.
+    /// Reads the files again if one has changed. Open connections keep the former certificate; new
+    /// authorities and revocations count for them at once. If the new files have an error, the former
+    /// ones stay in force.
     ///
     /// # Errors
     /// As [`Tls::load`].

@@ -361,7 +361,7 @@ fn copies_name_the_users_paths() {
     for generation in [Generation::Early, Generation::Later] {
         let served = serve_with(|config| {
             let fs = Arc::new(MemoryStore::new("tester"));
-            config.local_root = Some(LocalRoot { path: "/srv/exchange".into(), fs });
+            config.local_root = Some(LocalRoot { path: "/srv/exchange".into(), fs, umask: 0o022 });
         });
         let mut program = Program::start(&served, generation);
         program.put("/f", b"data");

@@ -27,7 +27,7 @@ fn replay(cases: &str) {
     let directory = tempfile::tempdir().unwrap();
     let store = FileStore::open(directory.path(), false).unwrap();
     let served = serve_store(Arc::new(store), |config| {
-        config.local_root = Some(LocalRoot { path: "/tmp".into(), fs: local.clone() });
+        config.local_root = Some(LocalRoot { path: "/tmp".into(), fs: local.clone(), umask: 0o022 });
     });
     put_local_file(local);
 

@@ -183,7 +183,8 @@ fn copies_stay_below_the_directory_the_operator_named() {
 
     let local = std::sync::Arc::new(strait_store::MemoryStore::new("tester"));
     let served = serve_with(|config| {
-        config.local_root = Some(strait_gateway::LocalRoot { path: "/tmp/here".into(), fs: local });
+        config.local_root =
+            Some(strait_gateway::LocalRoot { path: "/tmp/here".into(), fs: local, umask: 0o022 });
     });
     let mut client = served.client_on(UNFRAMED);
     let ch = handle(&mut client, None);
@@ -209,7 +210,7 @@ fn copies_stay_below_the_directory_the_operator_named() {
 fn copies_get_no_more_rights_than_their_sources() {
     let local = std::sync::Arc::new(strait_store::MemoryStore::new("tester"));
     let served = serve_with(|config| {
-        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local });
+        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local, umask: 0o022 });
     });
     let mut owner = served.session();
     let mut client = served.client_on(UNFRAMED);

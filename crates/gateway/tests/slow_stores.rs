@@ -248,7 +248,7 @@ fn a_copy_whose_client_goes_away_leaves_what_was_there() {
     let (store, gate) = Gated::new();
     let local = std::sync::Arc::new(strait_store::MemoryStore::new("tester"));
     let served = serve_store(store, |config| {
-        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local });
+        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local, umask: 0o022 });
     });
     let copy = |src: &str, dest: &str| CopyArgs { src: Some(src.into()), dest: Some(dest.into()) };
     let mut client = served.session();
@@ -299,7 +299,7 @@ fn copies_wait_for_a_part_of_the_memory_that_clients_share() {
     let (store, gate) = Gated::new();
     let local = Arc::new(MemoryStore::new("tester"));
     let served = serve_store(store, |config| {
-        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local });
+        config.local_root = Some(strait_gateway::LocalRoot { path: "/here".into(), fs: local, umask: 0o022 });
         config.limits.buffered_bytes = 2 << 20;
     });
     let copy = |src: &str, dest: &str| CopyArgs { src: Some(src.into()), dest: Some(dest.into()) };

@@ -90,7 +90,7 @@ faults! {
     /// After a failed sync the same file is synced again, and that is believed.
     FailedSyncRepeated,
     /// A replica's files are closed unsynced when too many are open.
-    RestedUnsynced,
+    ClosedUnsynced,
     /// A start trusts a table of checksums, though a crash may have lost some of the bytes.
     TableTrusted,
     /// An open replica's checksums are overwritten in place.

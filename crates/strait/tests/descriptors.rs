@@ -25,7 +25,7 @@ fn open_files(process: &Process) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count()
 }
 
-/// Puts them, with eight and more at a time, and gets them again.
+/// Puts them, 16 at a time, and gets them again.
 fn put_and_get(dir: &Path, uri: &str, of: &str) {
     let back = fresh(dir, "back");
     run(dir, ["put", "-t", "16", of, uri], b"").ok();
@@ -41,7 +41,6 @@ fn get(dir: &Path, uri: &str, to: &Path) {
     }
 }
 
-/// Once, it stopped serving when there were as many files as descriptors.
 #[test]
 fn up_takes_more_files_than_it_may_open() {
     const LIMIT: u64 = 1_024;
@@ -79,6 +78,6 @@ fn each_role_works_with_256_descriptors() {
     let small = small_files(dir.path());
     put_and_get(dir.path(), &uri, &small);
     for role in &roles {
-        assert!(open_files(role) < LIMIT as usize, "{}", open_files(role));
+        assert!(open_files(role) < LIMIT as usize / 2, "{}", open_files(role));
     }
 }

@@ -50,8 +50,8 @@ pub struct Datanode<D: Disk> {
     replicas: BTreeMap<ChunkId, Replica<D>>,
     /// Files of replicas that nobody writes.
     open: OpenFiles<D::File>,
-    /// Replicas that may have their files open to be written.
-    awake: Vec<ChunkId>,
+    /// Replicas whose files may be open for writes.
+    open_for_writes: Vec<ChunkId>,
     /// Number of writes so far.
     writes: u64,
     /// Fences of chunks that aren't here. They last as long as the incarnation, and so do the
@@ -103,7 +103,7 @@ impl<D: Disk> Datanode<D> {
         }
         Ok(Self {
             open: OpenFiles::new(config.open_replicas),
-            awake: Vec::new(),
+            open_for_writes: Vec::new(),
             writes: 0,
             config,
             room: Room::new(directories.len()),
@@ -195,63 +195,17 @@ impl<D: Disk> Datanode<D> {
         match self.replicas.get(&write.chunk) {
             Some(replica) => {
                 let directory = replica.directory;
-                self.wake(write.chunk)?;
+                self.reopen(write.chunk)?;
                 self.room.take(directory, bytes)
             }
             None => self.create(write.chunk, write.stamp, bytes),
         }
     }
 
-    /// Opens the files of a replica that is going to be written, if they are closed.
-    fn wake(&mut self, chunk: ChunkId) -> Result<()> {
-        self.writes += 1;
-        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
-        replica.written = self.writes;
-        if !replica.rests() {
-            return Ok(());
-        }
-        self.let_one_rest()?;
-        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
-        replica.wake(disk_of(&self.directories, replica.directory)?).map_err(disk)?;
-        self.awake.push(chunk);
-        Ok(())
-    }
-
-    /// Makes room for the files of another replica that is written: if there are too many, it closes
-    /// those of the one that was written longest ago.
-    fn let_one_rest(&mut self) -> Result<()> {
-        if self.awake.len() < self.config.open_replicas {
-            return Ok(());
-        }
-        self.awake.retain(|chunk| self.replicas.get(chunk).is_some_and(Replica::is_awake));
-        if self.awake.len() < self.config.open_replicas {
-            return Ok(());
-        }
-        let idle = self.awake.iter().filter_map(|chunk| self.replicas.get(chunk));
-        let idle = idle.filter(|replica| replica.can_rest()).min_by_key(|replica| replica.written);
-        let chunk = idle.map(|replica| replica.chunk).ok_or(Error::Busy)?;
-        self.awake.retain(|other| *other != chunk);
-        let Some(replica) = self.replicas.get_mut(&chunk) else { return Ok(()) };
-        let index = replica.directory;
-        let rested = replica.rest(disk_of(&self.directories, index)?, &self.config);
-        // Its own writer learns of a failure. The files are closed in any case.
-        let _ = self.settle_sync(index, rested);
-        Ok(())
-    }
-
-    /// The file of a replica's bytes, to read from.
-    fn file(&self, replica: &Replica<D>) -> io::Result<D::File> {
-        let directory = disk_of(&self.directories, replica.directory).map_err(io::Error::other)?;
-        match replica.is_awake() {
-            true => replica.open(directory),
-            false => self.open.get((replica.chunk, replica.stamp), || replica.open(directory)),
-        }
-    }
-
     /// Makes a replica in a directory with room for so many bytes, and reserves them.
     fn create(&mut self, chunk: ChunkId, stamp: Stamp, bytes: usize) -> Result<()> {
         self.make_way(chunk)?;
-        self.let_one_rest()?;
+        self.close_one()?;
         let index = self.room.next(&self.directories)?;
         self.room.take(index, bytes)?;
         let directory = disk_of(&self.directories, index)?;
@@ -260,7 +214,7 @@ impl<D: Disk> Datanode<D> {
         let mut replica = Replica::create(directory, index, claim)?;
         replica.written = self.writes;
         self.replicas.insert(chunk, replica);
-        self.awake.push(chunk);
+        self.open_for_writes.push(chunk);
         Ok(())
     }
 
@@ -339,7 +293,7 @@ impl<D: Disk> Datanode<D> {
         if sealed.is_ok() || matches!(&sealed, Err(Failure::Refused(Error::Corrupt))) {
             self.changes.push(Change::Has(replica.report()));
         }
-        // It may have got a new file.
+        // Sealing may have replaced the file.
         let old = self.open.close(of);
         self.discard(old);
         self.settle_sync(index, sealed)
@@ -472,8 +426,8 @@ impl<D: Disk> Datanode<D> {
         directory.ok().and_then(|directory| replica.open_again(directory).ok()).unwrap_or_default()
     }
 
-    /// Large files that were unlinked since the last call. While they are open, the disk defers
-    /// freeing their bytes, so no caller waits for that.
+    /// Files to close outside of the lock. If one was unlinked, closing it frees its bytes, which takes
+    /// time.
     pub fn discarded(&mut self) -> Vec<D::File> {
         std::mem::take(&mut self.discarded)
     }
@@ -564,13 +518,6 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// Leaves the closing of a file to the caller of [`Datanode::discarded`].
-    fn discard(&mut self, file: Option<D::File>) {
-        if self.discarded.len() < MAX_DISCARDED {
-            self.discarded.extend(file);
-        }
-    }
-
     /// Drops the replica from the reports at once, even if the disk fails to remove it.
     fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.drop_copies(|copy| copy.chunk == chunk && copy.stamp <= stamp);
@@ -599,9 +546,6 @@ impl<D: Disk> Datanode<D> {
 
 /// Length from which freeing a file's bytes takes noticeable time.
 const LARGE_BYTES: u32 = 1 << 20;
-/// Most files that wait to be closed outside the lock.
-const MAX_DISCARDED: usize = 64;
-
 /// The data directory, unless it has failed.
 fn disk_of<D>(directories: &[Option<D>], index: usize) -> Result<&D> {
     directories.get(index).and_then(Option::as_ref).ok_or(Error::Disk)

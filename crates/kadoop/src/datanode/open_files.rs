@@ -1,15 +1,81 @@
-//! Open files of replicas that nobody writes: few, however many replicas there are.
+//! Open files: few, however many replicas there are.
 //!
-//! A sealed replica's bytes never change, so its file may be closed and opened again at any time.
+//! A sealed replica's bytes never change, so its file may be closed and opened again at any time. The
+//! files of a replica that is being written are synced before they are closed: the kernel reports a
+//! failed write-back only to files that were open at that time.
 
-use crate::{ChunkId, Stamp};
+use super::{Datanode, Replica, disk_of, replica::disk};
+use crate::{
+    ChunkId, Stamp,
+    disk::Disk,
+    error::{Error, Result},
+};
 use std::{
     collections::BTreeMap,
     io,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The files that were used last.
+/// Most files that wait to be closed outside the lock.
+const MAX_DISCARDED: usize = 64;
+
+impl<D: Disk> Datanode<D> {
+    /// Opens the files of a replica that is going to be written, if they are closed.
+    pub(super) fn reopen(&mut self, chunk: ChunkId) -> Result<()> {
+        self.writes += 1;
+        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        replica.written = self.writes;
+        if !replica.is_closed() {
+            return Ok(());
+        }
+        self.close_one()?;
+        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        replica.reopen(disk_of(&self.directories, replica.directory)?).map_err(disk)?;
+        self.open_for_writes.push(chunk);
+        Ok(())
+    }
+
+    /// Makes room for the files of another replica that is written: if there are too many, it closes
+    /// those of the one that was written longest ago.
+    pub(super) fn close_one(&mut self) -> Result<()> {
+        if self.open_for_writes.len() < self.config.open_replicas {
+            return Ok(());
+        }
+        self.open_for_writes
+            .retain(|chunk| self.replicas.get(chunk).is_some_and(Replica::is_open_for_writes));
+        if self.open_for_writes.len() < self.config.open_replicas {
+            return Ok(());
+        }
+        let idle = self.open_for_writes.iter().filter_map(|chunk| self.replicas.get(chunk));
+        let idle = idle.filter(|replica| replica.can_be_closed()).min_by_key(|replica| replica.written);
+        let chunk = idle.map(|replica| replica.chunk).ok_or(Error::Busy)?;
+        self.open_for_writes.retain(|other| *other != chunk);
+        let Some(replica) = self.replicas.get_mut(&chunk) else { return Ok(()) };
+        let index = replica.directory;
+        let closed = replica.close(disk_of(&self.directories, index)?, &self.config);
+        // Its own writer learns of a failure. The files are closed in any case.
+        let _ = self.settle_sync(index, closed);
+        Ok(())
+    }
+
+    /// The file of a replica's bytes, to read from.
+    pub(super) fn file(&self, replica: &Replica<D>) -> io::Result<D::File> {
+        let directory = disk_of(&self.directories, replica.directory).map_err(io::Error::other)?;
+        match replica.is_open_for_writes() {
+            true => replica.open(directory),
+            false => self.open.get((replica.chunk, replica.stamp), || replica.open(directory)),
+        }
+    }
+
+    /// Leaves the closing of a file to the caller of [`Datanode::discarded`].
+    pub(super) fn discard(&mut self, file: Option<D::File>) {
+        if self.discarded.len() < MAX_DISCARDED {
+            self.discarded.extend(file);
+        }
+    }
+}
+
+/// Files of replicas that nobody writes: those that were read last.
 #[derive(Debug)]
 pub(super) struct OpenFiles<F> {
     most: usize,

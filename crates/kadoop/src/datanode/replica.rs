@@ -37,7 +37,7 @@ pub(super) struct Replica<D: Disk> {
     /// A sync of it has failed, in this run or perhaps before, so bytes that can be read needn't be
     /// on disk.
     unsure: bool,
-    /// None unless it is being written, and even then while it rests.
+    /// None unless it is being written. Even then they may be closed until its next write.
     files: Option<Files<D::File>>,
     records_end: u64,
     /// When it was last written, as a number of writes to any replica.
@@ -228,13 +228,13 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Whether it has its files open to be written.
-    pub fn is_awake(&self) -> bool {
+    /// Whether its files are open for writes.
+    pub fn is_open_for_writes(&self) -> bool {
         self.files.is_some()
     }
 
     /// Whether it is being written, but its files are closed for now.
-    pub fn rests(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.state == ReplicaState::Open && self.files.is_none()
     }
 

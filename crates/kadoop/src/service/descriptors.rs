@@ -3,11 +3,11 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// Of a server's descriptors, its connections may take this part. A namenode has two listeners.
-const OF_CONNECTIONS: usize = 4;
-/// Replicas that are written (two files each) and those that are read may take this part each.
-const OF_REPLICAS: usize = 16;
-/// As many as one part may take, however many there are.
+/// The connections of a listener take a quarter of a server's descriptors. A namenode has two listeners.
+const CONNECTIONS_DIVISOR: usize = 4;
+/// Replicas that are read take a sixteenth; those that are written, two files each, an eighth.
+const REPLICAS_DIVISOR: usize = 16;
+/// Counts as the limit of a process without one.
 const MOST: usize = 1 << 20;
 
 /// The descriptors that one server may use.
@@ -28,12 +28,12 @@ impl Descriptors {
 
     /// Most connections of a listener.
     pub(super) fn connections(self) -> usize {
-        strait_flexrpc::ServerOptions::default().connections.min(self.0 / OF_CONNECTIONS).max(1)
+        strait_flexrpc::ServerOptions::default().connections.min(self.0 / CONNECTIONS_DIVISOR).max(1)
     }
 
     /// Most of `wanted` replicas with open files, of those that are written, read or borrowed.
     pub(super) fn replicas(self, wanted: usize) -> usize {
-        wanted.min(self.0 / OF_REPLICAS).max(1)
+        wanted.min(self.0 / REPLICAS_DIVISOR).max(1)
     }
 }
 

@@ -3,6 +3,7 @@
 mod balance;
 mod bounded;
 mod client;
+mod closed_files;
 mod cluster;
 mod datanode;
 mod decommission;
@@ -17,7 +18,6 @@ mod placement;
 mod purse;
 mod random;
 mod recovery;
-mod resting;
 mod strangers;
 mod syncs;
 mod told;

@@ -14,8 +14,9 @@ use strait_store::ErrorKind;
 /// Time limit for the cleanup at the end of a command: a user who pressed Ctrl-C shouldn't wait
 /// longer, and a reachable store answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Prefix of `put`'s unfinished files, in every language; a random number follows.
-const PUT_PREFIX: &str = ".strait-put-";
+/// Prefixes of the unfinished files of `put`, in every language, and of a gateway's copies for the 2009
+/// service; a random number follows.
+const PREFIXES: [&str; 2] = [".strait-put-", ".strait-copy-"];
 /// Least digits of that number: a person's own file name hardly looks like it.
 const MIN_RANDOM_DIGITS: usize = 16;
 
@@ -40,9 +41,9 @@ pub enum Leftover {
 /// Identifies one leftover until it has its real name.
 pub struct Ticket(u64);
 
-/// Whether a file of this name is an unfinished one of `put`.
+/// Whether a file of this name is an unfinished one of `put`, or of a gateway's copy.
 pub fn is_unfinished_put(name: &str) -> bool {
-    let random = name.strip_prefix(PUT_PREFIX).unwrap_or_default();
+    let random = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or_default();
     random.len() >= MIN_RANDOM_DIGITS && random.bytes().all(|c| c.is_ascii_hexdigit() || c == b'-')
 }
 
@@ -137,7 +138,11 @@ mod tests {
 
     #[test]
     fn only_what_put_names_so_is_an_unfinished_put() {
-        for name in [".strait-put-0123456789abcdef", ".strait-put-6f1c8b1e-6b0e-4d0b-9f58-6f4f0c7cb6a1"] {
+        for name in [
+            ".strait-put-0123456789abcdef",
+            ".strait-put-6f1c8b1e-6b0e-4d0b-9f58-6f4f0c7cb6a1",
+            ".strait-copy-0123456789abcdef",
+        ] {
             assert!(is_unfinished_put(name), "{name}");
         }
         for name in [".strait-put-", ".strait-put-notes", ".strait-get-0123456789abcdef", "x", ""] {

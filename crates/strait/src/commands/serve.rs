@@ -2,7 +2,7 @@
 
 use super::stores::{self, Opened};
 use crate::cli::{Listening, Serve};
-use crate::context::{Context, invoking_user, process_user};
+use crate::context::{Context, invoking_user, process_user, umask};
 use crate::failure::Failure;
 use crate::metrics::{self, Metrics};
 use crate::signals::{Hangups, Signals};
@@ -341,7 +341,7 @@ fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, 
 fn local_root(path: &Path) -> Result<LocalRoot, Failure> {
     let path = path.canonicalize().map_err(|error| Failure::local(error, "open --local-root", path))?;
     let fs = FileStore::open(&path, false)?;
-    Ok(LocalRoot { path, fs: Arc::new(fs) })
+    Ok(LocalRoot { path, fs: Arc::new(fs), umask: umask() })
 }
 
 /// The key in `file`, which is made if missing; without a file a random one.

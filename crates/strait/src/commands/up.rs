@@ -27,7 +27,7 @@ use strait_store::{ErrorKind, SetAttributes, StorePath};
 
 /// Datanodes in one process: as many as the usual replication, so that users can ask for it.
 const DATANODES: usize = 3;
-/// Servers in this process: they share its descriptors with the namenode and the gateway.
+/// Servers in this process, namenode and gateway included. They share its descriptors.
 const SERVERS: usize = DATANODES + 2;
 /// There is one disk, so further replicas would only cost.
 const REPLICATION: u16 = 1;

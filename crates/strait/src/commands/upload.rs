@@ -195,8 +195,11 @@ impl Upload {
                 entries.push((path, target.entry(&stored_name(&entry.file_name()))?));
                 continue;
             }
-            let what =
-                if kind.is_symlink() { "a link without a file" } else { "neither a file nor a directory" };
+            let what = match kind.is_symlink() {
+                true if path.is_dir() => "a link to a directory",
+                true => "a link that leads to no file",
+                false => "neither a file nor a directory",
+            };
             let why = format!("left out: {what}");
             tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "put", path.display(), why)))?;
         }

@@ -65,9 +65,9 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Opens the files of a replica that is going to be written, if it rests.
-    pub fn wake(&mut self, disk_: &D) -> io::Result<()> {
-        if self.rests() {
+    /// Opens the files of a replica that is going to be written, if they are closed.
+    pub fn reopen(&mut self, disk_: &D) -> io::Result<()> {
+        if self.is_closed() {
             let data = disk_.open(&self.file)?;
             let records = Some(disk_.open(&name(self.chunk, self.stamp, "sums"))?);
             self.files = Some(Files { data, records });
@@ -76,14 +76,14 @@ impl<D: Disk> Replica<D> {
     }
 
     /// Whether it could close its files for a while: they are open, and no write is under way.
-    pub fn can_rest(&self) -> bool {
+    pub fn can_be_closed(&self) -> bool {
         self.files.is_some() && self.places.is_empty()
     }
 
     /// Syncs and closes the files until the next write. Closing them unsynced would lose the
     /// kernel's report of a failure.
-    pub fn rest(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
-        if !config.faults.has(Fault::RestedUnsynced) {
+    pub fn close(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
+        if !config.faults.has(Fault::ClosedUnsynced) {
             self.sync(disk_, config)?;
         }
         self.files = None;
@@ -103,7 +103,7 @@ impl<D: Disk> Replica<D> {
             ReplicaState::Open => {}
         }
         let faults = config.faults;
-        // A replica that rests was synced, and has got nothing since.
+        // Files are synced before they are closed.
         let Some(files) = self.files.clone() else { return Ok(()) };
         let done = (|| {
             let records = files.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));

@@ -51,7 +51,7 @@ impl<D: Disk> Replica<D> {
         if end <= self.sums.length {
             // A retry has the same bytes, or one of the two is wrong.
             let mut there = vec![0; bytes.len()];
-            self.awake()?.data.read_at(offset.into(), &mut there).map_err(disk)?;
+            self.open_files()?.data.read_at(offset.into(), &mut there).map_err(disk)?;
             applied.extend((there == bytes).then_some(caller));
             return if there == bytes { Ok(()) } else { Err(Error::Corrupt) };
         }
@@ -86,7 +86,7 @@ impl<D: Disk> Replica<D> {
         if !self.is_free(offset, end) {
             return Err(Error::BeyondEnd);
         }
-        let file = self.awake()?.data.clone();
+        let file = self.open_files()?.data.clone();
         self.places.insert(offset, (id, end));
         Ok(Some(Place { id, file, unit }))
     }
@@ -94,8 +94,8 @@ impl<D: Disk> Replica<D> {
     /// Its open files.
     ///
     /// # Errors
-    /// Disk: it rests.
-    fn awake(&self) -> Result<&Files<D::File>> {
+    /// Disk: they are closed.
+    fn open_files(&self) -> Result<&Files<D::File>> {
         self.files.as_ref().ok_or(Error::Disk)
     }
 
@@ -181,7 +181,7 @@ impl<D: Disk> Replica<D> {
             }
             Held::Bytes(bytes) => {
                 let mut sums = self.sums.clone();
-                self.awake()?.data.write_at(self.sums.length.into(), &bytes).map_err(disk)?;
+                self.open_files()?.data.write_at(self.sums.length.into(), &bytes).map_err(disk)?;
                 let records = sums.extend(&bytes, config.unit_bytes);
                 self.record(&records, config)?;
                 self.sums = sums;
@@ -192,7 +192,7 @@ impl<D: Disk> Replica<D> {
 
     /// Appends to the file of checksums. The first records follow their head.
     fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
-        let Some(records) = self.awake()?.records.clone() else { return Ok(()) };
+        let Some(records) = self.open_files()?.records.clone() else { return Ok(()) };
         let unit = config.unit_bytes;
         if self.records_end == 0 {
             let first = [&self.claim(self.stamp).records_head(unit)[..], more].concat();

@@ -247,7 +247,7 @@ const NOTICED: &[(Fault, u64)] = &[
     (Fault::SealNotSynced, 1),
     (Fault::SealNameNotSynced, 2),
     (Fault::FailedSyncRepeated, 25),
-    (Fault::RestedUnsynced, 998),
+    (Fault::ClosedUnsynced, 998),
     (Fault::TableTrusted, 106),
     (Fault::SumsInPlace, 65),
     (Fault::ReplicaUnproven, 77),

@@ -92,7 +92,7 @@ fn synced_bytes_of_many_writers_survive_although_few_have_files_open() {
 }
 
 #[test]
-fn a_replica_that_cant_be_synced_before_it_rests_is_its_own_writers_trouble() {
+fn a_failed_sync_before_closing_breaks_the_replicas_own_pipeline_alone() {
     let disk = SimDisk::default();
     let mut datanode = start(&disk, 1, 1);
     write(&mut datanode, 1, 0, 50).unwrap();
@@ -104,7 +104,7 @@ fn a_replica_that_cant_be_synced_before_it_rests_is_its_own_writers_trouble() {
 }
 
 #[test]
-fn without_an_idle_one_among_them_another_replica_is_refused() {
+fn another_replica_is_refused_while_all_open_ones_are_amid_a_write() {
     let mut datanode = start(&SimDisk::default(), 1, 1);
     let under_way = whole_write(1, 0, 2 * UNIT);
     let place = datanode.place(&under_way).unwrap().unwrap();
