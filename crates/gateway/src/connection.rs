@@ -31,7 +31,7 @@ use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 /// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
@@ -161,6 +161,7 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         },
         running: FuturesOrdered::new(),
         pending: None,
+        due: None,
         alone: false,
         account,
         key,
@@ -193,6 +194,8 @@ struct Connection<R, W> {
     running: FuturesOrdered<BoxFuture<'static, Outgoing>>,
     /// A request that can't start yet.
     pending: Option<Request>,
+    /// The earliest time of that request, from a client that hasn't logged in.
+    due: Option<Instant>,
     /// The running request doesn't allow others beside it.
     alone: bool,
 }
@@ -233,6 +236,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 received = self.input.next(may_receive, &self.account, sender), if listens => match received? {
                     Received::Request(request) => {
                         self.pending = Some(request);
+                        self.due = self.context.attributed().is_none().then(|| {
+                            self.shared.pace.next(&self.key, std::time::Instant::now()).into()
+                        });
                         self.output.ends |= closing;
                     }
                     Received::Refused(refusal) => {
@@ -256,6 +262,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
                 // Dropping stops queries; a mutation runs to its end as a task of its own.
+                () = sleep_until(self.due.unwrap_or_else(Instant::now)), if self.due.is_some() => self.due = None,
                 () = &mut left, if has_left && !self.running.is_empty() => return Ok(()),
                 _ = &mut self.cut => {
                     let message = "others wait for memory that this client uses too slowly";
@@ -280,6 +287,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     /// Starts the request that waits, if its turn and its memory have come.
     fn start_pending(&mut self) {
         let Some(request) = &self.pending else { return };
+        if self.due.is_some_and(|due| due > Instant::now()) {
+            return;
+        }
+        self.due = None;
         let beside_others = request.runs_beside_others();
         if (self.alone || !beside_others) && !self.running.is_empty() {
             return;

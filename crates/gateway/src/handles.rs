@@ -1,5 +1,6 @@
 //! Open files and listings of a session.
 
+use crate::fair::Grant;
 use crate::random::random;
 use futures::stream::BoxStream;
 use std::collections::HashMap;
@@ -25,6 +26,8 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry held over.
     pub held: Option<FileStatus>,
+    /// Its user's share of the listings between two pages, once it is one of them.
+    pub unfinished: Option<Grant>,
     /// The place that it takes in the limits.
     _place: Place,
 }
@@ -32,7 +35,7 @@ pub struct Listing {
 impl Listing {
     /// From its first entry on.
     pub fn new(entries: BoxStream<'static, Result<FileStatus>>, place: Place) -> Self {
-        Self { entries, held: None, _place: place }
+        Self { entries, held: None, unfinished: None, _place: place }
     }
 }
 

@@ -35,6 +35,7 @@ mod legacy_names;
 mod logins;
 mod memory;
 mod mutate;
+mod pace;
 mod passwords;
 mod peer;
 mod random;

@@ -333,8 +333,14 @@ fn write(path: &Path, rows: &Rows) -> Result<(), Problem> {
 fn read(path: &Path) -> Result<Current, Problem> {
     let shown = path.display();
     // All from one open file, so that mode, version and text belong together.
-    let mut file = File::open(path).map_err(|e| missing(path, &e))?;
+    // Without waiting for a writer, if it is a FIFO.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let opened = File::options().read(true).custom_flags(nonblocking).open(path);
+    let mut file = opened.map_err(|e| missing(path, &e))?;
     let metadata = file.metadata().map_err(|e| problem(path, &e))?;
+    if !metadata.is_file() {
+        return Err(format!("password file {shown}: not a regular file"));
+    }
     if metadata.mode() & 0o077 != 0 {
         return Err(format!("password file {shown}: others may read it; run `chmod 600 {shown}`"));
     }

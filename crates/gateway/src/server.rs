@@ -2,7 +2,9 @@
 
 use crate::config::Config;
 use crate::connection;
+use crate::fair::Pool;
 use crate::memory::Budget;
+use crate::pace::Pace;
 use crate::peer::Peer;
 use crate::refusal::{self, Reserve};
 use crate::session::Sessions;
@@ -18,7 +20,7 @@ use std::time::Duration;
 use strait_store::FileSystem;
 use strait_telemetry::{Calls, Seldom};
 use strait_wire::Call;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -31,6 +33,10 @@ const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Name of this host's own directory in metrics.
 const LOCAL_ROOT: &str = "local-root";
+/// Connections that wait to be accepted; others are delayed by a second.
+const BACKLOG: u32 = 4_096;
+/// Listings between two pages, of all clients. Each may hold some hundred KiB of entries.
+const UNFINISHED_LISTINGS: usize = 256;
 
 /// Connections at a time that get a refusal for lack of places. Each costs a descriptor for a
 /// moment.
@@ -68,7 +74,11 @@ impl Gateway {
         if config.stores.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));
         }
-        let listener = TcpListener::bind(address).await?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Connections of an earlier gateway don't block it.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
         let local = listener.local_addr()?;
         let limits = config.limits.clone();
         let service_2009 = config.service_2009.clone();
@@ -86,6 +96,8 @@ impl Gateway {
         }
         let shared = Shared {
             budget: Budget::new(&limits),
+            pace: Pace::new(),
+            listings: Pool::new(UNFINISHED_LISTINGS),
             local_root: config.local_root.clone(),
             turns,
             tls: config.tls.clone(),

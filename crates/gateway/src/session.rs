@@ -365,14 +365,17 @@ impl Sessions {
     /// many were wrong, or too many wait already.
     pub async fn check_password(self: &Arc<Self>, user: &str, password: &str, from: Origin) -> Result<Login> {
         let Some(file) = &self.access.passwords else {
-            let message = "this gateway has no password file; start it with --passwords FILE";
+            let message = "this gateway has no logins: leave --user (STRAIT_USER) out, or start it with --passwords FILE";
             return fail(ErrorKind::Unauthenticated, message);
         };
         let patient =
             |now| self.logins.demand_patience(user, from, now).map_err(|why| self.refused(user, from, &why));
         patient(Instant::now())?;
         let epoch = match file.verify_again(user, password) {
-            Some(epoch) => Some(epoch),
+            Some(epoch) => {
+                self.logins.succeeded(user, from, Instant::now());
+                Some(epoch)
+            }
             None => {
                 let _place = self.logins.place(user, from).map_err(|why| self.refused(user, from, &why))?;
                 let Some(turn) = self.logins.turn(from).await else {
@@ -382,18 +385,22 @@ impl Sessions {
                 patient(Instant::now())?;
                 let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
                 let verified = tokio::task::spawn_blocking(move || {
-                    // The check continues if its client leaves, so it keeps its turn.
+                    // The check continues if its client leaves. So it keeps its turn, and its outcome
+                    // counts.
                     let _turn = turn;
-                    this.access.passwords.as_ref().and_then(|file| file.verify(&name, &password))
+                    let epoch = this.access.passwords.as_ref().and_then(|file| file.verify(&name, &password));
+                    match epoch {
+                        Some(_) => this.logins.succeeded(&name, from, Instant::now()),
+                        None => this.logins.failed(&name, from, Instant::now()),
+                    }
+                    epoch
                 });
                 verified.await.unwrap_or(None)
             }
         };
         let Some(epoch) = epoch else {
-            self.logins.failed(user, from, Instant::now());
             return fail(ErrorKind::Unauthenticated, "wrong user or password");
         };
-        self.logins.succeeded(user, from, Instant::now());
         if let Some(homes) = &self.access.homes
             && let Err(error) = homes.make(user).await
         {
@@ -592,9 +599,19 @@ mod tests {
     #[tokio::test]
     async fn a_password_check_keeps_its_turn_when_its_client_has_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("passwd");
+        let sessions = with_alice(dir.path());
+        let mut check = Box::pin(sessions.check_password("alice", "secret", Origin::LocalUser(0)));
+        assert!((&mut check).now_or_never().is_none(), "it takes its time");
+        drop(check);
+        let next = sessions.logins.turn(Origin::LocalUser(1));
+        assert!(next.now_or_never().is_none(), "and its turn for as long");
+    }
+
+    /// Sessions with one user, and one check of a password at a time.
+    fn with_alice(dir: &std::path::Path) -> Arc<Sessions> {
+        let file = dir.join("passwd");
         PasswordFile::set(&file, "alice", "secret").unwrap();
-        let sessions = Arc::new(Sessions::new(Config {
+        Arc::new(Sessions::new(Config {
             stores: Vec::new(),
             access: Access { passwords: Some(PasswordFile::load(&file).unwrap()), ..Access::default() },
             local_root: None,
@@ -603,11 +620,23 @@ mod tests {
             service_2009: Default::default(),
             slow_call: Duration::MAX,
             limits: Limits { password_checks: 1, ..Limits::default() },
-        }));
-        let mut check = Box::pin(sessions.check_password("alice", "secret", Origin::LocalUser(0)));
-        assert!((&mut check).now_or_never().is_none(), "it takes its time");
-        drop(check);
-        let next = sessions.logins.turn(Origin::LocalUser(1));
-        assert!(next.now_or_never().is_none(), "and its turn for as long");
+        }))
+    }
+
+    /// Once, a client that left before the answer could guess without limit.
+    #[tokio::test]
+    async fn wrong_passwords_count_though_their_clients_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sessions, from) = (with_alice(dir.path()), Origin::LocalUser(0));
+        for _ in 0..4 {
+            let mut check = Box::pin(sessions.check_password("alice", "guess", from));
+            assert!((&mut check).now_or_never().is_none());
+            drop(check);
+            // The next turn comes after the check.
+            drop(sessions.logins.turn(Origin::LocalUser(1)).await);
+        }
+        let refused = sessions.check_password("alice", "secret", from).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
+        sessions.check_password("alice", "secret", Origin::LocalUser(1)).await.unwrap();
     }
 }

@@ -1,7 +1,9 @@
 //! State that all connections share.
 
 use crate::config::{Limits, LocalRoot, Service2009};
+use crate::fair::Pool;
 use crate::memory::Budget;
+use crate::pace::Pace;
 use crate::session::Sessions;
 use crate::tls::Tls;
 use crate::turns::Turns;
@@ -14,6 +16,10 @@ pub struct Shared {
     pub sessions: Arc<Sessions>,
     /// Memory for requests and answers.
     pub budget: Budget,
+    /// The pace of clients that haven't logged in.
+    pub pace: Pace,
+    /// Listings that wait between two pages: each holds some entries.
+    pub listings: Arc<Pool>,
     /// The limits in force.
     pub limits: Limits,
     /// The directory of this host that copies may read and write.

@@ -22,8 +22,8 @@ use strait_store::{
 };
 use strait_telemetry::{Kind, Page, RequestId};
 
-/// Entries that a listing takes in one turn, if they are there.
-const ENTRIES_A_TURN: usize = 256;
+/// Entries that a listing takes in one turn, if they are there. It holds them between two pages.
+const ENTRIES_A_TURN: usize = 32;
 
 tokio::task_local! {
     /// The key that the current call counts for.

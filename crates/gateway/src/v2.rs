@@ -181,7 +181,16 @@ pub async fn list_directory(
             Handle::File(_) => return fail(ErrorKind::InvalidArgument, "the cursor is a file's handle"),
         },
     };
-    let page = next_page(&mut *listing.lock().await, most, allowed_bytes.min(PAGE_BYTES)).await;
+    let mut taken = listing.lock().await;
+    let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
+    if matches!(page, Ok((_, true))) && taken.unfinished.is_none() {
+        let Some(unfinished) = context.shared.listings.holder(&context.key()).try_take(1) else {
+            let message = "too many listings are unfinished; read them to their ends, or end their sessions";
+            return fail(ErrorKind::Busy, message);
+        };
+        taken.unfinished = Some(unfinished);
+    }
+    drop(taken);
     let (entries, more) = match page {
         Ok((entries, more)) => (entries, more),
         Err(error) => {

@@ -216,6 +216,35 @@ fn a_second_large_field_needs_memory_like_the_first() {
     assert!(error.message.contains("memory"), "{}", error.message);
 }
 
+/// Each holds some entries, which no answer counts.
+#[test]
+fn unfinished_listings_of_one_user_leave_room_for_others() {
+    let (_dir, served) = two_users();
+    let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
+    for path in ["/tmp/a", "/tmp/b"] {
+        let request = MakeDirectoriesRequest { path: Some(path.into()), ..Default::default() };
+        ada.v2::<methods::MakeDirectories>(request).unwrap();
+    }
+    let first = || {
+        let (path, max_entries) = (Some("/tmp".into()), Some(1));
+        ListDirectoryRequest { path, max_entries, ..Default::default() }
+    };
+    let mut list = || ada.v2::<methods::ListDirectory>(first());
+    let refused = (0..1_000).find_map(|_| list().err()).unwrap();
+    assert!(refused.message.unwrap().contains("unfinished"));
+    assert!(bob.v2::<methods::ListDirectory>(first()).unwrap().cursor.is_some());
+}
+
+#[test]
+fn requests_before_a_login_have_a_pace() {
+    let (_dir, served) = two_users();
+    let (mut stranger, began) = (served.client(), Instant::now());
+    for _ in 0..3_000 {
+        stranger.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    }
+    assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
+}
+
 #[test]
 fn opening_sessions_over_and_over_leaves_room_for_others() {
     let served = serve_with(|config| config.limits.sessions = 8);

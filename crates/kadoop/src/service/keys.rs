@@ -73,7 +73,7 @@ impl Key {
     pub fn load(path: &Path) -> io::Result<Self> {
         let line = read(path)?;
         let why = match parse(&line, CLIENT_PREFIX) {
-            Some(_) => "is the clients' key; a datanode needs the namenode's (--key there)",
+            Some(_) => "is the clients' key; namenode and datanodes need the cluster's own",
             None => "isn't a cluster's key",
         };
         parse(&line, CLUSTER_PREFIX).map(Self).ok_or_else(|| invalid(path, why))
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(ClientKey::load(&client).unwrap().0, key.for_clients().0);
         assert_eq!(ClientKey::load(&cluster).unwrap().0, key.for_clients().0);
         let refused = Key::load(&client).unwrap_err().to_string();
-        assert!(refused.contains("client is the clients' key; a datanode needs"), "{refused}");
+        assert!(refused.contains("client is the clients' key; namenode and datanodes need"), "{refused}");
         assert_ne!(key.for_clients().0, key.derive("datanodes"));
     }
 

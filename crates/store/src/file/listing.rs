@@ -7,9 +7,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Entries read in one step on the blocking pool. Enough that their stats outweigh the hand-off,
-/// and few enough that a listing takes kilobytes.
+/// Entries read in one step on the blocking pool: enough that their stats outweigh the hand-off.
 const BATCH_ENTRIES: usize = 256;
+/// Bytes of their paths. A listing holds them until its reader goes on.
+const BATCH_BYTES: usize = 32 << 10;
 
 /// A directory being read.
 pub(super) struct Listing {
@@ -37,8 +38,9 @@ impl Listing {
 
     /// The next entries; none at the end.
     pub(super) fn next_batch(&mut self, inner: &Inner) -> Result<Vec<FileStatus>> {
-        let mut batch = Vec::new();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_ENTRIES
+            && bytes < BATCH_BYTES
             && let Some(entry) = self.dir.read()
         {
             let entry = entry.map_err(from_errno)?;
@@ -49,6 +51,7 @@ impl Listing {
             if let Some((stat, link)) = self.stat_entry(inner, name)? {
                 let separator = if self.path.is_root() { "" } else { "/" };
                 let path = format!("{}{separator}{}", self.path, encoding::encode(name.to_bytes()));
+                bytes += path.len();
                 batch.push(FileStatus { link, ..inner.status_of(path, &stat) });
             }
         }

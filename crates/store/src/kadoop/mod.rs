@@ -198,8 +198,8 @@ fn access(namenode: &str, options: &Options) -> Result<Access> {
         (Some(file), _) => Ok(key(file)?.into()),
         (None, Some(login)) => Ok(login.at(namenode)?.into()),
         (None, None) => {
-            let why = "it lets nobody in without its key or a login; name the key's file with --kadoop-key, \
-                       or log in with --user NAME --tls-ca FILE";
+            let why = "kadoop:// needs a key or a login: name the key's file with --kadoop-key; a command may log \
+                       in instead, with --user NAME --tls-ca FILE";
             Err(Error::new(ErrorKind::Unauthenticated, why))
         }
     }

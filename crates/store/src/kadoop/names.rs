@@ -13,8 +13,10 @@ use strait_kadoop::service::Host;
 /// Permission of a new directory for which the caller gives none: HDFS's own default (0777 less the
 /// umask 022).
 const DEFAULT_DIRECTORY_PERMISSION: u16 = 0o755;
-/// Entries of a directory requested at a time: the most that Kadoop gives.
-const PAGE_ENTRIES: u32 = 1_000;
+/// Memory for the entries of a directory that are requested at a time.
+const PAGE_BYTES: usize = 128 << 10;
+/// Memory of an entry without its path, about.
+const ENTRY_BYTES: usize = 256;
 
 impl Shared {
     pub(super) fn stat(&self, caller: &Caller, path: &StorePath) -> Result<FileStatus> {
@@ -158,7 +160,8 @@ impl Shared {
             }
             Place::Behind(name) => name,
         };
-        let page = self.client.list(caller, path.as_str(), &after, PAGE_ENTRIES).map_err(from_kadoop)?;
+        let entries = (PAGE_BYTES / (ENTRY_BYTES + path.as_str().len())) as u32;
+        let page = self.client.list(caller, path.as_str(), &after, entries).map_err(from_kadoop)?;
         let last = page.entries.last().map(|entry| entry.name.to_string());
         let above = path.as_str().trim_end_matches('/');
         let entry = |status: Status| {

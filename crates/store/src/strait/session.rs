@@ -35,17 +35,20 @@ const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// Pauses before each further attempt after a connection broke. Together they outlast a gateway's
 /// restart, and stay below the patience of people who wait for an [`crate::Error`]. No attempt
 /// begins later than [`Options::timeout`] after the first failure.
-const RETRY_DELAYS: [Duration; 6] = [
+const RETRY_DELAYS: [Duration; 9] = [
     Duration::from_millis(0),
     Duration::from_millis(100),
     Duration::from_millis(300),
     Duration::from_millis(1_000),
-    Duration::from_millis(2_000),
-    Duration::from_millis(4_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
 ];
 
-/// Time after which a gateway that can't be reached is away for long: all attempts of one operation
-/// take as much.
+/// Time after which a gateway that can't be reached is away for long: longer than all pauses of one
+/// operation, or its last attempt wouldn't be made.
 const RETURN_WITHIN: Duration = Duration::from_secs(7);
 
 /// Methods whose work grows with the data: the gateway answers when it is done.

@@ -1,0 +1,68 @@
+//! The pace of requests from clients that haven't logged in.
+//!
+//! Such a client needs a few requests to log in. Without a limit, the requests of one origin would
+//! keep the processors from serving users. An origin's further requests wait for their times.
+
+use crate::fair::Key;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time of one request: 2,000 a second from one origin, some hundred logins.
+const INTERVAL: Duration = Duration::from_micros(500);
+/// Requests that may come at once after a pause.
+const BURST: u32 = 1_000;
+/// Origins from which the table is cleaned of those that owe nothing.
+const FIRST_CLEANING: usize = 4_096;
+
+/// The times of the next requests, by origin: a virtual scheduler (GCRA; ITU-T I.371, annex A).
+#[derive(Debug)]
+pub struct Pace {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When each origin's requests so far would be done at the even pace.
+    done: HashMap<Key, Instant>,
+    clean_at: usize,
+}
+
+impl Pace {
+    /// Without requests so far.
+    pub fn new() -> Self {
+        Self { state: Mutex::new(State { done: HashMap::new(), clean_at: FIRST_CLEANING }) }
+    }
+
+    /// The time of the origin's next request. The caller has to make it then.
+    pub fn next(&self, origin: &Key, now: Instant) -> Instant {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.done.len() >= state.clean_at {
+            state.done.retain(|_, done| *done > now);
+            state.clean_at = (2 * state.done.len()).max(FIRST_CLEANING);
+        }
+        let done = state.done.entry(origin.clone()).or_insert(now);
+        *done = (*done).max(now) + INTERVAL;
+        (*done - BURST * INTERVAL).max(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::Origin;
+
+    #[test]
+    fn requests_beyond_the_burst_of_their_origin_wait() {
+        let (pace, now) = (Pace::new(), Instant::now());
+        let [here, there] = [1, 2].map(|user| Key::Origin(Origin::LocalUser(user)));
+        for _ in 0..BURST {
+            assert_eq!(pace.next(&here, now), now);
+        }
+        assert_eq!(pace.next(&here, now), now + INTERVAL);
+        assert_eq!(pace.next(&here, now), now + 2 * INTERVAL);
+        assert_eq!(pace.next(&there, now), now);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(pace.next(&here, later), later);
+    }
+}
