@@ -8,6 +8,7 @@ use crate::scope::Scope;
 use crate::source::{Sources, Span};
 use crate::syntax::{self, Base, BaseKind, Body, Declaration, Definition, Name, Primitive, Shape, Value};
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::ops::RangeInclusive;
 
 pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Diagnostics> {
@@ -130,9 +131,9 @@ impl<'a> Checker<'a> {
         if declarations.is_empty() {
             return Err(self.error(owner.span, "a struct has one field at least"));
         }
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         let fields = declarations.iter().filter_map(|declaration| {
-            let once = self.once(&mut seen, &declaration.name.text, &declaration.name);
+            let once = self.name_once(&mut seen, &declaration.name);
             let field = once.and_then(|()| self.field(declaration));
             self.noted(field)
         });
@@ -178,9 +179,7 @@ impl<'a> Checker<'a> {
         if !allowed.contain(value) {
             return Err(self.error(label.span(), format!("the discriminant can't be {value}")));
         }
-        if !seen.insert(value) {
-            return Err(self.error(label.span(), format!("a second case for {value}")));
-        }
+        self.once(seen, value, label.span(), format!("a second case for {value}"))?;
         let field = arm.declaration.as_ref().map(|declaration| self.field(declaration)).transpose()?;
         let label = match label {
             Value::Name(name) => Some(name.text.clone()),
@@ -290,12 +289,14 @@ impl<'a> Checker<'a> {
     }
 
     fn versions(&mut self, versions: &'a [syntax::Version]) -> Vec<Version> {
-        let (mut names, mut numbers) = (HashMap::new(), HashSet::new());
+        let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
         let versions = versions.iter().filter_map(|version| {
             let procedures = self.procedures(&version.procedures);
             let number = self.u32(&version.number).and_then(|number| {
-                self.once(&mut names, &version.name.text, &version.name)?;
-                self.number_once("version", &mut numbers, number, &version.number)
+                self.name_once(&mut names, &version.name)?;
+                let message = format!("a second version with number {number}");
+                self.once(&mut numbers, number, version.number.span(), message)?;
+                Ok(number)
             });
             Some(Version { number: self.noted(number)?, procedures })
         });
@@ -315,11 +316,12 @@ impl<'a> Checker<'a> {
     }
 
     fn procedures(&mut self, procedures: &'a [syntax::Procedure]) -> Vec<Procedure> {
-        let (mut names, mut numbers) = (HashMap::new(), HashSet::new());
+        let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
         let procedures = procedures.iter().filter_map(|procedure| {
-            let checked = self.once(&mut names, &procedure.name.text, &procedure.name).and_then(|()| {
+            let checked = self.name_once(&mut names, &procedure.name).and_then(|()| {
                 let number = self.u32(&procedure.number)?;
-                self.number_once("procedure", &mut numbers, number, &procedure.number)?;
+                let message = format!("a second procedure with number {number}");
+                self.once(&mut numbers, number, procedure.number.span(), message)?;
                 self.procedure(procedure, number)
             });
             self.noted(checked)
@@ -329,28 +331,23 @@ impl<'a> Checker<'a> {
 
     fn procedure(&self, procedure: &'a syntax::Procedure, number: u32) -> Checked<Procedure> {
         let result = procedure.result.as_ref().map(|result| self.kind(result)).transpose()?;
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         let mut arguments = Vec::new();
         for argument in &procedure.arguments {
-            self.once(&mut seen, &argument.name.text, &argument.name)?;
+            self.name_once(&mut seen, &argument.name)?;
             arguments.push(self.field(argument)?);
         }
         let (name, written) = (procedure.name.clone(), procedure.written.clone());
         Ok(Procedure { name, number, result, arguments, written })
     }
 
-    fn once<'n>(&self, seen: &mut HashMap<&'n str, ()>, text: &'n str, name: &Name) -> Checked<()> {
-        match seen.insert(text, ()) {
-            Some(()) => Err(self.error(name.span, format!("a second '{text}' here"))),
-            None => Ok(()),
-        }
+    /// Refuses a second `item`, with this message.
+    fn once<T: Eq + Hash>(&self, seen: &mut HashSet<T>, item: T, at: Span, message: String) -> Checked<()> {
+        if seen.insert(item) { Ok(()) } else { Err(self.error(at, message)) }
     }
 
-    fn number_once(&self, what: &str, seen: &mut HashSet<u32>, number: u32, value: &Value) -> Checked<u32> {
-        if !seen.insert(number) {
-            return Err(self.error(value.span(), format!("a second {what} with number {number}")));
-        }
-        Ok(number)
+    fn name_once<'n>(&self, seen: &mut HashSet<&'n str>, name: &'n Name) -> Checked<()> {
+        self.once(seen, &name.text, name.span, format!("a second '{}' here", name.text))
     }
 
     fn limit(&self, value: &'a Option<Value>) -> Checked<u32> {

@@ -64,7 +64,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             unexpected => return Err(unexpected.unexpected().into()),
         }
     }
-    let input = input.ok_or("which file? see frpcgen --help")?;
+    let input = input.ok_or("no input file: frpcgen FILE.x -o FILE.rs")?;
     let Generated { code, warnings } = builder.generate(input)?;
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
     match output {

@@ -81,8 +81,8 @@ pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> Str
         impl {callees} {{
             {multicasts}
         }}
-        /// What a callee does for {of}. Methods run on service workers, side by
-        /// side, and may block.
+        /// Procedures that a callee of {of} implements. They run on service
+        /// workers, side by side, and may block.
         pub trait {service}: ::std::marker::Send + ::std::marker::Sync + 'static {{
             {methods}
         }}
