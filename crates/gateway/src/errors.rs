@@ -43,6 +43,11 @@ pub fn required<T>(value: Option<T>, name: &'static str) -> Result<T, Error> {
     value.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, format!("{name} is missing")))
 }
 
+/// An offset or length as a signed integer of Thrift's, at most the largest one.
+pub fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 /// A signed integer of Thrift's as an offset or length.
 pub fn unsigned(value: i64, name: &'static str) -> Result<u64, Error> {
     u64::try_from(value)

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, SetAttributes, StorePath};
 
-/// Where homes are, as in HDFS.
-const HOMES: &str = "/user";
+/// Where homes are, and relative paths begin, as in HDFS.
+pub const HOMES: &str = "/user";
 /// Only its owner can list a home, unless the owner changes this.
 const HOME_PERMISSION: u32 = 0o700;
 /// Users can list the homes' names, but make none.

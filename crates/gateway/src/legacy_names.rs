@@ -3,14 +3,12 @@
 
 use crate::config::ConfiguredStore;
 use crate::context::Context;
+use crate::homes::HOMES;
 use strait_store::{Error, ErrorKind, MAX_PATH_BYTES, Result, StorePath, fail};
 use strait_telemetry::Seldom;
 
 /// Most characters of a URI that a log line repeats.
 const SHOWN_CHARS: usize = 200;
-
-/// The directory of Hadoop's home directories, where relative paths begin.
-const HOMES: &str = "/user";
 
 /// The store for `init`. Programs of that time name a Sector master, or a Hadoop cluster whose
 /// server ignored the URI. So a URI of no configured store selects the store for such programs. An
@@ -46,7 +44,7 @@ pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
     static SELECTED: Seldom = Seldom::new();
     if let Some(left_out) = SELECTED.may_write() {
         let (peer, store) = (context.peer.address, &instead.name);
-        tracing::info!(%peer, uri = ?shown, store, left_out, "init named no store of this gateway, which selected this one");
+        tracing::info!(%peer, uri = ?shown, store, left_out, "init named an unknown store; using this one");
     }
     Ok(instead)
 }
@@ -111,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_refused() {
         let long = "x".repeat(MAX_PATH_BYTES + 1);
         for text in ["", "/..", "../../..", "hdfs://nn:8020/x", "sector://h:6000", "a\0b", &long] {
             let error = path("ann", text.as_bytes()).unwrap_err();

@@ -33,6 +33,7 @@ mod input;
 mod legacy;
 mod legacy_names;
 mod logins;
+mod mac;
 mod memory;
 mod mutate;
 mod pace;

@@ -8,11 +8,11 @@
 //! (docs/known-gaps.md).
 
 use crate::context::{Caller, Context};
-use crate::errors::{Exception, required, unsigned};
+use crate::errors::{Exception, required, signed, unsigned};
 use crate::handles::{Handle, OpenFile, Place};
 use crate::memory::Permit;
 use crate::retry::{Outcome, RequestId};
-use crate::turns::beyond_call;
+use crate::turns;
 use crate::v2::path;
 use bytes::Bytes;
 use std::future::Future;
@@ -20,7 +20,6 @@ use std::sync::Arc;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, Result, SetAttributes, StorePath, fail,
 };
-use strait_telemetry::RequestId as InLogs;
 use strait_wire as wire;
 use strait_wire::DfsError;
 use tokio::sync::OwnedSemaphorePermit;
@@ -80,13 +79,8 @@ impl Asked {
                 },
             }
         };
-        tokio::spawn(InLogs::scope(InLogs::current(), beyond_call(run))).await.unwrap_or_else(|failure| {
-            tracing::error!(%failure, method, "a mutation ended by a panic or an abort");
-            Err(DfsError::of(&Error::new(
-                ErrorKind::OutcomeUnknown,
-                "the gateway failed during the operation",
-            )))
-        })
+        let ended = turns::to_its_end(async move { Ok(run.await) }).await;
+        ended.unwrap_or_else(|error| Err(DfsError::of(&error)))
     }
 }
 
@@ -115,10 +109,6 @@ fn opened(outcome: Outcome) -> Answer<wire::OpenWriterReply> {
         }
         _ => Err(mismatch()),
     }
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Parses a request's permission bits.

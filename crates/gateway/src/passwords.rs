@@ -6,10 +6,11 @@
 //! whose salt is random, until the user's next change writes one.
 
 use crate::hex;
+use crate::mac;
 use crate::random::random;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata};
@@ -108,10 +109,7 @@ struct Verified {
 
 impl Verified {
     fn new() -> Self {
-        // HMAC pads a key to the hash's block with zeros (RFC 2104, section 2).
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&random::<32>());
-        Self { key: Hmac::new(&block.into()), tags: Mutex::default() }
+        Self { key: mac::keyed(&random()), tags: Mutex::default() }
     }
 
     fn tag(&self, row: &Row, password: &str) -> Hmac<Sha256> {

@@ -3,8 +3,9 @@
 //! changes neither.
 
 use crate::hex;
+use crate::mac;
 use crate::passwords::Epoch;
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 /// Longest token accepted, in bytes. Tokens made here are far shorter.
@@ -45,10 +46,7 @@ pub struct Signer {
 impl Signer {
     /// A signer with this key.
     pub fn new(key: [u8; 32]) -> Self {
-        // HMAC pads a key to the hash's block with zeros (RFC 2104, section 2).
-        let mut block = [0; 64];
-        block[..key.len()].copy_from_slice(&key);
-        Self { keyed: Hmac::new(&block.into()) }
+        Self { keyed: mac::keyed(&key) }
     }
 
     /// The prefix and hex of the claims and their HMAC-SHA256.

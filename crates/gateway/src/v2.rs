@@ -2,7 +2,7 @@
 
 use crate::config::ConfiguredStore;
 use crate::context::Context;
-use crate::errors::{required, unsigned};
+use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, Listing, OpenFile};
 use crate::session::Identity;
 use futures::StreamExt;
@@ -25,10 +25,6 @@ const MAX_BLOCKS: usize = 1_024;
 /// Parses a request's path.
 pub fn path(text: Option<String>) -> Result<StorePath> {
     StorePath::parse(&required(text, "path")?)
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn limits(context: &Context) -> wire::Limits {
