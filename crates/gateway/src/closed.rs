@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn who_closes_many_has_only_its_own_forgotten() {
+    fn one_user_closing_many_forgets_only_its_own() {
         let (mut closed, now) = (Closed::new(KEEP, 100), Instant::now());
         closed.add(Some("ada"), 0, now);
         for id in 1..10_000 {

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_waiting_leaves_the_queue() {
+    fn a_dropped_waiter_leaves_the_queue() {
         let pool = Pool::new(4);
         let (ada, bob, eve) = (user(&pool, "ada"), user(&pool, "bob"), user(&pool, "eve"));
         let _held = ada.try_take(2).unwrap();

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_wants_all_the_room_leaves_some_to_others() {
+    fn a_greedy_session_leaves_room_to_others() {
         let room = Room::new(100);
         let take_all = |session: &Handles| std::iter::from_fn(|| session.place().ok()).collect::<Vec<_>>();
         let (greedy, second, modest) =

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_else_is() {
+    fn decode_reverses_encode_and_refuses_other_text() {
         assert_eq!(encode(&[0, 0x7f, 0xff]), "007fff");
         assert_eq!(decode("007fFF").unwrap(), [0, 0x7f, 0xff]);
         assert!(decode("0").is_none() && decode("0g").is_none() && decode("\u{e9}").is_none());

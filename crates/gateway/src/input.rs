@@ -232,7 +232,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 if lacking == 0 || memory.grow(lacking) {
                     return None;
                 }
-                let message = "no memory for a second large field; send one a request";
+                let message = "no memory for a second large field; send one large field per request";
                 self.wire.map(|wire| self.refusal(wire, message.to_owned()))
             }
         }

@@ -25,8 +25,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(64);
 /// A pair without a failure for this long starts anew.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
 /// Limit of remembered pairs, both of those that failed and of those that logged in: 1 MiB each.
-/// Beyond it, the pair that was silent longest is forgotten. An argon2 run comes before each entry,
-/// so an attacker needs two minutes for that.
+/// Beyond it, the pair that was silent longest is forgotten. An argon2 run comes before each new
+/// failed pair, so an attacker needs two minutes to push one out.
 const PAIRS: usize = 16_384;
 /// One in this many places for logins is kept for pairs that have logged in before.
 const KEPT_PART: usize = 4;
@@ -205,7 +205,7 @@ impl<V: Copy> Recent<V> {
 
     fn put(&mut self, pair: Pair, value: V, now: Instant) {
         if self.by_pair.len() >= self.limit && !self.by_pair.contains_key(&pair) {
-            // A walk over all, 0.1 ms; an argon2 run of 20 ms came before it.
+            // A walk over all takes 0.1 ms; an argon2 run of 20 ms comes before each new failed pair.
             let oldest = self.by_pair.iter().min_by_key(|(_, (seen, _))| *seen).map(|(pair, _)| *pair);
             oldest.map(|oldest| self.by_pair.remove(&oldest));
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_logged_in_before_finds_a_place_that_others_cannot_take() {
+    fn a_returning_user_finds_a_place_that_others_cannot_take() {
         let logins = Logins::new(8, 2);
         logins.succeeded("alice", HERE, Instant::now());
         // Many addresses, so that the share of one doesn't stop them.
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_the_oldest_goes() {
+    fn remembered_pairs_are_bounded_and_the_oldest_goes() {
         let mut recent = Recent::new(2);
         let now = Instant::now();
         for (at, pair) in [(0, (1, HERE)), (1, (2, HERE)), (2, (1, HERE)), (3, (3, HERE))] {

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_share_leaves_others_their_reserve() {
+    fn a_greedy_client_leaves_others_their_reserve() {
         let budget = budget(200 << 10, 10 << 10);
         let (greedy, modest) = (account(&budget, "ada"), account(&budget, "ada"));
         let large = greedy.now(100 << 10).unwrap();

@@ -207,7 +207,7 @@ fn tell_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
         let (peer, origin) = (peer.address, peer.origin());
-        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has its maximum");
+        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has its maximum of connections");
     }
 }
 

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_holds_more_than_others_costs_them_no_connection() {
+    async fn a_user_holding_more_than_others_costs_them_no_connection() {
         let scene = Scene::new();
         let [mut first, mut second] = [(); 2].map(|()| scene.client("ada"));
         let mut other = scene.client("bob");
