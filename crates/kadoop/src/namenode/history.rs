@@ -3,8 +3,8 @@
 //! A log can lose its end, or an older copy of it can be put back. Later records form another
 //! history then: they have the numbers of lost ones. So each start of a namenode draws a random
 //! number and logs it. The numbers that it hands out have some bits of it, and datanodes remember
-//! it with the last record that they have heard of. By that a namenode recognizes what isn't of its
-//! history.
+//! it with the last record that they have heard of. By that a namenode recognizes points and numbers
+//! of other histories.
 
 use super::{
     record::Record,
@@ -39,7 +39,7 @@ pub struct Start {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     starts: Vec<Start>,
-    /// The last record that did more than to note who starts or joins.
+    /// The last record other than starts, joins and sweeps.
     changed: u64,
     /// The highest number of a lost record that an operator has given up.
     given_up: u64,

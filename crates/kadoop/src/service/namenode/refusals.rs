@@ -29,8 +29,8 @@ const MAX_WAITING: usize = 64;
 
 /// The reason for refusing a change before any datanode was heard.
 const UNHEARD: &str = "since its start the namenode has heard no datanode that had joined before, and one of \
-                       them may know of more records than its log has; `strait datanodes` shows them, and \
-                       `strait decommission` does without those that are gone";
+                       them may know of more records than its log has; list them with `strait datanodes`, and \
+                       remove datanodes that are gone with `strait decommission`";
 
 /// A refused datanode.
 #[derive(Debug)]
@@ -92,9 +92,8 @@ impl Shared {
     fn lost(record: u64) -> String {
         format!(
             "a datanode has heard of record {record}, which the namenode's log doesn't have: records are lost, \
-             or an older copy of the namenode's directory was put back. Nothing is changed until the \
-             newest copy is put in its place and the namenode started again, or until what is lost is given \
-             up with `strait admit`"
+             or an older copy of the namenode's directory was put back. The namenode refuses changes until \
+             you put back the newest copy and restart it, or discard the lost records with `strait admit`"
         )
     }
 
