@@ -79,7 +79,7 @@ pub struct Global {
     /// Read over TCP from Kadoop's datanodes on this host, too, not through their files.
     #[arg(long, global = true)]
     pub kadoop_over_tcp: bool,
-    /// Print one JSON object a line, for what was done (put, rm, …) and what went wrong too.
+    /// Print one JSON object a line, also for changes (put, rm, …) and errors.
     #[arg(long, global = true, help_heading = help::TELLING)]
     pub json: bool,
     /// Lowest level of the log on standard error: error, warn, info, debug or trace.
@@ -108,7 +108,11 @@ impl Cli {
             match misused {
                 Some(flag) => {
                     let name = matches.subcommand_name().unwrap_or_default();
-                    Err(command.error(clap::error::ErrorKind::ArgumentConflict, misplaced(flag, name)))
+                    let kind = clap::error::ErrorKind::ArgumentConflict;
+                    Err(match command.find_subcommand_mut(name) {
+                        Some(subcommand) => subcommand.error(kind, misplaced(flag, name)),
+                        None => command.error(kind, misplaced(flag, name)),
+                    })
                 }
                 None => Ok(cli),
             }
@@ -163,8 +167,8 @@ fn misplaced(flag: &str, command: &str) -> String {
         ("up" | "namenode" | "datanode", "kadoop-key") => "; the cluster's own is --key FILE",
         _ => "",
     };
-    let what = if flag.starts_with("kadoop") { "Kadoop cluster" } else { "gateway" };
-    format!("strait {command}: --{flag} is for coming into a {what}{instead}\n")
+    let server = if flag.starts_with("kadoop") { "Kadoop cluster" } else { "gateway" };
+    format!("strait {command}: --{flag} applies to clients of a {server}{instead}")
 }
 
 impl Command {
@@ -233,9 +237,9 @@ pub enum Command {
     Fsck(Operands),
     /// List the datanodes of a Kadoop cluster
     Datanodes(Datanodes),
-    /// Take up Kadoop datanodes that were refused, and give up what only they know of
+    /// Admit refused Kadoop datanodes, and discard records that only they have
     Admit(Admit),
-    /// Copy what Kadoop datanodes hold elsewhere, so that they can be done without
+    /// Copy the replicas of Kadoop datanodes to others, so that the datanodes can be switched off
     Decommission(Decommission),
     /// Move replicas from full Kadoop datanodes to emptier ones
     Rebalance(Rebalance),
@@ -243,7 +247,7 @@ pub enum Command {
     KadoopLog(KadoopLog),
     /// Forget the logins that are kept on this host
     Logout(Logout),
-    /// Set a user's password in a gateway's password file, or remove the user
+    /// Set a user's password in the password file of a gateway or namenode, or remove the user
     Passwd(Passwd),
     /// Write MalGen records (101 bytes each) to standard output
     Malgen(Malgen),
@@ -260,7 +264,7 @@ pub struct Operands {
 #[derive(Debug, Args)]
 pub struct Telling {
     /// Serve latencies and counters of all operations, in Prometheus' text format, at
-    /// http://ADDR/metrics, to whoever can connect [default: nowhere].
+    /// http://ADDR/metrics, to every client [default: nowhere].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub metrics: Option<SocketAddr>,
     /// Log calls that take so long, in milliseconds.
@@ -368,7 +372,7 @@ pub struct Namenode {
     /// The cluster's key, which namenode and datanodes share; made if missing.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Write what clients need of the key into this file, if it isn't there.
+    /// Write the clients' key into this file, if it isn't there.
     #[arg(long, value_name = "FILE")]
     pub key_for_clients: Option<PathBuf>,
     /// Users that may log in by TLS without the clients' key, as `strait passwd` writes them. The
@@ -450,10 +454,10 @@ pub struct Admit {
 #[derive(Debug, Args)]
 #[command(override_usage = "strait decommission [OPTIONS] <DATANODE>... <URI>")]
 pub struct Decommission {
-    /// They are to stay after all.
+    /// Cancel the decommission.
     #[arg(long, conflicts_with = "wait")]
     pub cancel: bool,
-    /// Wait until nothing is missed without them.
+    /// Wait until all replicas are copied.
     #[arg(long)]
     pub wait: bool,
     /// Datanodes, by number or address as `datanodes` lists them, and the cluster:
@@ -498,7 +502,7 @@ pub enum KadoopLogAction {
 pub struct Ls {
     #[command(flatten)]
     pub operands: Operands,
-    /// List what is beneath, too.
+    /// List everything beneath, too.
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// Sizes for people: 64.0M for 67108864.
@@ -590,7 +594,7 @@ pub struct Rm {
     /// Ignore missing files.
     #[arg(short, long)]
     pub force: bool,
-    /// Only what killed `put`s left in these directories and beneath: files called
+    /// Remove only leftovers of killed `put`s in these directories and beneath: files called
     /// .strait-put-… that were begun more than a day ago.
     #[arg(long, conflicts_with_all = ["recursive", "force"])]
     pub stale: bool,
@@ -658,7 +662,7 @@ pub struct Chown {
 
 #[derive(Debug, Args)]
 pub struct Setrep {
-    /// Everything beneath, too; what `hdfs dfs` always does.
+    /// Everything beneath, too; `hdfs dfs` always does this.
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// Replicas.
@@ -682,10 +686,10 @@ pub struct Df {
 
 #[derive(Debug, Args)]
 pub struct Passwd {
-    /// The gateway's password file; made if missing.
+    /// The password file of a gateway or namenode; made if missing.
     #[arg(long, value_name = "FILE", default_value = "./strait-passwords")]
     pub file: PathBuf,
-    /// Take the user out of the file; a gateway that serves with it lets them in no more.
+    /// Remove the user from the file; its servers end the user's access within seconds.
     #[arg(long)]
     pub remove: bool,
     /// The user. The command asks twice for the password, or reads it from standard input if that isn't a terminal.
@@ -696,7 +700,7 @@ pub struct Passwd {
 #[derive(Debug, Args)]
 pub struct Logout {
     /// The gateways whose logins are forgotten: those of --user, or of everybody; without any,
-    /// all logins. The gateway itself takes a token until it expires.
+    /// all logins. The gateway accepts a token until it expires or the password changes.
     #[arg(value_name = "URI")]
     pub uris: Vec<String>,
 }

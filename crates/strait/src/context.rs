@@ -195,7 +195,7 @@ impl Context {
         let fs = match uri.scheme() {
             Scheme::File | Scheme::Memory if self.user_is_explicit => {
                 return Err(Failure::usage(format!(
-                    "{uri}: a {}: store acts as whoever runs this; --user is for gateways and hdfs:",
+                    "{uri}: a {}: store acts as the user of this process; --user is for gateways and hdfs:",
                     uri.scheme()
                 )));
             }

@@ -33,7 +33,7 @@ impl CachedToken {
         let file = std::fs::File::open(&self.file).ok()?;
         let metadata = file.metadata().ok()?;
         if metadata.mode() & 0o077 != 0 || metadata.uid() != nix::unistd::geteuid().as_raw() {
-            tracing::warn!(file = %self.file.display(), "not used: others may read it, or own it");
+            tracing::warn!(file = %self.file.display(), "ignored the cached token: its mode or owner is wrong; remove the file");
             return None;
         }
         let mut text = String::new();

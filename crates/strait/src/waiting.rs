@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_answered_soon_is_waited_for_in_silence() {
+    async fn an_operation_answered_soon_prints_no_notice() {
         let (waiting, notices) = noted();
         waiting.on("stat /f", sleep(Duration::from_millis(4_900))).await;
         assert!(notices.lock().unwrap().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_long_learns_for_what_and_that_it_goes_on() {
+    async fn a_waiting_command_names_the_store_and_operation() {
         let (waiting, notices) = noted();
         waiting.on("stat /f", sleep(Duration::from_secs(30))).await;
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_side_by_side_for_one_store_says_it_once() {
+    async fn operations_waiting_for_one_store_print_one_notice() {
         let (waiting, notices) = noted();
         let never = std::future::pending::<()>;
         let both = futures::future::join(waiting.on("stat /a", never()), waiting.on("stat /b", never()));

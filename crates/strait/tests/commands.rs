@@ -36,7 +36,7 @@ fn lines(text: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn what_is_put_is_listed_printed_and_got_back() {
+fn a_put_file_is_listed_printed_and_got_back() {
     let gateway = Gateway::over_files();
     let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
     std::fs::write(gateway.dir.path().join("local"), &content).unwrap();
@@ -52,7 +52,7 @@ fn what_is_put_is_listed_printed_and_got_back() {
 }
 
 #[test]
-fn what_is_no_file_on_this_host_is_not_replaced_by_one() {
+fn get_does_not_replace_a_socket() {
     let gateway = Gateway::over_files();
     gateway.run_with(["put", "-", &gateway.uri("/f")], b"data", &[]).ok();
     let socket = gateway.dir.path().join("socket");
@@ -334,7 +334,7 @@ fn stores_are_reached_without_a_gateway_too() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_one_clear_line() {
+fn an_unreachable_or_invalid_store_is_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         let mut strait = command(dir.path());

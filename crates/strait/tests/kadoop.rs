@@ -339,7 +339,7 @@ fn fsck_calls_nothing_missing_before_the_datanodes_have_reported() {
 }
 
 #[test]
-fn who_waits_for_an_absent_namenode_is_told_so() {
+fn a_command_waiting_for_an_absent_namenode_says_so() {
     let mut rack = Rack::start(1);
     rack.run(["put", "-", &rack.uri("/f")], b"bytes").ok();
     let gateway = rack.gateway(&rack.uri("/"));

@@ -133,7 +133,7 @@ fn a_user_with_a_password_works_without_the_key() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_why() {
+fn a_refused_login_names_the_reason() {
     let rack = Rack::start();
     let root = rack.uri("/");
     write_private(&rack.dir.path().join("password-of-bob"), "a guess\n");

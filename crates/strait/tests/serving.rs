@@ -62,7 +62,7 @@ fn up_says_what_it_serves_and_to_whom() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_one_clear_line() {
+fn a_failed_start_is_one_clear_line() {
     let gateway = Gateway::over_files();
     let dir = gateway.dir.path();
     let taken = gateway.address.as_str();
@@ -153,7 +153,7 @@ fn a_gateway_may_start_before_what_it_serves() {
     far.args(["serve", "--store", "memory:/", "--listen", &later]);
     let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
     eventually("the store is there", DEADLINE, || gateway.run(["ls", &gateway.uri("/")]).code == 0);
-    eventually("its log says so", DEADLINE, || gateway.process.log_tail().contains("it is there now"));
+    eventually("its log says so", DEADLINE, || gateway.process.log_tail().contains("the store answers now"));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn what_else_keeps_a_store_away_is_logged_when_it_comes_up() {
 }
 
 #[test]
-fn beyond_loopback_somebody_must_say_who_may_come_in() {
+fn listening_beyond_loopback_needs_passwords_or_allow_anonymous() {
     let dir = tempfile::tempdir().unwrap();
     strait(dir.path(), &["up", "--listen", "0.0.0.0:0"])
         .fails(USAGE, "--passwords FILE, or --allow-anonymous");

@@ -56,7 +56,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     for directory in &flags.data {
         // A directory that can't be made counts as a failed disk: the others may suffice.
         if let Err(error) = make_private(directory) {
-            tracing::warn!(directory = %directory.display(), %error, "it can't be made");
+            tracing::warn!(directory = %directory.display(), %error, "can't make the data directory");
         }
     }
     let started = blocking(move || DatanodeServer::start(options)).await?;
@@ -87,9 +87,7 @@ pub async fn failed(server: &DatanodeServer) -> Failure {
     while !server.has_failed() {
         tokio::time::sleep(LOOK).await;
     }
-    Failure::other(
-        "the datanode failed: no data directory of it works, or a defect showed; see what was logged",
-    )
+    Failure::other("the datanode failed: no data directory of it works, or a defect showed; see the log")
 }
 
 /// This host's address on the route to the namenode.

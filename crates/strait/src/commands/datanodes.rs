@@ -61,7 +61,9 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
 /// Takes up datanodes that are refused for their history.
 pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
-        return Err(Failure::usage("admit: which DATANODE… of which cluster (kadoop://HOST:PORT/)?"));
+        return Err(Failure::usage(
+            "admit: datanode or cluster missing: strait admit DATANODE… kadoop://HOST:PORT/",
+        ));
     };
     let cluster = context.cluster(uri).await?;
     let refused = cluster.operate("list datanodes", |client, _| client.refused()).await?;
@@ -120,7 +122,9 @@ fn refused_object(out: &mut Output, node: &RefusedNode) -> Result<(), Failure> {
 /// Decommissions datanodes, or cancels that.
 pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
-        return Err(Failure::usage("decommission: which DATANODE… of which cluster (kadoop://HOST:PORT/)?"));
+        return Err(Failure::usage(
+            "decommission: datanode or cluster missing: strait decommission DATANODE… kadoop://HOST:PORT/",
+        ));
     };
     let cluster = context.cluster(uri).await?;
     let (status, standings) = look(&cluster).await?;

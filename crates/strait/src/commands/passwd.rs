@@ -6,7 +6,7 @@ use crate::password;
 use strait_gateway::PasswordFile;
 use strait_store::ErrorKind;
 
-/// Sets a user's password in a gateway's file, or removes the user from it.
+/// Sets a user's password in the password file of a gateway or namenode, or removes the user from it.
 pub fn passwd(passwd: Passwd) -> Result<(), Failure> {
     if passwd.remove {
         let users = PasswordFile::users(&passwd.file).map_err(Failure::other)?;

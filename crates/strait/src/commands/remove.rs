@@ -47,7 +47,7 @@ pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
 
 async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     let removed = async {
-        // Even for an empty directory, `rm` must be told to remove it.
+        // `rm` removes even an empty directory only with -r.
         let looks = !rm.recursive || place.slash;
         let unseen = match if looks { Some(place.stat().await) } else { None } {
             Some(Ok(status)) if status.is_directory() && !rm.recursive => {

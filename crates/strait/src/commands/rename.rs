@@ -10,7 +10,7 @@ use strait_store::{Error, ErrorKind, FileStatus, StorePath};
 /// Moves each source to the target, within one store.
 pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     let (Some(named), Some(first)) = (mv.operands.pop(), mv.operands.first()) else {
-        return Err(Failure::usage("mv: what is to go where?"));
+        return Err(Failure::usage("mv: target missing: strait mv URI… TARGET"));
     };
     let first = context.place(first).await?;
     let target = match named.starts_with('/') {

@@ -134,7 +134,7 @@ pub(super) fn raise_descriptor_limit() -> usize {
 
 /// Logs the limit, once the process serves.
 pub(super) fn tell_descriptor_limit(descriptors: usize) {
-    tracing::info!(descriptors, "open files and connections of this process are limited to so many");
+    tracing::info!(descriptors, "the limit of this process's open files and connections");
 }
 
 /// Prints the block of lines for a ready gateway.
@@ -223,9 +223,8 @@ impl Door {
         }
         if self.access.starter.is_some() && rustix::process::geteuid().is_root() {
             warnings.push(
-                "this gateway runs as root and asks root's programs for no login: what any proxy or port \
-                 forwarder that runs as root passes on is served as root's; run it as another user, or with \
-                 --passwords FILE"
+                "this gateway runs as root and asks root's programs for no login: all clients of a proxy or \
+                 port forwarder of root act as root; run the gateway as another user, or with --passwords FILE"
                     .to_owned(),
             );
         }
@@ -256,7 +255,7 @@ impl Door {
                     true => process_user(),
                     false => invoking_user().user.to_string(),
                 };
-                let _ = writeln!(told, "           single identity: whoever comes in, it acts as {user}");
+                let _ = writeln!(told, "           single identity: all clients act as {user}");
             }
         }
         if self.access.passwords.is_some() {
@@ -271,7 +270,7 @@ impl Door {
                 let own = process_user();
                 writeln!(
                     told,
-                    "  anybody  from this host who runs as {own}, without a login, acts as {}",
+                    "  anybody  programs of {own} on this host act as {} without a login",
                     starter.user
                 )
             }

@@ -112,7 +112,7 @@ async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>
         }
     };
     deferred.opened(failed).await;
-    tracing::info!(store, "it is there now");
+    tracing::info!(store, "the store answers now");
 }
 
 /// Asks for the login's password now. Later the gateway would ask in the background, repeatedly, on

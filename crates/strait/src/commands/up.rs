@@ -92,7 +92,7 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     served
 }
 
-/// An unknown name may be a mistake, and whoever gets it later is an administrator.
+/// An unknown name may be a mistake, and a later user of that name becomes an administrator.
 fn warn_of_unknown_admins(up: &Up) -> Result<(), Failure> {
     let Some(file) = &up.listening.passwords else { return Ok(()) };
     let users = PasswordFile::users(file).map_err(Failure::other)?;
@@ -235,7 +235,12 @@ fn join(
             return Ok((datanodes, client));
         }
         if Instant::now() > due {
-            return Err(failed("its datanodes don't report".to_owned()));
+            let missing = datanodes.iter().filter(|datanode| !here.contains(&datanode.address())).count();
+            let seconds = READY_PATIENCE.as_secs();
+            return Err(failed(match missing {
+                0 => format!("the namenode stayed in safe mode for {seconds} s; see the log"),
+                _ => format!("{missing} datanodes didn't register within {seconds} s; see the log"),
+            }));
         }
         std::thread::sleep(LOOK);
     }

@@ -19,7 +19,7 @@ use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, FileWriter, SetA
 /// Copies each source into a store.
 pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     let target = match put.operands.len() {
-        0 | 1 => return Err(Failure::usage("put: what is to go where? SOURCE… URI")),
+        0 | 1 => return Err(Failure::usage("put: target missing: strait put SOURCE… URI")),
         _ => put.operands.pop().unwrap_or_default(),
     };
     let progress = Progress::new(!context.json);
