@@ -36,7 +36,7 @@ pub async fn call<F: Future>(key: Key, call: F) -> F::Output {
 }
 
 /// Runs work that continues after the current call is dropped, for the same caller.
-pub fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
+fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
     let key = CALLER.try_with(|key| key.borrow().clone());
     async move {
         match key {
