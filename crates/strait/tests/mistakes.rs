@@ -40,6 +40,15 @@ fn a_variable_that_stands_for_a_flag_is_any_word_for_yes_or_no() {
 }
 
 #[test]
+fn a_misplaced_client_flag_shows_the_usage_of_its_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = strait(dir.path(), &["serve", "--user", "alice", "--store", "memory:/"], &[]);
+    assert_eq!(run.code, USAGE);
+    let told = "--user applies to clients of a gateway; --passwords FILE";
+    assert!(run.stderr.contains(told) && run.stderr.contains("Usage: strait serve "), "{}", run.stderr);
+}
+
+#[test]
 fn usage_names_no_flag_that_only_the_environment_sets() {
     let dir = tempfile::tempdir().unwrap();
     for command in ["serve", "ls", "put"] {
