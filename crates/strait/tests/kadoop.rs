@@ -172,7 +172,7 @@ fn a_namenode_without_datanodes_says_so_and_a_datanode_needs_its_whole_address()
         |key, namenode| run(rack.dir.path(), [&datanode[..], &[key, "--namenode", namenode]].concat(), b"");
     let half = at("cluster.key", "127.0.0.1");
     assert!(half.code == USAGE && half.stderr.contains("give HOST:PORT"), "{}", half.stderr);
-    at("client.key", &rack.namenode).fails(OTHER, "the namenode's (--key there)");
+    at("client.key", &rack.namenode).fails(OTHER, "need the cluster's own");
 }
 
 #[test]
