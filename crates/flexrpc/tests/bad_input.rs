@@ -300,8 +300,10 @@ fn memory_for_sessions_and_results_is_bounded() {
 #[test]
 fn idle_connections_cost_no_threads_and_are_bounded() {
     let service = Arc::new(Service::default());
-    // One host has half of them at most.
-    let server = common::start(ServerOptions { connections: 400, ..ServerOptions::default() }, &service);
+    // One host has half of them at most. None of them calls soon on a loaded machine.
+    let greeting = std::time::Duration::from_secs(600);
+    let options = ServerOptions { connections: 400, greeting, ..ServerOptions::default() };
+    let server = common::start(options, &service);
     let mut idle: Vec<Raw> = (0..200).map(|_| Raw::tcp(server.address())).collect();
     common::eventually("all are accepted", || server.connection_count() == 200);
     common::eventually("the workers go back to watching", || server.worker_count() <= 8);
