@@ -261,8 +261,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     }
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
-                // Dropping stops queries; a mutation runs to its end as a task of its own.
                 () = sleep_until(self.due.unwrap_or_else(Instant::now)), if self.due.is_some() => self.due = None,
+                // Dropping stops queries; a mutation runs to its end as a task of its own.
                 () = &mut left, if has_left && !self.running.is_empty() => return Ok(()),
                 _ = &mut self.cut => {
                     let message = "others wait for memory that this client uses too slowly";

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_micros(500);
 /// Requests that may come at once after a pause.
 const BURST: u32 = 1_000;
+/// The longest wait. Clients that leave before their times would otherwise keep later ones waiting.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Origins from which the table is cleaned of those that owe nothing.
 const FIRST_CLEANING: usize = 4_096;
 
@@ -42,7 +44,7 @@ impl Pace {
             state.clean_at = (2 * state.done.len()).max(FIRST_CLEANING);
         }
         let done = state.done.entry(origin.clone()).or_insert(now);
-        *done = (*done).max(now) + INTERVAL;
+        *done = ((*done).max(now) + INTERVAL).min(now + BURST * INTERVAL + LONGEST_WAIT);
         (*done - BURST * INTERVAL).max(now)
     }
 }
@@ -64,5 +66,7 @@ mod tests {
         assert_eq!(pace.next(&there, now), now);
         let later = now + Duration::from_secs(1);
         assert_eq!(pace.next(&here, later), later);
+        let last = (0..100_000).map(|_| pace.next(&here, later)).last();
+        assert_eq!(last, Some(later + LONGEST_WAIT));
     }
 }
