@@ -22,7 +22,7 @@ with_hdfs() {
 }
 
 every_language() {
-    cargo test --workspace --locked
+    cargo test --workspace --locked --no-fail-fast
     # Named, so that its absence fails and doesn't skip.
     STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
     export STRAIT_BIN

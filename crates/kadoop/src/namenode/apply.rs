@@ -118,6 +118,7 @@ impl State {
             Record::Detached { at, time_ms } => {
                 let top = self.unlink(at, *time_ms)?;
                 self.end_writers_below(top);
+                self.inode_mut(top)?.parent = top;
                 self.detached.push(top);
                 Ok(())
             }

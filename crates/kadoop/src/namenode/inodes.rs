@@ -17,6 +17,7 @@ pub const ROOT: InodeNo = InodeNo(0);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub struct Inode {
+    /// Its directory; the root and the top of a detached tree are their own.
     pub parent: InodeNo,
     /// In [`super::state::Names`].
     pub owner: u32,

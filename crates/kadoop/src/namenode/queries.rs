@@ -1,7 +1,7 @@
 //! Queries, which change nothing.
 
 use super::{
-    inodes::Body,
+    inodes::{Body, ROOT},
     path::{EXECUTE, READ, View},
 };
 use crate::{
@@ -69,13 +69,16 @@ impl View<'_> {
     /// Refuses unless the caller may read the file and pass through all directories above it.
     ///
     /// # Errors
-    /// PermissionDenied.
+    /// PermissionDenied. NotFound: the file lies in a detached tree.
     pub fn demand_reachable(&self, file: InodeNo) -> Result<()> {
         let mut at = self.demand(file, READ)?.parent;
-        while self.demand(at, EXECUTE)?.parent != at {
-            at = self.state.inode(at)?.parent;
+        loop {
+            let above = self.demand(at, EXECUTE)?.parent;
+            if above == at {
+                return if at == ROOT { Ok(()) } else { Err(Error::NotFound) };
+            }
+            at = above;
         }
-        Ok(())
     }
 
     /// The file at the path, if the caller may read it.
