@@ -1,5 +1,6 @@
 //! A gateway under attack: the duration of another user's login, `stat` and `put` of 1 MiB,
-//! compared with a quiet time, and the gateway's memory.
+//! compared with a quiet time, and the gateway's memory. `STRAIT_BENCH_ATTACK` picks the attacks
+//! with these words in their names, `STRAIT_BENCH_SECONDS` sets the time of each (60).
 
 use crate::Result;
 use crate::host::{Gateway, seconds, setting, strait};
@@ -53,7 +54,7 @@ type Start = fn(&Scene) -> Result<Box<dyn Any>>;
 
 pub fn run() -> Result<Vec<Row>> {
     use Store::{Directory, Kadoop};
-    let attacks: [(&str, Store, Start); 8] = [
+    let attacks: [(&str, Store, Start); 11] = [
         ("40 strangers announce 16 MiB each", Directory, |scene| {
             Ok(Box::new(Attack::drip(scene.gateway.address, None, 40, 16 << 20, 150_000)))
         }),
@@ -62,12 +63,8 @@ pub fn run() -> Result<Vec<Row>> {
             let drip = Attack::drip(scene.gateway.address, ada.token.clone(), 40, 16 << 20, 150_000);
             Ok(Box::new((ada, drip)))
         }),
-        ("one user reads 6 MiB of each of 900 Kadoop files", Kadoop, |scene| {
-            let mut ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
-            put(&mut ada, "/shared/read", READ_MIB + 1)?;
-            let attack = Attack::many_readers(ada, "/shared/read", OPEN_FILES, READ_MIB << 20);
-            Ok(Box::new(attack.map_err(|e| format!("{e:?}"))?))
-        }),
+        ("one user reads 6 MiB of each of 900 Kadoop files", Kadoop, |scene| read_over(scene, 1)),
+        ("the same over 30 connections", Kadoop, |scene| read_over(scene, 30)),
         ("one user's 140 checksums", Directory, |scene| {
             let ada = log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"))?;
             let attack = Attack::checksums(scene.gateway.address, ada.token.clone(), 140, "/endless");
@@ -82,15 +79,31 @@ pub fn run() -> Result<Vec<Row>> {
         ("another local user's 100 logins at once", Directory, |scene| {
             Ok(Box::new(Crowd::guess(scene.gateway.address, OTHER_USER, "bob", 100)?))
         }),
+        ("another local user's requests without a login over 100 connections", Directory, |scene| {
+            Ok(Box::new(Crowd::ask(scene.gateway.address, OTHER_USER, 100)?))
+        }),
+        ("another local user resets connections", Directory, |scene| {
+            Ok(Box::new(Crowd::reset(scene.gateway.address, OTHER_USER, 4)?))
+        }),
         ("200 slow sockets on the metrics port", Directory, |scene| {
             Ok(Box::new(Attack::half_requests(scene.metrics, 200)))
         }),
     ];
     let mut rows = Vec::new();
-    for (name, store, start) in attacks {
+    let only = std::env::var("STRAIT_BENCH_ATTACK").unwrap_or_default();
+    for (name, store, start) in attacks.into_iter().filter(|(name, ..)| name.contains(&only)) {
         rows.extend(beside(name, store, start)?);
     }
     Ok(rows)
+}
+
+/// One user opens [`OPEN_FILES`] and reads of each, over so many connections.
+fn read_over(scene: &Scene, connections: usize) -> Result<Box<dyn Any>> {
+    let log_in = || log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"));
+    put(&mut log_in()?, "/shared/read", READ_MIB + 1)?;
+    let clients = (0..connections).map(|_| log_in()).collect::<std::result::Result<_, _>>()?;
+    let attack = Attack::many_readers(clients, "/shared/read", OPEN_FILES / connections, READ_MIB << 20);
+    Ok(Box::new(attack.map_err(|e| format!("{e:?}"))?))
 }
 
 /// Measures a gateway in a quiet time, and then during an attack.

@@ -1,7 +1,8 @@
 //! Turns at a store: no user's calls keep another user's waiting.
 //!
 //! A store runs a limited number of calls at once, since each may hold a thread. It runs few
-//! checksums, since each keeps processors or disks busy for long. Users take these turns from a
+//! checksums, since each keeps processors or disks busy for long, and few calls that move much
+//! data, which take several turns each. Users take these turns from a
 //! [`Pool`]: in turn if they wait, and never more than half of them. [`Queued`] is a store behind
 //! this queue, with any adapter. A call returns its turn when the store has finished it; if the
 //! caller leaves, when no thread works for it any more.
@@ -24,6 +25,10 @@ use strait_telemetry::{Kind, Page, RequestId};
 
 /// Entries that a listing takes in one turn, if they are there. It holds them between two pages.
 const ENTRIES_A_TURN: usize = 32;
+/// Bytes that a call reads or writes in one turn. Calls with more take several, up to
+/// [`MOST_TURNS`].
+const BYTES_A_TURN: usize = 256 << 10;
+const MOST_TURNS: usize = 4;
 
 tokio::task_local! {
     /// The key that the current call counts for.
@@ -90,7 +95,7 @@ impl Turns {
             let of = [("store", store), ("kind", kind)];
             let mut gauge =
                 |name, help, value: usize| page.number(name, Kind::Gauge, help, &of, value as u64);
-            gauge("strait_gateway_store_calls_running", "Calls at work in a store.", pool.held());
+            gauge("strait_gateway_store_calls_running", "Turns of calls at work in a store.", pool.held());
             gauge("strait_gateway_store_calls_waiting", "Calls that wait for a turn.", pool.waiting());
         }
     }
@@ -101,10 +106,16 @@ impl Turns {
     }
 }
 
-/// Takes a turn of this caller and does `work` in it.
-async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, work: F) -> F::Output {
+/// The turns of a call that moves so many bytes. It needs memory and processors for them, and more
+/// of such calls at once would end no sooner.
+fn turns(bytes: usize) -> usize {
+    bytes.div_ceil(BYTES_A_TURN).clamp(1, MOST_TURNS)
+}
+
+/// Takes turns of this caller and does `work` in them.
+async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, turns: usize, work: F) -> F::Output {
     let turn: Option<Grant> = match caller {
-        Some(caller) => Some(caller.take(1).await),
+        Some(caller) => Some(caller.take(turns).await),
         None => None,
     };
     work::lend(Arc::new(turn), work).await
@@ -123,7 +134,7 @@ impl Queued {
     }
 
     async fn call<F: Future>(&self, call: F) -> F::Output {
-        in_turn(self.turns.caller(&self.turns.calls), call).await
+        in_turn(self.turns.caller(&self.turns.calls), 1, call).await
     }
 }
 
@@ -155,7 +166,7 @@ impl FileSystem for Queued {
         let chunks = stream::unfold(entries, move |mut entries| {
             let caller = caller.clone();
             async move {
-                let chunk = in_turn(caller, entries.next()).await?;
+                let chunk = in_turn(caller, 1, entries.next()).await?;
                 Some((stream::iter(chunk), entries))
             }
         });
@@ -164,7 +175,7 @@ impl FileSystem for Queued {
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
         let caller = self.turns.caller(&self.turns.calls);
-        let behind = in_turn(caller.clone(), self.behind.open(who, path)).await?;
+        let behind = in_turn(caller.clone(), 1, self.behind.open(who, path)).await?;
         Ok(Box::new(Reader { behind, caller }))
     }
 
@@ -175,13 +186,13 @@ impl FileSystem for Queued {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
         let caller = self.turns.caller(&self.turns.calls);
-        let behind = in_turn(caller.clone(), self.behind.create(who, path, options)).await?;
+        let behind = in_turn(caller.clone(), 1, self.behind.create(who, path, options)).await?;
         Ok(Box::new(Writer { behind, caller }))
     }
 
     async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         let caller = self.turns.caller(&self.turns.calls);
-        let behind = in_turn(caller.clone(), self.behind.append(who, path)).await?;
+        let behind = in_turn(caller.clone(), 1, self.behind.append(who, path)).await?;
         Ok(Box::new(Writer { behind, caller }))
     }
 
@@ -216,7 +227,7 @@ impl FileSystem for Queued {
 
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let caller = self.turns.caller(&self.turns.long_calls);
-        in_turn(caller, self.behind.checksum(who, path)).await
+        in_turn(caller, 1, self.behind.checksum(who, path)).await
     }
 
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {
@@ -227,7 +238,7 @@ impl FileSystem for Queued {
 #[async_trait]
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        in_turn(self.caller.clone(), self.behind.read_at(offset, length)).await
+        in_turn(self.caller.clone(), turns(length), self.behind.read_at(offset, length)).await
     }
 
     fn length(&self) -> u64 {
@@ -242,20 +253,20 @@ impl FileReader for Reader {
 #[async_trait]
 impl FileWriter for Writer {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        in_turn(self.caller.clone(), self.behind.append(data)).await
+        in_turn(self.caller.clone(), turns(data.len()), self.behind.append(data)).await
     }
 
     async fn flush(&mut self) -> Result<()> {
-        in_turn(self.caller.clone(), self.behind.flush()).await
+        in_turn(self.caller.clone(), 1, self.behind.flush()).await
     }
 
     async fn sync(&mut self) -> Result<()> {
-        in_turn(self.caller.clone(), self.behind.sync()).await
+        in_turn(self.caller.clone(), 1, self.behind.sync()).await
     }
 
     async fn close(self: Box<Self>) -> Result<()> {
         let Self { behind, caller } = *self;
-        in_turn(caller, behind.close()).await
+        in_turn(caller, 1, behind.close()).await
     }
 
     fn position(&self) -> u64 {

@@ -71,6 +71,20 @@ fn a_listing_shows_links_to_directories_and_stays_out_of_them() {
 }
 
 #[test]
+fn put_of_a_tree_says_which_links_it_left_out_and_why() {
+    both_ways(|run, data, root| {
+        let tree = planted(data.parent().unwrap());
+        symlink("nowhere", tree.join("dangling")).unwrap();
+        let put = run(&["put", tree.to_str().unwrap(), &format!("{root}/copy")]);
+        assert_eq!(put.code, INVALID_ARGUMENT, "{}", put.stderr);
+        assert_eq!(put.stderr.matches("left out: a link to a directory").count(), 2, "{}", put.stderr);
+        assert_eq!(put.stderr.matches("left out: a link that leads to no file").count(), 1, "{}", put.stderr);
+        assert_eq!(std::fs::read(data.join("copy/alias")).unwrap(), b"secret");
+        assert_eq!(data.join("copy").read_dir().unwrap().count(), 2);
+    });
+}
+
+#[test]
 fn get_of_a_tree_says_which_links_it_left_out() {
     both_ways(|run, data, root| {
         planted(data);

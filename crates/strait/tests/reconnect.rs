@@ -182,6 +182,22 @@ async fn a_read_goes_on_at_the_next_gateway_but_in_no_other_file() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_is_back_within_seconds_is_found_again() {
+    let root = tempfile::tempdir().unwrap();
+    let flags = ["--store".to_owned(), format!("file://{}", root.path().display())];
+    let mut gateway = Gateway::start(|_| flags.to_vec());
+    let store = connect(&gateway.address).await;
+    gateway.process.kill();
+    let back = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(Duration::from_secs(4)); // the last attempts follow one another by a second
+        gateway.replace(&flags);
+        gateway
+    });
+    store.stat(&who(), &StorePath::root()).await.unwrap();
+    back.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_listing_that_outlives_its_gateway_says_to_list_anew() {
     let root = tempfile::tempdir().unwrap();
     for index in 0..3_000 {

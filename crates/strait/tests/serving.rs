@@ -75,6 +75,11 @@ fn a_failed_start_is_one_clear_line() {
     serve("gopher://x").fails(INVALID_ARGUMENT, "unknown scheme");
     let stores = ["--store", "memory:/", "--store", "memory:/"];
     strait(dir, &[&["serve", "--listen", "127.0.0.1:0"], &stores[..]].concat()).fails(USAGE, "two stores");
+    let fifo = dir.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let passwords = ["--store", "memory:/", "--passwords", fifo.to_str().unwrap()];
+    let waiting = strait(dir, &[&["serve", "--listen", "127.0.0.1:0"], &passwords[..]].concat());
+    waiting.fails(waiting.code, "not a regular file");
 }
 
 #[test]

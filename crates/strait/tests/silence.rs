@@ -220,6 +220,19 @@ fn a_gateway_without_descriptors_says_so() {
 }
 
 #[test]
+fn connections_queue_while_a_gateway_is_busy() {
+    let gateway = Gateway::over_files();
+    gateway.process.signal(Signal::STOP);
+    let address = gateway.address.parse().unwrap();
+    // A full queue drops them, and the kernel asks again after a second.
+    let queued: Vec<_> =
+        (0..800).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)).unwrap()).collect();
+    gateway.process.signal(Signal::CONT);
+    drop(queued);
+    gateway.run(["ls", &gateway.uri("/")]).ok();
+}
+
+#[test]
 fn a_gateway_that_is_stopped_and_goes_on_is_waited_for() {
     let gateway = furnished();
     gateway.process.signal(Signal::STOP);

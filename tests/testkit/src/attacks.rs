@@ -52,10 +52,37 @@ fn is_silent(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
+/// One step of [`Attack::many_readers`].
+fn reader(
+    mut client: Client,
+    path: &str,
+    times: usize,
+    bytes: usize,
+) -> std::result::Result<impl FnMut() + Send + 'static, DfsError> {
+    let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
+    let mut handles = Vec::with_capacity(times);
+    for _ in 0..times {
+        handles.push(client.v2::<methods::OpenFile>(request.clone())?.handle);
+    }
+    let reads = (0..bytes).step_by(PUT_BYTES).flat_map(move |at| {
+        handles.clone().into_iter().map(move |handle| ReadRangeRequest {
+            handle,
+            offset: Some(at as i64),
+            length: Some(PUT_BYTES as i32),
+            ..Default::default()
+        })
+    });
+    let mut reads = reads.collect::<Vec<_>>().into_iter().cycle();
+    Ok(move || {
+        // A refusal is an answer, too.
+        let _ = reads.next().map(|request| client.v2::<methods::ReadRange>(request));
+    })
+}
+
 /// An attack that lasts until it is dropped.
 pub struct Attack {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Attack {
@@ -67,61 +94,44 @@ impl Attack {
         goes_on: impl Fn(&mut TcpStream) -> bool + Send + 'static,
     ) -> Self {
         let mut streams: Vec<Option<TcpStream>> = (0..connections).map(|_| begin()).collect();
-        Self::start(move || {
+        Self::start([move || {
             for stream in &mut streams {
                 if !stream.as_mut().is_some_and(&goes_on) {
                     *stream = begin();
                 }
             }
             std::thread::sleep(PAUSE);
-        })
+        }])
     }
 
-    /// Runs `step` repeatedly on a thread.
-    fn start(mut step: impl FnMut() + Send + 'static) -> Self {
+    /// Runs each step repeatedly on a thread of its own.
+    fn start<S: FnMut() + Send + 'static>(steps: impl IntoIterator<Item = S>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                step();
-            }
-        });
-        Self { stop, thread: Some(thread) }
+        let repeat = |mut step: S| {
+            let stopped = stop.clone();
+            std::thread::spawn(move || {
+                while !stopped.load(Ordering::Relaxed) {
+                    step();
+                }
+            })
+        };
+        let threads = steps.into_iter().map(repeat).collect();
+        Self { stop, threads }
     }
 
-    /// A client that opens a file `times` times and reads `bytes` of each, repeatedly. It
-    /// alternates between them after every 1 MiB.
+    /// Clients that each open a file `times` times and read `bytes` of each, repeatedly. They
+    /// alternate between them after every 1 MiB.
     ///
     /// # Errors
     /// The gateway's, if the file can't be opened.
     pub fn many_readers(
-        mut client: Client,
+        clients: Vec<Client>,
         path: &str,
         times: usize,
         bytes: usize,
     ) -> std::result::Result<Self, DfsError> {
-        let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
-        let mut handles = Vec::with_capacity(times);
-        for _ in 0..times {
-            handles.push(client.v2::<methods::OpenFile>(request.clone())?.handle);
-        }
-        let mut read = (0..bytes)
-            .step_by(PUT_BYTES)
-            .flat_map(move |at| {
-                handles.clone().into_iter().map(move |handle| ReadRangeRequest {
-                    handle,
-                    offset: Some(at as i64),
-                    length: Some(PUT_BYTES as i32),
-                    ..Default::default()
-                })
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .cycle();
-        Ok(Self::start(move || {
-            // A refusal is an answer, too.
-            let _ = read.next().map(|request| client.v2::<methods::ReadRange>(request));
-        }))
+        let readers = clients.into_iter().map(|client| reader(client, path, times, bytes));
+        Ok(Self::start(readers.collect::<std::result::Result<Vec<_>, _>>()?))
     }
 
     /// Connections that each announce a request of `announced` bytes and send `rate` bytes of it a
@@ -175,8 +185,14 @@ impl Attack {
 impl Drop for Attack {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A process of another local user.
@@ -233,8 +249,71 @@ sys.stdin.read()
             ..Default::default()
         };
         let guess = methods::OpenSession::call(WIRE, 1, &request.into()).to_bytes();
-        let hex = guess.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self::run(PROGRAM, address, user, &[connections.to_string(), hex])
+        Self::run(PROGRAM, address, user, &[connections.to_string(), hex(&guess)])
+    }
+
+    /// Sends requests over `connections` without a login, as fast as the gateway takes them, and
+    /// reads the answers. Needs root and Python.
+    ///
+    /// # Errors
+    /// Python is missing, or can't become that user.
+    pub fn ask(address: SocketAddr, user: u32, connections: usize) -> Result<Self> {
+        const PROGRAM: &str = "
+import selectors, socket, sys
+host, port, count, requests = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4]) * 500
+streams = selectors.DefaultSelector()
+for _ in range(count):
+    to = socket.create_connection((host, port), 5)
+    to.setblocking(False)
+    streams.register(to, selectors.EVENT_READ | selectors.EVENT_WRITE, [0])
+print(count, flush=True)
+while True:
+    for key, ready in streams.select():
+        sent = key.data
+        try:
+            if ready & selectors.EVENT_READ and not key.fileobj.recv(1 << 20):
+                raise ConnectionResetError
+            if ready & selectors.EVENT_WRITE:
+                sent[0] = (sent[0] + key.fileobj.send(requests[sent[0]:])) % len(requests)
+        except BlockingIOError:
+            pass
+        except OSError:
+            streams.unregister(key.fileobj)
+            key.fileobj.close()
+            try:
+                to = socket.create_connection((host, port), 5)
+                to.setblocking(False)
+                streams.register(to, selectors.EVENT_READ | selectors.EVENT_WRITE, [0])
+            except OSError:
+                pass
+";
+        let request = methods::ServerInfo::call(WIRE, 1, &ServerInfoRequest::default().into()).to_bytes();
+        Self::run(PROGRAM, address, user, &[connections.to_string(), hex(&request)])
+    }
+
+    /// Connects and resets the connection at once, over and over, on `threads`. Needs root and
+    /// Python.
+    ///
+    /// # Errors
+    /// Python is missing, or can't become that user.
+    pub fn reset(address: SocketAddr, user: u32, threads: usize) -> Result<Self> {
+        const PROGRAM: &str = "
+import socket, struct, sys, threading
+host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+at_once = struct.pack('ii', 1, 0)
+def again():
+    while True:
+        try:
+            with socket.create_connection((host, port), 5) as to:
+                to.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        except OSError:
+            pass
+for _ in range(count):
+    threading.Thread(target=again, daemon=True).start()
+print(count, flush=True)
+sys.stdin.read()
+";
+        Self::run(PROGRAM, address, user, &[threads.to_string()])
     }
 
     fn run(program: &str, address: SocketAddr, user: u32, arguments: &[String]) -> Result<Self> {

@@ -101,7 +101,9 @@ impl Reader {
         if first.is_empty() || first.len() >= length {
             return Ok(first);
         }
-        let mut all = BytesMut::from(&first[..]);
+        let left = usize::try_from(self.length().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut all = BytesMut::with_capacity(length.min(left.max(first.len())));
+        all.extend_from_slice(&first);
         while all.len() < length {
             let part = self.driver.read(offset + all.len() as u64, length - all.len())?;
             if part.is_empty() {
