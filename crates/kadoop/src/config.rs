@@ -74,6 +74,9 @@ pub struct Config {
     pub lease_soft_ms: Millis,
     /// Silence of a writer after which the namenode closes the file.
     pub lease_hard_ms: Millis,
+    /// Silence of a writer after which the namenode closes a file that can't be read because no
+    /// member of its pipeline has run since the bytes were written.
+    pub lease_lost_ms: Millis,
     /// How long recovery waits for a member that might have run unbroken, since the member's last
     /// heartbeat.
     pub recovery_patience_ms: Millis,
@@ -138,6 +141,7 @@ impl Default for Config {
             dead_ms: 10_000,
             lease_soft_ms: 60_000,
             lease_hard_ms: 300_000,
+            lease_lost_ms: 3_000,
             recovery_patience_ms: 60_000,
             recovery_round_ms: 5_000,
             safe_mode_extra_ms: 10_000,

@@ -19,7 +19,7 @@ use crate::{
     faults::Fault,
     messages::{Order, ReplicaReport, ReplicaState},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One attempt at one chunk.
 #[derive(Debug)]
@@ -38,21 +38,70 @@ pub(super) struct Round {
     lost: bool,
 }
 
+/// What is left of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Every member has run unbroken.
+    All,
+    /// Some members have restarted or are dead.
+    Broken,
+    /// No member is alive.
+    Nothing,
+    /// All have restarted or are dead, and some are back with the bytes on their disks.
+    Returned,
+}
+
+/// Most broken pipelines in one answer to a client.
+const MAX_BROKEN: usize = 1_000;
+
 impl Namenode {
-    /// Takes the lease from each writer that was silent for too long.
+    /// Takes the lease from each writer that was silent for too long, and notes the pipelines that
+    /// have lost members.
     pub(super) fn watch_leases(&mut self, now: Millis) {
-        let hard = self.config.lease_hard_ms;
-        let files: Vec<FileId> = self.state.open.keys().copied().collect();
-        for file in files {
-            if self.silence(file, now) >= hard {
-                self.begin_recovery(file);
+        let (hard, lost) = (self.config.lease_hard_ms, self.config.lease_lost_ms);
+        let (mut silent, mut broken) = (Vec::new(), BTreeSet::new());
+        for (file, open) in self.state.open.iter().filter(|(_, open)| open.client.is_some()) {
+            let silence = self.silence(*file, now);
+            let returned = || open.chunks.iter().any(|chunk| self.left(chunk) == Left::Returned);
+            if silence >= hard || silence >= lost && returned() {
+                silent.push(*file);
+            } else if open.chunks.last().is_some_and(|last| !last.claimed && self.left(last) == Left::Broken)
+            {
+                broken.insert(*file);
             }
         }
+        silent.into_iter().for_each(|file| self.begin_recovery(file));
+        self.cluster.broken = broken;
         let clients = &self.state.clients;
         if self.cluster.renewed.len() > crate::config::MAX_CLIENTS {
-            let known: std::collections::BTreeSet<_> = clients.iter().map(|(client, _)| *client).collect();
+            let known: BTreeSet<_> = clients.iter().map(|(client, _)| *client).collect();
             self.cluster.renewed.retain(|client, _| known.contains(client));
         }
+    }
+
+    /// What is left of an open chunk's pipeline.
+    fn left(&self, open: &OpenChunk) -> Left {
+        let (mut unbroken, mut returned) = (0, false);
+        for member in &open.pipeline {
+            let Some(node) = self.cluster.nodes.get(&member.node).filter(|node| !node.dead) else { continue };
+            if node.incarnation == member.incarnation {
+                unbroken += 1;
+            } else {
+                returned = true;
+            }
+        }
+        match unbroken {
+            0 if returned => Left::Returned,
+            0 => Left::Nothing,
+            all if all == open.pipeline.len() => Left::All,
+            _ => Left::Broken,
+        }
+    }
+
+    /// Files of this client whose pipelines have lost members, while others have the bytes.
+    pub fn broken_pipelines(&self, client: ClientId) -> Vec<FileId> {
+        let open = |file: &&FileId| self.state.open.get(file).is_some_and(|open| open.client == Some(client));
+        self.cluster.broken.iter().filter(open).take(MAX_BROKEN).copied().collect()
     }
 
     /// Handles another writer's request for the file.

@@ -1,7 +1,7 @@
 //! Processes that can be killed. They run this very program; the environment tells each one its
 //! part.
 
-use crate::support::{DEADLINE, config, key, namenode_options};
+use crate::support::{DEADLINE, client_at, config, key, namenode_options, superuser};
 use rustix::process::Signal;
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ use std::{
 };
 use strait_kadoop::{
     Config,
-    service::{DatanodeOptions, DatanodeServer, NamenodeServer},
+    service::{CreateOptions, DatanodeOptions, DatanodeServer, NamenodeServer},
 };
 use strait_testkit::{Host, Process};
 
@@ -169,6 +169,27 @@ impl DatanodeProcess {
     }
 }
 
+/// A writer in a separate process, with a file open for as long as it lives.
+pub struct WriterProcess(Process);
+
+impl WriterProcess {
+    /// Its file, with two replicas.
+    pub const FILE: &str = "/of-a-process";
+    /// The bytes that it has synced.
+    pub const SYNCED: &str = "synced";
+
+    pub fn start(site: Site, namenode: &str) -> Self {
+        let mut command = part("writer");
+        command.env(NAMENODE, namenode);
+        Self(site.start("writer", command).0)
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.0.kill();
+    }
+}
+
 fn part(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([&format!("processes::plays_{name}"), "--exact", "--ignored", "--nocapture"]);
@@ -209,6 +230,21 @@ fn plays_namenode() {
     announce(&directory, namenode.address());
     while !namenode.has_failed() {
         std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+#[ignore = "a part that other tests start"]
+fn plays_writer() {
+    let Some((directory, _)) = told() else { return };
+    let client = client_at(&env::var(NAMENODE).unwrap());
+    let options = CreateOptions { replication: 2, ..CreateOptions::default() };
+    let mut writer = client.create(&superuser(), WriterProcess::FILE, &options).unwrap();
+    writer.write(WriterProcess::SYNCED).unwrap();
+    writer.sync().unwrap();
+    announce(&directory, (Ipv4Addr::LOCALHOST, 0).into());
+    loop {
+        std::thread::sleep(DEADLINE);
     }
 }
 

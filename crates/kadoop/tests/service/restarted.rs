@@ -1,6 +1,9 @@
-//! Writers whose datanodes have all been restarted, and serve at other addresses.
+//! Writers whose datanodes have been restarted, and serve at other addresses, or are lost.
 
-use crate::support::{Cluster, DEADLINE, client, pattern, superuser};
+use crate::{
+    processes::{Site, WriterProcess},
+    support::{Cluster, DEADLINE, client, key, pattern, superuser},
+};
 use std::{
     fs,
     time::{Duration, Instant},
@@ -37,6 +40,51 @@ fn a_writer_goes_on_behind_what_its_restarted_datanodes_have() {
     writer.write(bytes.slice(100_000..)).unwrap();
     writer.sync().unwrap();
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    writer.close().unwrap();
+    let reader = client.open(&superuser(), "/file").unwrap();
+    assert!(reader.read_at(0, bytes.len() + 1).unwrap() == bytes);
+}
+
+/// Once, readers waited until the writer's lease was over.
+#[test]
+fn bytes_that_a_dead_writer_synced_are_read_soon_after_its_datanodes_have_restarted() {
+    let mut cluster = Cluster::start(REPLICATION);
+    let site = Site::new(&cluster.directory.path().join("writer"));
+    let mut writer = WriterProcess::start(site, &cluster.namenode.address().to_string());
+    writer.kill();
+    cluster.restart_datanodes(|| ());
+    let start = Instant::now();
+    let reader = client(&cluster.namenode).open(&superuser(), WriterProcess::FILE).unwrap();
+    assert_eq!(reader.read_at(0, 99).unwrap(), WriterProcess::SYNCED);
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
+/// Once, nothing was repaired before the writer's next call.
+#[test]
+fn flushed_bytes_of_an_idle_writer_get_their_replicas_again() {
+    let mut cluster = Cluster::start_with(4, key(), |mut options| {
+        options.config.dead_ms = 4_000;
+        options
+    });
+    let client = client(&cluster.namenode);
+    let bytes = pattern(300_000);
+    let mut writer = begin(&client, &bytes.slice(..100_000));
+    let holders = || {
+        let found = client.locations(&superuser(), "/file", 0, 100_000).unwrap();
+        let hosts = found.iter().flat_map(|chunk| chunk.hosts.iter().map(|host| host.address));
+        hosts.collect::<Vec<_>>()
+    };
+    // One after the other, all that had the bytes when they were flushed.
+    for lost in holders() {
+        cluster.stop(lost);
+        eventually("the chunk has its replicas", DEADLINE, || {
+            let holders = holders();
+            holders.len() == REPLICATION && !holders.contains(&lost)
+        });
+    }
+    let reader = client.open(&superuser(), "/file").unwrap();
+    assert!(reader.read_at(0, bytes.len()).unwrap() == bytes[..100_000]);
+    writer.write(bytes.slice(100_000..)).unwrap();
     writer.close().unwrap();
     let reader = client.open(&superuser(), "/file").unwrap();
     assert!(reader.read_at(0, bytes.len() + 1).unwrap() == bytes);

@@ -263,6 +263,63 @@ fn a_chunk_that_no_member_can_seal_any_more_is_left_to_the_namenode() {
     }
 }
 
+/// A writer without anything under way, whose pipeline is examined: the second member answers so.
+fn examined(second: Outcome) -> Writer {
+    let (mut writer, write) = writing(None);
+    writer.on_write(write.id, &[Outcome::Value; 2], 10);
+    assert!(calls(&mut writer).is_empty());
+    writer.examine(20);
+    let probes = calls(&mut writer);
+    assert!(probes.iter().all(|probe| matches!(probe.call, WriteCall::Probe { .. })), "{probes:?}");
+    assert_eq!(probes.len(), 2);
+    writer.append(&mut Bytes::from_static(&[8; 32]), 25).unwrap();
+    assert!(calls(&mut writer).is_empty(), "nothing is sent meanwhile");
+    writer.on_member(probes[0].id, Outcome::Value, 30);
+    writer.on_member(probes[1].id, second, 30);
+    writer
+}
+
+#[test]
+fn a_pipeline_that_is_found_whole_is_written_on() {
+    let mut writer = examined(Outcome::Value);
+    let WriteCall::Write(write) = calls(&mut writer).pop().unwrap().call else { panic!() };
+    assert_eq!((write.chunk, write.offset), (ChunkId(1), 32));
+}
+
+#[test]
+fn a_pipeline_that_has_lost_a_member_ends_its_chunk_though_nothing_was_sent() {
+    for lost in [Outcome::Unknown, Outcome::NotExecuted, Outcome::Error(Error::StaleStamp)] {
+        let mut writer = examined(lost);
+        let seals = calls(&mut writer);
+        let sealed = |issue: &Issue<WriteCall>| {
+            matches!(issue.call, WriteCall::Seal { to: NodeId(1), chunk: ChunkId(1), length: 32, .. })
+        };
+        assert!(seals.iter().any(sealed), "{seals:?}");
+        for seal in seals {
+            let outcome = if sealed(&seal) { Outcome::Value } else { Outcome::Error(Error::NotOpen) };
+            writer.on_member(seal.id, outcome, 40);
+        }
+        let Mutation::AddChunk { ends, next: true, .. } = grant(&mut writer, 2, 40) else { panic!() };
+        assert_eq!((ends[0].length, &ends[0].durable[..]), (32, &[NodeId(1)][..]));
+    }
+}
+
+#[test]
+fn the_end_of_an_idle_writers_broken_chunk_is_told_at_once() {
+    let (mut writer, write) = writing(None);
+    writer.on_write(write.id, &[Outcome::Value; 2], 10);
+    writer.examine(20);
+    let probes = calls(&mut writer);
+    writer.on_member(probes[0].id, Outcome::Value, 30);
+    writer.on_member(probes[1].id, Outcome::Unknown, 30);
+    answer_all(&mut writer, Outcome::Value, 40);
+    let told = calls(&mut writer).pop().unwrap();
+    let WriteCall::Namenode(Mutation::AddChunk { ends, next: false, .. }) = &told.call else { panic!() };
+    assert_eq!(ends[0].length, 32);
+    writer.on_answer(told.id, Ok(Answer::Chunk { next: None, durable: false }), 50);
+    assert!(calls(&mut writer).is_empty() && writer.wake_at().is_none(), "it is idle again");
+}
+
 #[test]
 fn a_writer_is_told_at_once_that_acknowledged_bytes_are_lost() {
     let (mut writer, seals) = broken();

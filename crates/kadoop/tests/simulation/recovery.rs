@@ -182,6 +182,43 @@ fn a_writer_is_told_if_nobody_has_all_that_was_acknowledged_and_recovery_keeps_w
 }
 
 #[test]
+fn a_silent_writers_file_is_closed_early_if_all_members_have_restarted() {
+    for (states, closed) in [
+        ([ReplicaState::Returned, ReplicaState::Returned], true),
+        ([ReplicaState::Open, ReplicaState::Returned], false),
+    ] {
+        let mut cluster = Cluster::new(2, None);
+        let file = cluster.create(2);
+        let new = cluster.add(file, Vec::new());
+        states.into_iter().enumerate().for_each(|(at, state)| cluster.hold(&new, at, 10, state));
+        cluster.pass(2_000, &[]);
+        assert!(cluster.length().1, "its writer may still be there");
+        cluster.pass(3_000, &[]);
+        assert_eq!(cluster.length(), if closed { (10, false) } else { (0, true) });
+    }
+}
+
+#[test]
+fn a_client_learns_which_of_its_pipelines_have_lost_members_while_others_have_the_bytes() {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    let broken = |cluster: &Cluster| cluster.namenode.broken_pipelines(cluster.client);
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 10, ReplicaState::Open);
+    cluster.pass(1_000, &[]);
+    assert_eq!(broken(&cluster), []);
+    cluster.hold(&new, 1, 10, ReplicaState::Returned);
+    cluster.pass(1_000, &[]);
+    assert_eq!(broken(&cluster), [file]);
+    assert_eq!(cluster.namenode.broken_pipelines(strait_kadoop::ClientId(99)), []);
+    let ends = vec![End { chunk: new.chunk, length: 10, durable: vec![new.pipeline[0].node] }];
+    cluster.ask(Mutation::AddChunk { file, ends, next: false, avoid: Vec::new() }).unwrap();
+    cluster.pass(1_000, &[]);
+    assert_eq!(broken(&cluster), []);
+}
+
+#[test]
 fn a_member_that_is_away_may_have_what_the_others_lost() {
     let mut cluster = Cluster::new(2, None);
     let file = cluster.create(2);

@@ -194,6 +194,11 @@ impl Writer {
         }
     }
 
+    /// The opening that this writer has.
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
     /// The file's length with all accepted bytes.
     pub fn length(&self) -> u64 {
         self.length
@@ -293,6 +298,19 @@ impl Writer {
         if self.failed.is_some() { None } else { times.min() }
     }
 
+    /// Has each member of the pipeline asked whether it is there, unless calls to them are under way.
+    /// The namenode said that some are lost: the others then end the chunk, so that it gets its
+    /// replicas again however long this writer is idle.
+    pub fn examine(&mut self, now: Millis) {
+        if self.failed.is_none()
+            && let Some(open) = self.open.as_mut().filter(|open| open.settled())
+        {
+            open.suspects.clear();
+            self.probe(Phase::Examining);
+            self.advance(now);
+        }
+    }
+
     /// Does the work due at `now`.
     pub fn tick(&mut self, now: Millis) {
         self.advance(now);
@@ -362,9 +380,15 @@ impl Writer {
             }
             // Calls under way may wait for bytes that won't come. Their outcomes don't matter,
             // since the members seal at the acknowledged length.
-            Phase::Broken => self.probe(),
-            Phase::Probing if open.probes == 0 => self.end_open(true, now),
-            Phase::Probing => {}
+            Phase::Broken => self.probe(Phase::Probing),
+            Phase::Examining if open.probes == 0 && open.suspects.is_empty() => {
+                if let Some(open) = &mut self.open {
+                    open.phase = Phase::Writing;
+                }
+                self.advance_open(now);
+            }
+            Phase::Probing | Phase::Examining if open.probes == 0 => self.end_open(true, now),
+            Phase::Probing | Phase::Examining => {}
         }
     }
 
@@ -414,9 +438,10 @@ impl Writer {
         }
     }
 
-    fn probe(&mut self) {
+    fn probe(&mut self, phase: Phase) {
         let Some(open) = &mut self.open else { return };
-        open.phase = Phase::Probing;
+        open.phase = phase;
+        open.there.clear();
         open.probes = open.new.pipeline.len();
         let chunk = open.new.chunk;
         for to in open.new.pipeline.clone() {
@@ -528,7 +553,18 @@ impl Writer {
             let more = sound && unsealed < MAX_UNSEALED;
             return more.then(|| Mutation::AddChunk { file, ends: self.ends(), next: true, avoid });
         }
-        let tell = match self.goal? {
+        let Some(goal) = self.goal else {
+            // The namenode copies the chunk once it knows the end.
+            let known = self.open.is_some() || !self.ended.iter().any(|ended| ended.broken);
+            let tell = !known && settled && sound;
+            return tell.then(|| Mutation::AddChunk {
+                file,
+                ends: self.ends(),
+                next: false,
+                avoid: Vec::new(),
+            });
+        };
+        let tell = match goal {
             Goal::Flush => sound && self.ended.iter().any(|ended| !ended.claimed),
             Goal::Sync => settled && !self.durable && !faults.has(Fault::SyncForgetsEarlier),
             Goal::Close if self.open.is_none() && self.staged.bytes() == 0 && settled => {

@@ -43,6 +43,8 @@ pub(super) enum Phase {
     Broken,
     /// The members are being probed.
     Probing,
+    /// The same, although every call so far has succeeded.
+    Examining,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -95,6 +95,9 @@ impl Writer {
         if matches!(outcome, Outcome::Value | Outcome::Error(_)) {
             open.there.push(to);
         }
+        if open.phase == Phase::Examining && outcome != Outcome::Value {
+            open.suspects.push(to);
+        }
     }
 
     /// Takes the namenode's answer; Unavailable if there was none.

@@ -8,7 +8,7 @@ use super::{
     members,
     pool::Pool,
     requests::{Begun, Requests},
-    writer::Drivers,
+    writer::{Driver, Drivers},
 };
 use crate::{
     ClientId, Config,
@@ -168,12 +168,25 @@ impl Link {
     /// periodic work.
     pub(super) fn renew(&self) {
         let writers = self.writers.all();
-        if !writers.is_empty() {
-            writers.iter().for_each(|writer| writer.tick());
-            let client = self.joined().requests.client().0;
-            // Ignore a failure: the next renewal may succeed.
-            let _ =
-                attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| to.nn_renew(client));
+        if writers.is_empty() {
+            return;
+        }
+        writers.iter().for_each(|writer| writer.tick());
+        let client = self.joined().requests.client().0;
+        let told =
+            attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| to.nn_leases(client));
+        match told {
+            Ok(broken) => {
+                let is_broken = |writer: &&Arc<Driver>| broken.files.contains(&writer.file().0);
+                writers.iter().filter(is_broken).for_each(|writer| writer.examine());
+            }
+            // An older namenode. Ignore other failures: the next renewal may succeed.
+            Err(Lost::Refused(Failure { error: Error::Internal(_), .. })) => {
+                let _ = attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| {
+                    to.nn_renew(client)
+                });
+            }
+            Err(_) => {}
         }
     }
 }

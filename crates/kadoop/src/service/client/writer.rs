@@ -257,6 +257,17 @@ impl Driver {
         self.submit(&mut core);
     }
 
+    pub(super) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Has the members of the pipeline asked whether they are there.
+    pub(super) fn examine(self: &Arc<Self>) {
+        let mut core = self.core();
+        core.examine(self.clock.now());
+        self.submit(&mut core);
+    }
+
     /// Hands all calls to other threads.
     fn submit(self: &Arc<Self>, core: &mut Core) {
         while let Some(issue) = core.next_call() {

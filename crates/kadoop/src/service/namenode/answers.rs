@@ -57,12 +57,17 @@ impl wire::KadoopNamenodeV1Service for Names {
     }
 
     fn nn_renew(&self, call: &Request, client: u64) -> Answered<()> {
+        self.nn_leases(call, client).map(drop)
+    }
+
+    fn nn_leases(&self, call: &Request, client: u64) -> Answered<wire::KdBroken> {
         let shared = &self.0;
         Shared::demand_client(call, ClientId(client)).map_err(refuse)?;
         shared
             .change(|namenode, now| {
                 namenode.renew(ClientId(client), now);
-                Ok(())
+                let broken = namenode.broken_pipelines(ClientId(client));
+                Ok(wire::KdBroken { files: broken.into_iter().map(|file| file.0).collect() })
             })
             .map_err(refuse)
     }

@@ -412,8 +412,19 @@ impl World {
             client.renewing = false;
             return;
         };
-        self.call(host, vec![NAMENODE], &Request::Renew(number), 900, Then::Nothing);
+        self.call(host, vec![NAMENODE], &Request::Renew(number), 900, Then::Renewed);
         self.at(self.now + 1_000, Event::Renew(host, self.lives[host]));
+    }
+
+    fn on_renewed(&mut self, host: Host, reply: Option<Reply>) {
+        let now = self.clock(host);
+        if let Some(Reply::Broken(files)) = reply
+            && let Task::Writing(writing) = &mut self.client(host).task
+            && files.contains(&writing.writer.file())
+        {
+            writing.writer.examine(now);
+            self.pump(host);
+        }
     }
 
     fn renew_from_now(&mut self, host: Host) {
@@ -427,6 +438,7 @@ impl World {
         let first = |replies: &mut Vec<Option<Reply>>| replies.first_mut().and_then(Option::take);
         match then {
             Then::Nothing => {}
+            Then::Renewed => self.on_renewed(host, first(&mut replies)),
             Then::Beat(beat) => self.on_beat(host, &beat, first(&mut replies)),
             Then::Fetched(fetch) => self.on_fetched(host, fetch, first(&mut replies)),
             Then::Joined => self.on_joined(host, first(&mut replies)),

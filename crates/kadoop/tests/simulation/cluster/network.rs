@@ -3,7 +3,7 @@
 
 use super::world::{Event, NODES, Then, World};
 use strait_kadoop::{
-    ChunkId, ClientId, Error, Member, Millis, NodeId, Stamp,
+    ChunkId, ClientId, Error, FileId, Member, Millis, NodeId, Stamp,
     messages::{
         Answer, Continue, Heartbeat, HeartbeatAnswer, Located, Mutation, Piece, Read, RequestId, Status,
         Write,
@@ -42,6 +42,7 @@ pub enum Reply {
     Located(Result<Located, Error>),
     Status(Result<Status, Error>),
     Beat(Result<HeartbeatAnswer, Error>),
+    Broken(Vec<FileId>),
     Piece(Result<Piece, Error>),
     NotExecuted,
 }

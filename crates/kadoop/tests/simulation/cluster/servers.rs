@@ -34,10 +34,10 @@ impl World {
         let user = someone("kadoop");
         Some(match request {
             Request::Join => Reply::Joined(self.ask(|namenode| namenode.join_client(now))?),
-            Request::Renew(client) => {
-                self.ask(|namenode| namenode.renew(client, now))?;
-                Reply::Done(Ok(()))
-            }
+            Request::Renew(client) => Reply::Broken(self.ask(|namenode| {
+                namenode.renew(client, now);
+                namenode.broken_pipelines(client)
+            })?),
             Request::Mutate(id, mutation) => {
                 let answer = self.ask(|namenode| namenode.mutate(&user, id, &mutation, &[], now, wall))?;
                 if let Ok(answer) = &answer {

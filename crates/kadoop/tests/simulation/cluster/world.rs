@@ -78,6 +78,7 @@ pub enum Event {
 /// The purpose of a call.
 pub enum Then {
     Nothing,
+    Renewed,
     Beat(Heartbeat),
     Fetched(u64),
     Joined,
