@@ -142,7 +142,12 @@ impl Gateway {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
+                // Ended connections come before new ones: each holds its task's memory until then.
+                biased;
                 () = &mut shutdown => break,
+                _ = sweep.tick() => look(&shared, Look::IfChanged),
+                () = reload.0.notified() => look(&shared, Look::Always),
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
                         let peer = Peer::of(&stream, address);
@@ -175,9 +180,6 @@ impl Gateway {
                         }
                     }
                 },
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                _ = sweep.tick() => look(&shared, Look::IfChanged),
-                () = reload.0.notified() => look(&shared, Look::Always),
             }
         }
         drop(listener);

@@ -121,6 +121,28 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
 }
 
 #[test]
+fn connections_that_another_local_user_resets_hold_nobody_up() {
+    if !rustix::process::geteuid().is_root() {
+        return strait_testkit::skip("another local user's connections", "root");
+    }
+    let scene = Scene::new();
+    let _crowd = Crowd::reset(scene.address(), OTHER_USER, 4).unwrap();
+    scene.other_user_works();
+    scene.memory_is_bounded();
+}
+
+#[test]
+fn requests_of_another_local_user_who_has_not_logged_in_hold_nobody_up() {
+    if !rustix::process::geteuid().is_root() {
+        return strait_testkit::skip("another local user's requests", "root");
+    }
+    let scene = Scene::new();
+    let _crowd = Crowd::ask(scene.address(), OTHER_USER, 100).unwrap();
+    scene.other_user_works();
+    scene.memory_is_bounded();
+}
+
+#[test]
 fn another_local_users_connections_leave_room() {
     if !rustix::process::geteuid().is_root() {
         return strait_testkit::skip("another local user's connections", "root");
