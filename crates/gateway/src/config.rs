@@ -99,9 +99,9 @@ pub struct Limits {
     /// closed a second for as long as a token runs. No user, and not all strangers together, has
     /// more than it leaves to others.
     pub closed_sessions: usize,
-    /// Turns of calls at work in one store at once, shared by user: with
-    /// [`Limits::long_calls_per_store`] a quarter of the 512 threads that all stores of the process may
-    /// block. A call takes one, and up to four if it moves much data.
+    /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
+    /// quarter of the 512 threads that all stores of the process may block. At most a quarter of
+    /// them move more than 256 KiB each.
     pub calls_per_store: usize,
     /// Checksums at work in one store at once, shared by user. Each may keep a processor or a
     /// disk busy for long, and more of them at once end no sooner.

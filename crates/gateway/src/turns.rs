@@ -1,9 +1,8 @@
 //! Turns at a store: no user's calls keep another user's waiting.
 //!
 //! A store runs a limited number of calls at once, since each may hold a thread. It runs few
-//! checksums, since each keeps processors or disks busy for long, and few calls that move much
-//! data, which take several turns each. Users take these turns from a
-//! [`Pool`]: in turn if they wait, and never more than half of them. [`Queued`] is a store behind
+//! checksums, since each keeps processors or disks busy for long, and few calls that move much data,
+//! since each needs memory and processors for it. Users take these turns from a [`Pool`]: in turn if they wait, and never more than half of them. [`Queued`] is a store behind
 //! this queue, with any adapter. A call returns its turn when the store has finished it; if the
 //! caller leaves, when no thread works for it any more.
 
@@ -25,10 +24,10 @@ use strait_telemetry::{Kind, Page, RequestId};
 
 /// Entries that a listing takes in one turn, if they are there. It holds them between two pages.
 const ENTRIES_A_TURN: usize = 32;
-/// Bytes that a call reads or writes in one turn. Calls with more take several, up to
-/// [`MOST_TURNS`].
-const BYTES_A_TURN: usize = 256 << 10;
-const MOST_TURNS: usize = 4;
+/// A call that reads or writes more bytes is a transfer.
+const SMALL_BYTES: usize = 256 << 10;
+/// Part of a store's turns that transfers may have. The others are left to calls that only look.
+const TRANSFERS: usize = 4;
 
 tokio::task_local! {
     /// The key that the current call counts for.
@@ -80,22 +79,36 @@ pub fn acts_for(user: &str) {
 #[derive(Clone)]
 pub struct Turns {
     calls: Arc<Pool>,
+    /// A transfer takes one of these, and then one of `calls`.
+    transfers: Arc<Pool>,
     long_calls: Arc<Pool>,
+}
+
+/// An opener's places in the queues for calls and for transfers.
+#[derive(Clone)]
+struct Opener {
+    calls: Arc<Holder>,
+    transfers: Arc<Holder>,
 }
 
 impl Turns {
     /// As many as the limits allow.
     pub fn new(limits: &Limits) -> Self {
-        Self { calls: Pool::new(limits.calls_per_store), long_calls: Pool::new(limits.long_calls_per_store) }
+        Self {
+            calls: Pool::new(limits.calls_per_store),
+            transfers: Pool::new(limits.calls_per_store.div_ceil(TRANSFERS)),
+            long_calls: Pool::new(limits.long_calls_per_store),
+        }
     }
 
     /// Writes metrics of the calls at the store with this name.
     pub fn write(&self, page: &mut Page, store: &str) {
-        for (kind, pool) in [("short", &self.calls), ("long", &self.long_calls)] {
+        let pools = [("short", &self.calls), ("transfer", &self.transfers), ("long", &self.long_calls)];
+        for (kind, pool) in pools {
             let of = [("store", store), ("kind", kind)];
             let mut gauge =
                 |name, help, value: usize| page.number(name, Kind::Gauge, help, &of, value as u64);
-            gauge("strait_gateway_store_calls_running", "Turns of calls at work in a store.", pool.held());
+            gauge("strait_gateway_store_calls_running", "Calls at work in a store.", pool.held());
             gauge("strait_gateway_store_calls_waiting", "Calls that wait for a turn.", pool.waiting());
         }
     }
@@ -104,21 +117,32 @@ impl Turns {
         // The gateway's own work (closing files at its end) has no caller.
         CALLER.try_with(|key| pool.holder(&key.borrow())).ok()
     }
+
+    fn opener(&self) -> Option<Opener> {
+        let (calls, transfers) = (self.caller(&self.calls)?, self.caller(&self.transfers)?);
+        Some(Opener { calls, transfers })
+    }
 }
 
-/// The turns of a call that moves so many bytes. It needs memory and processors for them, and more
-/// of such calls at once would end no sooner.
-fn turns(bytes: usize) -> usize {
-    bytes.div_ceil(BYTES_A_TURN).clamp(1, MOST_TURNS)
-}
-
-/// Takes turns of this caller and does `work` in them.
-async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, turns: usize, work: F) -> F::Output {
+/// Takes a turn of this caller and does `work` in it.
+async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, work: F) -> F::Output {
     let turn: Option<Grant> = match caller {
-        Some(caller) => Some(caller.take(turns).await),
+        Some(caller) => Some(caller.take(1).await),
         None => None,
     };
     work::lend(Arc::new(turn), work).await
+}
+
+impl Opener {
+    /// Does the work of a call that moves so many bytes in a turn of this opener, if there is one.
+    async fn moves<F: Future>(opener: Option<&Self>, bytes: usize, work: F) -> F::Output {
+        let calls = opener.map(|opener| opener.calls.clone());
+        let transfer = match opener.filter(|_| bytes > SMALL_BYTES) {
+            Some(opener) => Some(opener.transfers.clone().take(1).await),
+            None => None,
+        };
+        work::lend(Arc::new(transfer), in_turn(calls, work)).await
+    }
 }
 
 /// A store whose calls take turns.
@@ -134,20 +158,26 @@ impl Queued {
     }
 
     async fn call<F: Future>(&self, call: F) -> F::Output {
-        in_turn(self.turns.caller(&self.turns.calls), 1, call).await
+        in_turn(self.turns.caller(&self.turns.calls), call).await
     }
 }
 
 /// A file open for reading. Its calls count for the opener.
 struct Reader {
     behind: Box<dyn FileReader>,
-    caller: Option<Arc<Holder>>,
+    opener: Option<Opener>,
 }
 
 /// A file open for writing. Its calls count for the opener.
 struct Writer {
     behind: Box<dyn FileWriter>,
-    caller: Option<Arc<Holder>>,
+    opener: Option<Opener>,
+}
+
+impl Writer {
+    fn calls(&self) -> Option<Arc<Holder>> {
+        self.opener.as_ref().map(|opener| opener.calls.clone())
+    }
 }
 
 #[async_trait]
@@ -166,7 +196,7 @@ impl FileSystem for Queued {
         let chunks = stream::unfold(entries, move |mut entries| {
             let caller = caller.clone();
             async move {
-                let chunk = in_turn(caller, 1, entries.next()).await?;
+                let chunk = in_turn(caller, entries.next()).await?;
                 Some((stream::iter(chunk), entries))
             }
         });
@@ -174,9 +204,8 @@ impl FileSystem for Queued {
     }
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
-        let caller = self.turns.caller(&self.turns.calls);
-        let behind = in_turn(caller.clone(), 1, self.behind.open(who, path)).await?;
-        Ok(Box::new(Reader { behind, caller }))
+        let behind = self.call(self.behind.open(who, path)).await?;
+        Ok(Box::new(Reader { behind, opener: self.turns.opener() }))
     }
 
     async fn create(
@@ -185,15 +214,13 @@ impl FileSystem for Queued {
         path: &StorePath,
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
-        let caller = self.turns.caller(&self.turns.calls);
-        let behind = in_turn(caller.clone(), 1, self.behind.create(who, path, options)).await?;
-        Ok(Box::new(Writer { behind, caller }))
+        let behind = self.call(self.behind.create(who, path, options)).await?;
+        Ok(Box::new(Writer { behind, opener: self.turns.opener() }))
     }
 
     async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
-        let caller = self.turns.caller(&self.turns.calls);
-        let behind = in_turn(caller.clone(), 1, self.behind.append(who, path)).await?;
-        Ok(Box::new(Writer { behind, caller }))
+        let behind = self.call(self.behind.append(who, path)).await?;
+        Ok(Box::new(Writer { behind, opener: self.turns.opener() }))
     }
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
@@ -227,7 +254,7 @@ impl FileSystem for Queued {
 
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let caller = self.turns.caller(&self.turns.long_calls);
-        in_turn(caller, 1, self.behind.checksum(who, path)).await
+        in_turn(caller, self.behind.checksum(who, path)).await
     }
 
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {
@@ -238,7 +265,7 @@ impl FileSystem for Queued {
 #[async_trait]
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        in_turn(self.caller.clone(), turns(length), self.behind.read_at(offset, length)).await
+        Opener::moves(self.opener.as_ref(), length, self.behind.read_at(offset, length)).await
     }
 
     fn length(&self) -> u64 {
@@ -253,20 +280,20 @@ impl FileReader for Reader {
 #[async_trait]
 impl FileWriter for Writer {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        in_turn(self.caller.clone(), turns(data.len()), self.behind.append(data)).await
+        Opener::moves(self.opener.as_ref(), data.len(), self.behind.append(data)).await
     }
 
     async fn flush(&mut self) -> Result<()> {
-        in_turn(self.caller.clone(), 1, self.behind.flush()).await
+        in_turn(self.calls(), self.behind.flush()).await
     }
 
     async fn sync(&mut self) -> Result<()> {
-        in_turn(self.caller.clone(), 1, self.behind.sync()).await
+        in_turn(self.calls(), self.behind.sync()).await
     }
 
     async fn close(self: Box<Self>) -> Result<()> {
-        let Self { behind, caller } = *self;
-        in_turn(caller, 1, behind.close()).await
+        let calls = self.calls();
+        in_turn(calls, self.behind.close()).await
     }
 
     fn position(&self) -> u64 {

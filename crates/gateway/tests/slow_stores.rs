@@ -90,6 +90,27 @@ fn a_client_is_not_cut_off_for_the_time_its_store_takes() {
 }
 
 #[test]
+fn transfers_that_hang_leave_turns_to_calls_that_only_look() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.calls_per_store = 8);
+    let large: &'static [u8] = vec![7; 1 << 20].leak();
+    let mut writers: Vec<Client> = (0..6).map(|_| served.session()).collect();
+    for (number, writer) in writers.iter_mut().enumerate() {
+        let handle = create(writer, &format!("/f{number}"));
+        gate.shut();
+        writer.send::<methods::AppendData>(&append_request(handle, 0, large).into());
+        gate.await_waiting(1);
+    }
+    let request = GetFileInfoRequest { path: Some("/f0".into()), ..Default::default() };
+    served.session().v2::<methods::GetFileInfo>(request).unwrap();
+    assert!(gate.waiting() <= 2, "{} of 8 turns", gate.waiting());
+    gate.open();
+    for writer in &mut writers {
+        assert!(matches!(writer.receive::<methods::AppendData>(), Reply::Success(_)));
+    }
+}
+
+#[test]
 fn a_session_at_work_does_not_idle_out() {
     let (store, gate) = Gated::new();
     let served = serve_store(store, |config| config.limits.session_linger = Duration::from_millis(50));

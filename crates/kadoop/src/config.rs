@@ -141,7 +141,7 @@ impl Default for Config {
             dead_ms: 10_000,
             lease_soft_ms: 60_000,
             lease_hard_ms: 300_000,
-            lease_lost_ms: 3_000,
+            lease_lost_ms: 4_000,
             recovery_patience_ms: 60_000,
             recovery_round_ms: 5_000,
             safe_mode_extra_ms: 10_000,

@@ -234,7 +234,7 @@ pub enum Command {
     /// Print a store's capacity and use
     Df(Df),
     /// Look for files with missing or too few replicas
-    Fsck(Operands),
+    Fsck(Fsck),
     /// List the datanodes of a Kadoop cluster
     Datanodes(Datanodes),
     /// Admit refused Kadoop datanodes, and discard records that only they have
@@ -251,6 +251,15 @@ pub enum Command {
     Passwd(Passwd),
     /// Write MalGen records (101 bytes each) to standard output
     Malgen(Malgen),
+}
+
+#[derive(Debug, Args)]
+pub struct Fsck {
+    /// Read every replica of every block, and compare it with its checksums; for kadoop:// URIs
+    #[arg(long)]
+    pub data: bool,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 #[derive(Debug, Args)]
@@ -594,8 +603,8 @@ pub struct Rm {
     /// Ignore missing files.
     #[arg(short, long)]
     pub force: bool,
-    /// Remove only leftovers of killed `put`s in these directories and beneath: files called
-    /// .strait-put-… that were begun more than a day ago.
+    /// Remove only leftovers of killed `put`s and of the 2009 service's copies in these directories
+    /// and beneath: files called .strait-put-… and .strait-copy-… that were begun more than a day ago.
     #[arg(long, conflicts_with_all = ["recursive", "force"])]
     pub stale: bool,
 }

@@ -309,6 +309,37 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
 }
 
 #[test]
+fn fsck_of_all_data_finds_a_damaged_replica_and_the_namenode_replaces_it() {
+    const LENGTH: usize = 10_000;
+    let rack = Rack::start(3);
+    rack.run(["put", "--replication", "2", "-", &rack.uri("/f")], &[7; LENGTH]).ok();
+    let fsck = |more: &[&str]| {
+        let fsck = rack.run([&["fsck", "--data", &rack.uri("/f")], more].concat(), b"");
+        (fsck.code, String::from_utf8(fsck.stdout).unwrap())
+    };
+    let healthy = "healthy: 1 files in 0 directories, 10000 bytes in 1 blocks, 0 missing, \
+                   0 with too few replicas; 2 replicas read, 0 damaged\n";
+    eventually("both replicas are reported", DEADLINE, || fsck(&[]) == (0, healthy.to_owned()));
+    let directories = ["dn0a", "dn0b", "dn1a", "dn1b", "dn2a", "dn2b"].map(|name| rack.dir.path().join(name));
+    let mut files =
+        directories.iter().flat_map(|of| of.read_dir().unwrap()).map(|entry| entry.unwrap().path());
+    let is_replica = |file: &std::path::PathBuf| file.metadata().unwrap().len() == LENGTH as u64;
+    let replica = std::fs::File::options().write(true).open(files.find(is_replica).unwrap()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&replica, b"rot", 5_000).unwrap();
+    let (code, told) = fsck(&[]);
+    assert_eq!(code, CORRUPT, "{told}");
+    assert!(
+        told.starts_with("/f\t0\t10000\tdamaged: datanode ") && told.contains("\nDAMAGED: 1 files"),
+        "{told}"
+    );
+    eventually("it is replaced", DEADLINE, || fsck(&[]) == (0, healthy.to_owned()));
+    let (_, json) = fsck(&["--json"]);
+    assert!(json.contains(r#""replicas_read":2"#) && json.contains(r#""damaged_replicas":0"#), "{json}");
+    let elsewhere = Gateway::over_files();
+    elsewhere.run(["fsck", "--data", &elsewhere.uri("/")]).fails(USAGE, "asks a namenode itself");
+}
+
+#[test]
 fn fsck_calls_nothing_missing_before_the_datanodes_have_reported() {
     let mut rack = Rack::start(1);
     rack.run(["put", "--replication", "1", "-", &rack.uri("/f")], b"bytes").ok();

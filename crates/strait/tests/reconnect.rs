@@ -189,7 +189,7 @@ async fn a_gateway_that_is_back_within_seconds_is_found_again() {
     let store = connect(&gateway.address).await;
     gateway.process.kill();
     let back = tokio::task::spawn_blocking(move || {
-        std::thread::sleep(Duration::from_secs(4)); // the last attempts follow one another by a second
+        std::thread::sleep(Duration::from_millis(3_500)); // further attempts follow one another by a second
         gateway.replace(&flags);
         gateway
     });

@@ -226,7 +226,7 @@ fn connections_queue_while_a_gateway_is_busy() {
     let address = gateway.address.parse().unwrap();
     // A full queue drops them, and the kernel asks again after a second.
     let queued: Vec<_> =
-        (0..800).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)).unwrap()).collect();
+        (0..300).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)).unwrap()).collect();
     gateway.process.signal(Signal::CONT);
     drop(queued);
     gateway.run(["ls", &gateway.uri("/")]).ok();

@@ -231,6 +231,9 @@ impl<D: Disk> Datanode<D> {
         };
         copy.fetches.insert(offset, (id, Some(bytes)));
         self.demand_stamp(copy.chunk, copy.stamp)?;
+        if matches!(copy.into, Into::Open(_)) {
+            self.reopen(copy.chunk)?;
+        }
         let replica = match &mut copy.into {
             Into::Sealed(replica) => replica,
             Into::Open(_) => self.replicas.get_mut(&copy.chunk).ok_or(Error::NoReplica)?,

@@ -32,8 +32,10 @@ pub(super) struct Cluster {
     /// Time of each client's last sign of life.
     pub renewed: BTreeMap<ClientId, Millis>,
     pub rounds: BTreeMap<FileId, Round>,
-    /// Files being written whose pipelines have lost members.
-    pub broken: BTreeSet<FileId>,
+    /// Files being written whose pipelines have lost members, by their writers' clients.
+    pub broken: BTreeSet<(ClientId, FileId)>,
+    /// Time of the last tick.
+    pub ticked: Millis,
     /// The end of safe mode, when leases and orphans begin to age.
     pub safe_until: Option<Millis>,
     /// When enough was reported.
@@ -133,6 +135,7 @@ impl Cluster {
             renewed: BTreeMap::new(),
             rounds: BTreeMap::new(),
             broken: BTreeSet::new(),
+            ticked: now,
             safe_until: None,
             // An empty cluster needn't wait for anything.
             enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),

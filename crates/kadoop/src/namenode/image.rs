@@ -108,6 +108,21 @@ pub fn load_part<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loa
 /// # Errors
 /// The disk's.
 pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> std::io::Result<()> {
+    write_checkpoint(disk, cluster, config, state)?;
+    log::prune(disk)
+}
+
+/// As [`save`], but removes nothing: an older checkpoint can't be read, so those before it are
+/// needed.
+///
+/// # Errors
+/// The disk's.
+pub fn write_checkpoint<D: Disk>(
+    disk: &D,
+    cluster: u64,
+    config: &Config,
+    state: &State,
+) -> std::io::Result<()> {
     if config.faults.has(Fault::LogDroppedEarly) {
         let segments = log::segments(&disk.list()?);
         for first in &segments[..segments.len().saturating_sub(1)] {
@@ -124,8 +139,7 @@ pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> 
         }
     });
     result?;
-    to.finish()?;
-    log::prune(disk)
+    to.finish()
 }
 
 fn write(state: &State, item: &mut dyn FnMut(&Item)) {
@@ -208,6 +222,6 @@ impl State {
     fn put(&mut self, number: InodeNo, attributes: Attributes, body: Body) -> Result<(), &'static str> {
         let Attributes { parent, owner, group, mode, modified_ms, accessed_ms } = attributes;
         let inode = Inode { parent, owner, group, mode, modified_ms, accessed_ms, body };
-        if self.inodes.put(number, inode) { Ok(()) } else { Err("the inode is there twice, or far off") }
+        if self.inodes.put_back(number, inode) { Ok(()) } else { Err("the inode is there twice") }
     }
 }

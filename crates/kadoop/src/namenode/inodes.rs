@@ -111,11 +111,14 @@ impl Inodes {
 
     /// Puts an inode into an empty slot; false if the slot is in use or far beyond the end.
     pub fn put(&mut self, number: InodeNo, inode: Inode) -> bool {
-        if self.get(number).is_some() {
-            return false;
-        }
         // A number from a damaged record must not cost memory for slots never used.
-        if number.0 > self.end.saturating_add(PAGE as u32) {
+        number.0 <= self.end.saturating_add(PAGE as u32) && self.put_back(number, inode)
+    }
+
+    /// Puts an inode of a checkpoint into its slot; false if the slot is in use. The slots before it may
+    /// be empty, however many: a large tree may have been removed.
+    pub fn put_back(&mut self, number: InodeNo, inode: Inode) -> bool {
+        if self.get(number).is_some() {
             return false;
         }
         while self.end <= number.0 {
@@ -164,6 +167,23 @@ impl PartialEq for Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn inode() -> Inode {
+        let (owner, group, mode, modified_ms, accessed_ms) = (0, 0, 0o755, 0, 0);
+        let body = Body::Directory(Default::default());
+        Inode { parent: ROOT, owner, group, mode, modified_ms, accessed_ms, body }
+    }
+
+    #[test]
+    fn a_record_puts_no_inode_far_behind_the_others_but_a_checkpoint_may() {
+        let far = InodeNo(3 * PAGE as u32);
+        let mut inodes = Inodes::default();
+        assert!(inodes.put(ROOT, inode()));
+        assert!(!inodes.put(far, inode()));
+        assert!(inodes.put_back(far, inode()) && !inodes.put_back(far, inode()));
+        assert_eq!((inodes.count(), inodes.next(0)), (2, Some(InodeNo(1))));
+        assert!(inodes.iter().map(|(number, _)| number).eq([ROOT, far]));
+    }
 
     #[test]
     fn an_inode_is_64_bytes() {

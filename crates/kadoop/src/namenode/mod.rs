@@ -42,7 +42,7 @@ mod writing;
 
 pub use balance::Rebalancing;
 pub use decommission::{Departure, Standing};
-pub use image::{Loaded, load, load_part, save};
+pub use image::{Loaded, load, load_part, save, write_checkpoint};
 pub use path::View;
 pub use record::{Record, Transaction};
 pub use state::State;

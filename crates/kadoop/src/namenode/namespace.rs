@@ -184,9 +184,28 @@ impl View<'_> {
                 return Err(Error::NotEmpty);
             }
             self.demand_whole_tree(inode)?;
-            return Ok((vec![Record::Detached { at: place(parent, name), time_ms }], Answer::Changed(true)));
+            if self.is_large(inode)? {
+                return Ok((
+                    vec![Record::Detached { at: place(parent, name), time_ms }],
+                    Answer::Changed(true),
+                ));
+            }
         }
         Ok((vec![Record::Removed { at: place(parent, name), time_ms }], Answer::Changed(true)))
+    }
+
+    /// Whether a tree has more inodes than may be freed at a time.
+    fn is_large(&self, top: InodeNo) -> Result<bool> {
+        let (mut rest, mut count) = (vec![top], 0);
+        while let Some(number) = rest.pop() {
+            count += 1;
+            let Some(entries) = self.state.inode(number)?.entries() else { continue };
+            if count + rest.len() + entries.len() > self.config.sweep_inodes as usize {
+                return Ok(true);
+            }
+            rest.extend(entries.values());
+        }
+        Ok(false)
     }
 
     /// Removing a tree needs all rights on each directory in it that has entries.

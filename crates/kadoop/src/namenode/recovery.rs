@@ -49,25 +49,32 @@ enum Left {
     Nothing,
     /// All have restarted or are dead, and some are back with the bytes on their disks.
     Returned,
+    /// All have restarted and are back.
+    AllReturned,
 }
 
-/// Most broken pipelines in one answer to a client.
-const MAX_BROKEN: usize = 1_000;
+/// Most broken pipelines in one answer to a client, which comes each second: their repair mustn't
+/// hold up its other writers.
+const MAX_BROKEN: usize = 32;
 
 impl Namenode {
     /// Takes the lease from each writer that was silent for too long, and notes the pipelines that
     /// have lost members.
     pub(super) fn watch_leases(&mut self, now: Millis) {
         let (hard, lost) = (self.config.lease_hard_ms, self.config.lease_lost_ms);
+        // If this process was stopped, its clients' renewals are still on their way.
+        let was_stopped = now.saturating_sub(std::mem::replace(&mut self.cluster.ticked, now)) >= lost / 2;
         let (mut silent, mut broken) = (Vec::new(), BTreeSet::new());
-        for (file, open) in self.state.open.iter().filter(|(_, open)| open.client.is_some()) {
+        for (file, open) in &self.state.open {
+            let Some(client) = open.client else { continue };
             let silence = self.silence(*file, now);
-            let returned = || open.chunks.iter().any(|chunk| self.left(chunk) == Left::Returned);
-            if silence >= hard || silence >= lost && returned() {
+            let returned = |chunk| matches!(self.left(chunk), Left::Returned | Left::AllReturned);
+            if silence >= hard || silence >= lost && !was_stopped && open.chunks.iter().any(returned) {
                 silent.push(*file);
-            } else if open.chunks.last().is_some_and(|last| !last.claimed && self.left(last) == Left::Broken)
+            } else if let Some(last) = open.chunks.last().filter(|last| !last.claimed)
+                && matches!(self.left(last), Left::Broken | Left::AllReturned)
             {
-                broken.insert(*file);
+                broken.insert((client, *file));
             }
         }
         silent.into_iter().for_each(|file| self.begin_recovery(file));
@@ -81,27 +88,29 @@ impl Namenode {
 
     /// What is left of an open chunk's pipeline.
     fn left(&self, open: &OpenChunk) -> Left {
-        let (mut unbroken, mut returned) = (0, false);
+        let (mut unbroken, mut returned) = (0, 0);
         for member in &open.pipeline {
             let Some(node) = self.cluster.nodes.get(&member.node).filter(|node| !node.dead) else { continue };
             if node.incarnation == member.incarnation {
                 unbroken += 1;
             } else {
-                returned = true;
+                returned += 1;
             }
         }
-        match unbroken {
-            0 if returned => Left::Returned,
-            0 => Left::Nothing,
-            all if all == open.pipeline.len() => Left::All,
+        let all = open.pipeline.len();
+        match (unbroken, returned) {
+            (unbroken, _) if unbroken == all => Left::All,
+            (0, 0) => Left::Nothing,
+            (0, returned) if returned == all => Left::AllReturned,
+            (0, _) => Left::Returned,
             _ => Left::Broken,
         }
     }
 
-    /// Files of this client whose pipelines have lost members, while others have the bytes.
+    /// Some files of this client whose pipelines have lost members, while others have the bytes.
     pub fn broken_pipelines(&self, client: ClientId) -> Vec<FileId> {
-        let open = |file: &&FileId| self.state.open.get(file).is_some_and(|open| open.client == Some(client));
-        self.cluster.broken.iter().filter(open).take(MAX_BROKEN).copied().collect()
+        let of_client = (client, FileId(0))..=(client, FileId(u64::MAX));
+        self.cluster.broken.range(of_client).take(MAX_BROKEN).map(|(_, file)| *file).collect()
     }
 
     /// Handles another writer's request for the file.

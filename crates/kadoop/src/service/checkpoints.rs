@@ -6,7 +6,7 @@ use crate::{
     Config,
     disk::{Disk, RealDisk},
     log::{self, LogError},
-    namenode::{load_part, save},
+    namenode::{Loaded, load_part, save, write_checkpoint},
 };
 use std::io;
 
@@ -22,10 +22,16 @@ pub(crate) fn checkpoint(
 ) -> Result<u64, LogError> {
     let end = commit.roll(disk)?;
     let frozen = Frozen { disk, end };
-    let state = load_part(&frozen, cluster, config)?.state;
+    let Loaded { state, unreadable, .. } = load_part(&frozen, cluster, config)?;
     let sequence = state.next.sequence;
-    if !log::checkpoints(&disk.list()?).contains(&sequence) {
-        save(disk, cluster, config, &state)?;
+    let known = log::checkpoints(&disk.list()?).contains(&sequence);
+    match unreadable.first() {
+        None if known => {}
+        None => save(disk, cluster, config, &state)?,
+        Some(error) => {
+            tracing::error!(%error, "a checkpoint can't be read; those before it are kept");
+            write_checkpoint(disk, cluster, config, &state)?;
+        }
     }
     Ok(sequence)
 }

@@ -33,7 +33,7 @@ pub mod tokens;
 
 pub use client::{
     Access, Client, ClientOptions, ClusterStatus, CreateOptions, Digester, Location, Login, NodeStatus,
-    Password, Reader, RefusedNode, ShortCircuitReads, Standings, Writer,
+    Password, Reader, RefusedNode, ShortCircuitReads, Standings, Verified, Verifier, Writer,
 };
 pub use convert::Host;
 pub use credentials::Epoch;

@@ -1,13 +1,14 @@
 //! The log distinguishes a torn end, a gap and damage.
 
-use crate::{disk::SimDisk, random::Random};
+use crate::{disk::SimDisk, random::Random, told::Cluster};
 use std::io::ErrorKind;
 use strait_kadoop::{
     ChunkId, ClientId, Config, FileId, Identity, InodeNo, NodeId, Stamp,
     disk::{Disk, DiskFile},
     faults::Faults,
     log::{Journal, LogError, Tail, read_log, read_mark, segments},
-    namenode::{Record, Transaction, load},
+    messages::Mutation,
+    namenode::{Record, Transaction, load, save},
 };
 
 const CLUSTER: u64 = 7;
@@ -116,6 +117,24 @@ fn lose_last_frame(disk: &SimDisk) {
     let bytes = file.read_vec(0, 4 * SEGMENT as usize).unwrap();
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     file.write_at(used as u64 - 1, &[0, 0]).unwrap();
+}
+
+/// Once, no start could read a checkpoint in which thousands of inodes were missing in a row.
+#[test]
+fn a_checkpoint_behind_the_removal_of_a_large_tree_can_be_read() {
+    let mut cluster = Cluster::new(0, None);
+    let mut mkdirs = |path: String| {
+        cluster.ask(Mutation::Mkdirs { path, mode: 0o755 }).unwrap();
+    };
+    (0..9_000).for_each(|number| mkdirs(format!("/old/{number}")));
+    mkdirs("/kept".to_owned());
+    cluster.ask(Mutation::Delete { path: "/old".into(), recursive: true }).unwrap();
+    while cluster.namenode.sweep() {}
+    let (disk, config) = (SimDisk::default(), Config::default());
+    save(&disk, CLUSTER, &config, cluster.namenode.state()).unwrap();
+    let loaded = load(&disk, CLUSTER, &config).unwrap();
+    assert!(loaded.unreadable.is_empty(), "{:?}", loaded.unreadable);
+    assert!(loaded.state == *cluster.namenode.state());
 }
 
 #[test]

@@ -1,28 +1,39 @@
-//! `fsck` finds files that have lost bytes, or have fewer replicas than they should.
+//! `fsck` finds files that have lost bytes, have fewer replicas than they should, or have damaged ones.
 
-use crate::cli::Operands;
-use crate::context::{Context, Place};
+use crate::cli::Fsck;
+use crate::context::{Cluster, Context, Place};
 use crate::failure::{Failure, Tally};
 use crate::output::Output;
 use futures::StreamExt;
+use strait_kadoop::Error as KadoopError;
+use strait_kadoop::service::Verified;
 use strait_store::{BlockLocation, ErrorKind, FileStatus, StorePath};
 
 /// Checks each operand and its whole tree.
-pub async fn fsck(context: &Context, operands: Operands) -> Result<(), Failure> {
+pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
     let mut tally = context.tally();
-    let mut check = Check { out: context.output(), json: context.json, found: Found::default() };
-    for uri in &context.expanded(&operands.uris, &mut tally).await? {
+    let mut check =
+        Check { out: context.output(), json: context.json, found: Found::default(), cluster: None };
+    for uri in &context.expanded(&flags.operands.uris, &mut tally).await? {
+        if flags.data {
+            check.cluster = Some(context.cluster(uri).await?);
+            check.found.replicas.get_or_insert(0);
+        }
         let checked = check.operand(context, uri, &mut tally).await;
         tally.add(checked)?;
     }
-    let Check { mut out, json, found } = check;
+    let Check { mut out, json, found, .. } = check;
     found.tell(json, tally.has_failed(), &mut out)?;
     out.finish()?;
     tally.finish()?;
     // Each one was reported above.
     match found {
-        Found { unknown: 1.., .. } => Err(Failure::Told(ErrorKind::Unavailable.row().exit)),
-        Found { missing: 1.., .. } => Err(Failure::Told(ErrorKind::Corrupt.row().exit)),
+        Found { unknown: 1.., .. } | Found { unread: 1.., missing: 0, damaged: 0, .. } => {
+            Err(Failure::Told(ErrorKind::Unavailable.row().exit))
+        }
+        Found { missing: 1.., .. } | Found { damaged: 1.., .. } => {
+            Err(Failure::Told(ErrorKind::Corrupt.row().exit))
+        }
         _ => Ok(()),
     }
 }
@@ -31,6 +42,8 @@ struct Check {
     out: Output,
     json: bool,
     found: Found,
+    /// Where to read all replicas, if that is wanted.
+    cluster: Option<Cluster>,
 }
 
 /// Counts of a check.
@@ -46,6 +59,12 @@ struct Found {
     unknown: u64,
     /// Blocks with fewer replicas than the file should have.
     too_few: u64,
+    /// Replicas that were read; none unless that is wanted.
+    replicas: Option<u64>,
+    /// Replicas that don't agree with their checksums.
+    damaged: u64,
+    /// Replicas that couldn't be read.
+    unread: u64,
 }
 
 impl Check {
@@ -117,7 +136,29 @@ impl Check {
             let rest = BlockLocation { offset, length, hosts: vec![], addresses: vec![], corrupt: true };
             self.missing(place, &rest, status.replication, settling)?;
         }
-        Ok(())
+        self.replicas(place).await
+    }
+
+    /// Reads all replicas of a file, one after the other.
+    async fn replicas(&mut self, place: &Place) -> Result<(), Failure> {
+        let Self { out, json, found, cluster: Some(cluster) } = self else { return Ok(()) };
+        let named = |error: strait_store::Error| Failure::naming(error, "fsck", &place.path);
+        let path = place.path.as_str().to_owned();
+        let begun = cluster.operate("fsck", move |client, caller| client.verify(caller, &path));
+        let mut verifier = begun.await.map_err(named)?;
+        loop {
+            let step = cluster.operate("fsck", move |_, _| {
+                let read = verifier.step()?;
+                Ok((verifier, read))
+            });
+            let (rest, read) = step.await.map_err(named)?;
+            let Some(read) = read else { return Ok(()) };
+            verifier = rest;
+            found.replicas = found.replicas.map(|replicas| replicas + 1);
+            if let Some(problem) = found.count(&read) {
+                replica(out, *json, place, &read, &problem)?;
+            }
+        }
     }
 
     /// No datanode has it; or, if the store is `settling`, none has reported it yet.
@@ -160,6 +201,31 @@ impl Check {
     }
 }
 
+/// Prints a line for a replica with a problem.
+fn replica(
+    out: &mut Output,
+    json: bool,
+    place: &Place,
+    read: &Verified,
+    problem: &str,
+) -> Result<(), Failure> {
+    let Verified { offset, length, node, .. } = *read;
+    let address = read.address.map(|address| address.to_string()).unwrap_or_default();
+    let path = place.path.as_str();
+    if json {
+        return out.object([
+            ("path", path.into()),
+            ("problem", problem.into()),
+            ("offset", offset.into()),
+            ("length", length.into()),
+            ("datanode", node.0.into()),
+            ("address", address.into()),
+        ]);
+    }
+    let path = out.name(path).into_owned();
+    out.line(format_args!("{path}\t{offset}\t{length}\t{problem}: datanode {node} ({address})"))
+}
+
 fn is_missing(block: &BlockLocation) -> bool {
     block.corrupt || block.hosts.is_empty()
 }
@@ -170,10 +236,26 @@ fn is_whole(blocks: &[BlockLocation], length: u64) -> bool {
 }
 
 impl Found {
+    /// Counts a replica that was read; its problem, if it has one.
+    fn count(&mut self, read: &Verified) -> Option<String> {
+        let failure = read.failure.as_ref()?;
+        Some(match failure.error {
+            KadoopError::Corrupt => {
+                self.damaged += 1;
+                "damaged".to_owned()
+            }
+            _ => {
+                self.unread += 1;
+                format!("not read ({failure})")
+            }
+        })
+    }
+
     /// Healthy: every block has as many live replicas as its file wants. With `failed`, the check couldn't read everything, so the counts are incomplete.
     fn tell(&self, json: bool, failed: bool, out: &mut Output) -> Result<(), Failure> {
-        let Self { directories, files, bytes, blocks, missing, unknown, too_few } = *self;
-        let healthy = match (failed, missing + unknown + too_few) {
+        let Self { directories, files, bytes, blocks, missing, unknown, too_few, replicas, damaged, unread } =
+            *self;
+        let healthy = match (failed || unread > 0, missing + unknown + too_few + damaged) {
             (false, 0) => Some(true),
             (true, 0) => None,
             _ => Some(false),
@@ -187,20 +269,26 @@ impl Found {
                 ("missing", missing.into()),
                 ("not_reported", unknown.into()),
                 ("too_few_replicas", too_few.into()),
+                ("replicas_read", replicas.into()),
+                ("damaged_replicas", replicas.map(|_| damaged).into()),
+                ("replicas_not_read", replicas.map(|_| unread).into()),
                 ("healthy", healthy.into()),
             ]);
         }
         let verdict = match (unknown, missing) {
-            (0, 0) if failed => "not known (not all could be looked at)",
+            (0, 0) if damaged > 0 => "DAMAGED",
+            (0, 0) if failed || unread > 0 => "not known (not all could be looked at)",
             (0, 0) if too_few > 0 => "UNDER-REPLICATED",
             (0, 0) => "healthy",
             (0, _) => "CORRUPT",
             _ => "not known yet (safe mode: not all datanodes have reported)",
         };
         let unreported = if unknown > 0 { format!("{unknown} not reported yet, ") } else { String::new() };
+        let read = replicas.map(|replicas| format!("; {replicas} replicas read, {damaged} damaged"));
+        let read = read.unwrap_or_default();
         out.line(format_args!(
             "{verdict}: {files} files in {directories} directories, {bytes} bytes in {blocks} blocks, \
-             {unreported}{missing} missing, {too_few} with too few replicas"
+             {unreported}{missing} missing, {too_few} with too few replicas{read}"
         ))
     }
 }

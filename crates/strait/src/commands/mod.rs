@@ -55,7 +55,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Locate(operands) => locate::locate(&context, operands).await,
         Command::Checksum(operands) => locate::checksum(&context, operands).await,
         Command::Df(df) => locate::df(&context, df).await,
-        Command::Fsck(operands) => fsck::fsck(&context, operands).await,
+        Command::Fsck(flags) => fsck::fsck(&context, flags).await,
         Command::Datanodes(of) => datanodes::datanodes(&context, of).await,
         Command::Admit(flags) => datanodes::admit(&context, flags).await,
         Command::Decommission(flags) => datanodes::decommission(&context, flags).await,

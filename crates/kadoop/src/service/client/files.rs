@@ -1,6 +1,6 @@
 //! Opening files.
 
-use super::{Client, digester::Digester, reader::Reader, writer::Writer};
+use super::{Client, digester::Digester, reader::Reader, verifier::Verifier, writer::Writer};
 use crate::{
     error::Error,
     messages::{Caller, Mutation},
@@ -62,6 +62,14 @@ impl Client {
     /// As [`Client::open`].
     pub fn digest(&self, caller: &Caller, path: &str) -> Result<Digester, Failure> {
         Digester::open(self, caller, path)
+    }
+
+    /// Begins to read every replica of a file, to find damaged ones.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn verify(&self, caller: &Caller, path: &str) -> Result<Verifier, Failure> {
+        Verifier::open(self, caller, path)
     }
 
     fn writer(&self, caller: &Caller, path: &str, mutation: &Mutation) -> Result<Writer, Failure> {

@@ -27,6 +27,9 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 
+/// How long a renewal may take. Another one follows: the namenode soon closes a file that can't be
+/// read, unless it hears its writer's client.
+const RENEWAL: Duration = Duration::from_secs(1);
 /// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -174,7 +177,7 @@ impl Link {
         writers.iter().for_each(|writer| writer.tick());
         let client = self.joined().requests.client().0;
         let told =
-            attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| to.nn_leases(client));
+            attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| to.nn_leases(client));
         match told {
             Ok(broken) => {
                 let is_broken = |writer: &&Arc<Driver>| broken.files.contains(&writer.file().0);
@@ -182,7 +185,7 @@ impl Link {
             }
             // An older namenode. Ignore other failures: the next renewal may succeed.
             Err(Lost::Refused(Failure { error: Error::Internal(_), .. })) => {
-                let _ = attempt(&self.options, &self.entry, &self.address, ATTEMPT, &mut |to| {
+                let _ = attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| {
                     to.nn_renew(client)
                 });
             }

@@ -34,6 +34,7 @@ mod names;
 mod pool;
 mod reader;
 mod requests;
+mod verifier;
 mod writer;
 
 pub use access::{Access, Login, Password};
@@ -42,6 +43,7 @@ pub use digester::Digester;
 pub use files::CreateOptions;
 pub use names::{ClusterStatus, Location, NodeStatus, RefusedNode, Standings};
 pub use reader::Reader;
+pub use verifier::{Verified, Verifier};
 pub use writer::Writer;
 
 use super::{failure::Failure, stop::Stop};

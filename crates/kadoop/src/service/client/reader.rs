@@ -27,6 +27,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -312,17 +313,25 @@ impl<P: Fetch> Driver<P> {
                 let piece = self.fetch(from, &read, within);
                 self.core().on_read(id, piece, self.clock.now());
             }
-            ReadCall::Suspect { node, chunk, stamp } => {
-                let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
-                // Ignore a failure: the datanode's own scrub finds the damage too, only later.
-                let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
-            }
+            ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp),
         }
         self.changed.notify_all();
     }
 
+    /// Tells the namenode of a damaged replica.
+    pub(super) fn suspect(&self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
+        let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
+        // Ignore a failure: the datanode's own scrub finds the damage too, only later.
+        let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
+    }
+
+    /// The address of a datanode, if the file was located there.
+    pub(super) fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        self.places().hosts.get(&node).map(|(address, _)| *address)
+    }
+
     /// Locates the file's bytes. Also returns the number of the file's making.
-    fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
+    pub(super) fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
         let found = self.ask_where(offset, length);
         let mut places = self.places();
         places.unlocated = found.as_ref().err().cloned();
@@ -386,7 +395,8 @@ impl<P: Fetch> Driver<P> {
         }
     }
 
-    fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<P>> {
+    /// Reads a range from one datanode, with another token if the first has expired.
+    pub(super) fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<P>> {
         match P::attempt(self, from, read, within) {
             Err(Error::TokenExpired) => {
                 let (offset, length) = self.places().range;

@@ -57,7 +57,14 @@ impl wire::KadoopNamenodeV1Service for Names {
     }
 
     fn nn_renew(&self, call: &Request, client: u64) -> Answered<()> {
-        self.nn_leases(call, client).map(drop)
+        let shared = &self.0;
+        Shared::demand_client(call, ClientId(client)).map_err(refuse)?;
+        shared
+            .change(|namenode, now| {
+                namenode.renew(ClientId(client), now);
+                Ok(())
+            })
+            .map_err(refuse)
     }
 
     fn nn_leases(&self, call: &Request, client: u64) -> Answered<wire::KdBroken> {

@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// Procedures, by their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 20] = [
+const PROCEDURES: [&str; 21] = [
     "null",
     "join",
     "renew",
@@ -31,6 +31,7 @@ const PROCEDURES: [&str; 20] = [
     "refused",
     "admit",
     "damaged",
+    "leases",
 ];
 /// NN_MUTATE, which covers many operations.
 const MUTATE: u32 = 3;
