@@ -222,6 +222,6 @@ impl State {
     fn put(&mut self, number: InodeNo, attributes: Attributes, body: Body) -> Result<(), &'static str> {
         let Attributes { parent, owner, group, mode, modified_ms, accessed_ms } = attributes;
         let inode = Inode { parent, owner, group, mode, modified_ms, accessed_ms, body };
-        if self.inodes.put_back(number, inode) { Ok(()) } else { Err("the inode is there twice") }
+        if self.inodes.put_back(number, inode) { Ok(()) } else { Err("the inode is there twice, or far off") }
     }
 }

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Inodes per page: large enough for a small table of pages, and growing never copies more than one
 /// page.
 const PAGE: usize = 4_096;
+/// Slots among which any number may be empty in a row, as a checkpoint is read.
+const HOLES: u32 = 1 << 21;
 /// The root directory.
 pub const ROOT: InodeNo = InodeNo(0);
 
@@ -116,9 +118,10 @@ impl Inodes {
     }
 
     /// Puts an inode of a checkpoint into its slot; false if the slot is in use. The slots before it may
-    /// be empty, however many: a large tree may have been removed.
+    /// be empty, since a large tree may have been removed; [`HOLES`] bounds their memory.
     pub fn put_back(&mut self, number: InodeNo, inode: Inode) -> bool {
-        if self.get(number).is_some() {
+        let near = number.0 <= self.end.saturating_add(PAGE as u32) || number.0 < HOLES;
+        if !near || self.get(number).is_some() {
             return false;
         }
         while self.end <= number.0 {
