@@ -2,9 +2,10 @@
 //!
 //! A store runs a limited number of calls at once, since each may hold a thread. It runs few
 //! checksums, since each keeps processors or disks busy for long, and few calls that move much data,
-//! since each needs memory and processors for it. Users take these turns from a [`Pool`]: in turn if they wait, and never more than half of them. [`Queued`] is a store behind
-//! this queue, with any adapter. A call returns its turn when the store has finished it; if the
-//! caller leaves, when no thread works for it any more.
+//! since each needs memory and processors for it. Users take these turns from a [`Pool`]: in turn if
+//! they wait, and never more than half of them. [`Queued`] is a store behind this queue, with any
+//! adapter. A call returns its turn when the store has finished it; if the caller leaves, when no
+//! thread works for it any more.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};

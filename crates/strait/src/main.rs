@@ -57,8 +57,8 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     if cli.command.is_server() {
-        // Else the kernel gives 2 MiB where a buffer of 1 MiB was touched, and a gateway that is used
-        // by many takes a third more memory. It makes no difference to anything but memory.
+        // Otherwise the kernel gives 2 MiB where a buffer of 1 MiB was touched, and a gateway that is
+        // used by many takes a third more memory.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
     }
     // A server uses every core. A client mostly waits, and threads would only delay its start.

@@ -251,7 +251,8 @@ impl Found {
         })
     }
 
-    /// Healthy: every block has as many live replicas as its file wants. With `failed`, the check couldn't read everything, so the counts are incomplete.
+    /// Healthy: every block has as many live replicas as its file wants, and none that was read is
+    /// damaged. With `failed`, the check couldn't read everything, so the counts are incomplete.
     fn tell(&self, json: bool, failed: bool, out: &mut Output) -> Result<(), Failure> {
         let Self { directories, files, bytes, blocks, missing, unknown, too_few, replicas, damaged, unread } =
             *self;

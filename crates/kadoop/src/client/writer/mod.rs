@@ -555,9 +555,8 @@ impl Writer {
         }
         let Some(goal) = self.goal else {
             // The namenode copies the chunk once it knows the end.
-            let known = self.open.is_some() || !self.ended.iter().any(|ended| ended.broken);
-            let tell = !known && settled && sound;
-            return tell.then(|| Mutation::AddChunk {
+            let broken = self.open.is_none() && self.ended.iter().any(|ended| ended.broken);
+            return (broken && settled && sound).then(|| Mutation::AddChunk {
                 file,
                 ends: self.ends(),
                 next: false,

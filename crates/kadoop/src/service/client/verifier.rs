@@ -60,7 +60,7 @@ impl Verifier {
             let Some(from) = self.located else { return Ok(None) };
             let (_, found) = self.driver.locate(from, LOCATE_BYTES)?;
             let chunks: Vec<_> = found.chunks.into_iter().filter(|chunk| chunk.offset >= from).collect();
-            let end = chunks.last().map(|last| last.offset + u64::from(last.length));
+            let end = chunks.last().map(|last| last.offset.saturating_add(last.length.into()));
             // A chunk that is being written is the last.
             self.located = end.filter(|end| *end > from && !chunks.iter().any(|chunk| chunk.growing));
             for chunk in chunks {
@@ -87,7 +87,7 @@ impl Verifier {
     /// Reads a replica to the end that the namenode knows of; of a chunk that is being written, all
     /// that readers may see.
     fn read(&self, chunk: &LocatedChunk, node: NodeId) -> Result<(), Error> {
-        let acknowledged = chunk.skip + chunk.length;
+        let acknowledged = chunk.skip.saturating_add(chunk.length);
         let end = if chunk.growing { u32::MAX } else { acknowledged };
         let config = &self.driver.config;
         let within = Duration::from_millis(config.read_ms);
