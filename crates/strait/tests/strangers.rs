@@ -120,37 +120,31 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
     eventually("nothing runs for a user who has left", DEADLINE, || running() + waiting() == 0);
 }
 
-#[test]
-fn connections_that_another_local_user_resets_hold_nobody_up() {
+/// Bob works, and the gateway's memory is bounded, while a process of another local user demands more
+/// than its share.
+fn beside_a_crowd(what: &str, begin: impl FnOnce(SocketAddr) -> strait_testkit::Result<Crowd>) {
     if !rustix::process::geteuid().is_root() {
-        return strait_testkit::skip("another local user's connections", "root");
+        return strait_testkit::skip(what, "root");
     }
     let scene = Scene::new();
-    let _crowd = Crowd::reset(scene.address(), OTHER_USER, 4).unwrap();
+    let _crowd = begin(scene.address()).unwrap();
     scene.other_user_works();
     scene.memory_is_bounded();
+}
+
+#[test]
+fn connections_that_another_local_user_resets_hold_nobody_up() {
+    beside_a_crowd("another local user's connections", |gateway| Crowd::reset(gateway, OTHER_USER, 4));
 }
 
 #[test]
 fn requests_of_another_local_user_who_has_not_logged_in_hold_nobody_up() {
-    if !rustix::process::geteuid().is_root() {
-        return strait_testkit::skip("another local user's requests", "root");
-    }
-    let scene = Scene::new();
-    let _crowd = Crowd::ask(scene.address(), OTHER_USER, 100).unwrap();
-    scene.other_user_works();
-    scene.memory_is_bounded();
+    beside_a_crowd("another local user's requests", |gateway| Crowd::ask(gateway, OTHER_USER, 100));
 }
 
 #[test]
 fn another_local_users_connections_leave_room() {
-    if !rustix::process::geteuid().is_root() {
-        return strait_testkit::skip("another local user's connections", "root");
-    }
-    let scene = Scene::new();
-    let _crowd = Crowd::start(scene.address(), OTHER_USER, 4_096).unwrap();
-    scene.other_user_works();
-    scene.memory_is_bounded();
+    beside_a_crowd("another local user's connections", |gateway| Crowd::start(gateway, OTHER_USER, 4_096));
 }
 
 #[test]
