@@ -266,7 +266,11 @@ struct GetFileInfoReply {
   1: optional FileInfo info
 }
 
-/** A page of a directory; go on with the cursor that came with the last page. */
+/**
+ * A page of a directory; go on with the cursor that came with the last page.
+ * A listing that nobody reads to its end is closed by closeFile with the cursor, with its
+ * session, or by newer listings once its user has very many.
+ */
 struct ListDirectoryRequest {
   1: optional string session,
   2: optional string path,

@@ -213,7 +213,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             // At shutdown the connection finishes begun requests, and begins no others.
             self.output.ends |= closing && !self.input.mid_request();
             self.attribute();
-            self.start_pending();
+            if self.start_pending() && has_left {
+                left.as_mut().reset(Instant::now() + LEAVING_PATIENCE);
+            }
             self.output.note(&self.account);
             let in_flight = self.running.len() + self.output.queue.len();
             let idle = self.running.is_empty() && !self.output.busy() && self.pending.is_none();
@@ -284,34 +286,30 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         }
     }
 
-    /// Starts the request that waits, if its turn and its memory have come.
-    fn start_pending(&mut self) {
-        let Some(request) = &self.pending else { return };
+    /// Starts the request that waits, if its turn and its memory have come. Whether it did.
+    fn start_pending(&mut self) -> bool {
+        let Some(request) = &self.pending else { return false };
         if self.due.is_some_and(|due| due > Instant::now()) {
-            return;
+            return false;
         }
         self.due = None;
         let beside_others = request.runs_beside_others();
         if (self.alone || !beside_others) && !self.running.is_empty() {
-            return;
+            return false;
         }
         let memory = match request.answer_bytes() {
             Some(bytes) => match self.account.now(bytes) {
                 Some(permit) => Some(permit),
                 // The reserve is in use by an answer before this one.
-                None => return,
+                None => return false,
             },
             None => None,
         };
-        if let Some(request) = self.pending.take() {
-            self.alone = !beside_others;
-            self.running.push_back(Box::pin(execute(
-                request,
-                self.context.clone(),
-                self.key.clone(),
-                memory,
-            )));
-        }
+        let Some(request) = self.pending.take() else { return false };
+        self.alone = !beside_others;
+        let (context, key) = (self.context.clone(), self.key.clone());
+        self.running.push_back(Box::pin(execute(request, context, key, memory)));
+        true
     }
 }
 

@@ -72,6 +72,11 @@ impl Context {
             .find_map(|identity| self.key_of(&identity))
     }
 
+    /// The key whose shares this session's requests take, on this connection or another.
+    pub fn key_of_session(&self, session: &Session) -> Key {
+        self.key_of(&session.identity()).unwrap_or(Key::Origin(self.peer.origin()))
+    }
+
     fn key_of(&self, identity: &Identity) -> Option<Key> {
         match identity {
             Identity::Nobody(_) => None,

@@ -26,7 +26,7 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry held over.
     pub held: Option<FileStatus>,
-    /// Its user's share of the listings between two pages, once it is one of them.
+    /// Its place in its user's share of the listings between two pages, once it is one of them.
     pub unfinished: Option<Grant>,
     /// The place that it takes in the limits.
     _place: Place,
@@ -206,6 +206,19 @@ impl Handles {
             Handle::File(file) => Ok(file),
             Handle::Listing(_) => fail(ErrorKind::InvalidArgument, "the handle is a listing's, not a file's"),
         }
+    }
+
+    /// The listing with this number.
+    pub fn listing(&self, cursor: i64) -> Result<Arc<tokio::sync::Mutex<Listing>>> {
+        let message = match self.get(cursor) {
+            Ok(Handle::Listing(listing)) => return Ok(listing),
+            Ok(Handle::File(_)) => "the cursor is a file's handle",
+            Err(_) => {
+                "no such unfinished listing in this session: it was read to its end or closed, or newer \
+                 listings of its user took its place; list anew"
+            }
+        };
+        fail(ErrorKind::InvalidArgument, message)
     }
 
     /// Removes a handle.

@@ -32,6 +32,7 @@ mod homes;
 mod input;
 mod legacy;
 mod legacy_names;
+mod listings;
 mod logins;
 mod mac;
 mod memory;

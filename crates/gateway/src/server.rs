@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::connection;
-use crate::fair::Pool;
+use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::peer::Peer;
@@ -35,8 +35,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LOCAL_ROOT: &str = "local-root";
 /// Connections that wait to be accepted; others are delayed by a second.
 const BACKLOG: u32 = 4_096;
-/// Listings between two pages, of all clients. Each may hold some hundred KiB of entries.
-const UNFINISHED_LISTINGS: usize = 256;
 
 /// Connections at a time that get a refusal for lack of places. Each costs a descriptor for a
 /// moment.
@@ -97,7 +95,7 @@ impl Gateway {
         let shared = Shared {
             budget: Budget::new(&limits),
             pace: Pace::new(),
-            listings: Pool::new(UNFINISHED_LISTINGS),
+            listings: Listings::default(),
             local_root: config.local_root.clone(),
             turns,
             tls: config.tls.clone(),

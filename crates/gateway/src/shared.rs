@@ -1,7 +1,7 @@
 //! State that all connections share.
 
 use crate::config::{Limits, LocalRoot, Service2009};
-use crate::fair::Pool;
+use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::session::Sessions;
@@ -18,8 +18,8 @@ pub struct Shared {
     pub budget: Budget,
     /// The pace of clients that haven't logged in.
     pub pace: Pace,
-    /// Listings that wait between two pages: each holds some entries.
-    pub listings: Arc<Pool>,
+    /// Listings between two pages.
+    pub listings: Listings,
     /// The limits in force.
     pub limits: Limits,
     /// The directory of this host that copies may read and write.

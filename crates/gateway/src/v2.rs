@@ -4,6 +4,7 @@ use crate::config::ConfiguredStore;
 use crate::context::Context;
 use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, Listing, OpenFile};
+use crate::listings::Unfinished;
 use crate::session::Identity;
 use futures::StreamExt;
 use std::sync::Arc;
@@ -172,19 +173,13 @@ pub async fn list_directory(
             let entries = caller.fs().list(&caller.who, &path);
             Arc::new(tokio::sync::Mutex::new(Listing::new(entries, place)))
         }
-        Some(cursor) => match handles.get(cursor)? {
-            Handle::Listing(listing) => listing,
-            Handle::File(_) => return fail(ErrorKind::InvalidArgument, "the cursor is a file's handle"),
-        },
+        Some(cursor) => handles.listing(cursor)?,
     };
+    let (listings, key) = (&context.shared.listings, context.key_of_session(&caller.session));
     let mut taken = listing.lock().await;
     let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
     if matches!(page, Ok((_, true))) && taken.unfinished.is_none() {
-        let Some(unfinished) = context.shared.listings.holder(&context.key()).try_take(1) else {
-            let message = "too many listings are unfinished; read them to their ends, or end their sessions";
-            return fail(ErrorKind::Busy, message);
-        };
-        taken.unfinished = Some(unfinished);
+        taken.unfinished = Some(listings.place(&key)?);
     }
     drop(taken);
     let (entries, more) = match page {
@@ -194,12 +189,14 @@ pub async fn list_directory(
             return Err(error);
         }
     };
-    let cursor = match (request.cursor, more) {
-        (None, true) => Some(handles.add(Handle::Listing(listing))),
-        (Some(cursor), true) => Some(cursor),
-        (Some(cursor), false) => handles.remove(cursor).map(|_| None)?,
-        (None, false) => None,
-    };
+    if !more {
+        request.cursor.map(|cursor| handles.remove(cursor));
+        return Ok(wire::ListDirectoryReply { entries: Some(entries), cursor: None });
+    }
+    let (session, unfinished) = (Arc::downgrade(&caller.session), Arc::downgrade(&listing));
+    let cursor = request.cursor.unwrap_or_else(|| handles.add(Handle::Listing(listing)));
+    listings.has_more(Unfinished { key, session, cursor, listing: unfinished });
+    let cursor = Some(cursor);
     Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
 }
 

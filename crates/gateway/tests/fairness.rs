@@ -216,33 +216,93 @@ fn a_second_large_field_needs_memory_like_the_first() {
     assert!(error.message.contains("memory"), "{}", error.message);
 }
 
-/// Each holds some entries, which no answer counts.
+/// A page of one entry of a directory with three.
+fn page(client: &mut Client, cursor: Option<i64>) -> Result<ListDirectoryReply, DfsError> {
+    let (path, max_entries) = (Some("/tmp".into()), Some(1));
+    client.v2::<methods::ListDirectory>(ListDirectoryRequest {
+        path,
+        cursor,
+        max_entries,
+        ..Default::default()
+    })
+}
+
+fn make_three_entries(client: &mut Client) {
+    for path in ["/tmp/a", "/tmp/b", "/tmp/c"] {
+        let request = MakeDirectoriesRequest { path: Some(path.into()), ..Default::default() };
+        client.v2::<methods::MakeDirectories>(request).unwrap();
+    }
+}
+
+/// Most clients leave an iteration early without a word. Each such listing holds some entries, which
+/// no answer counts.
 #[test]
-fn unfinished_listings_of_one_user_leave_room_for_others() {
+fn listings_left_early_make_room_for_new_ones() {
     let (_dir, served) = two_users();
     let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
-    for path in ["/tmp/a", "/tmp/b"] {
-        let request = MakeDirectoriesRequest { path: Some(path.into()), ..Default::default() };
-        ada.v2::<methods::MakeDirectories>(request).unwrap();
+    make_three_entries(&mut ada);
+    let of_bob = page(&mut bob, None).unwrap().cursor;
+    let left = page(&mut ada, None).unwrap().cursor;
+    let used = page(&mut ada, None).unwrap().cursor;
+    for _ in 0..127 {
+        page(&mut ada, None).unwrap();
     }
-    let first = || {
-        let (path, max_entries) = (Some("/tmp".into()), Some(1));
-        ListDirectoryRequest { path, max_entries, ..Default::default() }
+    // The first is the least recently used one, and makes room.
+    let used = page(&mut ada, used).unwrap().cursor;
+    for _ in 0..126 {
+        page(&mut ada, None).unwrap();
+    }
+    assert_eq!(page(&mut ada, used).unwrap().entries.unwrap().len(), 1, "it is in use");
+    let ended = page(&mut ada, left).unwrap_err();
+    assert!(ended.message.unwrap().contains("list anew"));
+    assert_eq!(page(&mut bob, of_bob).unwrap().entries.unwrap().len(), 1, "nobody else's ends");
+}
+
+/// A second gateway speaks for its users over few connections.
+#[test]
+fn listings_count_for_the_user_of_their_session_on_a_shared_connection() {
+    let (_dir, served) = two_users();
+    let mut bob = logged_in(&served, "bob");
+    make_three_entries(&mut bob);
+    let token = bob.token.clone();
+    let left = page(&mut bob, None).unwrap().cursor;
+    let mut ada = logged_in(&served, "ada");
+    let of_bob = ListDirectoryRequest {
+        session: token,
+        path: Some("/tmp".into()),
+        max_entries: Some(1),
+        ..Default::default()
     };
-    let mut list = || ada.v2::<methods::ListDirectory>(first());
-    let refused = (0..1_000).find_map(|_| list().err()).unwrap();
-    assert!(refused.message.unwrap().contains("unfinished"));
-    assert!(bob.v2::<methods::ListDirectory>(first()).unwrap().cursor.is_some());
+    for _ in 0..200 {
+        ada.v2::<methods::ListDirectory>(of_bob.clone()).unwrap();
+        page(&mut ada, None).unwrap();
+    }
+    assert!(page(&mut bob, left).is_err(), "bob's newer ones took its place");
+    assert!(page(&mut ada, None).unwrap().cursor.is_some());
 }
 
 #[test]
 fn requests_before_a_login_have_a_pace() {
     let (_dir, served) = two_users();
     let (mut stranger, began) = (served.client(), Instant::now());
-    for _ in 0..3_000 {
+    for _ in 0..5_000 {
         stranger.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
     }
-    assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
+    // Without a pace they take a fifth of this.
+    assert!(began.elapsed() > Duration::from_millis(1_900), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_client_that_has_sent_all_its_requests_gets_all_answers_at_its_pace() {
+    let (_dir, served) = two_users();
+    let mut stranger = served.client();
+    for _ in 0..2_500 {
+        stranger.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
+    }
+    stranger.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    for _ in 0..2_500 {
+        stranger.receive::<methods::ServerInfo>();
+    }
 }
 
 #[test]

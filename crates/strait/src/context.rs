@@ -345,10 +345,10 @@ pub fn invoking_user() -> Principal {
 
 /// The permission bits that new files of this process don't get.
 pub fn umask() -> u32 {
-    // It can only be read by setting it. No other thread of this process makes files yet.
-    let bits = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    rustix::process::umask(bits);
-    bits.as_raw_mode()
+    // The system call can read it only by setting it, for all threads.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    bits.and_then(|bits| u32::from_str_radix(bits.trim(), 8).ok()).unwrap_or(0o077)
 }
 
 /// The user whose rights this process has.

@@ -262,13 +262,15 @@ sys.stdin.read()
 import selectors, socket, sys
 host, port, count, requests = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4]) * 500
 streams = selectors.DefaultSelector()
-for _ in range(count):
+def connect():
     to = socket.create_connection((host, port), 5)
     to.setblocking(False)
     streams.register(to, selectors.EVENT_READ | selectors.EVENT_WRITE, [0])
+for _ in range(count):
+    connect()
 print(count, flush=True)
 while True:
-    for key, ready in streams.select():
+    for key, ready in streams.select(0.1):
         sent = key.data
         try:
             if ready & selectors.EVENT_READ and not key.fileobj.recv(1 << 20):
@@ -280,12 +282,11 @@ while True:
         except OSError:
             streams.unregister(key.fileobj)
             key.fileobj.close()
-            try:
-                to = socket.create_connection((host, port), 5)
-                to.setblocking(False)
-                streams.register(to, selectors.EVENT_READ | selectors.EVENT_WRITE, [0])
-            except OSError:
-                pass
+    try:
+        while len(streams.get_map()) < count:
+            connect()
+    except OSError:
+        pass
 ";
         let request = methods::ServerInfo::call(WIRE, 1, &ServerInfoRequest::default().into()).to_bytes();
         Self::run(PROGRAM, address, user, &[connections.to_string(), hex(&request)])

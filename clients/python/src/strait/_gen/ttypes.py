@@ -1911,6 +1911,8 @@ class GetFileInfoReply(object):
 class ListDirectoryRequest(object):
     """
     A page of a directory; go on with the cursor that came with the last page.
+    A listing that nobody reads to its end is closed by closeFile with the cursor, with its
+    session, or by newer listings once its user has very many.
 
     Attributes:
      - session

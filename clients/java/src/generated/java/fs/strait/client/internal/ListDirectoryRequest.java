@@ -8,6 +8,8 @@ package fs.strait.client.internal;
 
 /**
  * A page of a directory; go on with the cursor that came with the last page.
+ * A listing that nobody reads to its end is closed by closeFile with the cursor, with its
+ * session, or by newer listings once its user has very many.
  */
 @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
 public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirectoryRequest, ListDirectoryRequest._Fields>, java.io.Serializable, Cloneable, Comparable<ListDirectoryRequest> {
