@@ -268,8 +268,8 @@ struct GetFileInfoReply {
 
 /**
  * A page of a directory; go on with the cursor that came with the last page.
- * A listing that nobody reads to its end is closed by closeFile with the cursor, with its
- * session, or by newer listings once its user has very many.
+ * A listing that isn't read to its end ends by closeFile with the cursor, with its session,
+ * or if there are too many of them: then the next page is Busy, and the client lists anew.
  */
 struct ListDirectoryRequest {
   1: optional string session,

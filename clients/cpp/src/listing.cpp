@@ -4,6 +4,8 @@
 #include "failure.hpp"
 #include "session.hpp"
 
+#include <unistd.h>
+
 namespace strait {
 
 using namespace detail;
@@ -17,6 +19,26 @@ struct Listing::iterator::Pages {
     std::size_t index = 0;
     std::optional<std::int64_t> cursor = {};
     bool is_last = false;
+    pid_t process = getpid(); // a child's copy is the parent's too
+
+    Pages(std::shared_ptr<Session> session, std::string path, std::int32_t page_size)
+        : session(std::move(session)), path(std::move(path)), page_size(page_size) {}
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    /// Frees a listing that is left before its end.
+    ~Pages() {
+        if (is_last || !cursor || process != getpid()) {
+            return;
+        }
+        try {
+            wire::CloseFileRequest request;
+            request.__set_handle(*cursor);
+            session->borrow(session->parting())->call(request, path);
+        } catch (const std::exception&) {
+            // The gateway drops it with the session.
+        }
+    }
 
     /// Fetches a page after the end of the one before; returns whether there is an entry.
     bool fill() {
@@ -68,7 +90,7 @@ Listing::Listing(std::shared_ptr<Session> session, std::string path, std::int32_
 
 Listing::iterator Listing::begin() const {
     iterator first;
-    first.pages_ = std::make_shared<iterator::Pages>(iterator::Pages{session_, path_, page_size_});
+    first.pages_ = std::make_shared<iterator::Pages>(session_, path_, page_size_);
     if (!first.pages_->fill()) {
         first.pages_.reset();
     }

@@ -107,6 +107,15 @@ TEST_CASE("a page of a listing whose reply is lost isn't skipped") {
     CHECK(client.exists(directory));
 }
 
+TEST_CASE("a listing that is left early is closed") {
+    FakeGateway fake("");
+    fake.page_entries = 1;
+    strait::Client client(fake.address());
+    const strait::Listing listing = client.list("/");
+    CHECK(listing.begin() != listing.end());
+    CHECK(fake.closed() == 1);
+}
+
 TEST_CASE("a listing that outlives its gateway says to list anew") {
     FakeGateway fake("");
     fake.page_entries = 1;

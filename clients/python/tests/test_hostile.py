@@ -132,6 +132,16 @@ def test_a_page_of_a_listing_whose_reply_is_lost_isnt_skipped(fake, client):
         next(entries)
 
 
+def test_a_listing_left_early_is_closed(fake, client):
+    fake.files |= {"/a": bytearray(), "/b": bytearray(), "/c": bytearray()}
+    for entry in client.scandir("/"):
+        assert entry.path == "/a"
+        break
+    assert fake.calls["closeFile"] == 1
+    assert client.listdir("/")
+    assert fake.calls["closeFile"] == 1, "not at the end"
+
+
 def test_a_listing_that_outlives_its_gateway_says_to_list_anew(fake, client):
     fake.files |= {"/a": bytearray(), "/b": bytearray(), "/c": bytearray()}
     entries = client.scandir("/")

@@ -101,7 +101,7 @@ pub struct Limits {
     pub closed_sessions: usize,
     /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
     /// quarter of the 512 threads that all stores of the process may block. At most a quarter of
-    /// them move more than 256 KiB each.
+    /// them move more than 16 KiB each.
     pub calls_per_store: usize,
     /// Checksums at work in one store at once, shared by user. Each may keep a processor or a
     /// disk busy for long, and more of them at once end no sooner.
@@ -134,6 +134,10 @@ pub struct Limits {
     pub list_page: usize,
     /// Entries of `listFiles`, which has no pages.
     pub list_files: usize,
+    /// Listings between two pages, of all users. Each may hold some hundred KiB of entries.
+    pub unfinished_listings: usize,
+    /// A listing that was used so lately goes on, even if there are too many.
+    pub listing_in_use: Duration,
     /// The gateway ends a session after this long without requests, and its files with it.
     pub session_idle: Duration,
     /// The gateway ends an idle connection after this long if it has sent nothing yet, or lacks a
@@ -190,6 +194,8 @@ impl Default for Limits {
             reads_in_flight: 8,
             list_page: 1_000,
             list_files: 100_000,
+            unfinished_listings: 256,
+            listing_in_use: Duration::from_millis(100),
             session_idle: Duration::from_secs(15 * 60),
             greeting: Duration::from_secs(60),
             session_linger: Duration::from_secs(30),

@@ -90,7 +90,11 @@ async fn accept(
         }
         Some((tls, acceptor)) => {
             let socket = stream.as_fd().try_clone_to_owned()?;
-            let stream = tokio::time::timeout(shared.limits.stall, acceptor.accept(stream)).await??;
+            let handshake = async {
+                let _turn = shared.handshakes.holder(&Key::Origin(peer.origin())).take(1).await;
+                acceptor.accept(stream).await
+            };
+            let stream = tokio::time::timeout(shared.limits.stall, handshake).await??;
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let chain: Vec<_> = shown.iter().map(|shown| shown.clone().into_owned()).collect();
             let (from, to) = tokio::io::split(stream);

@@ -1,14 +1,17 @@
 //! Open files and listings of a session.
 
-use crate::fair::Grant;
 use crate::random::random;
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{
     Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal, Result, StorePath, fail,
 };
+
+/// Listings that a session remembers as ended early.
+const ENDED_LISTINGS: usize = 256;
 
 /// An open file or listing.
 #[derive(Clone)]
@@ -26,8 +29,6 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry held over.
     pub held: Option<FileStatus>,
-    /// Its place in its user's share of the listings between two pages, once it is one of them.
-    pub unfinished: Option<Grant>,
     /// The place that it takes in the limits.
     _place: Place,
 }
@@ -35,7 +36,13 @@ pub struct Listing {
 impl Listing {
     /// From its first entry on.
     pub fn new(entries: BoxStream<'static, Result<FileStatus>>, place: Place) -> Self {
-        Self { entries, held: None, unfinished: None, _place: place }
+        Self { entries, held: None, _place: place }
+    }
+
+    /// Ends it early: it frees its entries, and the next page is an error.
+    pub fn end(&mut self) {
+        self.entries = futures::stream::once(async { Err(ended_early()) }).boxed();
+        self.held = None;
     }
 }
 
@@ -147,6 +154,8 @@ impl Drop for Place {
 /// A session's handles, by unguessable number.
 pub struct Handles {
     open: Mutex<HashMap<i64, Handle>>,
+    /// Listings that were ended early, latest last.
+    ended: Mutex<VecDeque<i64>>,
     own: Arc<AtomicUsize>,
     limit: usize,
     all: Arc<Room>,
@@ -155,7 +164,7 @@ pub struct Handles {
 impl Handles {
     /// At most `limit` at once, in the room of all.
     pub fn new(limit: usize, all: Arc<Room>) -> Self {
-        Self { open: Mutex::default(), own: Arc::default(), limit, all }
+        Self { open: Mutex::default(), ended: Mutex::default(), own: Arc::default(), limit, all }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Handle>> {
@@ -210,15 +219,26 @@ impl Handles {
 
     /// The listing with this number.
     pub fn listing(&self, cursor: i64) -> Result<Arc<tokio::sync::Mutex<Listing>>> {
-        let message = match self.get(cursor) {
-            Ok(Handle::Listing(listing)) => return Ok(listing),
-            Ok(Handle::File(_)) => "the cursor is a file's handle",
-            Err(_) => {
-                "no such unfinished listing in this session: it was read to its end or closed, or newer \
-                 listings of its user took its place; list anew"
-            }
-        };
-        fail(ErrorKind::InvalidArgument, message)
+        match self.get(cursor) {
+            Ok(Handle::Listing(listing)) => Ok(listing),
+            Ok(Handle::File(_)) => fail(ErrorKind::InvalidArgument, "the cursor is a file's handle"),
+            Err(_) if self.ended().contains(&cursor) => Err(ended_early()),
+            Err(unknown) => Err(unknown),
+        }
+    }
+
+    /// Removes a listing early, and remembers that for a while.
+    pub fn end_listing(&self, cursor: i64) {
+        self.lock().remove(&cursor);
+        let mut ended = self.ended();
+        if ended.len() == ENDED_LISTINGS {
+            ended.pop_front();
+        }
+        ended.push_back(cursor);
+    }
+
+    fn ended(&self) -> std::sync::MutexGuard<'_, VecDeque<i64>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes a handle.
@@ -230,6 +250,12 @@ impl Handles {
     pub fn drain(&self) -> Vec<Handle> {
         self.lock().drain().map(|(_, handle)| handle).collect()
     }
+}
+
+fn ended_early() -> Error {
+    let message =
+        "too many listings are unfinished, and this one was not used for the longest time; list anew";
+    Error::new(ErrorKind::Busy, message)
 }
 
 fn unknown() -> Error {

@@ -1,22 +1,23 @@
 //! Listings between two pages, of all sessions.
 //!
-//! Each holds entries in memory, so a user has a share of them. A client may leave a listing early
-//! without a word, as most iterators do. So a user's new listing that finds the share taken ends the
-//! one that the user has used least recently.
+//! Each holds entries in memory, so there is a limit for all of them. A client may leave a listing
+//! early without a word, as most iterators do. So once there are too many, the user with the most of
+//! them loses the one that was not used for the longest time.
 
-use crate::fair::{Grant, Key, Pool};
+use crate::config::Limits;
+use crate::fair::Key;
 use crate::handles::Listing;
 use crate::session::Session;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use strait_store::{ErrorKind, Result, fail};
-
-/// Listings between two pages, of all users. Each may hold some hundred KiB of entries.
-const MOST: usize = 256;
 
 /// Listings between two pages.
 pub struct Listings {
-    shares: Arc<Pool>,
-    /// Least recently used first.
+    most: usize,
+    in_use: Duration,
+    /// The least recently used first.
     unfinished: Mutex<Vec<Unfinished>>,
 }
 
@@ -28,60 +29,60 @@ pub struct Unfinished {
     pub session: Weak<Session>,
     /// Its handle there.
     pub cursor: i64,
+    /// The end of its last page.
+    pub used: Instant,
     /// The listing. It is gone once it was read to its end, closed, or its session has ended.
     pub listing: Weak<tokio::sync::Mutex<Listing>>,
 }
 
-impl Default for Listings {
-    fn default() -> Self {
-        Self { shares: Pool::new(MOST), unfinished: Mutex::default() }
-    }
-}
-
 impl Listings {
-    fn lock(&self) -> MutexGuard<'_, Vec<Unfinished>> {
-        // Every critical section here leaves the list whole.
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A place for one more of this user's listings. It may end others of the user.
-    ///
-    /// # Errors
-    /// Busy if other users have all places, or if pages of all of the user's are being read.
-    pub fn place(&self, key: &Key) -> Result<Grant> {
-        let holder = self.shares.holder(key);
-        loop {
-            if let Some(place) = holder.try_take(1) {
-                return Ok(place);
-            }
-            let Some((session, cursor)) = self.take_oldest(key) else {
-                let message = "too many listings are unfinished; read them to their ends, or close them \
-                               (`closeFile` with the cursor)";
-                return fail(ErrorKind::Busy, message);
-            };
-            // It may have ended by itself.
-            let _ = session.handles.remove(cursor);
-        }
-    }
-
-    /// The user's least recently used listing, which leaves the list.
-    fn take_oldest(&self, key: &Key) -> Option<(Arc<Session>, i64)> {
-        let mut unfinished = self.lock();
-        loop {
-            let oldest = unfinished.iter().position(|listing| listing.key == *key)?;
-            let oldest = unfinished.remove(oldest);
-            if let (Some(session), Some(_)) = (oldest.session.upgrade(), oldest.listing.upgrade()) {
-                return Some((session, oldest.cursor));
-            }
-        }
+    /// None so far.
+    pub fn new(limits: &Limits) -> Self {
+        let (most, in_use) = (limits.unfinished_listings, limits.listing_in_use);
+        Self { most, in_use, unfinished: Mutex::default() }
     }
 
     /// Records that a page of this listing was read, and that there are more.
-    pub fn has_more(&self, listing: Unfinished) {
-        let mut unfinished = self.lock();
+    ///
+    /// # Errors
+    /// Busy if there are too many, and all of them are in use.
+    pub fn has_more(&self, listing: Unfinished) -> Result<()> {
+        // Every critical section here leaves the list whole.
+        let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
         unfinished.retain(|other| {
             other.listing.strong_count() > 0 && !Weak::ptr_eq(&other.listing, &listing.listing)
         });
+        if unfinished.len() >= self.most && !end_one(&mut unfinished, self.in_use) {
+            return fail(ErrorKind::Busy, "too many clients list large directories; try again later");
+        }
         unfinished.push(listing);
+        Ok(())
+    }
+}
+
+/// Ends a listing of the user with the most, unless all are in use.
+fn end_one(unfinished: &mut Vec<Unfinished>, in_use: Duration) -> bool {
+    let mut counts = HashMap::new();
+    unfinished.iter().for_each(|listing| *counts.entry(listing.key.clone()).or_insert(0) += 1);
+    let mut order: Vec<usize> = (0..unfinished.len()).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(counts.get(&unfinished[index].key)));
+    let ended = order.into_iter().find(|&index| {
+        let listing = &unfinished[index];
+        listing.used.elapsed() >= in_use && listing.end()
+    });
+    ended.map(|index| unfinished.remove(index)).is_some()
+}
+
+impl Unfinished {
+    /// Ends it, unless a page of it is being read.
+    fn end(&self) -> bool {
+        let (Some(listing), Some(session)) = (self.listing.upgrade(), self.session.upgrade()) else {
+            return true;
+        };
+        let Ok(mut listing) = listing.try_lock() else { return false };
+        // A call may have it in hand already.
+        listing.end();
+        session.handles.end_listing(self.cursor);
+        true
     }
 }

@@ -3,9 +3,8 @@
 //!
 //! The gateway may not remember the first attempt of a retry: another gateway had it, or it is too
 //! long ago. Then the state of the store decides. If it shows that the first attempt was executed,
-//! the retry succeeds; if a file would be written twice, it fails with OutcomeUnknown. Removals and
-//! truncations are done once more, to the same effect unless another client came in between
-//! (docs/known-gaps.md).
+//! the retry succeeds. If doing it once more could destroy what another client did since, it fails with
+//! OutcomeUnknown (docs/known-gaps.md).
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
@@ -95,6 +94,13 @@ fn mismatch() -> DfsError {
     DfsError::of(&Error::new(ErrorKind::Internal, "the remembered outcome is another method's"))
 }
 
+/// A retry whose first attempt the store's state neither proves nor excludes.
+fn unknown(operation: &'static str, path: &StorePath) -> Result<Outcome> {
+    let message = "the gateway doesn't know whether an earlier attempt was executed; look at the path, \
+                   and repeat it if it wasn't";
+    fail(ErrorKind::OutcomeUnknown, message).map_err(|error: Error| error.at(operation, path))
+}
+
 fn done(outcome: Outcome) -> Answer<wire::MutationReply> {
     match outcome {
         Outcome::Done => Ok(wire::MutationReply {}),
@@ -153,8 +159,7 @@ pub async fn create_file(
     let create = async move {
         let place = caller.session.handles.place()?;
         if lost_track && !options.overwrite && caller.fs().exists(&caller.who, &path).await? {
-            let message = "the file is there, and whether an earlier attempt of yours made it can't be told";
-            return fail(ErrorKind::OutcomeUnknown, message).map_err(|e: Error| e.at("create", &path));
+            return unknown("create", &path);
         }
         let writer = caller.fs().create(&caller.who, &path, &options).await?;
         Ok(add_writer(&caller, path, writer, place))
@@ -276,10 +281,13 @@ pub async fn truncate_file(
         arguments(|| Ok((path(request.path)?, unsigned(required(request.length, "length")?, "length")?)))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let truncate = async move {
-        // With the right length, the first attempt was executed. Otherwise another client has
-        // written since, or cut the file further.
-        if lost_track && caller.fs().stat(&caller.who, &path).await?.length == length {
-            return Ok(Outcome::Done);
+        // With the right length, the first attempt was executed. Otherwise another client may have
+        // written since.
+        if lost_track {
+            if caller.fs().stat(&caller.who, &path).await?.length == length {
+                return Ok(Outcome::Done);
+            }
+            return unknown("truncate", &path);
         }
         caller.fs().truncate(&caller.who, &path, length).await.map(|()| Outcome::Done)
     };
@@ -305,8 +313,9 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
     let replace = request.replace.unwrap_or(false);
     let rename = async move {
         let (fs, who) = (caller.fs(), &caller.who);
-        if lost_track && !fs.exists(who, &from).await? && fs.exists(who, &to).await? {
-            return Ok(Outcome::Done);
+        if lost_track && !fs.exists(who, &from).await? {
+            // Either it was renamed, or another client took it before.
+            return if fs.exists(who, &to).await? { Ok(Outcome::Done) } else { unknown("rename", &from) };
         }
         fs.rename(who, &from, &to, replace).await.map(|()| Outcome::Done)
     };
@@ -319,10 +328,12 @@ pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) ->
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let recursive = request.recursive.unwrap_or(false);
     let remove = async move {
-        match caller.fs().remove(&caller.who, &path, recursive).await {
-            Err(error) if lost_track && error.kind() == ErrorKind::NotFound => Ok(Outcome::Done),
-            removed => removed.map(|()| Outcome::Done),
+        if lost_track {
+            // What is there now may be another client's, made since.
+            let is_there = caller.fs().exists(&caller.who, &path).await?;
+            return if is_there { unknown("remove", &path) } else { Ok(Outcome::Done) };
         }
+        caller.fs().remove(&caller.who, &path, recursive).await.map(|()| Outcome::Done)
     };
     done(asked.once("removePath", remove).await?)
 }

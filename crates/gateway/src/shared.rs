@@ -1,6 +1,7 @@
 //! State that all connections share.
 
 use crate::config::{Limits, LocalRoot, Service2009};
+use crate::fair::Pool;
 use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
@@ -18,6 +19,8 @@ pub struct Shared {
     pub budget: Budget,
     /// The pace of clients that haven't logged in.
     pub pace: Pace,
+    /// TLS handshakes under way, which cost much processor time before a login.
+    pub handshakes: Arc<Pool>,
     /// Listings between two pages.
     pub listings: Listings,
     /// The limits in force.

@@ -26,7 +26,7 @@ use strait_telemetry::{Kind, Page, RequestId};
 /// Entries that a listing takes in one turn, if they are there. It holds them between two pages.
 const ENTRIES_A_TURN: usize = 32;
 /// A call that reads or writes more bytes is a transfer.
-const SMALL_BYTES: usize = 256 << 10;
+const SMALL_BYTES: usize = 16 << 10;
 /// Part of a store's turns that transfers may have. The others are left to calls that only look.
 const TRANSFERS: usize = 4;
 

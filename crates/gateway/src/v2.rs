@@ -8,6 +8,7 @@ use crate::listings::Unfinished;
 use crate::session::Identity;
 use futures::StreamExt;
 use std::sync::Arc;
+use std::time::Instant;
 use strait_store::{
     Error, ErrorKind, FileStatus, FileType, MAX_CHUNK_BYTES, MAX_PATH_BYTES, Result, StorePath, fail,
 };
@@ -175,12 +176,8 @@ pub async fn list_directory(
         }
         Some(cursor) => handles.listing(cursor)?,
     };
-    let (listings, key) = (&context.shared.listings, context.key_of_session(&caller.session));
     let mut taken = listing.lock().await;
     let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
-    if matches!(page, Ok((_, true))) && taken.unfinished.is_none() {
-        taken.unfinished = Some(listings.place(&key)?);
-    }
     drop(taken);
     let (entries, more) = match page {
         Ok((entries, more)) => (entries, more),
@@ -193,9 +190,14 @@ pub async fn list_directory(
         request.cursor.map(|cursor| handles.remove(cursor));
         return Ok(wire::ListDirectoryReply { entries: Some(entries), cursor: None });
     }
-    let (session, unfinished) = (Arc::downgrade(&caller.session), Arc::downgrade(&listing));
-    let cursor = request.cursor.unwrap_or_else(|| handles.add(Handle::Listing(listing)));
-    listings.has_more(Unfinished { key, session, cursor, listing: unfinished });
+    let cursor = request.cursor.unwrap_or_else(|| handles.add(Handle::Listing(listing.clone())));
+    let (key, session) = (context.key_of_session(&caller.session), Arc::downgrade(&caller.session));
+    let (used, listing) = (Instant::now(), Arc::downgrade(&listing));
+    let unfinished = Unfinished { key, session, cursor, used, listing };
+    if let Err(error) = context.shared.listings.has_more(unfinished) {
+        let _ = handles.remove(cursor);
+        return Err(error);
+    }
     let cursor = Some(cursor);
     Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
 }

@@ -234,51 +234,80 @@ fn make_three_entries(client: &mut Client) {
     }
 }
 
-/// Most clients leave an iteration early without a word. Each such listing holds some entries, which
+/// Begins so many listings and leaves them.
+fn leave(client: &mut Client, count: usize) -> Vec<Option<i64>> {
+    (0..count).map(|_| page(client, None).unwrap().cursor).collect()
+}
+
+/// Longer than a listing counts as in use.
+fn let_them_age() {
+    std::thread::sleep(Duration::from_millis(150));
+}
+
+/// Some clients leave an iteration early without a word. Each such listing holds some entries, which
 /// no answer counts.
 #[test]
-fn listings_left_early_make_room_for_new_ones() {
+fn the_user_with_the_most_unfinished_listings_loses_the_oldest() {
     let (_dir, served) = two_users();
     let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
     make_three_entries(&mut ada);
-    let of_bob = page(&mut bob, None).unwrap().cursor;
-    let left = page(&mut ada, None).unwrap().cursor;
-    let used = page(&mut ada, None).unwrap().cursor;
-    for _ in 0..127 {
-        page(&mut ada, None).unwrap();
+    let of_bob = leave(&mut bob, 100);
+    let of_ada = leave(&mut ada, 156);
+    page(&mut ada, of_ada[0]).unwrap(); // its second page
+    let_them_age();
+    let new = leave(&mut bob, 10);
+    for (index, left) in of_ada.iter().enumerate() {
+        // Ten made room, and the first, which was used later, isn't among them.
+        let answer = page(&mut ada, *left);
+        assert_eq!(answer.is_err(), (1..11).contains(&index), "{index}: {answer:?}");
+        if let Err(error) = answer {
+            assert_eq!(error.kind.as_deref(), Some("Busy"));
+            assert!(error.message.unwrap().contains("list anew"));
+        }
     }
-    // The first is the least recently used one, and makes room.
-    let used = page(&mut ada, used).unwrap().cursor;
-    for _ in 0..126 {
-        page(&mut ada, None).unwrap();
+    for left in of_bob.iter().chain(&new) {
+        page(&mut bob, *left).unwrap();
     }
-    assert_eq!(page(&mut ada, used).unwrap().entries.unwrap().len(), 1, "it is in use");
-    let ended = page(&mut ada, left).unwrap_err();
-    assert!(ended.message.unwrap().contains("list anew"));
-    assert_eq!(page(&mut bob, of_bob).unwrap().entries.unwrap().len(), 1, "nobody else's ends");
+}
+
+#[test]
+fn listings_in_use_go_on_and_others_are_refused_meanwhile() {
+    let (_dir, served) = two_users_with(|config| {
+        config.limits.unfinished_listings = 4;
+        config.limits.listing_in_use = Duration::from_secs(3_600);
+    });
+    let mut ada = logged_in(&served, "ada");
+    make_three_entries(&mut ada);
+    let begun = leave(&mut ada, 4);
+    assert_eq!(kind(page(&mut ada, None)), "Busy");
+    for cursor in begun {
+        let second = page(&mut ada, cursor).unwrap().cursor;
+        assert_eq!(page(&mut ada, second).unwrap().cursor, None);
+    }
+    page(&mut ada, None).unwrap();
 }
 
 /// A second gateway speaks for its users over few connections.
 #[test]
 fn listings_count_for_the_user_of_their_session_on_a_shared_connection() {
     let (_dir, served) = two_users();
-    let mut bob = logged_in(&served, "bob");
+    let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
     make_three_entries(&mut bob);
-    let token = bob.token.clone();
-    let left = page(&mut bob, None).unwrap().cursor;
-    let mut ada = logged_in(&served, "ada");
+    let of_ada = leave(&mut ada, 20);
     let of_bob = ListDirectoryRequest {
-        session: token,
+        session: bob.token.clone(),
         path: Some("/tmp".into()),
         max_entries: Some(1),
         ..Default::default()
     };
-    for _ in 0..200 {
+    for _ in 0..236 {
         ada.v2::<methods::ListDirectory>(of_bob.clone()).unwrap();
-        page(&mut ada, None).unwrap();
     }
-    assert!(page(&mut bob, left).is_err(), "bob's newer ones took its place");
-    assert!(page(&mut ada, None).unwrap().cursor.is_some());
+    let_them_age();
+    leave(&mut ada, 20);
+    for left in of_ada {
+        page(&mut ada, left).unwrap();
+    }
 }
 
 #[test]

@@ -111,8 +111,28 @@ fn a_retry_that_another_gateway_executed_is_recognised_by_its_effect() {
         "without the word that it's a retry it is a request like any other"
     );
 
-    let remove = RemovePathRequest { path: Some("/gone".into()), is_retry: Some(true), ..Default::default() };
-    client.v2::<methods::RemovePath>(remove).unwrap();
+    let remove = |path: &str| RemovePathRequest {
+        path: Some(path.into()),
+        is_retry: Some(true),
+        ..Default::default()
+    };
+    client.v2::<methods::RemovePath>(remove("/gone")).unwrap();
+    // What another client did since must not be destroyed.
+    assert_eq!(kind(client.v2::<methods::RemovePath>(remove("/b"))), "OutcomeUnknown");
+    let truncate = TruncateFileRequest {
+        path: Some("/b".into()),
+        length: Some(0),
+        is_retry: Some(true),
+        ..Default::default()
+    };
+    assert_eq!(kind(client.v2::<methods::TruncateFile>(truncate)), "OutcomeUnknown");
+    let gone = RenamePathRequest {
+        source: Some("/gone".into()),
+        target: Some("/gone, too".into()),
+        is_retry: Some(true),
+        ..Default::default()
+    };
+    assert_eq!(kind(client.v2::<methods::RenamePath>(gone)), "OutcomeUnknown");
     let create = CreateFileRequest {
         request_id: id(3),
         path: Some("/b".into()),

@@ -59,6 +59,11 @@ public:
         reply.__set_position(gateway_.claimed_length);
     }
 
+    void closeFile(wire::CloseFileReply& reply, const wire::CloseFileRequest&) override {
+        ++gateway_.closed_;
+        reply.__set_length(0);
+    }
+
     void listDirectory(wire::ListDirectoryReply& reply,
                        const wire::ListDirectoryRequest& request) override {
         if (request.__isset.cursor && request.cursor != gateway_.incarnation_) {

@@ -48,6 +48,8 @@ public:
     bool await_sessions(int count);
     int opened() const { return opened_; }
     int reads() const { return reads_; }
+    /// Number of requests to close a file or listing.
+    int closed() const { return closed_; }
 
 private:
     class Handler;
@@ -56,7 +58,8 @@ private:
     void await_voice();
 
     const std::string content_, host_;
-    std::atomic<int> incarnation_{1}, sessions_{0}, opened_{0}, first_valid_{1}, reads_{0};
+    std::atomic<int> incarnation_{1}, sessions_{0}, opened_{0}, first_valid_{1}, reads_{0},
+        closed_{0};
     std::atomic<int> tokens_forgotten_{0};
     std::mutex mutex_;
     std::condition_variable changed_;

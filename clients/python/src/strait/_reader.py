@@ -1,5 +1,6 @@
 """Reading a remote file: a raw stream that keeps requests in flight."""
 
+import contextlib
 import io
 from collections import deque
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from strait import errors
 from strait._connect import ConnectionLostError
-from strait._gen.ttypes import CloseFileRequest, OpenFileRequest, ReadRangeRequest
+from strait._gen.ttypes import OpenFileRequest, ReadRangeRequest
 from strait._session import Session
 from strait._wire import SHORT_RANGE_BYTES, Connection
 
@@ -243,12 +244,9 @@ class RemoteReader(io.RawIOBase):
         if self.closed:
             return
         try:
-            self._stop_reading_ahead()
-            if not self._session.closed:
-                with self._session.connection(self._session.parting()) as connection:
-                    connection.call("closeFile", CloseFileRequest(handle=self._handle))
-        except (errors.StraitError, ConnectionLostError):
-            pass  # the gateway forgets the handle with the session
+            with contextlib.suppress(errors.StraitError, ConnectionLostError):
+                self._stop_reading_ahead()
+            self._session.release(self._handle)
         finally:
             super().close()
 

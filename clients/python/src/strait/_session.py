@@ -14,7 +14,12 @@ from typing import Any, TypeVar
 
 from strait import errors
 from strait._connect import CONNECT_TIMEOUT_S, ConnectionLostError, connect
-from strait._gen.ttypes import CloseSessionRequest, OpenSessionRequest, ProtocolVersion
+from strait._gen.ttypes import (
+    CloseFileRequest,
+    CloseSessionRequest,
+    OpenSessionRequest,
+    ProtocolVersion,
+)
 from strait._login import LoginInTurn
 from strait._patience import Silences
 from strait._types import StoreInfo
@@ -169,6 +174,15 @@ class Session:
                 getattr(request, "path", None),
             ) from last
         raise self._unavailable(last) from last
+
+    def release(self, handle: int) -> None:
+        """Closes an open file or listing of the gateway that needs no answer."""
+        try:
+            if not self.closed:
+                with self.connection(self.parting()) as connection:
+                    connection.call("closeFile", CloseFileRequest(handle=handle))
+        except (errors.StraitError, ConnectionLostError):
+            pass  # the gateway forgets the handle with the session
 
     @contextlib.contextmanager
     def connection(self, deadline: float) -> Iterator[Connection]:

@@ -192,7 +192,12 @@ class Client:
                 raise errors.NotADirectory("only directories have entries", path)
             if not entries and reply.cursor is not None:
                 raise errors.Internal("the gateway lists nothing, and has more of it", path)
-            yield from entries
+            try:
+                yield from entries
+            except GeneratorExit:
+                if reply.cursor is not None:
+                    self._session.release(reply.cursor)
+                raise
             cursor = reply.cursor
             if cursor is None:
                 return

@@ -92,8 +92,17 @@ final class Listing implements Iterator<FileInfo> {
         return page.next();
     }
 
+    /** Closing it before the end frees the listing at the gateway. */
     Stream<FileInfo> stream() {
         int traits = Spliterator.ORDERED | Spliterator.NONNULL;
-        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(this, traits), false);
+        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(this, traits), false)
+                .onClose(this::release);
+    }
+
+    private void release() {
+        if (more) {
+            more = false;
+            session.release(request.getCursor());
+        }
     }
 }

@@ -1,6 +1,5 @@
 package fs.strait.client;
 
-import fs.strait.client.internal.CloseFileRequest;
 import fs.strait.client.internal.OpenFileReply;
 import fs.strait.client.internal.OpenFileRequest;
 import fs.strait.client.internal.ReadRangeRequest;
@@ -239,16 +238,6 @@ final class RemoteReader {
         }
         closed = true;
         stopReadingAhead();
-        if (session.isClosed()) {
-            return;
-        }
-        try {
-            CloseFileRequest request = new CloseFileRequest().setHandle(handle);
-            session.once(
-                    session.parting(),
-                    connection -> connection.call(Method.CLOSE_FILE, request));
-        } catch (IOException ignored) {
-            // The gateway drops the handle with the session.
-        }
+        session.release(handle);
     }
 }

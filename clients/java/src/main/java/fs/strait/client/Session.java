@@ -1,5 +1,6 @@
 package fs.strait.client;
 
+import fs.strait.client.internal.CloseFileRequest;
 import fs.strait.client.internal.CloseSessionRequest;
 import fs.strait.client.internal.OpenSessionReply;
 import fs.strait.client.internal.OpenSessionRequest;
@@ -117,6 +118,19 @@ final class Session {
     }
 
     // -- Requests
+
+    /** Closes an open file or listing of the gateway; the outcome doesn't matter. */
+    void release(long handle) {
+        if (isClosed()) {
+            return;
+        }
+        try {
+            CloseFileRequest request = new CloseFileRequest().setHandle(handle);
+            once(parting(), connection -> connection.call(Method.CLOSE_FILE, request));
+        } catch (IOException ignored) {
+            // The gateway drops the handle with the session.
+        }
+    }
 
     /** The steps of one request on a connection. */
     interface Exchange<T> {

@@ -18,6 +18,7 @@ import java.time.Duration;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 import org.apache.thrift.TException;
 import org.apache.thrift.protocol.TBinaryProtocol;
 import org.apache.thrift.protocol.TField;
@@ -61,6 +62,18 @@ class HostileTest {
         gateway.cutAfter.add("listDirectory");
         UncheckedIOException error = assertThrows(UncheckedIOException.class, entries::next);
         assertTrue(Failures.isOf(error.getCause(), ErrorKind.UNAVAILABLE), error.toString());
+    }
+
+    @Test
+    void aListingClosedEarlyIsClosedAtTheGateway() throws IOException {
+        try (Stream<FileInfo> entries = client.list("/")) {
+            assertEquals("/a", entries.findFirst().orElseThrow().path());
+        }
+        assertEquals(1, gateway.calls("closeFile"));
+        try (Stream<FileInfo> entries = client.list("/")) {
+            assertTrue(entries.count() > 1);
+        }
+        assertEquals(1, gateway.calls("closeFile"), "not at the end");
     }
 
     @Test
