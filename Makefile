@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run test test-heavy memcheck bench lint fmt gen docs fuzz clean
+.PHONY: run test test-heavy memcheck histories bench lint fmt gen docs fuzz clean
 
 # Builds, starts a gateway over Kadoop in ./strait-data, proves it with a round trip
 # from Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -16,6 +16,11 @@ test-heavy:
 # What is `unsafe`, under valgrind.
 memcheck:
 	@scripts/memcheck.sh
+
+# What clients of two gateways saw while processes failed: STORE=kadoop or hdfs, SECONDS, SEED.
+STORE ?= kadoop
+histories:
+	@scripts/histories.sh $(STORE) $(or $(SECONDS),120) $(or $(SEED),1)
 
 # SUITE=NAME picks one suite; results land in bench/results.
 bench:

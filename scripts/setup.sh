@@ -8,6 +8,7 @@
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
 #   bench   test + SunRPC's library and rpcgen
+#   histories  test + Go
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
 # packages need root or sudo; elsewhere it says what to install by hand.
@@ -15,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The oldest versions that the project is built and tested with.
-readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17
+readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17 MIN_GO=1.26
 readonly CARGO_DENY_VERSION=0.20.2
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -146,6 +147,12 @@ setup_bench() {
     setup_test
 }
 
+setup_histories() {
+    setup_test
+    have go || die "please install Go $MIN_GO or newer"
+    at_least "$MIN_GO" "$(go env GOVERSION | sed 's/^go//')" || die "Go is too old, $MIN_GO or newer is needed"
+}
+
 # python_requirements GROUP: scripts/requirements-GROUP.txt into .venv. The
 # stamp holds the file last installed, so that an edit of it is noticed.
 python_requirements() {
@@ -159,7 +166,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | test | lint | fuzz | memcheck | bench) "setup_$group" ;;
-    *) die "no group $group; there are build, run, test, lint, fuzz, memcheck, bench" ;;
+    build | run | test | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, test, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

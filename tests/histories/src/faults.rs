@@ -1,0 +1,63 @@
+//! Faults of processes.
+
+use crate::Outcome;
+use crate::cluster::{Cluster, Server, Store};
+use crate::history::{History, Line};
+use crate::random::Random;
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// Strikes one process (now and then all datanodes), and has it back some time later.
+pub fn strike(cluster: &mut Cluster, random: &mut Random, history: &History) -> Outcome<()> {
+    let pause = Duration::from_millis(200 + random.below(2_000));
+    let (strikes_gateway, kills) = (random.below(3) == 0, random.below(3) > 0);
+    if strikes_gateway {
+        let gateway = &mut cluster.gateways[random.below(2) as usize];
+        return strike_server(gateway, kills, pause, history);
+    }
+    match &mut cluster.store {
+        Store::Kadoop(servers) if random.below(8) == 0 => kill_all(&mut servers[1..], pause, history),
+        Store::Kadoop(servers) => {
+            let chosen = random.below(servers.len() as u64) as usize;
+            strike_server(&mut servers[chosen], kills, pause, history)
+        }
+        Store::Hdfs(hdfs) => match random.below(4) {
+            0 => {
+                told(history, "kill", "namenode", || hdfs.stop_namenode());
+                std::thread::sleep(pause);
+                Ok(hdfs.restart_namenode()?)
+            }
+            number => {
+                let index = number as usize - 1;
+                told(history, "kill", &format!("datanode-{number}"), || hdfs.stop_datanode(index));
+                std::thread::sleep(pause);
+                Ok(hdfs.restart_datanode(index)?)
+            }
+        },
+    }
+}
+
+/// Kills a server and starts it again, or stops it for a while.
+fn strike_server(server: &mut Server, kills: bool, pause: Duration, history: &History) -> Outcome<()> {
+    if kills {
+        told(history, "kill", &server.name, || server.process.kill());
+        std::thread::sleep(pause);
+        return server.again();
+    }
+    told(history, "stop", &server.name, || server.process.signal(Signal::STOP));
+    std::thread::sleep(pause);
+    server.process.signal(Signal::CONT);
+    Ok(())
+}
+
+fn kill_all(datanodes: &mut [Server], pause: Duration, history: &History) -> Outcome<()> {
+    told(history, "kill", "all datanodes", || datanodes.iter_mut().for_each(|one| one.process.kill()));
+    std::thread::sleep(pause);
+    datanodes.iter_mut().try_for_each(Server::again)
+}
+
+fn told(history: &History, kind: &'static str, whom: &str, strike: impl FnOnce()) {
+    let line = Line { outcome: kind, ..Line::called(history, 0, "fault", whom) };
+    strike();
+    history.write(&Line { answered: history.now(), ..line });
+}
