@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 /// Datanodes of Kadoop. Files have three replicas, so one datanode may be away.
 const KADOOP_DATANODES: usize = 4;
-/// Datanodes of HDFS.
-const HDFS_DATANODES: usize = 3;
+/// Datanodes of HDFS. Files have a replica on each.
+pub const HDFS_DATANODES: usize = 3;
 /// A server's time to start.
 const START: Duration = Duration::from_secs(120);
 

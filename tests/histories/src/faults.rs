@@ -1,7 +1,7 @@
 //! Faults of processes.
 
 use crate::Outcome;
-use crate::cluster::{Cluster, Server, Store};
+use crate::cluster::{Cluster, HDFS_DATANODES, Server, Store};
 use crate::history::{History, Line};
 use crate::random::Random;
 use rustix::process::Signal;
@@ -21,15 +21,16 @@ pub fn strike(cluster: &mut Cluster, random: &mut Random, history: &History) -> 
             let chosen = random.below(servers.len() as u64) as usize;
             strike_server(&mut servers[chosen], kills, pause, history)
         }
-        Store::Hdfs(hdfs) => match random.below(4) {
+        // HDFS's namenode takes many seconds to start.
+        Store::Hdfs(hdfs) => match random.below(8) {
             0 => {
                 told(history, "kill", "namenode", || hdfs.stop_namenode());
                 std::thread::sleep(pause);
                 Ok(hdfs.restart_namenode()?)
             }
             number => {
-                let index = number as usize - 1;
-                told(history, "kill", &format!("datanode-{number}"), || hdfs.stop_datanode(index));
+                let index = number as usize % HDFS_DATANODES;
+                told(history, "kill", &format!("datanode-{index}"), || hdfs.stop_datanode(index));
                 std::thread::sleep(pause);
                 Ok(hdfs.restart_datanode(index)?)
             }

@@ -56,18 +56,21 @@ impl<'a> Line<'a> {
         self.answered = history.now();
         self.outcome = match answer {
             Ok(_) => "ok",
-            Err(error) => match error.kind() {
-                ErrorKind::NotFound => "NotFound",
-                ErrorKind::AlreadyExists => "AlreadyExists",
-                _ => {
-                    self.message = error.to_string();
-                    "unknown"
-                }
-            },
+            Err(error) if error.kind() == ErrorKind::NotFound => "NotFound",
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => "AlreadyExists",
+            Err(error) => {
+                self.message = error.to_string();
+                "unknown"
+            }
         };
         history.write(&self);
         answer.is_ok()
     }
+}
+
+/// Whether the error tells what the store found, so that nothing has changed.
+pub fn is_told(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists)
 }
 
 impl History {
