@@ -2,7 +2,7 @@
 //! compiler. frpcgen searches for a definition, in this order:
 //!
 //! 1. the files that the user gives (`--types`),
-//! 2. the source's own lines for the C compiler, `%#define NAME NUMBER`,
+//! 2. the source's own lines for the C compiler, `%#define NAME NUMBER` and `%#define NAME TYPE`,
 //! 3. the `.x` file behind a header: `foo.x` beside the source for `%#include "foo.h"`,
 //! 4. the table of C's names, `c_types.x`.
 //!
@@ -102,8 +102,10 @@ impl Library<'_> {
         verbatim: &[Verbatim],
     ) -> Result<(), Diagnostics> {
         self.open.push(Open::CTypes);
+        for path in self.places.types {
+            self.open_place(Open::Types(path.clone()))?;
+        }
         self.verbatim(verbatim);
-        self.open.extend(self.places.types.iter().rev().cloned().map(Open::Types));
         let mut known: HashSet<String> =
             definitions.iter().flat_map(defined_names).map(str::to_owned).collect();
         known.extend(["TRUE", "FALSE"].map(str::to_owned));
@@ -168,11 +170,12 @@ impl Library<'_> {
         self.read.push(definition);
     }
 
-    /// Reads numbers that lines define, and the headers that they include.
+    /// Reads numbers and types that lines define, and the headers that they include.
     fn verbatim(&mut self, lines: &[Verbatim]) {
         for line in lines {
-            if let Some(constant) = self.define(line) {
-                self.keep(constant, false);
+            if let Some(definition) = self.define(line) {
+                let in_place = matches!(definition.body, Body::Typedef(_));
+                self.keep(definition, in_place);
             }
         }
         for Verbatim { text, span } in lines.iter().rev() {
@@ -183,12 +186,17 @@ impl Library<'_> {
         }
     }
 
-    /// Reads `%#define NAME NUMBER` and `%#define NAME (OTHER + NUMBER)`.
+    /// Reads `%#define NAME NUMBER`, `%#define NAME (OTHER + NUMBER)` and `%#define NAME TYPE`.
     fn define(&mut self, line: &Verbatim) -> Option<Definition> {
         let (name, value) = directive(&line.text, "define")?.split_once(|c: char| c.is_whitespace())?;
         let path = self.sources.path(line.span.file).to_path_buf();
-        let file = self.sources.add(path, value.to_owned());
-        let (value, add) = sum(&lex::tokens(self.sources, file).ok()?, line.span)?;
+        let file = self.sources.add(path.clone(), value.to_owned());
+        let tokens = lex::tokens(self.sources, file).ok()?;
+        if is_type(&tokens) {
+            let file = self.sources.add(path, format!("typedef {value} {name};"));
+            return self.parse(file).ok()?.0.pop();
+        }
+        let (value, add) = sum(&tokens, line.span)?;
         let name = Name { text: name.to_owned(), span: line.span };
         Some(Definition { name, body: Body::Constant(Constant::Sum(value, add)), in_place: false })
     }
@@ -233,6 +241,25 @@ fn header(line: &str) -> Option<&str> {
         _ => return None,
     };
     rest[1..].split_once(closing).map(|(path, _)| path)
+}
+
+/// Whether these are the words of a type: of the RPC language, or of the table of C's names.
+fn is_type(tokens: &[Token]) -> bool {
+    const WORDS: [&str; 9] = ["unsigned", "char", "short", "int", "long", "hyper", "float", "double", "bool"];
+    let words = tokens.iter().map(|token| match &token.kind {
+        Kind::Word(word) => Some(word.as_str()),
+        _ => None,
+    });
+    let Some(words) = words.collect::<Option<Vec<_>>>() else { return false };
+    let is_of_c = |word| {
+        let mut names = C_TYPES.lines().filter_map(|line| line.strip_suffix(';')?.rsplit_once(' '));
+        names.any(|(typedef, name)| typedef.starts_with("typedef") && name == word)
+    };
+    match words[..] {
+        [] => false,
+        [word] => WORDS.contains(&word) || is_of_c(word),
+        _ => words.iter().all(|word| WORDS.contains(word)),
+    }
 }
 
 /// Parses a number, or a name, and a number added to it.

@@ -174,6 +174,12 @@ fn numbers_of_lines_for_the_c_compiler_count() {
 }
 
 #[test]
+fn types_of_lines_for_the_c_compiler_count() {
+    let code = accepted("%#define quad uint64_t\n%#define word unsigned int\nstruct s { quad a; word b; };");
+    assert!(code.contains("pub a: u64") && code.contains("pub b: u32"), "{code}");
+}
+
+#[test]
 fn a_header_that_rpcgen_makes_is_known_by_its_source() {
     let directory = directory("headers");
     fs::create_dir_all(directory.join("sub")).unwrap();
