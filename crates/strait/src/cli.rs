@@ -311,7 +311,7 @@ pub struct Listening {
     /// A login and its tokens end after this time, however often they are renewed: 30m, 12h, 7d.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = lifetime)]
     pub token_lifetime: Duration,
-    /// The gateway's TLS certificate (PEM, with its chain); TLS and clear text share the port.
+    /// The gateway's TLS certificate (PEM, with its chain). Clear text is then served to this host only.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
