@@ -124,7 +124,7 @@ async fn while_trusted(
 
 fn refused_clear_text(peer: Peer) -> io::Error {
     static REFUSED: Seldom = Seldom::new();
-    let why = "clear text where TLS is configured, or a client certificate is asked for";
+    let why = "TLS required: clear text is served to this host only, and to nobody with --tls-client-ca";
     if let Some(left_out) = REFUSED.may_write() {
         tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
     }

@@ -220,7 +220,7 @@ impl Context {
     pub async fn log_in(&self, user: &[u8], password: &str) -> Result<Login> {
         let (sessions, from) = (&self.shared.sessions, self.peer.origin());
         if !self.peer.encrypted && !self.peer.is_loopback() {
-            let message = "passwords are taken over loopback only, or by TLS";
+            let message = "passwords are accepted over TLS or loopback only; connect by TLS (--tls)";
             sessions.logins().note_refused(&String::from_utf8_lossy(user), from, message);
             return fail(ErrorKind::Unauthenticated, message);
         }

@@ -2,8 +2,9 @@
 //!
 //! A pool has a number of units. A holder (a user, or an address) may have one request of any size.
 //! Beyond it, a holder takes no more units than it leaves free ("dynamic thresholds", Choudhury
-//! and Hahne, 1998), and never more than half of all. So if N holders want everything, each gets 1/(N+1), and a newcomer finds room.
-//! The pool serves waiting holders in turn, each in the order of its requests.
+//! and Hahne, 1998), and never more than half of all. So if N holders want everything, each gets
+//! 1/(N+1), and a newcomer finds room. The pool serves waiting holders in turn, each in
+//! the order of its requests.
 //!
 //! If no request waits, taking and returning units are two atomic operations each.
 
@@ -70,9 +71,9 @@ pub struct Grant {
 
 /// A request that waits, and the units that it lacks.
 pub struct Need {
-    /// Of this holder.
+    /// The waiting holder.
     pub holder: Arc<Holder>,
-    /// So many units.
+    /// Units it waits for.
     pub units: usize,
     /// The holder has its share, so only its own units can serve it.
     pub own: bool,

@@ -309,10 +309,10 @@ mod tests {
         let logins = Logins::new(8, 2);
         logins.succeeded("alice", HERE, Instant::now());
         // Many addresses, so that the share of one doesn't stop them.
-        let strangers: Vec<Place> = (0..100u32)
+        let others: Vec<Place> = (0..100u32)
             .filter_map(|user| logins.place("alice", Origin::LocalUser(2_000 + user)).ok())
             .collect();
-        assert!(strangers.len() < 8, "{}", strangers.len());
+        assert!(others.len() < 8, "{}", others.len());
         assert!(logins.place("bob", HERE).is_err(), "another user of the same host");
         assert!(logins.place("alice", HERE).is_ok());
     }

@@ -242,7 +242,7 @@ pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> R
     match required(request.mode, "mode")? {
         wire::FlushMode::Flush => writer.flush().await,
         wire::FlushMode::Sync => writer.sync().await,
-        wire::FlushMode::Unknown(_) => return refuse("the mode is 1 FLUSH or 2 SYNC"),
+        wire::FlushMode::Unknown(_) => return refuse("unknown flush mode; send 1 (FLUSH) or 2 (SYNC)"),
     }
     .map_err(|e| e.at("flush", &file.path))?;
     Ok(wire::FlushFileReply { position: Some(signed(writer.position())) })
@@ -255,7 +255,10 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
     let close = async move {
         let handle = match caller.session.handles.remove(handle) {
             Err(_) if lost_track => {
-                return fail(ErrorKind::OutcomeUnknown, "whether the file was closed properly can't be told");
+                return fail(
+                    ErrorKind::OutcomeUnknown,
+                    "the gateway lost track of this close; check the file's length",
+                );
             }
             handle => handle?,
         };

@@ -100,7 +100,7 @@ impl Row {
     }
 }
 
-/// Passwords that were right, so that a known user doesn't queue behind strangers' argon2 runs.
+/// Passwords that were right, so that a known user doesn't queue behind others' argon2 runs.
 /// Kept as tags under a key of this process alone, one a user.
 struct Verified {
     key: Hmac<Sha256>,

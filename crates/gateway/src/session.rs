@@ -70,7 +70,10 @@ pub enum Uninvited {
 impl fmt::Display for Uninvited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match self {
-            Self::NoLogin => return f.write_str("this gateway lets nobody in without a login; log in first"),
+            Self::NoLogin => {
+                return f
+                    .write_str("this gateway requires a login; give a user and a password (--user NAME)");
+            }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
             Self::UnknownUser => "has no user that this host's kernel knows".to_owned(),
         };
@@ -316,8 +319,9 @@ impl Sessions {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload().map(|()| true))
     }
 
-    /// Whether a login still holds.
+    /// Checks whether a login still holds.
     ///
+    /// # Errors
     /// Unauthenticated if the login has ended, the user was removed or the password changed. Also
     /// at a gateway without a password file, which can't check.
     pub fn check_login(&self, login: &Login) -> Result<()> {

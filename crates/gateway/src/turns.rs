@@ -109,7 +109,11 @@ impl Turns {
             let of = [("store", store), ("kind", kind)];
             let mut gauge =
                 |name, help, value: usize| page.number(name, Kind::Gauge, help, &of, value as u64);
-            gauge("strait_gateway_store_calls_running", "Calls at work in a store.", pool.held());
+            gauge(
+                "strait_gateway_store_calls_running",
+                "Calls at work in a store; transfer: calls with a transfer's place.",
+                pool.held(),
+            );
             gauge("strait_gateway_store_calls_waiting", "Calls that wait for a turn.", pool.waiting());
         }
     }

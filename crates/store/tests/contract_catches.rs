@@ -18,6 +18,8 @@ enum Fault {
     CreateReplaces,
     /// A rename without replace replaces an existing file.
     RenameReplaces,
+    /// A rename that replaces a file removes that file in a step of its own.
+    ReplaceRemovesFirst,
     /// A remove without recursive takes everything.
     RemoveTakesAll,
     /// A listing loses its last entry.
@@ -101,6 +103,10 @@ impl FileSystem for Faulty {
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        if replace && self.fault == Fault::ReplaceRemovesFirst {
+            let _ = self.sound.remove(who, to, false).await;
+            tokio::task::yield_now().await;
+        }
         self.sound.rename(who, from, to, replace || self.fault == Fault::RenameReplaces).await
     }
 
@@ -180,6 +186,7 @@ async fn each_planted_fault_is_found() {
     for (fault, case) in [
         (Fault::CreateReplaces, "create_is_exclusive"),
         (Fault::RenameReplaces, "rename_without_replace_leaves_what_is_there"),
+        (Fault::ReplaceRemovesFirst, "a_replaced_name_is_never_without_a_file"),
         (Fault::RemoveTakesAll, "remove_of_a_directory_with_entries_needs_recursive"),
         (Fault::ListingEndsEarly, "list_of_many_entries_has_each_once"),
         (Fault::ReadEndsEarly, "read_over_the_end_is_cut"),

@@ -194,7 +194,7 @@ impl Command {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve a cluster file system in this process: a gateway to begin with
+    /// Run a gateway, namenode and three datanodes in one process
     Up(Up),
     /// Serve stores as a Thrift gateway
     Serve(Serve),
@@ -233,7 +233,7 @@ pub enum Command {
     Checksum(Operands),
     /// Print a store's capacity and use
     Df(Df),
-    /// Look for files with missing or too few replicas
+    /// Find files with missing, too few or (--data) damaged replicas
     Fsck(Fsck),
     /// List the datanodes of a Kadoop cluster
     Datanodes(Datanodes),
@@ -271,17 +271,17 @@ pub struct Operands {
 
 /// Logs, audit and metrics of a server.
 #[derive(Debug, Args)]
-pub struct Telling {
+pub struct Observability {
     /// Serve latencies and counters of all operations, in Prometheus' text format, at
     /// http://ADDR/metrics, to every client [default: nowhere].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub metrics: Option<SocketAddr>,
-    /// Log calls that take so long, in milliseconds.
+    /// Log calls that take at least this long, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 300)]
     slow_call_ms: u64,
 }
 
-impl Telling {
+impl Observability {
     /// From here on a call is slow.
     pub fn slow_call(&self) -> Duration {
         Duration::from_millis(self.slow_call_ms)
@@ -311,7 +311,7 @@ pub struct Listening {
     /// A login and its tokens end after this time, however often they are renewed: 30m, 12h, 7d.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = lifetime)]
     pub token_lifetime: Duration,
-    /// The gateway's TLS certificate (PEM, with its chain); TLS and clear text share the port.
+    /// The gateway's TLS certificate (PEM, with its chain). Clear text is then served to this host only.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
@@ -331,7 +331,7 @@ pub struct Listening {
     #[arg(long)]
     pub ignore_write_offsets: bool,
     #[command(flatten)]
-    pub telling: Telling,
+    pub observability: Observability,
 }
 
 #[derive(Debug, Args)]
@@ -397,7 +397,7 @@ pub struct Namenode {
     /// The user with all rights [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,
-    /// Files of smaller blocks aren't made.
+    /// Refuse new files with smaller blocks.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
     /// Write a record of each operation on a name, allowed or not, into this file, with the keys
@@ -405,7 +405,7 @@ pub struct Namenode {
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
     #[command(flatten)]
-    pub telling: Telling,
+    pub observability: Observability,
 }
 
 #[derive(Debug, Args)]
@@ -425,7 +425,7 @@ pub struct Datanode {
     /// The cluster's key: the namenode's file, copied.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Where it stands: replicas are spread over racks.
+    /// This datanode's rack; replicas are spread over racks.
     #[arg(long, value_name = "NAME", default_value = "/default-rack")]
     pub rack: String,
     /// This host's name in block locations [default: its host name].
@@ -442,7 +442,7 @@ pub struct Datanode {
     #[arg(long)]
     pub no_local_reads: bool,
     #[command(flatten)]
-    pub telling: Telling,
+    pub observability: Observability,
 }
 
 #[derive(Debug, Args)]
@@ -701,7 +701,8 @@ pub struct Passwd {
     /// Remove the user from the file; its servers end the user's access within seconds.
     #[arg(long)]
     pub remove: bool,
-    /// The user. The command asks twice for the password, or reads it from standard input if that isn't a terminal.
+    /// The user. The command asks twice for the password, or reads it from standard input if that
+    /// isn't a terminal.
     #[arg(id = "whose", value_name = "USER")]
     pub user: String,
 }

@@ -208,11 +208,11 @@ impl Context {
         Ok(Arc::new(Watched { fs, waiting }))
     }
 
-    /// The Kadoop cluster that a URI names.
-    pub async fn cluster(&self, text: &str) -> Result<Cluster, Failure> {
+    /// The Kadoop cluster that a URI names, for this command.
+    pub async fn cluster(&self, command: &str, text: &str) -> Result<Cluster, Failure> {
         let not_one = || {
             Failure::usage(format!(
-                "{text}: this asks a namenode itself: kadoop://HOST:PORT/, with --kadoop-key FILE \
+                "{text}: {command} needs a kadoop:// URI: kadoop://HOST:PORT/, with --kadoop-key FILE \
                  (`strait up` prints both as it starts) or a login (--user NAME --tls-ca FILE)"
             ))
         };

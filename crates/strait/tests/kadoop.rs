@@ -336,7 +336,7 @@ fn fsck_of_all_data_finds_a_damaged_replica_and_the_namenode_replaces_it() {
     let (_, json) = fsck(&["--json"]);
     assert!(json.contains(r#""replicas_read":2"#) && json.contains(r#""damaged_replicas":0"#), "{json}");
     let elsewhere = Gateway::over_files();
-    elsewhere.run(["fsck", "--data", &elsewhere.uri("/")]).fails(USAGE, "asks a namenode itself");
+    elsewhere.run(["fsck", "--data", &elsewhere.uri("/")]).fails(USAGE, "fsck --data needs a kadoop:// URI");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn what_else_keeps_a_store_away_is_logged_when_it_comes_up() {
     let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
     eventually("its log says so", DEADLINE, || {
         let log = gateway.process.log_tail();
-        log.contains("ERROR") && log.contains("can't be opened") && log.contains("lets nobody in")
+        log.contains("ERROR") && log.contains("can't be opened") && log.contains("requires a login")
     });
 }
 
@@ -214,7 +214,7 @@ fn a_login_is_needed_where_there_are_passwords_and_paid_once() {
     let gateway = Gateway::start(with_passwords);
     let root = gateway.uri("/");
     let ls = ["ls", root.as_str()];
-    gateway.run(ls).fails(UNAUTHENTICATED, "lets nobody in");
+    gateway.run(ls).fails(UNAUTHENTICATED, "requires a login");
     let as_alice = ["--user", "alice", "ls", root.as_str()];
     let secret = [("STRAIT_PASSWORD", "alice's secret")];
     gateway.run(as_alice).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");

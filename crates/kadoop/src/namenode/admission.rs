@@ -1,4 +1,4 @@
-//! Which datanodes are of the log's history, and what follows if some aren't.
+//! Decides which datanodes belong to the log's history.
 //!
 //! A datanode that has heard of records behind the log's end shows that the log has lost them. Then
 //! nothing changes until an operator decides: to put back what is lost, or to admit the datanode,

@@ -111,14 +111,16 @@ impl Inodes {
         self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)?.as_mut()
     }
 
-    /// Puts an inode into an empty slot; false if the slot is in use or far beyond the end.
+    /// Puts an inode into an empty slot; false if the slot is in use, or more than a page
+    /// beyond the end.
     pub fn put(&mut self, number: InodeNo, inode: Inode) -> bool {
         // A number from a damaged record must not cost memory for slots never used.
         number.0 <= self.end.saturating_add(PAGE as u32) && self.put_back(number, inode)
     }
 
-    /// Puts an inode of a checkpoint into its slot; false if the slot is in use. The slots before it may
-    /// be empty, since a large tree may have been removed; [`HOLES`] bounds their memory.
+    /// Puts an inode of a checkpoint into its slot. False if the slot is in use, or if it lies more than a
+    /// page beyond the end and not below [`HOLES`]. The slots before it may be empty, since a large
+    /// tree may have been removed.
     pub fn put_back(&mut self, number: InodeNo, inode: Inode) -> bool {
         let near = number.0 <= self.end.saturating_add(PAGE as u32) || number.0 < HOLES;
         if !near || self.get(number).is_some() {

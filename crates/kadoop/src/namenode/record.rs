@@ -101,8 +101,8 @@ pub enum Record {
     Admitted { identity: Identity, record: u64, chunk: ChunkId, stamp: Stamp },
     /// A datanode that was admitted has nothing of another history any more.
     Settled { identity: Identity },
-    /// A directory with all in it was removed. Its inodes are freed by and by.
+    /// A directory with all in it was removed. Its inodes are freed later, by [`Self::Swept`].
     Detached { at: Place, time_ms: Millis },
-    /// So many inodes of detached trees were freed, or all that were left.
+    /// This number of inodes of detached trees was freed, or all that were left.
     Swept { inodes: u32 },
 }

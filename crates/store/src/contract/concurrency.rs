@@ -3,14 +3,18 @@
 use super::support::{Outcome, Scene, append, ensure, ensure_eq, pattern, refused};
 use crate::{CreateOptions, ErrorKind};
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::{join_all, try_join};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Callers that compete for one name.
 const RIVALS: usize = 8;
+/// Files that replace each other under one name: enough for a look between two steps of one of them.
+const REPLACEMENTS: usize = 32;
 
 super::cases! {
     of_concurrent_creates_exactly_one_wins;
     of_concurrent_renames_exactly_one_wins;
+    a_replaced_name_is_never_without_a_file needs rename_replace;
     concurrent_mkdirs_of_one_path_all_succeed;
     many_files_are_written_at_once;
     a_second_writer_is_refused needs append, exclusive_writer;
@@ -56,6 +60,34 @@ async fn of_concurrent_renames_exactly_one_wins(scene: Scene) -> Outcome {
     ensure_eq!(won, 1);
     ensure_eq!(scene.names(&scene.dir).await?.len(), RIVALS);
     Ok(())
+}
+
+async fn a_replaced_name_is_never_without_a_file(scene: Scene) -> Outcome {
+    let target = scene.file("target", b"first").await?;
+    let names: Vec<String> = (0..REPLACEMENTS).map(|n| format!("f{n}")).collect();
+    let mut sources = Vec::new();
+    for source in join_all(names.iter().map(|name| scene.file(name, b"next"))).await {
+        sources.push(source?);
+    }
+    // A store that never waits would otherwise make all replacements before the first look.
+    let pause = tokio::task::yield_now;
+    let done = AtomicBool::new(false);
+    let replacing = async {
+        for source in &sources {
+            scene.fs.rename(&scene.who, source, &target, true).await?;
+            pause().await;
+        }
+        done.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    let looking = async {
+        while !done.load(Ordering::Relaxed) {
+            ensure!(!scene.stat(&target).await?.is_directory(), "{target} is a directory");
+            pause().await;
+        }
+        Ok(())
+    };
+    try_join(replacing, looking).await.map(|_| ())
 }
 
 async fn concurrent_mkdirs_of_one_path_all_succeed(scene: Scene) -> Outcome {

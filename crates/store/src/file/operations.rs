@@ -167,7 +167,7 @@ impl Inner {
 
     pub(super) fn rename(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
         let Some(from_parent) = self.root.parent(from)? else {
-            return fail(ErrorKind::InvalidArgument, "the root stays where it is");
+            return fail(ErrorKind::InvalidArgument, "the root can't be renamed");
         };
         let from_name = name_of(from)?;
         rustix::fs::statat(&from_parent, &*from_name, AtFlags::SYMLINK_NOFOLLOW).map_err(from_errno)?;
@@ -193,7 +193,7 @@ impl Inner {
             }
             // POSIX allows either number for a directory with entries.
             Err(Errno::EXIST | Errno::NOTEMPTY) if replace => {
-                fail(ErrorKind::NotEmpty, "the directory that should give way has entries")
+                fail(ErrorKind::NotEmpty, "the target directory isn't empty")
             }
             Err(Errno::XDEV) => {
                 fail(ErrorKind::Unsupported, "the names lie on different disks of this store")
@@ -208,7 +208,7 @@ impl Inner {
 
     pub(super) fn remove(&self, path: &StorePath, recursive: bool) -> Result<()> {
         let Some(parent) = self.root.parent(path)? else {
-            return fail(ErrorKind::InvalidArgument, "the root stays where it is");
+            return fail(ErrorKind::InvalidArgument, "the root can't be removed");
         };
         remove_from(&parent, path, recursive)?;
         // This suffices for a tree, too: nothing beneath it can be reached any more.

@@ -208,13 +208,13 @@ impl Tree {
             }
             self.require_removal(who, to_parent, existing)?;
             if to.contains(from) {
-                return fail(ErrorKind::NotEmpty, "the directory that should give way holds the source");
+                return fail(ErrorKind::NotEmpty, "the target directory holds the source");
             }
             match (&self.node(id).kind, &self.node(existing).kind) {
                 (Kind::File(_), Kind::File(_)) => {}
                 (Kind::Directory(_), Kind::Directory(entries)) if entries.is_empty() => {}
                 (Kind::Directory(_), Kind::Directory(_)) => {
-                    return fail(ErrorKind::NotEmpty, "the directory that should give way has entries");
+                    return fail(ErrorKind::NotEmpty, "the target directory isn't empty");
                 }
                 (Kind::File(_), Kind::Directory(_)) => {
                     return fail(ErrorKind::IsADirectory, "a file can't replace a directory");
@@ -344,7 +344,7 @@ impl Tree {
     /// The node at `path` and its directory, if `who` may remove it.
     fn removable(&self, who: &Principal, path: &StorePath) -> Result<(NodeId, NodeId)> {
         let Some(parent_path) = path.parent() else {
-            return fail(ErrorKind::InvalidArgument, "the root stays where it is");
+            return fail(ErrorKind::InvalidArgument, "the root can't be renamed or removed");
         };
         let id = self.resolve(who, path)?;
         let parent = self.resolve(who, &parent_path)?;

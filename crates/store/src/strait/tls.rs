@@ -149,7 +149,7 @@ fn about_certificate(wrong: &CertificateError) -> String {
     match wrong {
         // Another authority issued it, perhaps one with the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the gateway's certificate comes from nobody who is trusted here; \
+            "the gateway's certificate isn't signed by an authority trusted here; \
              name its authority, or the certificate itself if it is self-signed (--tls-ca FILE)"
                 .to_owned()
         }

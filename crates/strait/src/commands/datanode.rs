@@ -1,7 +1,7 @@
 //! `datanode`: one of a Kadoop cluster's datanodes, alone in its process.
 
 use super::keys;
-use super::namenode::{blocking, make_private, taken};
+use super::namenode::{blocking, make_private, taken, until_signal};
 use super::serve::{raise_descriptor_limit, tell_descriptor_limit};
 use crate::cli::Datanode;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
 pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
-    let mut signals = Signals::catch()?;
+    let signals = Signals::catch()?;
     tokio::spawn(
         Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: a datanode rereads no files")),
     );
@@ -49,7 +49,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
         directory: flags.local_socket,
         users: (!flags.local_users.is_empty()).then_some(flags.local_users),
     });
-    options.slow_call = flags.telling.slow_call();
+    options.slow_call = flags.observability.slow_call();
     if let Some(host) = flags.host {
         options.host = host;
     }
@@ -68,18 +68,10 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     })?;
     let (numbers, name) = (server.numbers(), server.address().to_string());
     let write = Arc::new(move |page: &mut _| numbers.write(page, &name));
-    let metrics = Metrics::serve(flags.telling.metrics, write).await?;
+    let metrics = Metrics::serve(flags.observability.metrics, write).await?;
     told(&server, &flags.namenode, &data, metrics.as_ref()).map_err(Failure::output)?;
     tell_descriptor_limit(descriptors);
-    let ended = tokio::select! {
-        _ = signals.next() => {
-            tracing::info!("ending; a second signal ends at once");
-            Ok(())
-        }
-        failure = failed(&server) => Err(failure),
-    };
-    signals.unless(blocking(move || drop(server))).await?;
-    ended
+    until_signal(signals, server, failed).await
 }
 
 /// Returns when the datanode can't serve any more.

@@ -22,7 +22,7 @@ const COLUMNS: [&str; 8] = ["DATANODE", "ADDRESS", "HOST", "RACK", "STATE", "SER
 /// Prints one line a datanode that has ever joined or is refused, the reasons for refusals, and one
 /// line on the last rebalance.
 pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> {
-    let cluster = context.cluster(&of.uri).await?;
+    let cluster = context.cluster("datanodes", &of.uri).await?;
     let (status, standings) = look(&cluster).await?;
     let refused = cluster.operate("list datanodes", |client, _| client.refused()).await?;
     let mut out = context.output();
@@ -65,7 +65,7 @@ pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
             "admit: datanode or cluster missing: strait admit DATANODE… kadoop://HOST:PORT/",
         ));
     };
-    let cluster = context.cluster(uri).await?;
+    let cluster = context.cluster("admit", uri).await?;
     let refused = cluster.operate("list datanodes", |client, _| client.refused()).await?;
     let found: Result<Vec<Identity>, Failure> =
         named.iter().map(|name| find_refused(name, &refused)).collect();
@@ -126,7 +126,7 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
             "decommission: datanode or cluster missing: strait decommission DATANODE… kadoop://HOST:PORT/",
         ));
     };
-    let cluster = context.cluster(uri).await?;
+    let cluster = context.cluster("decommission", uri).await?;
     let (status, standings) = look(&cluster).await?;
     let found: Result<Vec<NodeId>, Failure> =
         named.iter().map(|name| find(name, &status, &standings)).collect();
@@ -157,7 +157,7 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
 
 /// Evens out the use of datanodes, or stops that.
 pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failure> {
-    let cluster = context.cluster(&flags.uri).await?;
+    let cluster = context.cluster("rebalance", &flags.uri).await?;
     let threshold = (!flags.stop).then_some(flags.threshold);
     cluster.operate("rebalance", move |client, caller| client.rebalance(caller, threshold)).await?;
     if flags.no_wait {
@@ -177,7 +177,11 @@ pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failur
     match told {
         Some(told) => tell(context, &mut out, told)?,
         None if flags.stop => {}
-        None => return Err(Failure::other("the namenode has restarted, and has forgotten it: begin anew")),
+        None => {
+            return Err(Failure::other(
+                "rebalance: the namenode has restarted and forgotten it; run `strait rebalance` again",
+            ));
+        }
     }
     out.finish()
 }

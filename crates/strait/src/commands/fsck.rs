@@ -16,7 +16,7 @@ pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
         Check { out: context.output(), json: context.json, found: Found::default(), cluster: None };
     for uri in &context.expanded(&flags.operands.uris, &mut tally).await? {
         if flags.data {
-            check.cluster = Some(context.cluster(uri).await?);
+            check.cluster = Some(context.cluster("fsck --data", uri).await?);
             check.found.replicas.get_or_insert(0);
         }
         let checked = check.operand(context, uri, &mut tally).await;

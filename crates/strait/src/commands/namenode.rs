@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
 pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
-    let mut signals = Signals::catch()?;
+    let signals = Signals::catch()?;
     tokio::spawn(
         Hangups::catch()?
             .each(|| tracing::info!("SIGHUP has no effect: a namenode rereads changed files by itself")),
@@ -48,25 +48,23 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
             .unwrap_or_else(|| SocketAddr::new(flags.listen.ip(), DATANODES_PORT)),
         config,
         logins: logins(&flags)?,
-        slow_call: flags.telling.slow_call(),
+        slow_call: flags.observability.slow_call(),
         audit: audit_log(flags.audit_log.as_deref())?,
         ..NamenodeOptions::new(&flags.data, key)
     };
     let server = start(options).await?;
     let numbers = server.numbers();
-    let metrics = Metrics::serve(flags.telling.metrics, Arc::new(move |page| numbers.write(page))).await?;
+    let metrics =
+        Metrics::serve(flags.observability.metrics, Arc::new(move |page| numbers.write(page))).await?;
     told(&server, &flags, metrics.as_ref()).map_err(Failure::output)?;
     tell_descriptor_limit(descriptors);
-    let ended = tokio::select! {
-        _ = signals.next() => {
-            tracing::info!("ending; a second signal ends at once");
-            Ok(())
+    let watch = async |server: &NamenodeServer| {
+        tokio::select! {
+            failure = failed(server) => failure,
+            never = renewing(server, &flags) => match never {},
         }
-        failure = failed(&server) => Err(failure),
-        never = renewing(&server, &flags) => match never {},
     };
-    signals.unless(blocking(move || drop(server))).await?;
-    ended
+    until_signal(signals, server, watch).await
 }
 
 /// The users' logins; None without a password file.
@@ -155,6 +153,26 @@ pub async fn failed(server: &NamenodeServer) -> Failure {
 pub fn make_private(data: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
+}
+
+/// Lets a server run until a signal comes or `failed` returns, and then ends it.
+///
+/// # Errors
+/// That failure, or a second signal's while it ends.
+pub async fn until_signal<S: Send + 'static>(
+    mut signals: Signals,
+    server: S,
+    failed: impl AsyncFnOnce(&S) -> Failure,
+) -> Result<(), Failure> {
+    let ended = tokio::select! {
+        _ = signals.next() => {
+            tracing::info!("ending; a second signal ends at once");
+            Ok(())
+        }
+        failure = failed(&server) => Err(failure),
+    };
+    signals.unless(blocking(move || drop(server))).await?;
+    ended
 }
 
 /// Runs blocking work on threads other than the runtime's own.

@@ -84,7 +84,7 @@ pub async fn run(
         token_key: token_key(listening.token_key.as_deref())?,
         limits: Limits { token_lifetime: listening.token_lifetime, ..Limits::default() }
             .within_descriptors(descriptors),
-        slow_call: listening.telling.slow_call(),
+        slow_call: listening.observability.slow_call(),
     };
     let address = listening.listen;
     let gateway = Gateway::bind(address, config).await.map_err(|error| cannot_listen(address, error))?;
@@ -94,7 +94,7 @@ pub async fn run(
         numbers.write(page);
         counted(page);
     };
-    let metrics = Metrics::serve(listening.telling.metrics, Arc::new(write)).await?;
+    let metrics = Metrics::serve(listening.observability.metrics, Arc::new(write)).await?;
     told.extend(metrics.as_ref().map(|metrics| format!("  metrics  {}\n", metrics.url())));
     start_block(gateway.local_addr(), &told).map_err(Failure::output)?;
     for warning in warnings {

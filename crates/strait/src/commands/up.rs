@@ -148,13 +148,14 @@ impl Cluster {
         };
         let options = NamenodeOptions {
             config: config.clone(),
-            slow_call: up.listening.telling.slow_call(),
+            slow_call: up.listening.observability.slow_call(),
             audit: audit_log(up.audit_log.as_deref())?,
             descriptors: Descriptors::of_process().shared_by(SERVERS),
             ..NamenodeOptions::new(data.join(NAMENODE), key.clone())
         };
         let namenode = namenode::start(options).await?;
-        let (address, of, slow_call) = (namenode.address(), data.clone(), up.listening.telling.slow_call());
+        let (address, of, slow_call) =
+            (namenode.address(), data.clone(), up.listening.observability.slow_call());
         let joined = blocking(move || join(&of, address, &key, &config, slow_call)).await?;
         let (datanodes, client) = joined?;
         let store = KadoopStore::over(client, REPLICATION);

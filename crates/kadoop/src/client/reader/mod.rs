@@ -127,7 +127,8 @@ impl<P: Content> Reader<P> {
     ///
     /// # Errors
     /// NotFound: another file has the name now. Corrupt, at once: every replica that the namenode
-    /// knows of is damaged. Unavailable: no good replica could be reached for long. The namenode's, for locating.
+    /// knows of is damaged. Unavailable: no good replica could be reached for long. The namenode's,
+    /// for locating.
     pub fn read(&mut self, offset: u64, length: u32, now: Millis) -> Result<Option<P>> {
         if length == 0 {
             return Ok(Some(P::nothing()));

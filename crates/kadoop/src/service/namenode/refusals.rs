@@ -1,4 +1,4 @@
-//! Datanodes that the namenode doesn't take up, and why; and what follows for its clients.
+//! Refused datanodes: the reasons, and the consequences for clients.
 
 use super::{Shared, audit::Asked, heartbeats::address_of};
 use crate::{
@@ -29,8 +29,8 @@ const MAX_WAITING: usize = 64;
 
 /// The reason for refusing a change before any datanode was heard.
 const UNHEARD: &str = "since its start the namenode has heard no datanode that had joined before, and one of \
-                       them may know of more records than its log has; list them with `strait datanodes`, and \
-                       remove datanodes that are gone with `strait decommission`";
+                       them may know of more records than its log has; start one that `strait datanodes` \
+                       lists or, if all are gone for good, decommission each with `strait decommission`";
 
 /// A refused datanode.
 #[derive(Debug)]
@@ -72,9 +72,9 @@ impl Shared {
         match error {
             Error::LogBehind => Self::lost(seen.record),
             Error::OtherHistory => format!(
-                "it has heard of record {} of a log that this namenode doesn't have: it was in the cluster \
-                 before records were lost, or is another copy's; `strait admit` takes it up, and deletes what \
-                 it has of files that aren't here",
+                "it has heard of record {} of a log that this namenode doesn't have: it belonged to the cluster \
+                 before records were lost, or to a namenode on a copy of this directory; `strait admit` accepts \
+                 it, and its replicas of unknown files are then deleted",
                 seen.record
             ),
             Error::ForeignData if told.cluster != 0 && told.cluster != self.cluster => format!(
@@ -82,8 +82,8 @@ impl Shared {
                 told.cluster, self.cluster
             ),
             Error::ForeignData => "it holds replicas that this namenode never handed out: the log has lost \
-                                   records, or the replicas are another's; `strait admit` takes it up, and \
-                                   deletes what belongs to no file here"
+                                   records, or the replicas are another namenode's; `strait admit` accepts \
+                                   it, and its replicas of unknown files are then deleted"
                 .to_owned(),
             other => other.to_string(),
         }

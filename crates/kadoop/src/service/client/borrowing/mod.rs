@@ -52,8 +52,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// small read, borrowing takes 1.6 times as long as the read over TCP (`bench`, kadoop-local).
 const WORTH_BYTES: u32 = 64 << 10;
 
-/// Limits of open replicas, with enough descriptors: 16 GiB at the usual size, and 16 MiB of checksums. A minute is far
-/// below a token's lifetime, and bounds how long a deleted file's space stays in use.
+/// Limits of open replicas, with enough descriptors: 16 GiB at the usual size, and 16 MiB of
+/// checksums. A minute is far below a token's lifetime, and bounds how long a deleted file's space
+/// stays in use.
 const REPLICAS: Limits =
     Limits { most: 256, keep_ms: 60_000, idle_ms: 20_000, retry_ms: 2_000, lively_ms: 1_000 };
 /// Limits of datanodes with a known answer to whether and where they lend.
