@@ -195,6 +195,15 @@ impl MiniHdfs {
         self.own().start_datanode_again(index)
     }
 
+    /// Address for data of datanode `index`, as block locations have it.
+    ///
+    /// # Panics
+    /// On a shared cluster.
+    pub fn datanode_address(&self, index: usize) -> String {
+        let Held::Own(daemons) = &self.daemons else { panic!("a shared HDFS hides its datanodes") };
+        format!("{}:{}", daemons.datanode_sites[index].address(), daemons.datanode_ports[index][0])
+    }
+
     fn own(&mut self) -> &mut Daemons {
         match &mut self.daemons {
             Held::Own(daemons) => daemons,

@@ -73,9 +73,9 @@ impl Queue {
 
     /// The packet to send next, which counts as sent from now on. The end of a block waits until the
     /// whole block is acknowledged: then a failure leaves either only the end to be repeated, or not
-    /// even that was sent.
+    /// even that was sent. The next block waits for that end, since it has another pipeline.
     pub fn next(&mut self) -> Option<Packet> {
-        if self.waiting.front()?.ends_block && !self.sent.is_empty() {
+        if self.is_ending() || self.waiting.front()?.ends_block && !self.sent.is_empty() {
             return None;
         }
         let packet = self.waiting.pop_front()?;
@@ -163,13 +163,14 @@ mod tests {
             queue.push(packet(length, false));
         }
         let end = queue.push(packet(0, true));
+        let next_block = queue.push(packet(40, false));
         for sequence in 0..3 {
             assert_eq!(queue.next().unwrap().sequence, sequence);
         }
         assert!(queue.next().is_none(), "the end waits for all before it");
         assert!(queue.acked(1).is_none(), "out of order");
         assert_eq!(queue.acked(0).unwrap().sequence, 0);
-        assert_eq!(queue.bytes(), 50);
+        assert_eq!(queue.bytes(), 50 + 40);
         assert!(queue.is_acked(Some(0)) && !queue.is_acked(Some(1)));
 
         queue.rewind();
@@ -178,9 +179,11 @@ mod tests {
         assert!(queue.take_end().is_none() && !queue.is_ending());
         assert!(queue.acked(1).is_some() && queue.acked(2).is_some());
         assert_eq!(queue.next().unwrap().sequence, end);
-        assert!(queue.is_ending());
+        assert!(queue.is_ending() && queue.next().is_none(), "another block has another pipeline");
         queue.rewind();
         assert_eq!(queue.take_end().unwrap().sequence, end);
+        assert_eq!(queue.next().unwrap().sequence, next_block);
+        assert!(queue.acked(next_block).is_some());
         assert!(queue.is_empty() && queue.is_acked(queue.last_queued()));
     }
 
