@@ -1,7 +1,8 @@
 //! The adapter's own writer on a real HDFS: the same blocks as Java's, readable by Java, and nothing
 //! acknowledged is lost when datanodes are.
 //!
-//! `HDFS_KILLS`: how often a datanode is killed in mid-write, 3 by default.
+//! `HDFS_KILLS`: how often a datanode is killed in mid-write, 3 by default. `HDFS_IDLE_S`: seconds for
+//! which a writer is idle, 1 by default; leases expire after 60.
 #![cfg(feature = "hdfs")]
 
 use bytes::Bytes;
@@ -9,9 +10,11 @@ use futures::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use rustix::process::Signal;
 use std::collections::HashMap;
 use std::env;
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_store::{
     CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, HdfsStore, Principal, StorePath,
@@ -449,4 +452,70 @@ async fn a_write_in_safe_mode_waits_for_its_end() {
     closing.await.unwrap().unwrap();
     assert_eq!(scene.content(&scene.at("f")).await, b"late");
     assert_eq!(scene.content(&scene.at("open")).await, b"opened before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_writer_keeps_its_file_and_its_pipeline() {
+    let idle = env::var("HDFS_IDLE_S").map_or(1, |text| text.parse().unwrap());
+    let scene = Scene::shared("idle").await;
+    let path = scene.at("f");
+    let mut writer = scene.create(&path, MIB).await;
+    writer.append(Bytes::from_static(b"before, ")).await.unwrap();
+    writer.flush().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(idle)).await;
+    // After its soft limit, another client would get the file.
+    let other = HdfsStore::connect(scene.hdfs.uri()).await.unwrap();
+    let busy = other.append(&scene.me, &path).await.err().unwrap();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    writer.append(Bytes::from_static(b"and after")).await.unwrap();
+    writer.close().await.unwrap();
+    assert_eq!(scene.content(&path).await, b"before, and after");
+    scene.end().await;
+}
+
+/// The cluster's URI, for a child process of the test below.
+const CHILD_URI: &str = "STRAIT_TEST_CHILD_URI";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stalled_datanode_is_left_out_after_the_configured_time() {
+    let properties = vec![
+        ("dfs.client.socket-timeout", "2000"),
+        ("dfs.client.block.write.replace-datanode-on-failure.policy", "NEVER"),
+    ];
+    let options = Options { datanodes: 3, replication: 3, properties, ..Options::default() };
+    let mut scene = Scene::own(&options, "stalled").await;
+    // In a process of its own: the environment determines Hadoop's configuration.
+    let conf = scene.hdfs.classpath().split(':').next().unwrap().to_owned();
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "child_writes_through_a_stall", "--ignored", "--nocapture"]);
+    command.env(CHILD_URI, scene.hdfs.uri()).env("HADOOP_CONF_DIR", conf);
+    let child = std::thread::spawn(move || command.output().unwrap());
+    let path = StorePath::parse("/stalled-by-child").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while scene.store.stat(&scene.me, &path).await.map_or(0, |status| status.length) == 0 {
+        assert!(Instant::now() < deadline, "the child doesn't write");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let victim = victim(&scene, &path, 1).await;
+    scene.hdfs.signal_datanode(victim, Signal::STOP);
+    let output = tokio::task::block_in_place(|| child.join().unwrap());
+    scene.hdfs.signal_datanode(victim, Signal::CONT);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let content = scene.content(&path).await;
+    assert!(content == pattern(100_000).repeat(100), "{} bytes", content.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a child process of the test above"]
+async fn child_writes_through_a_stall() {
+    let store = HdfsStore::connect(&env::var(CHILD_URI).unwrap()).await.unwrap();
+    let (me, path) = (Principal::new(&current_user()), StorePath::parse("/stalled-by-child").unwrap());
+    let mut writer = store.create(&me, &path, &CreateOptions::default()).await.unwrap();
+    for _ in 0..100 {
+        writer.append(pattern(100_000)).await.unwrap();
+        writer.flush().await.unwrap();
+        // So that the stall comes in mid-write.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    writer.close().await.unwrap();
 }

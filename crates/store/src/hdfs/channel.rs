@@ -46,9 +46,15 @@ struct Writing {
     is_torn: bool,
 }
 
-/// The calls that wait for an answer; none once the connection has ended.
+/// An answer without its header, or the reason why there is none.
+type Answer = Result<Bytes, RpcError>;
+
+/// The calls that wait for an answer, by number.
+type Waiting = HashMap<i32, oneshot::Sender<Answer>>;
+
+/// None once the connection has ended.
 #[derive(Debug)]
-struct Calls(Mutex<Option<HashMap<i32, oneshot::Sender<Result<Bytes, RpcError>>>>>);
+struct Calls(Mutex<Option<Waiting>>);
 
 impl Channel {
     /// Connects to `address` (`host:port`) as `user`.
@@ -113,11 +119,11 @@ impl Drop for Channel {
 }
 
 impl Calls {
-    fn lock(&self) -> MutexGuard<'_, Option<HashMap<i32, oneshot::Sender<Result<Bytes, RpcError>>>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expect(&self, call: i32) -> Result<oneshot::Receiver<Result<Bytes, RpcError>>, RpcError> {
+    fn expect(&self, call: i32) -> Result<oneshot::Receiver<Answer>, RpcError> {
         let ended = || RpcError::NotSent(io::Error::new(io::ErrorKind::NotConnected, "it has ended"));
         let (answer, expected) = oneshot::channel();
         self.lock().as_mut().ok_or_else(ended)?.insert(call, answer);

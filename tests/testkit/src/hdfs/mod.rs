@@ -9,6 +9,7 @@ use crate::network::Host;
 use crate::port::free_port;
 use crate::process::Process;
 use crate::wait::wait_until;
+use rustix::process::Signal;
 use site::Site;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -193,6 +194,11 @@ impl MiniHdfs {
     /// registered.
     pub fn restart_datanode(&mut self, index: usize) -> Result<()> {
         self.own().start_datanode_again(index)
+    }
+
+    /// Sends a signal to datanode `index`, to stall it (SIGSTOP) and to let it go on (SIGCONT).
+    pub fn signal_datanode(&mut self, index: usize, signal: Signal) {
+        self.own().datanodes[index].signal(signal);
     }
 
     /// Address for data of datanode `index`, as block locations have it.

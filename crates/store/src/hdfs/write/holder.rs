@@ -54,14 +54,19 @@ pub struct OpenFile {
 
 /// The holders, by user.
 #[derive(Debug, Default)]
-pub struct Holders {
-    cache: Mutex<(HashMap<String, (Arc<LeaseHolder>, u64)>, u64)>,
+pub struct Holders(Mutex<Cache>);
+
+#[derive(Debug, Default)]
+struct Cache {
+    holders: HashMap<String, (Arc<LeaseHolder>, u64)>,
+    /// Counts uses; the holder with the smallest count has been unused longest.
+    clock: u64,
 }
 
 impl Holders {
     pub fn get(&self, namenode: &Arc<Namenode>, user: &str) -> Arc<LeaseHolder> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let (holders, clock) = &mut *cache;
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Cache { holders, clock } = &mut *cache;
         *clock += 1;
         if let Some((holder, used)) = holders.get_mut(user) {
             *used = *clock;
