@@ -57,6 +57,11 @@ impl Gateway {
         Ok(Self { process, address, _logs: logs })
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// CPU seconds used so far.
     pub fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds(self.process.id())

@@ -44,6 +44,11 @@ const SUITES: &[Suite] = &[
         run: suites::distance::run,
     },
     Suite {
+        name: "hdfs-write",
+        question: "How fast does Strait write to HDFS, beside Hadoop's own client and the library?",
+        run: suites::hdfs_write::run,
+    },
+    Suite {
         name: "kadoop-bandwidth",
         question: "How much of a link of 1 Gbit/s do Kadoop's readers and writers use?",
         run: suites::kadoop_bandwidth::run,

@@ -124,14 +124,29 @@ impl Copying {
     }
 }
 
-/// HDFS's own Java client, which takes orders line by line.
-pub fn hdfs_orders(hdfs: &MiniHdfs) -> Result<Command> {
+/// HDFS's own Java client, which takes orders line by line, with these properties.
+pub fn hdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Command> {
     let classes = std::env::current_exe()?.with_file_name("").join("../bench/java");
     std::fs::create_dir_all(&classes)?;
     compile(&classes, hdfs.classpath(), "bench/peers/java/HdfsOrders.java")?;
     let classpath = format!("{}:{}", classes.display(), hdfs.classpath());
     let mut command = Command::new("java");
     command.args([JVM_MEMORY, "-cp", &classpath, "HdfsOrders", hdfs.uri()]);
+    command.args(properties.iter().map(|(name, value)| format!("{name}={value}")));
+    Ok(command)
+}
+
+/// The library `hdfs-native`, which takes the orders of writing.
+pub fn hdfs_native_orders(hdfs: &MiniHdfs) -> Result<Command> {
+    let target = std::env::current_exe()?.with_file_name("").join("../bench/peers");
+    seconds(
+        Command::new("cargo")
+            .args(["build", "--quiet", "--release", "--locked", "--bin", "hdfs-native-write"])
+            .args(["--manifest-path", "bench/peers/Cargo.toml", "--target-dir"])
+            .arg(&target),
+    )?;
+    let mut command = Command::new(target.join("release/hdfs-native-write"));
+    command.arg(hdfs.uri());
     Ok(command)
 }
 

@@ -21,7 +21,7 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 
 /**
- * {@code HdfsOrders URI}: HDFS's own client, which does what each line of its input asks and
+ * {@code HdfsOrders URI [NAME=VALUE…]}: HDFS's own client with these properties, which does what each line of its input asks and
  * answers with a line: the figure of it. One process for all, since a JVM needs a while to get
  * fast.
  */
@@ -29,6 +29,7 @@ final class HdfsOrders {
     private static final int PIECE_BYTES = 1 << 20;
     private static final int PREAD_BYTES = 4096;
     private static final int STREAM_BUFFER_BYTES = 4096;
+    private static final int APPEND_BYTES = 100;
     private static final byte[] SMALL = {'1', '2', '3', '4', '5'};
 
     private final FileSystem files;
@@ -38,7 +39,11 @@ final class HdfsOrders {
     }
 
     public static void main(String[] given) throws Exception {
-        try (FileSystem files = FileSystem.get(URI.create(given[0]), new Configuration())) {
+        Configuration configuration = new Configuration();
+        for (String property : Arrays.asList(given).subList(1, given.length)) {
+            configuration.set(property.split("=")[0], property.split("=")[1]);
+        }
+        try (FileSystem files = FileSystem.get(URI.create(given[0]), configuration)) {
             HdfsOrders orders = new HdfsOrders(files);
             BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
             for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -60,6 +65,10 @@ final class HdfsOrders {
                 return preads(path, number(order[2]));
             case "small-files":
                 return smallFiles(path, number(order[2]));
+            case "files":
+                return filesOf4Kb(path, number(order[2]), number(order[3]));
+            case "flushes":
+                return flushes(path, number(order[2]), number(order[3]) == 1);
             default:
                 return calls(order[0], path, number(order[2]), number(order[3]));
         }
@@ -161,6 +170,40 @@ final class HdfsOrders {
             times[at] = System.nanoTime() - begin;
         }
         return median(times) / 1e6;
+    }
+
+    /** Files a second of all threads together. */
+    private double filesOf4Kb(String directory, int count, int threads) throws Exception {
+        byte[] content = new byte[PREAD_BYTES];
+        long begin = System.nanoTime();
+        inThreads(threads, thread -> {
+            for (int at = thread; at < count; at += threads) {
+                try (FSDataOutputStream out = create(directory + "/" + at, (short) 1)) {
+                    out.write(content);
+                }
+            }
+            return 0;
+        });
+        return count / secondsSince(begin);
+    }
+
+    /** Microseconds that half of the appends, each with hflush or hsync, take less than. */
+    private double flushes(String path, int count, boolean sync) throws IOException {
+        byte[] piece = new byte[APPEND_BYTES];
+        long[] times = new long[count];
+        try (FSDataOutputStream out = create(path, (short) 3)) {
+            for (int at = 0; at < count; at++) {
+                long begin = System.nanoTime();
+                out.write(piece);
+                if (sync) {
+                    out.hsync();
+                } else {
+                    out.hflush();
+                }
+                times[at] = System.nanoTime() - begin;
+            }
+        }
+        return median(times) / 1e3;
     }
 
     /** Calls a second of all threads together, each in a directory of its own. */

@@ -45,7 +45,7 @@ impl Hdfs {
             parent: Some(data_directory()),
             jvm_flags: JVM_FLAGS.to_vec(),
         })?;
-        let mut command = hdfs_orders(&cluster)?;
+        let mut command = hdfs_orders(&cluster, &[])?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         on(hosts.first(), &mut command);
         let mut client = spawn_bound(command)?;

@@ -36,7 +36,7 @@ impl HdfsRack {
             parent: Some(data_directory()),
             jvm_flags: JVM_FLAGS.to_vec(),
         })?;
-        let mut command = hdfs_orders(&cluster)?;
+        let mut command = hdfs_orders(&cluster, &[])?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         on(network.hosts().get(CLIENT), &mut command);
         let mut client = spawn_bound(command)?;

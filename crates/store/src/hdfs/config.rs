@@ -7,6 +7,7 @@ use std::env;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// A configuration file is some kilobytes; a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -72,7 +73,8 @@ impl HadoopConfig {
         Ok(())
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    /// The value of a property.
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(String::as_str)
     }
 
@@ -129,6 +131,18 @@ impl HadoopConfig {
                 format!("{NAME} is {other:?} in hdfs-site.xml; it can be MD5MD5CRC or COMPOSITE_CRC"),
             ),
         }
+    }
+
+    /// The number that a property has.
+    ///
+    /// # Errors
+    /// InvalidArgument if its value isn't a number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let parse = |value: &str| {
+            let message = format!("{name} is {value:?} in Hadoop's configuration, which isn't such a number");
+            value.parse().map_err(|_| Error::new(ErrorKind::InvalidArgument, message))
+        };
+        self.get(name).map(parse).transpose()
     }
 
     /// Whether to call datanodes by name rather than by address.

@@ -15,6 +15,8 @@ pub(super) enum Effect {
     Read,
     /// It changes the store.
     Mutation,
+    /// It changes the store, and the server recognises a repetition: it can be repeated.
+    Remembered,
 }
 
 /// The error for a Java exception: `class` with package, `message` perhaps with a stack trace.
@@ -54,9 +56,10 @@ fn kind_of(class: &str, message: &str) -> ErrorKind {
         "UnsupportedOperationException" | "RpcNoSuchMethodException" | "RpcNoSuchProtocolException" => {
             ErrorKind::Unsupported
         }
-        "AlreadyBeingCreatedException" | "RecoveryInProgressException" | "LeaseExpiredException" => {
-            ErrorKind::Busy
-        }
+        "AlreadyBeingCreatedException"
+        | "RecoveryInProgressException"
+        | "LeaseExpiredException"
+        | "NotReplicatedYetException" => ErrorKind::Busy,
         "QuotaExceededException"
         | "NSQuotaExceededException"
         | "DSQuotaExceededException"
@@ -132,7 +135,7 @@ fn io_kind(source: &io::Error, effect: Effect) -> ErrorKind {
         Io::ConnectionRefused | Io::HostUnreachable | Io::NetworkUnreachable | Io::AddrNotAvailable => {
             ErrorKind::Unavailable
         }
-        _ if effect == Effect::Mutation => ErrorKind::OutcomeUnknown,
+        _ if effect != Effect::Read => ErrorKind::OutcomeUnknown,
         Io::TimedOut => ErrorKind::TimedOut,
         _ => ErrorKind::Unavailable,
     }

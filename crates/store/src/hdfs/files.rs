@@ -3,13 +3,15 @@
 use super::blocks::Blocks;
 use super::errors::Effect;
 use super::library::LibraryFile;
+use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
 use super::reader::HdfsReader;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
 use super::wire::LocatedBlock;
-use super::writer::HdfsWriter;
+use super::write::{Context, DatanodesWriter, FileStatus, LeaseHolder, Settings};
+use crate::FileWriter;
 use crate::budget::Pool;
 use crate::error::{Error, ErrorKind, Result, fail};
 use crate::types::{BlockLocation, CreateOptions, Principal};
@@ -29,6 +31,10 @@ const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 /// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
 /// takes seconds.
 const APPEND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The namenode's words if a client can't write into an encryption zone
+/// (`UnknownCryptoProtocolVersionException`).
+const NO_CRYPTO_PROTOCOL: &str = "No crypto protocol versions provided by the client are supported";
 
 impl Shared {
     pub async fn open(self: &Arc<Self>, who: &Principal, path: &str) -> Result<HdfsReader> {
@@ -66,19 +72,86 @@ impl Shared {
         Ok(Some(Blocks::new(located, tail_length, &self.datanodes)))
     }
 
-    pub async fn create(&self, who: &Principal, path: &str, options: &CreateOptions) -> Result<HdfsWriter> {
+    pub async fn create(
+        &self,
+        who: &Principal,
+        path: &str,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
         self.recoveries.wait(path).await;
         let options = write_options(options)?;
+        let Some(settings) = &self.write_settings else {
+            return self.create_by_library(who, path, options).await;
+        };
+        let holder = self.own_holder(who)?;
+        let replication = options.replication.unwrap_or(settings.replication);
+        let block_size = options.block_size.unwrap_or(settings.block_size);
+        let created =
+            holder.create(path, options.permission, options.overwrite, replication, block_size).await;
+        match created {
+            Ok(status) if !is_for_library(&status) => {
+                let memory = Pool::of_process().share(&who.user);
+                let context = self.write_context(settings);
+                Ok(Box::new(DatanodesWriter::new(context, &holder, path, &status, None, memory)))
+            }
+            Ok(_) => {
+                tracing::debug!(path, "an erasure-coded or encrypted file, written by the library");
+                // In place of the one that was just created.
+                self.create_by_library(who, path, WriteOptions { overwrite: true, ..options }).await
+            }
+            // The adapter doesn't claim to encrypt.
+            Err(error) if error.message().contains(NO_CRYPTO_PROTOCOL) => {
+                tracing::debug!(path, "in an encryption zone, written by the library");
+                self.create_by_library(who, path, options).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create_by_library(
+        &self,
+        who: &Principal,
+        path: &str,
+        options: WriteOptions,
+    ) -> Result<Box<dyn FileWriter>> {
         let client = self.clients.get(who)?;
         let created = self.call(who, Effect::Mutation, |client| {
             let options = options.clone();
             async move { client.create(path, options).await }
         });
-        Ok(HdfsWriter::new(created.await?, path.to_owned(), client, Arc::clone(&self.recoveries)))
+        let recoveries = Arc::clone(&self.recoveries);
+        Ok(Box::new(LibraryWriter::new(created.await?, path.to_owned(), client, recoveries)))
     }
 
-    pub async fn append(&self, who: &Principal, path: &str) -> Result<HdfsWriter> {
+    pub async fn append(&self, who: &Principal, path: &str) -> Result<Box<dyn FileWriter>> {
         self.recoveries.wait(path).await;
+        let Some(settings) = &self.write_settings else { return self.append_by_library(who, path).await };
+        let holder = self.own_holder(who)?;
+        let mut backoff = Backoff::within(APPEND_PATIENCE);
+        let (status, last) = loop {
+            match holder.append(path).await {
+                Ok(opened) => break opened,
+                Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
+                // The namenode's answer for an erasure-coded file.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    tracing::debug!(path, %error, "appended to by the library");
+                    return self.append_by_library(who, path).await;
+                }
+                Err(error) => return Err(append_refusal(error)),
+            }
+        };
+        let memory = Pool::of_process().share(&who.user);
+        let context = self.write_context(settings);
+        let writer = DatanodesWriter::new(context, &holder, path, &status, last, memory);
+        if is_for_library(&status) {
+            tracing::debug!(path, "an erasure-coded or encrypted file, appended to by the library");
+            writer.give_up().await?;
+            return self.append_by_library(who, path).await;
+        }
+        Ok(Box::new(writer))
+    }
+
+    async fn append_by_library(&self, who: &Principal, path: &str) -> Result<Box<dyn FileWriter>> {
         let client = self.clients.get(who)?;
         let mut backoff = Backoff::within(APPEND_PATIENCE);
         let writer = loop {
@@ -94,9 +167,24 @@ impl Shared {
         };
         // From here on, dropping this value frees the file again.
         let recoveries = Arc::clone(&self.recoveries);
-        let writer = HdfsWriter::new(writer, path.to_owned(), client, recoveries);
+        let writer = LibraryWriter::new(writer, path.to_owned(), client, recoveries);
         let length = self.stat(who, path).await?.length;
-        Ok(writer.starting_at(length))
+        Ok(Box::new(writer.starting_at(length)))
+    }
+
+    fn own_holder(&self, who: &Principal) -> Result<Arc<LeaseHolder>> {
+        match who.user.is_empty() {
+            true => fail(ErrorKind::Unauthenticated, "no user name"),
+            false => Ok(self.holders.get(&self.namenode, &who.user)),
+        }
+    }
+
+    fn write_context(&self, settings: &Arc<Settings>) -> Context {
+        Context {
+            datanodes: Arc::clone(&self.datanodes),
+            settings: Arc::clone(settings),
+            recoveries: Arc::clone(&self.recoveries),
+        }
     }
 
     pub async fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
@@ -167,6 +255,11 @@ fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
         overwrite: options.overwrite,
         create_parent: true,
     })
+}
+
+/// Whether the adapter can't write such a file.
+fn is_for_library(status: &FileStatus) -> bool {
+    status.erasure_coding.is_some() || status.encryption.is_some()
 }
 
 fn is_being_recovered(error: &Error) -> bool {

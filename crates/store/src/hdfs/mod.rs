@@ -5,18 +5,20 @@
 //!                 │        reader ─ readahead ─ source     an open file
 //!                 │          source ─ blocks, replicas     its bytes, by the adapter: from datanodes
 //!                 │          source ─ library              its bytes, by the library
-//!                 │        writer ─ recovery               the one writer, and recovery after its drop
-//!                 ├─ clients ─ hdfs-native                 namespace, write pipeline
+//!                 │        write, recovery                 the one writer, by the adapter; and after its drop
+//!                 │        library_writer                  the same, by the library
+//!                 ├─ clients ─ hdfs-native                 the namespace
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```
 //!
-//! The library does most of the work. This module does the rest by Hadoop's own protocols: block
+//! The library does the namespace. This module does the rest by Hadoop's own protocols: block
 //! locations, the visible part of a block under construction, checksums, truncate, capacity; and
-//! reading, for speed. It supports only SIMPLE authentication. With Kerberos or encrypted transfer
-//! the library reads, and the store declares those capabilities absent. docs/hdfs.md has the
+//! reading and writing, for speed. It supports only SIMPLE authentication. With Kerberos or encrypted
+//! transfer the library reads and writes, and the store declares those capabilities absent. docs/hdfs.md has the
 //! measurements and tests.
 
 mod blocks;
+mod channel;
 mod checksum;
 mod clients;
 mod config;
@@ -24,6 +26,7 @@ mod datanode;
 mod errors;
 mod files;
 mod library;
+mod library_writer;
 mod namenode;
 mod namespace;
 mod readahead;
@@ -35,7 +38,7 @@ mod rpc;
 mod shared;
 mod source;
 mod wire;
-mod writer;
+mod write;
 
 use crate::error::{Error, ErrorKind, Result, fail};
 use crate::path::StorePath;
@@ -144,13 +147,13 @@ impl FileSystem for HdfsStore {
         let (shared, who, at, options) =
             (Arc::clone(&self.shared), who.clone(), path.clone(), options.clone());
         let created = uncancelled(async move { shared.create(&who, at.as_str(), &options).await }).await;
-        Ok(Box::new(created.map_err(|error| error.at("create", path))?))
+        created.map_err(|error| error.at("create", path))
     }
 
     async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         let (shared, who, at) = (Arc::clone(&self.shared), who.clone(), path.clone());
         let opened = uncancelled(async move { shared.append(&who, at.as_str()).await }).await;
-        Ok(Box::new(opened.map_err(|error| error.at("append", path))?))
+        opened.map_err(|error| error.at("append", path))
     }
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {

@@ -5,8 +5,8 @@ use super::retry::{Backoff, PATIENCE, is_passing};
 use super::rpc::{CLIENT_PROTOCOL, Connection, RpcError};
 use super::wire::{
     EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
-    GetServerDefaultsResponse, LocatedBlocks, SAFEMODE_GET, SetSafeModeRequest, SetSafeModeResponse,
-    TruncateRequest, TruncateResponse,
+    GetServerDefaultsResponse, LocatedBlocks, SAFEMODE_GET, ServerDefaults, SetSafeModeRequest,
+    SetSafeModeResponse, TruncateRequest, TruncateResponse,
 };
 use crate::error::{Error, ErrorKind, Result, fail};
 use prost::Message;
@@ -86,12 +86,11 @@ impl Namenode {
         }
     }
 
-    /// Whether datanodes accept only encrypted transfer. Called once, at start, so a missing
-    /// namenode is an error at once.
-    pub async fn encrypts_transfer(&self, user: &str) -> Result<bool> {
+    /// The cluster's defaults. Called once, at start, so a missing namenode is an error at once.
+    pub async fn server_defaults(&self, user: &str) -> Result<ServerDefaults> {
         let answer: GetServerDefaultsResponse =
             self.call(user, "getServerDefaults", &EmptyRequest {}, Effect::Read, Duration::ZERO).await?;
-        Ok(answer.defaults.encrypt_data_transfer)
+        Ok(answer.defaults)
     }
 
     /// Finds the active namenode and records it for [`Namenode::active`].
@@ -110,8 +109,6 @@ impl Namenode {
         Ok(answer.done)
     }
 
-    /// Calls the active namenode. If it has changed, searches for it; if it is away, waits for it
-    /// for at most `patience`.
     async fn call<Q: Message, A: Message + Default>(
         &self,
         user: &str,
@@ -120,11 +117,26 @@ impl Namenode {
         effect: Effect,
         patience: Duration,
     ) -> Result<A> {
+        self.ask(effect, patience, |index, _| self.call_once(index, user, method, request, effect)).await
+    }
+
+    /// Asks the active namenode by `attempt`, which gets its index and the number of the retry. If
+    /// another is active now, searches for it; if it is away, waits for it for at most `patience`.
+    pub async fn ask<A, F>(
+        &self,
+        effect: Effect,
+        patience: Duration,
+        mut attempt: impl FnMut(usize, i32) -> F,
+    ) -> Result<A>
+    where
+        F: Future<Output = std::result::Result<A, RpcError>>,
+    {
         let mut backoff = Backoff::within(patience);
         let mut index = self.active.load(Ordering::Relaxed);
-        let mut asked_in_round = 0;
+        let (mut asked_in_round, mut retry) = (0, 0);
+        let mut in_doubt = false;
         loop {
-            let error = match self.call_once(index, user, method, request, effect).await {
+            let error = match attempt(index, retry).await {
                 Ok(answer) => {
                     self.active.store(index, Ordering::Relaxed);
                     return Ok(answer);
@@ -139,6 +151,7 @@ impl Namenode {
                     let message = format!("namenode {}: {error}", self.addresses[index]);
                     return fail(ErrorKind::OutcomeUnknown, message);
                 }
+                RpcError::Broken(_) => in_doubt |= effect == Effect::Remembered,
                 RpcError::Malformed(_) => {
                     return fail(
                         ErrorKind::Unavailable,
@@ -148,14 +161,20 @@ impl Namenode {
                 _ => {}
             }
             index = (index + 1) % self.addresses.len();
+            retry += 1;
             asked_in_round += 1;
             if asked_in_round == self.addresses.len() {
                 asked_in_round = 0;
                 if !backoff.pause().await {
-                    return Err(self.away(error));
+                    return Err(self.away(error, in_doubt));
                 }
             }
         }
+    }
+
+    /// The address of a namenode, by its index.
+    pub fn address(&self, index: usize) -> &str {
+        &self.addresses[index]
     }
 
     async fn call_once<Q: Message, A: Message + Default>(
@@ -208,13 +227,13 @@ impl Namenode {
         }
     }
 
-    fn away(&self, last: RpcError) -> Error {
+    fn away(&self, last: RpcError, in_doubt: bool) -> Error {
         let message = match &last {
             RpcError::Java { class, message } => from_java(class, message).message().to_owned(),
             other => other.to_string(),
         };
-        Error::new(ErrorKind::Unavailable, format!("no namenode at {}: {message}", self.names()))
-            .caused_by(last)
+        let kind = if in_doubt { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
+        Error::new(kind, format!("no namenode at {}: {message}", self.names())).caused_by(last)
     }
 }
 

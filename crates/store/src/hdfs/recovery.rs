@@ -1,11 +1,13 @@
-//! Recovers the lease of an abandoned file, so that it can be written again.
+//! Frees an abandoned file, so that it can be written again.
 //!
 //! If a writer dies, the namenode frees its file only after its soft limit, and never while the
 //! same client keeps renewing for other files. This process knows its own abandoned writers, so it
-//! recovers their files at once, in the background.
+//! frees their files at once, in the background.
 
+use super::errors::{Effect, from_library};
 use super::retry::Backoff;
-use hdfs_native::{Client, HdfsError};
+use crate::error::{ErrorKind, Result};
+use hdfs_native::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,13 +26,30 @@ pub(super) struct Recoveries {
 }
 
 impl Recoveries {
-    /// Recovers `path`, which a writer of `client` left open.
+    /// Recovers `path`, which a writer of the library's `client` left open.
     pub fn start(self: &Arc<Self>, client: Client, path: String, runtime: &Handle) {
+        let at = path.clone();
+        let recovery = async move {
+            let ask = || async {
+                client.recover_lease(&at).await.map_err(|error| from_library(error, Effect::Read))
+            };
+            recover(&at, ask).await;
+        };
+        self.run(path, recovery, runtime);
+    }
+
+    /// Runs the recovery of `path`, for which others wait.
+    pub fn run(
+        self: &Arc<Self>,
+        path: String,
+        recovery: impl Future<Output = ()> + Send + 'static,
+        runtime: &Handle,
+    ) {
         let (done, waiting) = watch::channel(());
         self.lock().insert(path.clone(), waiting.clone());
         let recoveries = Arc::clone(self);
         runtime.spawn(async move {
-            recover(&client, &path).await;
+            recovery.await;
             let mut running = recoveries.lock();
             // A later recovery of the same path has an entry of its own.
             if running.get(&path).is_some_and(|entry| entry.same_channel(&waiting)) {
@@ -56,13 +75,17 @@ impl Recoveries {
     }
 }
 
-async fn recover(client: &Client, path: &str) {
+/// Asks the namenode to recover the lease of `path` until that is done.
+pub(super) async fn recover<F>(path: &str, ask: impl Fn() -> F)
+where
+    F: Future<Output = Result<bool>>,
+{
     let mut backoff = Backoff::within(RECOVERY_LIMIT);
     loop {
-        match client.recover_lease(path).await {
+        match ask().await {
             Ok(true) => return,
             // Removed or renamed meanwhile: there is nothing to recover.
-            Err(HdfsError::RPCError(class, _)) if class.ends_with("FileNotFoundException") => return,
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
             Ok(false) => {}
             Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),
         }

@@ -25,7 +25,12 @@ pub(super) struct Backoff {
 impl Backoff {
     /// Ends `patience` from now.
     pub fn within(patience: Duration) -> Self {
-        Self { pause: FIRST_PAUSE, deadline: Instant::now() + patience }
+        Self::starting_at(FIRST_PAUSE, patience)
+    }
+
+    /// The same, with another first pause.
+    pub fn starting_at(pause: Duration, patience: Duration) -> Self {
+        Self { pause, deadline: Instant::now() + patience }
     }
 
     /// The time at which the tries end.
@@ -93,7 +98,7 @@ pub(super) fn is_passing(class: &str) -> bool {
 fn no_answer(namenodes: &str, effect: Effect) -> Error {
     let kind = match effect {
         Effect::Read => ErrorKind::Unavailable,
-        Effect::Mutation => ErrorKind::OutcomeUnknown,
+        Effect::Mutation | Effect::Remembered => ErrorKind::OutcomeUnknown,
     };
     Error::new(kind, format!("namenode {namenodes} doesn't answer within {} s", PATIENCE.as_secs()))
 }

@@ -28,11 +28,11 @@ pub(super) const DATANODE_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.Clie
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longer than a namenode's usual pause for garbage collection, and short enough to ask two
 /// namenodes within a caller's patience.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest answer accepted: a file of 10,000 blocks (the namenode's own limit) with three replicas
 /// each has under 10 MB of locations.
-const MAX_ANSWER_BYTES: u32 = 16 << 20;
+pub(super) const MAX_ANSWER_BYTES: u32 = 16 << 20;
 
 /// Sent first: magic, version, service class, authentication (none).
 const PREAMBLE: [u8; 7] = [b'h', b'r', b'p', b'c', 9, 0, 0];
@@ -64,7 +64,7 @@ pub(super) enum RpcError {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    client_id: Vec<u8>,
+    client_id: [u8; 16],
     protocol: &'static str,
     next_call: i32,
 }
@@ -72,22 +72,9 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects to `address` (`host:port`) as `user`.
     pub async fn open(address: &str, user: &str, protocol: &'static str) -> Result<Self, RpcError> {
-        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(address));
-        let timed_out = |_| io::Error::new(io::ErrorKind::TimedOut, "connecting timed out");
-        let stream = connecting.await.map_err(timed_out).and_then(|connected| connected);
-        let stream = stream.map_err(RpcError::NotSent)?;
-        stream.set_nodelay(true).map_err(RpcError::NotSent)?;
-        let client_id = uuid::Uuid::new_v4().as_bytes().to_vec();
-        let mut connection = Self { stream, client_id, protocol, next_call: 0 };
-
-        let context = ConnectionContext {
-            user: Some(UserInformation { effective_user: user.to_owned() }),
-            protocol: protocol.to_owned(),
-        };
-        let mut greeting = PREAMBLE.to_vec();
-        greeting.extend(frame(&[&connection.header(CONTEXT_CALL_ID), &context]));
-        connection.stream.write_all(&greeting).await.map_err(RpcError::NotSent)?;
-        Ok(connection)
+        let client_id = *uuid::Uuid::new_v4().as_bytes();
+        let stream = greet(address, user, protocol, &client_id).await?;
+        Ok(Self { stream, client_id, protocol, next_call: 0 })
     }
 
     /// Calls `method`. After any error but [`RpcError::Java`] the connection can't be used again.
@@ -109,21 +96,16 @@ impl Connection {
     ) -> Result<A, RpcError> {
         let call_id = self.next_call;
         self.next_call = self.next_call.wrapping_add(1) & i32::MAX;
-        let request_header = RequestHeader {
-            method: method.to_owned(),
-            protocol: self.protocol.to_owned(),
-            protocol_version: 1,
-        };
-        let call = frame(&[&self.header(call_id), &request_header, request]);
+        let header = rpc_header(call_id, &self.client_id, 0);
+        let call = frame(&[&header, &request_header(self.protocol, method), request]);
         self.stream.write_all(&call).await.map_err(RpcError::Broken)?;
 
         let mut answer = self.read_frame().await?;
         let malformed = |error: prost::DecodeError| RpcError::Malformed(error.to_string());
         let header = RpcResponseHeader::decode_length_delimited(&mut answer).map_err(malformed)?;
-        if header.status != RPC_SUCCESS {
-            return Err(RpcError::Java { class: header.exception_class, message: header.error_message });
-        }
-        if i64::from(header.call_id) != i64::from(call_id) {
+        let answers_another = i64::from(header.call_id) != i64::from(call_id);
+        let mut answer = decode_answer(header, answer)?;
+        if answers_another {
             return Err(RpcError::Malformed("it answers another call".to_owned()));
         }
         A::decode_length_delimited(&mut answer).map_err(malformed)
@@ -142,20 +124,54 @@ impl Connection {
             false => Err(RpcError::Broken(io::ErrorKind::UnexpectedEof.into())),
         }
     }
+}
 
-    fn header(&self, call_id: i32) -> RpcRequestHeader {
-        RpcRequestHeader {
-            rpc_kind: RPC_KIND,
-            rpc_op: Some(RPC_OPERATION),
-            call_id,
-            client_id: self.client_id.clone(),
-            retry_count: Some(0),
-        }
+/// Connects to `address` (`host:port`) as `user`, and says so.
+pub(super) async fn greet(
+    address: &str,
+    user: &str,
+    protocol: &'static str,
+    client_id: &[u8; 16],
+) -> Result<TcpStream, RpcError> {
+    let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(address));
+    let timed_out = |_| io::Error::new(io::ErrorKind::TimedOut, "connecting timed out");
+    let stream = connecting.await.map_err(timed_out).and_then(|connected| connected);
+    let mut stream = stream.map_err(RpcError::NotSent)?;
+    stream.set_nodelay(true).map_err(RpcError::NotSent)?;
+    let context = ConnectionContext {
+        user: Some(UserInformation { effective_user: user.to_owned() }),
+        protocol: protocol.to_owned(),
+    };
+    let mut greeting = PREAMBLE.to_vec();
+    greeting.extend(frame(&[&rpc_header(CONTEXT_CALL_ID, client_id, 0), &context]));
+    stream.write_all(&greeting).await.map_err(RpcError::NotSent)?;
+    Ok(stream)
+}
+
+pub(super) fn rpc_header(call_id: i32, client_id: &[u8; 16], retry_count: i32) -> RpcRequestHeader {
+    RpcRequestHeader {
+        rpc_kind: RPC_KIND,
+        rpc_op: Some(RPC_OPERATION),
+        call_id,
+        client_id: client_id.to_vec(),
+        retry_count: Some(retry_count),
+    }
+}
+
+pub(super) fn request_header(protocol: &'static str, method: &'static str) -> RequestHeader {
+    RequestHeader { method: method.to_owned(), protocol: protocol.to_owned(), protocol_version: 1 }
+}
+
+/// The bytes after an answer's header, or the server's exception.
+pub(super) fn decode_answer(header: RpcResponseHeader, answer: Bytes) -> Result<Bytes, RpcError> {
+    match header.status {
+        RPC_SUCCESS => Ok(answer),
+        _ => Err(RpcError::Java { class: header.exception_class, message: header.error_message }),
     }
 }
 
 /// The messages as one frame.
-fn frame(messages: &[&dyn Encode]) -> Vec<u8> {
+pub(super) fn frame(messages: &[&dyn Encode]) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     for message in messages {
         message.append_to(&mut bytes);
@@ -166,7 +182,7 @@ fn frame(messages: &[&dyn Encode]) -> Vec<u8> {
 }
 
 /// The part of [`Message`] that a list of different messages needs.
-trait Encode {
+pub(super) trait Encode {
     fn append_to(&self, bytes: &mut Vec<u8>);
 }
 

@@ -8,6 +8,7 @@ use super::namenode::Namenode;
 use super::recovery::Recoveries;
 use super::retry::with_patience;
 use super::rpc::CONNECT_TIMEOUT;
+use super::write::{Holders, Settings};
 use crate::error::{ErrorKind, Result, fail};
 use crate::types::Principal;
 use hdfs_native::{Client, HdfsError};
@@ -19,9 +20,13 @@ use tokio::time::timeout;
 pub(super) struct Shared {
     pub clients: Arc<Clients>,
     pub namenode: Arc<Namenode>,
-    pub datanodes: Datanodes,
+    pub datanodes: Arc<Datanodes>,
     pub recoveries: Arc<Recoveries>,
     pub checksum_mode: ChecksumMode,
+    /// The users as writers.
+    pub holders: Holders,
+    /// Settings of writers. None if the adapter's own calls can't be made.
+    pub write_settings: Option<Arc<Settings>>,
     /// The reason why the adapter's own calls can't be made, if they can't.
     pub secured: Option<&'static str>,
 }
@@ -35,21 +40,28 @@ impl Shared {
         let namenodes = config.namenodes(authority)?;
         let clients = Arc::new(Clients::new(authority, &namenodes, &config));
         let namenode = Arc::new(Namenode::new(namenodes));
-        let secured = match config.secured() {
+        let (secured, write_settings) = match config.secured() {
             Some(reason) => {
                 let own = clients.get(&Principal::new(clients.own_user()))?;
                 check_by_library(&own, &namenode.names()).await?;
-                Some(reason)
+                (Some(reason), None)
             }
             None => {
-                let encrypted = namenode.encrypts_transfer(clients.own_user()).await?;
+                let defaults = namenode.server_defaults(clients.own_user()).await?;
                 clients.prefer(namenode.active());
-                encrypted.then_some("not with encrypted data transfer")
+                let settings = Settings::new(&config, &defaults)?;
+                let encrypted = defaults.encrypt_data_transfer;
+                let reason = encrypted.then_some("not with encrypted data transfer");
+                (reason, (!encrypted).then(|| Arc::new(settings)))
             }
         };
-        let datanodes = Datanodes::new(config.use_datanode_hostname());
-        let recoveries = Arc::default();
-        Ok(Self { clients, namenode, datanodes, recoveries, checksum_mode, secured })
+        match secured {
+            None => tracing::debug!(uri, "files are read and written by the adapter"),
+            Some(reason) => tracing::debug!(uri, reason, "files are read and written by the library"),
+        }
+        let datanodes = Arc::new(Datanodes::new(config.use_datanode_hostname()));
+        let (recoveries, holders) = (Arc::default(), Holders::default());
+        Ok(Self { clients, namenode, datanodes, recoveries, checksum_mode, holders, write_settings, secured })
     }
 
     /// One call of the library to the namenode, with patience.

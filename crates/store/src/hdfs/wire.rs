@@ -1,7 +1,7 @@
 //! The few messages of Hadoop's RPC and data transfer that the adapter uses itself. Names and field
 //! numbers are those of Hadoop's RpcHeader.proto, IpcConnectionContext.proto,
 //! ProtobufRpcEngine2.proto, hdfs.proto, datatransfer.proto and ClientNamenodeProtocol.proto.
-//! Unused fields are left out: protobuf skips them.
+//! Unused fields are left out: protobuf skips them. `write::wire` has those of writing.
 
 use prost::Message;
 
@@ -104,6 +104,8 @@ pub struct DatanodeId {
     pub info_port: u32,
     #[prost(uint32, required, tag = "6")]
     pub ipc_port: u32,
+    #[prost(uint32, optional, tag = "7")]
+    pub info_secure_port: Option<u32>,
 }
 
 /// hdfs.proto
@@ -218,8 +220,16 @@ pub struct GetServerDefaultsResponse {
 /// hdfs.proto
 #[derive(Clone, PartialEq, Message)]
 pub struct ServerDefaults {
+    #[prost(uint64, required, tag = "1")]
+    pub block_size: u64,
+    #[prost(uint32, required, tag = "2")]
+    pub bytes_per_checksum: u32,
+    #[prost(uint32, required, tag = "4")]
+    pub replication: u32,
     #[prost(bool, tag = "6")]
     pub encrypt_data_transfer: bool,
+    #[prost(int32, optional, tag = "8")]
+    pub checksum_type: Option<i32>,
 }
 
 /// ClientNamenodeProtocol.proto
@@ -312,6 +322,9 @@ pub mod block_checksum_type {
 pub struct BlockOpResponse {
     #[prost(int32, required, tag = "1")]
     pub status: i32,
+    /// The datanode, as `address:port`, behind which a pipeline couldn't be set up.
+    #[prost(string, tag = "2")]
+    pub first_bad_link: String,
     #[prost(message, optional, tag = "3")]
     pub checksum: Option<OpBlockChecksumResponse>,
     #[prost(message, optional, tag = "4")]
@@ -323,8 +336,10 @@ pub struct BlockOpResponse {
 /// `Status` of datatransfer.proto.
 pub mod status {
     pub const SUCCESS: i32 = 0;
+    pub const ERROR: i32 = 1;
     pub const ERROR_CHECKSUM: i32 = 2;
     pub const CHECKSUM_OK: i32 = 6;
+    pub const OOB_RESTART: i32 = 8;
 }
 
 /// datatransfer.proto
@@ -379,6 +394,8 @@ pub struct PacketHeader {
     pub last_packet_in_block: bool,
     #[prost(sfixed32, required, tag = "4")]
     pub data_length: i32,
+    #[prost(bool, optional, tag = "5")]
+    pub sync_block: Option<bool>,
 }
 
 /// datatransfer.proto

@@ -9,6 +9,7 @@ use crate::network::Host;
 use crate::port::free_port;
 use crate::process::Process;
 use crate::wait::wait_until;
+use rustix::process::Signal;
 use site::Site;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -193,6 +194,20 @@ impl MiniHdfs {
     /// registered.
     pub fn restart_datanode(&mut self, index: usize) -> Result<()> {
         self.own().start_datanode_again(index)
+    }
+
+    /// Sends a signal to datanode `index`, to stall it (SIGSTOP) and to let it go on (SIGCONT).
+    pub fn signal_datanode(&mut self, index: usize, signal: Signal) {
+        self.own().datanodes[index].signal(signal);
+    }
+
+    /// Address for data of datanode `index`, as block locations have it.
+    ///
+    /// # Panics
+    /// On a shared cluster.
+    pub fn datanode_address(&self, index: usize) -> String {
+        let Held::Own(daemons) = &self.daemons else { panic!("a shared HDFS hides its datanodes") };
+        format!("{}:{}", daemons.datanode_sites[index].address(), daemons.datanode_ports[index][0])
     }
 
     fn own(&mut self) -> &mut Daemons {

@@ -7,7 +7,7 @@ mod pool;
 mod transfer;
 
 pub(super) use block_stream::BlockStream;
-pub(super) use transfer::OPERATION_TIMEOUT;
+pub(super) use transfer::{OPERATION_TIMEOUT, Started, accepted, ask, receive_message};
 
 use super::blocks::Block;
 use super::errors::from_java;
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result, fail};
 use pool::Pool;
 use std::io;
 use std::sync::Arc;
-use transfer::{Started, base_header, start};
+use transfer::{base_header, start};
 
 const OP_BLOCK_CHECKSUM: u8 = 85;
 

@@ -279,6 +279,7 @@ mod tests {
             sequence: 0,
             last_packet_in_block: data.is_empty(),
             data_length: data.len() as i32,
+            ..PacketHeader::default()
         };
         let header = header.encode_to_vec();
         let checksums: Vec<u8> =

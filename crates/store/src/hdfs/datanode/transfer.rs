@@ -25,7 +25,7 @@ const MAX_LENGTH_BYTES: usize = 3;
 const ANSWER_READ_BYTES: usize = 1 << 10;
 
 /// A datanode's agreement to an operation.
-pub(super) struct Started {
+pub(in super::super) struct Started {
     pub stream: TcpStream,
     pub answer: BlockOpResponse,
     /// Bytes received after the answer.
@@ -36,8 +36,21 @@ pub(super) fn base_header(block: &Block) -> BaseHeader {
     BaseHeader { block: block.block.clone(), token: Some(block.token.clone()) }
 }
 
-/// Sends one operation and returns its answer, if it arrives within `patience`.
+/// Sends one operation and returns its answer, if it arrives within `patience`, and if the datanode
+/// agrees.
 pub(super) async fn start(
+    datanodes: &Datanodes,
+    address: &str,
+    operation: u8,
+    message: &impl Message,
+    patience: Duration,
+) -> io::Result<Started> {
+    let started = ask(datanodes, address, operation, message, patience).await?;
+    accepted(&started.answer).map(|()| started)
+}
+
+/// The same, whatever the answer is.
+pub(in super::super) async fn ask(
     datanodes: &Datanodes,
     address: &str,
     operation: u8,
@@ -51,12 +64,12 @@ pub(super) async fn start(
     while let Some(stream) = datanodes.pool.take(address) {
         match exchange(stream, &request, patience).await {
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
-            outcome => return accepted(outcome?),
+            outcome => return outcome,
         }
     }
     let stream = timeout(CONNECT_TIMEOUT.min(patience), TcpStream::connect(address)).await??;
     stream.set_nodelay(true)?;
-    accepted(exchange(stream, &request, patience).await?)
+    exchange(stream, &request, patience).await
 }
 
 async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> io::Result<Started> {
@@ -69,12 +82,13 @@ async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> 
     Ok(Started { stream, answer, rest })
 }
 
-fn accepted(started: Started) -> io::Result<Started> {
-    match started.answer.status {
-        status::SUCCESS => Ok(started),
+/// An error if the datanode refuses.
+pub(in super::super) fn accepted(answer: &BlockOpResponse) -> io::Result<()> {
+    match answer.status {
+        status::SUCCESS => Ok(()),
         status::ERROR_CHECKSUM => Err(damaged("the datanode's checksum doesn't match")),
         code => {
-            let line = started.answer.message.lines().next().unwrap_or_default();
+            let line = answer.message.lines().next().unwrap_or_default();
             Err(io::Error::other(format!("refused with status {code}: {line}")))
         }
     }
@@ -82,7 +96,7 @@ fn accepted(started: Started) -> io::Result<Started> {
 
 /// Receives a message with its length before it, from `buffer` and then the stream. Bytes after it
 /// stay in `buffer`.
-async fn receive_message<M: Message + Default>(
+pub(in super::super) async fn receive_message<M: Message + Default>(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
 ) -> io::Result<M> {

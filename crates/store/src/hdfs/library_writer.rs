@@ -1,4 +1,4 @@
-//! The only writer of a file.
+//! The only writer of a file, by the library.
 
 use super::errors::{Effect, from_library};
 use super::recovery::Recoveries;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// Writes through the library's pipeline.
-pub(super) struct HdfsWriter {
+pub(super) struct LibraryWriter {
     /// None once it is closed.
     writer: Option<hdfs_native::file::FileWriter>,
     path: String,
@@ -23,7 +23,7 @@ pub(super) struct HdfsWriter {
     runtime: Handle,
 }
 
-impl HdfsWriter {
+impl LibraryWriter {
     /// A writer for a file that `client` has just opened.
     pub fn new(
         writer: hdfs_native::file::FileWriter,
@@ -51,7 +51,7 @@ fn closed<T>() -> Result<T> {
 }
 
 #[async_trait]
-impl FileWriter for HdfsWriter {
+impl FileWriter for LibraryWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         if data.len() > MAX_CHUNK_BYTES {
             return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
@@ -99,7 +99,7 @@ impl FileWriter for HdfsWriter {
     }
 }
 
-impl Drop for HdfsWriter {
+impl Drop for LibraryWriter {
     fn drop(&mut self) {
         // The library's writer first: its drop ends sending and renewing.
         if self.writer.take().is_some() {

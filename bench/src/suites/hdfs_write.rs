@@ -1,0 +1,259 @@
+//! Writing to HDFS: by the adapter, directly and through a gateway, beside Hadoop's Java client with
+//! its wait for a block's report at 5 ms and at its default, and beside `hdfs-native`, the library.
+//! Three datanodes on loopback, their data in memory.
+//!
+//! `BENCH_HDFS_MIB`: the large file's size, 1,024 by default. `BENCH_HDFS_FILES`: files of 4 KB, 10,000
+//! by default. `BENCH_HDFS_ROUNDS`: 5 by default, after one that isn't counted. `BENCH_HDFS_CASES`:
+//! parts of the names of the measured cases, separated by semicolons. `BENCH_HDFS_PEERS`: parts of the
+//! names of the peers, likewise.
+
+mod adapter;
+
+use crate::Result;
+use crate::host::{Gateway, setting};
+use crate::kadoop::data_directory;
+use crate::pairs::Sample;
+use crate::programs::{hdfs_native_orders, hdfs_orders};
+use crate::report::{Better, Row};
+use crate::stages::cpu_seconds;
+use adapter::Adapter;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use strait_testkit::{MiniHdfs, Options, spawn_bound};
+
+const DATANODES: usize = 3;
+const SMALL_FILES: usize = 300;
+const FLUSHES: usize = 1_000;
+/// The namenode's and the datanodes' memory, and the collector that Java selects for servers.
+const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
+/// The Java client's wait for a block's report, in milliseconds.
+const WAIT: &str = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms";
+
+/// A measured work.
+#[derive(Debug, Clone)]
+enum Work {
+    /// One file of so many MiB, in pieces of 1 MiB; MB/s.
+    Write { mib: usize, replication: u16 },
+    /// Create, 5 bytes, close, one after the other; milliseconds (p50).
+    SmallFiles { count: usize },
+    /// Files of 4 KB, by so many writers at once; files a second.
+    Files { count: usize, writers: usize },
+    /// An append of 100 bytes, and hflush or hsync, one after the other; microseconds (p50).
+    Flushes { count: usize, sync: bool },
+}
+
+impl Work {
+    fn case(&self) -> String {
+        match self {
+            Self::Write { mib, replication } => format!("write ×{replication}, {mib} MiB"),
+            Self::SmallFiles { .. } => "create, 5 bytes, close (p50)".into(),
+            Self::Files { count, writers } => format!("{count} files of 4 KB, writers: {writers}"),
+            Self::Flushes { sync: false, .. } => "100 bytes and hflush (p50)".into(),
+            Self::Flushes { sync: true, .. } => "100 bytes and hsync (p50)".into(),
+        }
+    }
+
+    fn unit(&self) -> (&'static str, Better) {
+        match self {
+            Self::Write { .. } => ("MB/s", Better::Higher),
+            Self::SmallFiles { .. } => ("ms", Better::Lower),
+            Self::Files { .. } => ("files/s", Better::Higher),
+            Self::Flushes { .. } => ("µs", Better::Lower),
+        }
+    }
+}
+
+/// A client of HDFS.
+trait Client {
+    /// Does the work at a fresh path, and returns the figure in the work's unit.
+    fn measure(&mut self, work: &Work, path: &str) -> Result<f64>;
+
+    /// The client's processes.
+    fn processes(&self) -> Vec<u32>;
+}
+
+/// A client that is a process of its own, with an order a line.
+struct Ordered {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Ordered {
+    fn start(mut command: Command) -> Result<Self> {
+        let mut child = spawn_bound({
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            command
+        })?;
+        let orders = child.stdin.take().ok_or("no pipe to a client")?;
+        let answers = BufReader::new(child.stdout.take().ok_or("no pipe from a client")?);
+        Ok(Self { child, orders, answers })
+    }
+}
+
+impl Client for Ordered {
+    fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
+        let order = match work {
+            Work::Write { mib, replication } => format!("write {path} {mib} {replication} 1"),
+            Work::SmallFiles { count } => format!("small-files {path} {count}"),
+            Work::Files { count, writers } => format!("files {path} {count} {writers}"),
+            Work::Flushes { count, sync } => format!("flushes {path} {count} {}", u8::from(*sync)),
+        };
+        writeln!(self.orders, "{order}")?;
+        let mut answer = String::new();
+        match self.answers.read_line(&mut answer)? {
+            0 => Err(format!("a client failed at {order:?}").into()),
+            _ => Ok(answer.trim().parse()?),
+        }
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        vec![self.child.id()]
+    }
+}
+
+impl Drop for Ordered {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The adapter through a gateway; the client's and the gateway's processes count.
+struct Through {
+    client: Adapter,
+    gateway: u32,
+    _gateway: Gateway,
+}
+
+impl Client for Through {
+    fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
+        self.client.measure(work, path)
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        vec![std::process::id(), self.gateway]
+    }
+}
+
+/// Figures of one client at one work, and seconds of processor time.
+#[derive(Default, Clone)]
+struct Figures {
+    values: Vec<f64>,
+    processor: Vec<f64>,
+}
+
+pub fn run() -> Result<Vec<Row>> {
+    let (mib, files) = (setting("BENCH_HDFS_MIB", 1_024)?, setting("BENCH_HDFS_FILES", 10_000)?);
+    let rounds = setting("BENCH_HDFS_ROUNDS", 5)?;
+    let hdfs = MiniHdfs::start_own(&Options {
+        datanodes: DATANODES,
+        replication: 1,
+        properties: vec![("dfs.namenode.handler.count", "32")],
+        parent: Some(data_directory()),
+        jvm_flags: JVM_FLAGS.to_vec(),
+        ..Options::default()
+    })?;
+    let mut works = vec![
+        Work::SmallFiles { count: SMALL_FILES },
+        Work::Flushes { count: FLUSHES, sync: false },
+        Work::Flushes { count: FLUSHES, sync: true },
+        Work::Write { mib, replication: 1 },
+        Work::Write { mib, replication: 3 },
+    ];
+    works.extend([1, 8, 32].map(|writers| Work::Files { count: files, writers }));
+    works.retain(|work| is_chosen("BENCH_HDFS_CASES", &work.case()));
+    let mut clients = clients(&hdfs)?;
+    let mut all = vec![vec![Figures::default(); clients.len()]; works.len()];
+    for round in 0..=rounds {
+        for (work, figures) in works.iter().zip(&mut all) {
+            // Each begins in turn.
+            for turn in 0..clients.len() {
+                let at = (round + turn) % clients.len();
+                let (name, client) = &mut clients[at];
+                let path = format!("/bench-{round}-{at}");
+                let before = processor(client.as_ref())?;
+                let value = client.measure(work, &path).map_err(|error| format!("{name}: {error}"))?;
+                if round > 0 {
+                    figures[at].processor.push(processor(client.as_ref())? - before);
+                    figures[at].values.push(value);
+                }
+                clear(&hdfs)?;
+            }
+        }
+    }
+    let names: Vec<&str> = clients.iter().map(|(name, _)| *name).collect();
+    Ok(works.iter().zip(all).map(|(work, figures)| row(work, &names, &figures)).collect())
+}
+
+/// The adapter first, and then its peers.
+fn clients(hdfs: &MiniHdfs) -> Result<Vec<(&'static str, Box<dyn Client>)>> {
+    let mut clients: Vec<(&'static str, Box<dyn Client>)> =
+        vec![("adapter", Box::new(Adapter::connect(hdfs.uri())?))];
+    let is_wanted = |name| is_chosen("BENCH_HDFS_PEERS", name);
+    if is_wanted("gateway") {
+        let gateway = Gateway::start(hdfs.uri())?;
+        let client = Adapter::connect(&format!("strait://{}", gateway.address))?;
+        clients.push(("gateway", Box::new(Through { client, gateway: gateway.id(), _gateway: gateway })));
+    }
+    if is_wanted("Java, 5 ms") {
+        clients.push(("Java, 5 ms", Box::new(Ordered::start(hdfs_orders(hdfs, &[(WAIT, "5")])?)?)));
+    }
+    if is_wanted("Java, default") {
+        clients.push(("Java, default", Box::new(Ordered::start(hdfs_orders(hdfs, &[])?)?)));
+    }
+    if is_wanted("hdfs-native") {
+        clients.push(("hdfs-native", Box::new(Ordered::start(hdfs_native_orders(hdfs)?)?)));
+    }
+    Ok(clients)
+}
+
+/// Whether one of the parts in the variable is a part of `name`; also without the variable.
+fn is_chosen(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |chosen| chosen.split(';').any(|part| name.contains(part)))
+}
+
+fn processor(client: &dyn Client) -> Result<f64> {
+    client.processes().into_iter().map(cpu_seconds).sum()
+}
+
+/// Removes what was written, so that the data fits into memory.
+fn clear(hdfs: &MiniHdfs) -> Result<()> {
+    let user = strait_testkit::current_user();
+    let call = |method: &str, target: String| {
+        strait_testkit::http_request(method, hdfs.http_address(), &target).map(|answer| answer.body)
+    };
+    let listed = call("GET", format!("/webhdfs/v1/?op=LISTSTATUS&user.name={user}"))?;
+    for part in listed.split("\"pathSuffix\":\"").skip(1) {
+        let name = part.split('"').next().unwrap_or_default();
+        call("DELETE", format!("/webhdfs/v1/{name}?op=DELETE&recursive=true&user.name={user}"))?;
+    }
+    Ok(())
+}
+
+/// Prints ratios to each peer, round by round, since the JSON has only medians; and processor time.
+fn row(work: &Work, names: &[&str], figures: &[Figures]) -> Row {
+    let (unit, better) = work.unit();
+    let ours = &figures[0];
+    println!("{}", work.case());
+    for (name, figures) in names.iter().zip(figures) {
+        let times = ours.values.iter().zip(&figures.values).map(|(ours, theirs)| match better {
+            Better::Higher => ours / theirs,
+            Better::Lower => theirs / ours,
+        });
+        let cpu = ours.processor.iter().zip(&figures.processor).map(|(ours, theirs)| ours / theirs);
+        println!(
+            "  {name:<16} {:>10.2} {unit:<8} the adapter is {:>6.2} times as fast, with {:>5.2} of its {:.2} s of \
+             processor time",
+            Sample::new(figures.values.clone()).median(),
+            Sample::new(times.collect()).median(),
+            Sample::new(cpu.collect()).median(),
+            Sample::new(figures.processor.clone()).median(),
+        );
+    }
+    let sample = Sample::new(ours.values.clone());
+    let row = Row::new(work.case(), unit, better, ours.values.len(), &sample);
+    let peers = names.iter().zip(figures).skip(1);
+    peers.fold(row, |row, (name, figures)| row.with_peer(name, Sample::new(figures.values.clone()).median()))
+}

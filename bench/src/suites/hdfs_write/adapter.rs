@@ -1,0 +1,115 @@
+//! Strait's store for HDFS, or its client of a gateway, in this process.
+
+use super::{Client, Work};
+use crate::Result;
+use crate::pairs::Sample;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use std::sync::Arc;
+use std::time::Instant;
+use strait_store::{CreateOptions, FileSystem, OpenOptions, Principal, StorePath, StoreUri};
+use tokio::runtime::Runtime;
+
+const PIECE_BYTES: usize = 1 << 20;
+const SMALL: &[u8] = b"12345";
+const FILE_BYTES: usize = 4_096;
+const APPEND_BYTES: usize = 100;
+
+/// An open store.
+pub struct Adapter {
+    runtime: Runtime,
+    store: Arc<dyn FileSystem>,
+    user: Principal,
+}
+
+impl Adapter {
+    /// Opens the store at `uri`.
+    pub fn connect(uri: &str) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let store = runtime.block_on(StoreUri::parse(uri)?.open(&OpenOptions::default()))?;
+        Ok(Self { runtime, store, user: Principal::new(&strait_testkit::current_user()) })
+    }
+
+    async fn create(&self, path: &str, content: Bytes, replication: u16) -> Result<()> {
+        let mut writer = self.open(path, replication).await?;
+        writer.append(content).await?;
+        Ok(writer.close().await?)
+    }
+
+    async fn open(&self, path: &str, replication: u16) -> Result<Box<dyn strait_store::FileWriter>> {
+        let options = CreateOptions { replication: Some(replication), ..CreateOptions::default() };
+        Ok(self.store.create(&self.user, &StorePath::parse(path)?, &options).await?)
+    }
+
+    async fn write(&self, path: &str, mib: usize, replication: u16) -> Result<f64> {
+        let piece: Bytes = (0..PIECE_BYTES).map(|at| (at * 37 >> 3) as u8).collect();
+        let begin = Instant::now();
+        let mut writer = self.open(path, replication).await?;
+        for _ in 0..mib {
+            writer.append(piece.clone()).await?;
+        }
+        writer.close().await?;
+        Ok((mib * PIECE_BYTES) as f64 / 1e6 / begin.elapsed().as_secs_f64())
+    }
+
+    async fn small_files(&self, path: &str, count: usize) -> Result<f64> {
+        let mut times = Vec::with_capacity(count);
+        for at in 0..count {
+            let begin = Instant::now();
+            self.create(&format!("{path}/{at}"), Bytes::from_static(SMALL), 1).await?;
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(Sample::new(times).median())
+    }
+
+    async fn files(&self, path: &str, count: usize, writers: usize) -> Result<f64> {
+        let content = Bytes::from(vec![7; FILE_BYTES]);
+        let begin = Instant::now();
+        let writer = |writer: usize| {
+            let content = content.clone();
+            async move {
+                for at in (writer..count).step_by(writers) {
+                    self.create(&format!("{path}/{at}"), content.clone(), 1).await?;
+                }
+                Ok::<_, Box<dyn std::error::Error>>(())
+            }
+        };
+        try_join_all((0..writers).map(writer)).await?;
+        Ok(count as f64 / begin.elapsed().as_secs_f64())
+    }
+
+    async fn flushes(&self, path: &str, count: usize, sync: bool) -> Result<f64> {
+        let piece = Bytes::from(vec![7; APPEND_BYTES]);
+        let mut writer = self.open(path, 3).await?;
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            let begin = Instant::now();
+            writer.append(piece.clone()).await?;
+            if sync {
+                writer.sync().await?
+            } else {
+                writer.flush().await?
+            }
+            times.push(begin.elapsed().as_secs_f64() * 1e6);
+        }
+        writer.close().await?;
+        Ok(Sample::new(times).median())
+    }
+}
+
+impl Client for Adapter {
+    fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
+        self.runtime.block_on(async {
+            match *work {
+                Work::Write { mib, replication } => self.write(path, mib, replication).await,
+                Work::SmallFiles { count } => self.small_files(path, count).await,
+                Work::Files { count, writers } => self.files(path, count, writers).await,
+                Work::Flushes { count, sync } => self.flushes(path, count, sync).await,
+            }
+        })
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        vec![std::process::id()]
+    }
+}

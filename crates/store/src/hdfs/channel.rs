@@ -1,0 +1,191 @@
+//! One connection to a namenode for many calls at a time.
+
+use super::rpc::{
+    ANSWER_TIMEOUT, MAX_ANSWER_BYTES, RpcError, decode_answer, frame, greet, request_header, rpc_header,
+};
+use super::wire::RpcResponseHeader;
+use bytes::Bytes;
+use prost::Message;
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// A connection without calls is closed after this time, as Hadoop's own clients do
+/// (`ipc.client.connection.maxidletime`).
+const MAX_IDLE: Duration = Duration::from_secs(10);
+/// The reader's buffer: answers to writers are some hundred bytes.
+const READ_BYTES: usize = 4 << 10;
+
+/// Identifies a call for the namenode, also if it is repeated on another connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallId {
+    pub client: [u8; 16],
+    pub call: i32,
+    /// 0 for the first try.
+    pub retry: i32,
+}
+
+/// The connection. It closes when it is dropped.
+#[derive(Debug)]
+pub(super) struct Channel {
+    writing: tokio::sync::Mutex<Writing>,
+    calls: Arc<Calls>,
+    reader: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    half: OwnedWriteHalf,
+    /// A frame was begun and not ended: its call was dropped.
+    is_torn: bool,
+}
+
+/// An answer without its header, or the reason why there is none.
+type Answer = Result<Bytes, RpcError>;
+
+/// The calls that wait for an answer, by number.
+type Waiting = HashMap<i32, oneshot::Sender<Answer>>;
+
+/// None once the connection has ended.
+#[derive(Debug)]
+struct Calls(Mutex<Option<Waiting>>);
+
+impl Channel {
+    /// Connects to `address` (`host:port`) as `user`.
+    pub async fn open(
+        address: &str,
+        user: &str,
+        protocol: &'static str,
+        client: &[u8; 16],
+    ) -> Result<Self, RpcError> {
+        let stream = greet(address, user, protocol, client).await?;
+        let (read, half) = stream.into_split();
+        let calls = Arc::new(Calls(Mutex::new(Some(HashMap::new()))));
+        let reader = tokio::spawn(receive_all(read, Arc::clone(&calls)));
+        Ok(Self { writing: tokio::sync::Mutex::new(Writing { half, is_torn: false }), calls, reader })
+    }
+
+    /// Whether it can't take calls any more.
+    pub fn has_ended(&self) -> bool {
+        self.calls.lock().is_none()
+    }
+
+    /// Calls `method` of `protocol`. After a timeout the connection takes no further calls.
+    pub async fn call<Q: Message, A: Message + Default>(
+        &self,
+        id: CallId,
+        protocol: &'static str,
+        method: &'static str,
+        request: &Q,
+    ) -> Result<A, RpcError> {
+        let header = rpc_header(id.call, &id.client, id.retry);
+        let call = frame(&[&header, &request_header(protocol, method), request]);
+        let answer = self.calls.expect(id.call)?;
+        let exchange = async {
+            self.send(&call).await?;
+            answer.await.unwrap_or_else(|_| Err(RpcError::Broken(io::ErrorKind::ConnectionAborted.into())))
+        };
+        let outcome = timeout(ANSWER_TIMEOUT, exchange).await;
+        let Ok(outcome) = outcome else {
+            self.calls.end(&io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
+            return Err(RpcError::Broken(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")));
+        };
+        A::decode_length_delimited(&mut outcome?).map_err(|error| RpcError::Malformed(error.to_string()))
+    }
+
+    async fn send(&self, call: &[u8]) -> Result<(), RpcError> {
+        let mut writing = self.writing.lock().await;
+        if std::mem::replace(&mut writing.is_torn, true) {
+            let torn = io::Error::new(io::ErrorKind::ConnectionAborted, "the connection is torn");
+            self.calls.end(&torn);
+            return Err(RpcError::NotSent(torn));
+        }
+        writing.half.write_all(call).await.map_err(RpcError::Broken)?;
+        writing.is_torn = false;
+        Ok(())
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Calls {
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expect(&self, call: i32) -> Result<oneshot::Receiver<Answer>, RpcError> {
+        let ended = || RpcError::NotSent(io::Error::new(io::ErrorKind::NotConnected, "it has ended"));
+        let (answer, expected) = oneshot::channel();
+        self.lock().as_mut().ok_or_else(ended)?.insert(call, answer);
+        Ok(expected)
+    }
+
+    fn end(&self, reason: &io::Error) {
+        for (_, answer) in self.lock().take().into_iter().flatten() {
+            // Its caller may have left.
+            let _ = answer.send(Err(RpcError::Broken(io::Error::new(reason.kind(), reason.to_string()))));
+        }
+    }
+}
+
+/// Hands each answer to its call, until the connection ends.
+async fn receive_all(read: OwnedReadHalf, calls: Arc<Calls>) {
+    let mut read = BufReader::with_capacity(READ_BYTES, read);
+    let reason = loop {
+        // Waiting for bytes can be dropped without losing any.
+        match timeout(MAX_IDLE, read.fill_buf()).await {
+            Ok(Ok([])) => break io::ErrorKind::UnexpectedEof.into(),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => break error,
+            Err(_) => {
+                // Abandoned calls are left out.
+                let mut calls = calls.lock();
+                let Some(waiting) = calls.as_mut() else { return };
+                waiting.retain(|_, answer| !answer.is_closed());
+                if waiting.is_empty() {
+                    *calls = None;
+                    return;
+                }
+                continue;
+            }
+        }
+        match timeout(ANSWER_TIMEOUT, receive(&mut read, &calls)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => break error,
+            Err(elapsed) => break elapsed.into(),
+        }
+    };
+    calls.end(&reason);
+}
+
+async fn receive(read: &mut BufReader<OwnedReadHalf>, calls: &Calls) -> io::Result<()> {
+    let length = read.read_u32().await?;
+    if length > MAX_ANSWER_BYTES {
+        return Err(io::Error::other(format!("an answer of {length} bytes")));
+    }
+    // The buffer grows with received bytes, not with the claimed length.
+    let mut answer = Vec::new();
+    read.take(u64::from(length)).read_to_end(&mut answer).await?;
+    if answer.len() != length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut answer = Bytes::from(answer);
+    let header = RpcResponseHeader::decode_length_delimited(&mut answer).map_err(io::Error::other)?;
+    let call = header.call_id as i32;
+    let outcome = decode_answer(header, answer);
+    if let Some(waiting) = calls.lock().as_mut().and_then(|waiting| waiting.remove(&call)) {
+        // Its caller may have left.
+        let _ = waiting.send(outcome);
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Cuts a file's bytes into packets. Pure.
+//!
+//! ```text
+//! block:   chunks of `chunk_bytes`, each with a checksum; the last may be shorter
+//! packet:  whole chunks, up to `packet_bytes`; ends within a chunk only at a flush or the block's end
+//! ```
+//!
+//! A flush within a chunk sends a part of it. The next packet begins at that chunk's start and sends
+//! it again, with the checksum of the whole (as `DFSOutputStream.flushOrSync`): then no datanode has
+//! to read its file. Only if the block was appended to within a chunk, the bytes before are unknown.
+//! Such a packet ends with that chunk, and the datanode computes the checksum
+//! (`BlockReceiver.receivePacket`).
+
+use super::super::wire::{ChecksumKind, crc_type};
+use bytes::{BufMut, Bytes, BytesMut};
+
+const CHECKSUM_BYTES: usize = 4;
+
+/// Sizes that don't change within a file.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    pub block_bytes: u64,
+    pub packet_bytes: usize,
+    pub checksum: ChecksumKind,
+}
+
+/// A piece of a block, ready to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Offset of the first byte in the block.
+    pub offset: u64,
+    pub data: Bytes,
+    /// A checksum for each chunk.
+    pub checksums: Bytes,
+}
+
+impl Piece {
+    /// Offset after the last byte.
+    pub fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+/// The bytes that no full packet holds yet.
+#[derive(Debug)]
+pub struct Cutter {
+    sizes: Sizes,
+    /// Offset in the block of the first pending byte.
+    offset: u64,
+    pending: BytesMut,
+    /// Pending bytes that were sent already: the start of a chunk.
+    sent: usize,
+}
+
+impl Cutter {
+    /// For a block that has `offset` bytes.
+    pub fn new(sizes: Sizes, offset: u64) -> Self {
+        Self { sizes, offset, pending: BytesMut::new(), sent: 0 }
+    }
+
+    /// Bytes of the block, pending ones included.
+    pub fn end(&self) -> u64 {
+        self.offset + self.pending.len() as u64
+    }
+
+    /// Pending bytes that were never sent.
+    pub fn unsent(&self) -> usize {
+        self.pending.len() - self.sent
+    }
+
+    /// Whether the block is full. Then the next bytes belong to another one.
+    pub fn is_full(&self) -> bool {
+        self.end() == self.sizes.block_bytes
+    }
+
+    /// Begins another block.
+    pub fn next_block(&mut self) {
+        debug_assert_eq!(self.unsent(), 0, "no byte of the block before is left");
+        (self.offset, self.sent) = (0, 0);
+        self.pending = BytesMut::new();
+    }
+
+    /// Takes bytes from the front of `data` until a packet is full, and returns that packet. None if
+    /// all of them are pending now. The block must not be full.
+    pub fn push(&mut self, data: &mut Bytes) -> Option<Piece> {
+        let room = self.limit() - self.pending.len();
+        if data.len() < room {
+            self.pending.extend_from_slice(data);
+            data.clear();
+            return None;
+        }
+        let part = data.split_to(room);
+        if self.pending.is_empty() {
+            return Some(self.cut(part));
+        }
+        self.pending.extend_from_slice(&part);
+        self.flush()
+    }
+
+    /// A packet with the pending bytes, if some were never sent.
+    pub fn flush(&mut self) -> Option<Piece> {
+        if self.unsent() == 0 {
+            return None;
+        }
+        let data = std::mem::take(&mut self.pending).freeze();
+        Some(self.cut(data))
+    }
+
+    /// Length at which a packet that begins at `offset` is full.
+    fn limit(&self) -> usize {
+        let chunk = self.chunk_bytes();
+        let block_rest = self.sizes.block_bytes - self.offset;
+        let most = match (self.offset % chunk as u64) as usize {
+            0 => self.sizes.packet_bytes / chunk * chunk,
+            past => chunk - past,
+        };
+        most.max(1).min(usize::try_from(block_rest).unwrap_or(usize::MAX))
+    }
+
+    /// All of `data`, at `offset`, as a packet. Keeps the start of a chunk for the next one.
+    fn cut(&mut self, data: Bytes) -> Piece {
+        let chunk = self.chunk_bytes();
+        let piece = Piece { offset: self.offset, checksums: self.checksums(&data), data };
+        let is_aligned = piece.offset.is_multiple_of(chunk as u64);
+        let kept = if is_aligned { piece.data.len() % chunk } else { 0 };
+        // A copy: the piece's own bytes may be part of a much larger buffer.
+        self.pending = BytesMut::from(&piece.data[piece.data.len() - kept..]);
+        self.sent = kept;
+        self.offset = piece.end() - kept as u64;
+        piece
+    }
+
+    fn checksums(&self, data: &[u8]) -> Bytes {
+        let chunks = data.chunks(self.chunk_bytes());
+        let mut sums = BytesMut::with_capacity(chunks.len() * CHECKSUM_BYTES);
+        match self.sizes.checksum.crc_type {
+            crc_type::CRC32C => chunks.for_each(|chunk| sums.put_u32(crc32c::crc32c(chunk))),
+            crc_type::CRC32 => chunks.for_each(|chunk| sums.put_u32(crc32fast::hash(chunk))),
+            _ => {}
+        }
+        sums.freeze()
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        self.sizes.checksum.bytes_per_crc.max(1) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHUNK: u64 = 8;
+
+    fn sizes(block_bytes: u64, packet_bytes: usize) -> Sizes {
+        let checksum = ChecksumKind { crc_type: crc_type::CRC32C, bytes_per_crc: CHUNK as u32 };
+        Sizes { block_bytes, packet_bytes, checksum }
+    }
+
+    /// A datanode's replica, with the datanode's rules for packets.
+    fn receive(replica: &mut Vec<u8>, piece: &Piece) {
+        let (offset, chunk) = (piece.offset as usize, CHUNK as usize);
+        assert!(offset <= replica.len(), "a gap");
+        let is_aligned = offset.is_multiple_of(chunk);
+        assert!(is_aligned || piece.data.len() <= chunk - offset % chunk, "beyond an unaligned chunk");
+        let expected: Vec<u8> =
+            piece.data.chunks(chunk).flat_map(|chunk| crc32c::crc32c(chunk).to_be_bytes()).collect();
+        assert_eq!(piece.checksums, expected);
+        let known = &replica[offset..];
+        assert_eq!(known, &piece.data[..known.len()], "the same bytes again");
+        replica.truncate(offset);
+        replica.extend_from_slice(&piece.data);
+    }
+
+    proptest! {
+        #[test]
+        fn any_appends_and_flushes_become_the_same_blocks(
+            block_bytes in 1u64..100,
+            packet_bytes in 1usize..64,
+            begin in 0u64..100,
+            steps in proptest::collection::vec((0usize..200, any::<bool>()), 0..30),
+        ) {
+            let begin = begin % block_bytes;
+            let mut cutter = Cutter::new(sizes(block_bytes, packet_bytes), begin);
+            let mut blocks = vec![vec![0; begin as usize]];
+            let mut due = vec![0; begin as usize];
+            for (length, flush) in steps {
+                let mut data: Bytes = (0..length).map(|index| (due.len() + index) as u8).collect();
+                due.extend_from_slice(&data);
+                while !data.is_empty() {
+                    let Some(piece) = cutter.push(&mut data) else { break };
+                    prop_assert!(piece.data.len() <= packet_bytes.max(CHUNK as usize));
+                    receive(blocks.last_mut().unwrap(), &piece);
+                    if cutter.is_full() {
+                        prop_assert_eq!(blocks.last().unwrap().len() as u64, block_bytes);
+                        cutter.next_block();
+                        blocks.push(Vec::new());
+                    }
+                }
+                prop_assert!(cutter.pending.len() < packet_bytes.max(CHUNK as usize));
+                if flush {
+                    if let Some(piece) = cutter.flush() {
+                        receive(blocks.last_mut().unwrap(), &piece);
+                    }
+                    prop_assert_eq!(cutter.unsent(), 0);
+                    prop_assert_eq!(blocks.concat().len(), due.len());
+                }
+            }
+            let unsent = cutter.unsent();
+            prop_assert_eq!(&blocks.concat()[..], &due[..due.len() - unsent]);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One pipeline of datanodes for one block: set-up, packets, acknowledgements.
+
+use super::super::datanode::{Datanodes, Started, accepted, ask, receive_message};
+use super::super::wire::{BaseHeader, ClientOperationHeader, ExtendedBlock, Token, status};
+use super::line::Line;
+use super::policy::{Verdict, judge};
+use super::queue::{HEARTBEAT, Packet};
+use super::settings::Settings;
+use super::wire::{OpTransferBlock, OpWriteBlock, PipelineAck, STORAGE_DISK, Stage, Target, TargetedBlock};
+use bytes::BytesMut;
+use std::io::{self, IoSlice};
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const OP_WRITE_BLOCK: u8 = 80;
+const OP_TRANSFER_BLOCK: u8 = 86;
+
+/// Time for acknowledgements that may name the culprit after a packet couldn't be sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A datanode of a pipeline, and its storage for the block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    pub target: Target,
+    pub storage_type: i32,
+    pub storage_id: String,
+}
+
+/// The datanodes of a block, in the pipeline's order.
+pub fn nodes_of(located: &TargetedBlock) -> Vec<Node> {
+    let node = |(index, target): (usize, &Target)| Node {
+        target: target.clone(),
+        storage_type: located.storage_types.get(index).copied().unwrap_or(STORAGE_DISK),
+        storage_id: located.storage_ids.get(index).cloned().unwrap_or_default(),
+    };
+    located.targets.iter().enumerate().map(node).collect()
+}
+
+/// A block that is being written.
+#[derive(Debug, Clone)]
+pub struct Writing {
+    /// Its length counts acknowledged bytes.
+    pub block: ExtendedBlock,
+    pub token: Token,
+    pub nodes: Vec<Node>,
+    /// Bytes sent, acknowledged or not.
+    pub sent: u64,
+}
+
+/// What failed: a datanode, by its index.
+#[derive(Debug)]
+pub struct Fault {
+    pub index: usize,
+    /// It will be back soon.
+    pub restarts: bool,
+    pub error: io::Error,
+}
+
+impl Fault {
+    fn of(index: usize, error: io::Error) -> Self {
+        Self { index, restarts: false, error }
+    }
+}
+
+/// A connection to the first datanode, which leads to the others.
+#[derive(Debug)]
+pub struct Pipeline {
+    stream: TcpStream,
+    /// Received acknowledgements.
+    received: BytesMut,
+    datanodes: usize,
+}
+
+impl Pipeline {
+    /// Sets up a pipeline for `writing` at this `stage`. `generation` is the block's new generation
+    /// stamp, 0 for a new block.
+    pub async fn open(
+        datanodes: &Datanodes,
+        settings: &Settings,
+        client_name: &str,
+        writing: &Writing,
+        (stage, generation, block_bytes): (Stage, u64, u64),
+    ) -> Result<Self, Fault> {
+        let Writing { block, token, nodes, sent } = writing;
+        let Some((first, others)) = nodes.split_first() else {
+            return Err(Fault::of(0, io::Error::other("no datanode for the block")));
+        };
+        let message = OpWriteBlock {
+            header: header(client_name, token, ExtendedBlock { num_bytes: block_bytes, ..block.clone() }),
+            targets: others.iter().map(|node| node.target.clone()).collect(),
+            stage: stage as i32,
+            pipeline_size: nodes.len() as u32,
+            min_bytes_received: block.num_bytes,
+            max_bytes_received: *sent,
+            latest_generation_stamp: generation,
+            checksum: settings.checksum.clone(),
+            storage_type: Some(first.storage_type),
+            target_storage_types: others.iter().map(|node| node.storage_type).collect(),
+            storage_id: Some(first.storage_id.clone()),
+            target_storage_ids: others.iter().map(|node| node.storage_id.clone()).collect(),
+        };
+        let address = datanodes.address(&first.target.id);
+        let patience = settings.read_timeout(nodes.len());
+        let asked = ask(datanodes, &address, OP_WRITE_BLOCK, &message, patience).await;
+        let Started { stream, answer, rest } = asked.map_err(|error| Fault::of(0, error))?;
+        let bad_link = |node: &Node| {
+            let id = &node.target.id;
+            format!("{}:{}", id.ip_addr, id.transfer_port) == answer.first_bad_link
+        };
+        accepted(&answer).map_err(|error| Fault {
+            index: nodes.iter().position(bad_link).unwrap_or(0),
+            restarts: answer.status == status::OOB_RESTART,
+            error,
+        })?;
+        Ok(Self { stream, received: rest, datanodes: nodes.len() })
+    }
+
+    /// Sends the packets of `line`, and takes their acknowledgements, up to the end of the block.
+    pub async fn run(&mut self, line: &Line, settings: &Settings) -> Result<(), Fault> {
+        let Self { stream, received, datanodes } = self;
+        let (mut read, mut write) = stream.split();
+        let receiving = async {
+            loop {
+                let ack: PipelineAck =
+                    timeout(settings.read_timeout(*datanodes), receive_message(&mut read, received))
+                        .await
+                        .map_err(io::Error::from)
+                        .and_then(|ack| ack)
+                        .map_err(|error| Fault::of(0, error))?;
+                match judge(&ack, *datanodes) {
+                    Verdict::Acked(HEARTBEAT) => {}
+                    Verdict::Acked(sequence) => match line.acked(sequence) {
+                        Some(packet) if packet.ends_block => return Ok(()),
+                        Some(_) => {}
+                        None => {
+                            let message = format!("packet {sequence} acknowledged out of order");
+                            return Err(Fault::of(0, io::Error::other(message)));
+                        }
+                    },
+                    Verdict::Bad { index, status } => {
+                        let error = io::Error::other(format!("packet {} has status {status}", ack.sequence));
+                        return Err(Fault::of(index, error));
+                    }
+                    Verdict::Restarts(index) => {
+                        let error = io::Error::other("the datanode restarts");
+                        return Err(Fault { index, restarts: true, error });
+                    }
+                }
+            }
+        };
+        let sending = async {
+            loop {
+                let next = timeout(settings.heartbeat(), line.next_packet()).await;
+                let packet = next.unwrap_or_else(|_| Packet::heartbeat());
+                match timeout(settings.write_timeout(*datanodes), send(&mut write, &packet)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return error,
+                    Err(elapsed) => return elapsed.into(),
+                }
+            }
+        };
+        tokio::pin!(receiving);
+        let error = tokio::select! {
+            biased;
+            outcome = &mut receiving => return outcome,
+            error = sending => error,
+        };
+        // The pipeline may have told the reason before it closed.
+        match timeout(LAST_WORDS, receiving).await {
+            Ok(outcome @ (Ok(()) | Err(Fault { index: 1.., .. } | Fault { restarts: true, .. }))) => outcome,
+            _ => Err(Fault::of(0, error)),
+        }
+    }
+}
+
+/// Sends one packet.
+async fn send(write: &mut (impl AsyncWrite + Unpin), packet: &Packet) -> io::Result<()> {
+    let head = packet.head();
+    let data = &packet.piece.data;
+    let mut done = 0;
+    while done < head.len() {
+        let sent = write.write_vectored(&[IoSlice::new(&head[done..]), IoSlice::new(data)]).await?;
+        if sent == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        done += sent;
+    }
+    write.write_all(&data[done - head.len()..]).await
+}
+
+/// Makes the datanode `from` copy the block's present bytes to `to`.
+pub async fn transfer(
+    datanodes: &Datanodes,
+    settings: &Settings,
+    client_name: &str,
+    (block, token): (&ExtendedBlock, &Token),
+    from: &Node,
+    to: &Node,
+) -> io::Result<()> {
+    let message = OpTransferBlock {
+        header: header(client_name, token, block.clone()),
+        targets: vec![to.target.clone()],
+        target_storage_types: vec![to.storage_type],
+        target_storage_ids: vec![to.storage_id.clone()],
+    };
+    // Two datanodes, and one more for each 200 packets of 64 KiB (DataStreamer.computeTransferReadTimeout).
+    let patience = settings.read_timeout(2 + (block.num_bytes >> 16) as usize / 200);
+    let address = datanodes.address(&from.target.id);
+    let Started { answer, .. } = ask(datanodes, &address, OP_TRANSFER_BLOCK, &message, patience).await?;
+    accepted(&answer)
+}
+
+fn header(client_name: &str, token: &Token, block: ExtendedBlock) -> ClientOperationHeader {
+    let base = BaseHeader { block, token: Some(token.clone()) };
+    ClientOperationHeader { base, client_name: client_name.to_owned() }
+}
