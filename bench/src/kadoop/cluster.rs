@@ -87,7 +87,7 @@ impl Cluster {
             client,
             past,
             reads_past: false,
-            caller: Caller { user: "kadoop".into(), groups: Vec::new() },
+            caller: Caller { user: "kadoop".into(), groups: Vec::new(), session: None },
             piece,
             host,
             _datanodes: datanodes,

@@ -146,6 +146,7 @@ pub async fn create_file(
             permission: permission(request.permission)?,
             replication: replication(request.replication)?,
             block_size,
+            min_replicas: None,
         };
         Ok((path(request.path)?, options))
     })?;

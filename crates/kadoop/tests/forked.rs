@@ -51,7 +51,7 @@ fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
     let _datanode = DatanodeServer::start(DatanodeOptions { config, ..options }).unwrap();
     let client = Client::connect(ClientOptions::new(address, key.for_clients())).unwrap();
     assert!(wait_until(DEADLINE, || client.status().unwrap().nodes.iter().any(|node| node.alive)));
-    let me = Caller { user: "kadoop".into(), groups: Vec::new() };
+    let me = Caller { user: "kadoop".into(), groups: Vec::new(), session: None };
     let create = CreateOptions { replication: 1, ..CreateOptions::default() };
     let mut writer = client.create(&me, "/f", &create).unwrap();
     writer.write("of the parent").unwrap();

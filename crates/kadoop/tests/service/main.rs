@@ -17,6 +17,7 @@ mod operators;
 mod processes;
 mod rack;
 mod restarted;
+mod sessions;
 mod short_circuit;
 mod strangers;
 mod stuck;

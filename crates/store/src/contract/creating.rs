@@ -19,8 +19,13 @@ super::cases! {
     created_file_is_there_before_close needs visible_while_written;
 }
 
-const OVERWRITE: CreateOptions =
-    CreateOptions { overwrite: true, permission: None, replication: None, block_size: None };
+const OVERWRITE: CreateOptions = CreateOptions {
+    overwrite: true,
+    permission: None,
+    replication: None,
+    block_size: None,
+    min_replicas: None,
+};
 
 async fn create_then_close_is_an_empty_file(scene: Scene) -> Outcome {
     let path = scene.at("f")?;

@@ -237,6 +237,7 @@ impl Upload {
                 .map(|metadata| self.permission(metadata, 0o777)),
             replication: self.put.replication,
             block_size: self.put.block_size,
+            min_replicas: None,
         };
         self.progress.found(target.path.name(), metadata.as_ref().map_or(0, Metadata::len));
         let ticket = self.leftovers.add(Leftover::Stored(temporary.clone()));

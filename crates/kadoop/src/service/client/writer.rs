@@ -8,7 +8,7 @@ use super::{
     requests::Begun,
 };
 use crate::{
-    ChunkId, FileId, Millis, NodeId, Stamp,
+    ChunkId, Config, FileId, Millis, NodeId, Stamp,
     client::{CallId, Goal, Issue, WriteCall, Writer as Core},
     error::{Error, Result as Judged},
     messages::{Answer, Caller, Continue, Mutation, Outcome, Write},
@@ -21,7 +21,7 @@ use crate::{
         proofs::{Procedure, unsigned},
         tokens::Token,
     },
-    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdProbe, KdToken, KdTold, KdUpto},
+    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpenedFile, KdProbe, KdToken, KdTold, KdUpto},
 };
 use bytes::Bytes;
 use std::{
@@ -95,12 +95,14 @@ struct Pipeline {
 }
 
 impl Writer {
-    pub(super) fn new(client: &Client, caller: &Caller, path: &str, opened: &KdOpened) -> Self {
+    pub(super) fn new(client: &Client, caller: &Caller, path: &str, file: &KdOpenedFile) -> Self {
+        let KdOpenedFile { opened, min_replicas } = file;
         let (link, clock) = (Arc::clone(&client.link), Clock::start());
         let joined = link.joined();
         let (file, now) = (FileId(opened.file), clock.now());
         let budget = link.options.budgets.of(&caller.user);
-        let core = Core::within(joined.config(), budget, file, opened.chunk_bytes, opened.length, now);
+        let config = Config { min_replicas: *min_replicas as usize, ..joined.config() };
+        let core = Core::within(config, budget, file, opened.chunk_bytes, opened.length, now);
         let driver = Arc::new(Driver {
             core: Mutex::new(core),
             changed: Condvar::new(),

@@ -107,7 +107,7 @@ impl World {
                             number
                         }
                     };
-                    let request = Request::Mutate(requests.id(number), mutation);
+                    let request = Request::Mutate(host, requests.id(number), mutation);
                     self.call(host, vec![NAMENODE], &request, within, Then::WriterAsk(id));
                     continue;
                 }
