@@ -346,6 +346,32 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
     assert_eq!(ended(&mut rack.processes[0]), 0);
 }
 
+/// The file is still being written, so the namenode knows no length of its chunk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fsck_tells_of_an_open_file_whose_synced_bytes_have_no_live_replica() {
+    let mut rack = Rack::start(3);
+    let gateway = rack.gateway(&rack.uri("/"));
+    let store = through(&gateway.address).await;
+    let mut writer = store.create(&whoever(), &path("/open"), &CreateOptions::default()).await.unwrap();
+    writer.append(Bytes::from_static(b"synced")).await.unwrap();
+    assert_eq!(writer.sync().await.unwrap(), Some(3), "the gateway tells the number of replicas");
+    let fsck = || {
+        let fsck = rack.run(["fsck", &rack.uri("/open")], b"");
+        (fsck.code, String::from_utf8(fsck.stdout).unwrap())
+    };
+    eventually("the namenode has settled", DEADLINE, || fsck().1.starts_with("healthy: 1 files"));
+    let mut datanodes: Vec<Process> = rack.processes.drain(1..).collect();
+    datanodes.iter_mut().for_each(Process::kill);
+    let fsck = || {
+        let fsck = rack.run(["fsck", &rack.uri("/open")], b"");
+        (fsck.code, String::from_utf8(fsck.stdout).unwrap())
+    };
+    eventually("the datanodes count as dead", DEADLINE, || {
+        let (code, told) = fsck();
+        code == CORRUPT && told.contains("/open\t0\t") && told.contains("missing: 0 of 3 replicas")
+    });
+}
+
 #[test]
 fn fsck_of_all_data_finds_a_damaged_replica_and_the_namenode_replaces_it() {
     const LENGTH: usize = 10_000;

@@ -16,6 +16,8 @@ use crate::{
 /// Rights that a directory made on the way needs, so that its maker can go on below it.
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
 
+const BELOW_MINIMUM: Error = Error::Invalid("the replication is below the file's minimum of replicas");
+
 /// A file to make.
 pub(super) struct NewFile<'p> {
     pub path: &'p str,
@@ -83,7 +85,7 @@ impl View<'_> {
         }
         check_replication(new.replication)?;
         if new.min_replicas > new.replication {
-            return Err(Error::Invalid("the file's minimum of replicas is above its replication").into());
+            return Err(BELOW_MINIMUM.into());
         }
         let walk = self.walk(new.path)?;
         let name = walk.name.ok_or(Error::IsADirectory)?;
@@ -271,6 +273,9 @@ impl View<'_> {
             check_replication(replication)?;
             if number == ROOT || inode.entries().is_some() {
                 return Err(Error::IsADirectory);
+            }
+            if matches!(inode.body, Body::File { min_replicas, .. } if min_replicas > replication) {
+                return Err(BELOW_MINIMUM);
             }
         }
         let mut attributes = set.clone();

@@ -11,6 +11,7 @@ mod lending;
 mod load;
 mod logins;
 mod lost_log;
+mod minimum;
 mod names;
 mod observing;
 mod operators;

@@ -29,7 +29,7 @@ const OVERWRITE: CreateOptions = CreateOptions {
 
 async fn create_then_close_is_an_empty_file(scene: Scene) -> Outcome {
     let path = scene.at("f")?;
-    let writer = scene.create(&path).await?;
+    let mut writer = scene.create(&path).await?;
     ensure_eq!(writer.position(), 0);
     writer.close().await?;
     ensure_eq!(scene.stat(&path).await?.length, 0);

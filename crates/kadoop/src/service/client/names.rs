@@ -125,7 +125,9 @@ impl Client {
     }
 
     /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
-    /// their lengths as far as known. Only datanodes that are alive are named.
+    /// their lengths as far as known. Only datanodes that are alive are named. A chunk that is being
+    /// written, and of whose datanodes none is alive, is there with the known length, which may be 0:
+    /// nobody can tell now how many bytes it has.
     ///
     /// # Errors
     /// As [`Client::stat`]; IsADirectory.
@@ -173,16 +175,16 @@ impl Client {
         let location = |chunk: LocatedChunk| {
             let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
             let hosts = chunk.nodes.iter().filter_map(host).collect();
-            Location { offset: chunk.offset, length: chunk.length.into(), hosts }
+            (chunk.growing, Location { offset: chunk.offset, length: chunk.length.into(), hosts })
         };
-        let touched = |found: &Location| {
-            found.length > 0
-                && length > 0
-                && found.offset < offset.saturating_add(length)
-                && found.offset + found.length > offset
+        let touched = |(growing, found): &(bool, Location)| {
+            let begins = length > 0 && found.offset < offset.saturating_add(length);
+            let lost = *growing && found.hosts.is_empty() && found.offset >= offset;
+            begins && (lost || found.length > 0 && found.offset + found.length > offset)
         };
         let located = located_from_wire(&found);
-        Ok((located.chunks.into_iter().map(location).filter(touched).collect(), located.length))
+        let locations = located.chunks.into_iter().map(location).filter(touched);
+        Ok((locations.map(|(_, location)| location).collect(), located.length))
     }
 
     /// Makes a directory and its missing parents. An existing directory is fine.

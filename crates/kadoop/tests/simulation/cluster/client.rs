@@ -234,9 +234,12 @@ impl World {
         let made = self.ask(|namenode| namenode.view(&user).stat(&path).map_or(0, |status| status.made));
         let Some(made) = made else { return self.idle(host) };
         self.client(host).made = made;
+        // Every second file demands more than one replica.
+        let min_replicas = (self.random.below(2) as u16 * 2).min(replication);
+        let mode = 0o644;
         self.begin_asking(
             host,
-            Mutation::Create { path, overwrite, mode: 0o644, replication, chunk_bytes, min_replicas: 0 },
+            Mutation::Create { path, overwrite, mode, replication, chunk_bytes, min_replicas },
         );
     }
 
