@@ -30,34 +30,39 @@ fn flush_sync_and_close_tell_how_many_replicas_hold_the_bytes() {
     assert!(refused.to_string().contains("minimum"), "{refused}");
 }
 
-/// Also after the namenode's restart, which the cluster's own minimum survives in its configuration,
-/// and the file's in the log.
+/// The minimum is the cluster's, or else the file's own.
+fn closed_after_a_loss(of_cluster: bool) {
+    let least = if of_cluster { 2 } else { 1 };
+    let mut cluster = Cluster::start_with(2, key(), |mut options| {
+        options.config = Config { min_replicas: least, ..config() };
+        options
+    });
+    let (client, me) = (cluster.client(), superuser());
+    let options = CreateOptions { replication: 2, ..with_minimum(if of_cluster { 0 } else { 2 }) };
+    let mut writer = client.create(&me, "/f", &options).unwrap();
+    writer.write("of two replicas, ").unwrap();
+    assert_eq!(writer.sync().unwrap(), Some(2));
+    let lost = cluster.datanode_addresses()[1];
+    cluster.stop(lost);
+    writer.write("and more").unwrap();
+    let refused = writer.close().unwrap_err();
+    assert_eq!(refused.error, Error::Unavailable, "{refused}");
+    assert!(client.stat(&me, "/f").unwrap().open);
+    cluster.add(cluster.datanode_options(1));
+    eventually("it can be closed", DEADLINE, || writer.close().is_ok());
+    let status = client.stat(&me, "/f").unwrap();
+    assert_eq!((status.open, status.length), (false, 25));
+    assert_eq!(client.open(&me, "/f").unwrap().read_at(0, 99).unwrap(), "of two replicas, and more");
+    let hosts = || client.locations(&me, "/f", 0, 25).unwrap().into_iter().map(|part| part.hosts.len());
+    eventually("both have it", DEADLINE, || hosts().all(|hosts| hosts == 2));
+}
+
 #[test]
-fn a_close_with_too_few_replicas_fails_and_leaves_the_file_open_to_be_closed_again() {
-    for of_cluster in [true, false] {
-        let least = if of_cluster { 2 } else { 1 };
-        let configured = Config { min_replicas: least, ..config() };
-        let mut cluster = Cluster::start_with(2, key(), |mut options| {
-            options.config = configured.clone();
-            options
-        });
-        let (client, me) = (cluster.client(), superuser());
-        let options = CreateOptions { replication: 2, ..with_minimum(if of_cluster { 0 } else { 2 }) };
-        let mut writer = client.create(&me, "/f", &options).unwrap();
-        writer.write("of two replicas, ").unwrap();
-        assert_eq!(writer.sync().unwrap(), Some(2));
-        let lost = cluster.datanode_addresses()[1];
-        cluster.stop(lost);
-        writer.write("and more").unwrap();
-        let refused = writer.close().unwrap_err();
-        assert_eq!(refused.error, Error::Unavailable, "{refused}");
-        assert!(client.stat(&me, "/f").unwrap().open);
-        cluster.add(cluster.datanode_options(1));
-        eventually("it can be closed", DEADLINE, || writer.close().is_ok());
-        let status = client.stat(&me, "/f").unwrap();
-        assert_eq!((status.open, status.length), (false, 25));
-        assert_eq!(client.open(&me, "/f").unwrap().read_at(0, 99).unwrap(), "of two replicas, and more");
-        let hosts = || client.locations(&me, "/f", 0, 25).unwrap().into_iter().map(|part| part.hosts.len());
-        eventually("both have it", DEADLINE, || hosts().all(|hosts| hosts == 2));
-    }
+fn a_close_below_the_clusters_minimum_fails_and_may_be_repeated() {
+    closed_after_a_loss(true);
+}
+
+#[test]
+fn a_close_below_the_files_own_minimum_fails_and_may_be_repeated() {
+    closed_after_a_loss(false);
 }

@@ -126,8 +126,8 @@ impl Client {
 
     /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
     /// their lengths as far as known. Only datanodes that are alive are named. A chunk that is being
-    /// written, and of whose datanodes none is alive, is there with the known length, which may be 0:
-    /// nobody can tell now how many bytes it has.
+    /// written has all bytes that were flushed before. If none of its datanodes is alive, it is there
+    /// with the known length, which may be 0: nobody can tell now how many bytes it has.
     ///
     /// # Errors
     /// As [`Client::stat`]; IsADirectory.
@@ -163,8 +163,8 @@ impl Client {
         offset: u64,
         length: u64,
     ) -> Result<(Vec<Location>, u64), Failure> {
-        let caller = caller_to_wire(caller);
-        let found = self.link.ask(|to| to.nn_locate(&caller, &path.into(), offset, length))?;
+        let on_wire = caller_to_wire(caller);
+        let found = self.link.ask(|to| to.nn_locate(&on_wire, &path.into(), offset, length))?;
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
         let mut hosts = hosts?;
         if found.open {
@@ -172,10 +172,16 @@ impl Client {
             let nodes = self.status()?.nodes;
             hosts.retain(|host| nodes.iter().any(|node| node.alive && node.host.node == host.node));
         }
+        let (made, known) = (found.made, found.length);
         let location = |chunk: LocatedChunk| {
             let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
-            let hosts = chunk.nodes.iter().filter_map(host).collect();
-            (chunk.growing, Location { offset: chunk.offset, length: chunk.length.into(), hosts })
+            let hosts: Vec<Host> = chunk.nodes.iter().filter_map(host).collect();
+            // Only its datanodes know how many bytes were flushed.
+            let length = match chunk.growing && !hosts.is_empty() {
+                true => visible_end(self, caller, path, made, known).saturating_sub(chunk.offset),
+                false => chunk.length.into(),
+            };
+            (chunk.growing, Location { offset: chunk.offset, length, hosts })
         };
         let touched = |(growing, found): &(bool, Location)| {
             let begins = length > 0 && found.offset < offset.saturating_add(length);
