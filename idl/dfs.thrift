@@ -322,7 +322,12 @@ struct CreateFileRequest {
   5: optional bool overwrite,
   6: optional i32 permission,
   7: optional i16 replication,
-  8: optional i64 block_size
+  8: optional i64 block_size,
+  /**
+   * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
+   * only raise the store's own minimum; a store without one ignores it.
+   */
+  9: optional i16 min_replicas
 }
 
 /** Opens an existing file to append at its end. */
@@ -368,10 +373,15 @@ struct FlushFileRequest {
 }
 
 struct FlushFileReply {
-  1: optional i64 position
+  1: optional i64 position,
+  /** So many replicas hold all bytes written here, at least. Absent where the store can't tell. */
+  2: optional i32 replicas
 }
 
-/** Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten. */
+/**
+ * Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten. After NO_SPACE
+ * and UNAVAILABLE the handle is still open, and may be closed again.
+ */
 struct CloseFileRequest {
   1: optional string session,
   2: optional binary request_id,
@@ -380,7 +390,9 @@ struct CloseFileRequest {
 }
 
 struct CloseFileReply {
-  1: optional i64 length
+  1: optional i64 length,
+  /** As in FlushFileReply. */
+  2: optional i32 replicas
 }
 
 struct TruncateFileRequest {

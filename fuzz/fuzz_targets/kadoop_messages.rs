@@ -9,8 +9,8 @@ use strait_kadoop::{
     service::convert,
     wire::{
         KdAnswer, KdAttributes, KdBorrow, KdCaller, KdClusterStatus, KdContinue, KdHeartbeat,
-        KdHeartbeatAnswer, KdLender, KdLent, KdLocated, KdMutation, KdPage, KdPiece, KdRead, KdRequest,
-        KdService, KdStatus, KdUpto, KdWelcome, KdWrite,
+        KdHeartbeatAnswer, KdLender, KdLent, KdLocated, KdMutation, KdOpening, KdPage, KdPiece, KdRead,
+        KdRequest, KdService, KdStatus, KdUpto, KdWelcome, KdWrite,
     },
 };
 use strait_xdr::{Decode, Encode, from_shared, to_vec};
@@ -38,6 +38,7 @@ fuzz_target!(|data: &[u8]| {
         17 => drop(decode::<KdBorrow>(rest)),
         18 => drop(decode::<KdLent>(rest)),
         19 => drop(decode::<KdService>(rest)),
+        20 => drop(decode::<KdOpening<'_>>(rest).map(|of| convert::session_from_wire(&of.session))),
         _ => drop(decode::<KdClusterStatus<'_>>(rest)),
     }
 });

@@ -87,7 +87,7 @@ impl Cluster {
             client,
             past,
             reads_past: false,
-            caller: Caller { user: "kadoop".into(), groups: Vec::new() },
+            caller: Caller { user: "kadoop".into(), groups: Vec::new(), session: None },
             piece,
             host,
             _datanodes: datanodes,
@@ -137,7 +137,8 @@ impl Cluster {
             for _ in 0..mib {
                 writer.write(self.piece.clone())?;
             }
-            writer.close()
+            writer.close()?;
+            Ok(writer.length())
         })?;
         Ok(bytes as f64 / 1e6 / start.elapsed().as_secs_f64())
     }
@@ -219,9 +220,10 @@ impl Cluster {
                 client.mkdirs(caller, &format!("{root}/directory-{at}"), 0o755).map(|()| true)
             }
             Operation::Stat => client.stat(caller, &format!("{root}/directory-0")).map(|_| true),
-            Operation::Create => {
-                self.create(&format!("{root}/file-{at}"), 1).and_then(Writer::close).map(|_| true)
-            }
+            Operation::Create => self
+                .create(&format!("{root}/file-{at}"), 1)
+                .and_then(|mut writer| writer.close())
+                .map(|_| true),
             Operation::Rename => {
                 let (from, to) = (format!("{root}/file-{at}"), format!("{root}/moved-{at}"));
                 client.rename(caller, &from, &to, false).map(|()| true)

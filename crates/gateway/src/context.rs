@@ -268,7 +268,7 @@ impl Caller {
             sessions.check_login(login)?;
             turns::acts_for(&login.user);
         }
-        let who = identity.principal()?;
+        let who = session.principal()?;
         session.begin_call();
         Ok(Self { who, session })
     }

@@ -107,14 +107,33 @@ impl OpenFile {
         }
     }
 
-    /// Closes the writer, if there is one, and gives the length.
-    pub async fn close(&self) -> Result<Option<u64>> {
-        let Some(writer) = &self.writer else { return Ok(None) };
-        let Some(writer) = writer.lock().await.take() else { return Ok(None) };
+    /// Closes the writer, if there is one. It stays open if it [may go on](may_go_on) after an error.
+    pub async fn close(&self) -> Result<Closed> {
+        let nothing = Closed { length: 0, replicas: None };
+        let Some(writer) = &self.writer else { return Ok(nothing) };
+        let mut open = writer.lock().await;
+        let Some(writer) = open.as_mut() else { return Ok(nothing) };
         let length = writer.position();
-        writer.close().await.map_err(|e| e.at("close", &self.path))?;
-        Ok(Some(length))
+        let closed = writer.close().await.map_err(|e| e.at("close", &self.path));
+        if !matches!(&closed, Err(error) if may_go_on(error)) {
+            *open = None;
+        }
+        Ok(Closed { length, replicas: closed? })
     }
+}
+
+/// What became of a closed file.
+#[derive(Debug, Clone, Copy)]
+pub struct Closed {
+    /// Its length; 0 if it wasn't open for writing.
+    pub length: u64,
+    /// Replicas that hold all bytes, at least, if the store tells.
+    pub replicas: Option<u32>,
+}
+
+/// Whether a file stays open for writing after this error.
+pub fn may_go_on(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable)
 }
 
 /// The limit of open files and listings in all sessions together.

@@ -8,7 +8,7 @@
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
-use crate::handles::{Handle, OpenFile, Place};
+use crate::handles::{Closed, Handle, OpenFile, Place, may_go_on};
 use crate::memory::Permit;
 use crate::retry::{Outcome, RequestId};
 use crate::turns;
@@ -133,6 +133,11 @@ fn replication(count: Option<i16>) -> Result<Option<u16>> {
     }
 }
 
+/// A number of replicas, as the wire has it.
+fn count(replicas: Option<u32>) -> Option<i32> {
+    replicas.and_then(|replicas| i32::try_from(replicas).ok())
+}
+
 fn add_writer(caller: &Caller, path: StorePath, writer: Box<dyn FileWriter>, place: Place) -> Outcome {
     let position = signed(writer.position());
     let file = OpenFile::writer(path, writer, false, place);
@@ -152,6 +157,7 @@ pub async fn create_file(
             permission: permission(request.permission)?,
             replication: replication(request.replication)?,
             block_size,
+            min_replicas: self::replication(request.min_replicas)?,
         };
         Ok((path(request.path)?, options))
     })?;
@@ -239,13 +245,13 @@ pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> R
     let Some(writer) = &file.writer else { return refuse("the handle isn't open for writing") };
     let mut writer = writer.lock().await;
     let Some(writer) = writer.as_mut() else { return refuse("the file is closed") };
-    match required(request.mode, "mode")? {
+    let replicas = match required(request.mode, "mode")? {
         wire::FlushMode::Flush => writer.flush().await,
         wire::FlushMode::Sync => writer.sync().await,
         wire::FlushMode::Unknown(_) => return refuse("unknown flush mode; send 1 (FLUSH) or 2 (SYNC)"),
     }
     .map_err(|e| e.at("flush", &file.path))?;
-    Ok(wire::FlushFileReply { position: Some(signed(writer.position())) })
+    Ok(wire::FlushFileReply { position: Some(signed(writer.position())), replicas: count(replicas) })
 }
 
 pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> Answer<wire::CloseFileReply> {
@@ -253,24 +259,31 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
     let handle = arguments(|| required(request.handle, "handle"))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let close = async move {
-        let handle = match caller.session.handles.remove(handle) {
+        let open = match caller.session.handles.get(handle) {
             Err(_) if lost_track => {
                 return fail(
                     ErrorKind::OutcomeUnknown,
                     "the gateway lost track of this close; check the file's length",
                 );
             }
-            handle => handle?,
+            open => open?,
         };
-        match handle {
-            Handle::File(file) => {
-                file.close().await.map(|length| Outcome::Position(signed(length.unwrap_or(0))))
-            }
-            Handle::Listing(_) => Ok(Outcome::Position(0)),
+        let Handle::File(file) = open else {
+            caller.session.handles.remove(handle)?;
+            return Ok(Outcome::Closed { length: 0, replicas: None });
+        };
+        let closed = file.close().await;
+        // The client may close it again.
+        if !matches!(&closed, Err(error) if may_go_on(error)) {
+            caller.session.handles.remove(handle)?;
         }
+        let Closed { length, replicas } = closed?;
+        Ok(Outcome::Closed { length: signed(length), replicas })
     };
     match asked.once("closeFile", close).await? {
-        Outcome::Position(length) => Ok(wire::CloseFileReply { length: Some(length) }),
+        Outcome::Closed { length, replicas } => {
+            Ok(wire::CloseFileReply { length: Some(length), replicas: count(replicas) })
+        }
         _ => Err(mismatch()),
     }
 }

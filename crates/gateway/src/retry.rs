@@ -22,6 +22,13 @@ pub enum Outcome {
     },
     /// The file's length afterwards.
     Position(i64),
+    /// A file was closed.
+    Closed {
+        /// Its length.
+        length: i64,
+        /// Replicas that hold it, at least, if the store tells.
+        replicas: Option<u32>,
+    },
 }
 
 /// The result of a mutation, as remembered.

@@ -9,13 +9,14 @@ use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
 use crate::token::{Claims, Login, Signer};
+use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use strait_store::{Error, ErrorKind, Principal, Result, fail};
+use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Milliseconds since 1970-01-01 UTC.
@@ -95,6 +96,8 @@ fn own_user() -> u32 {
 pub struct Session {
     /// Its number; in a token for DfsV2.
     pub id: u128,
+    /// The same wherever its token opens it. The number doesn't follow from it.
+    secret: SessionSecret,
     /// Distinguishes this session from earlier ones of the same number: at another gateway, before
     /// a restart, or before it idled out.
     pub incarnation: i64,
@@ -125,7 +128,7 @@ impl Session {
     /// # Errors
     /// Unauthenticated without a login.
     pub fn principal(&self) -> Result<Principal> {
-        self.identity().principal()
+        Ok(Principal { session: Some(self.secret), ..self.identity().principal()? })
     }
 
     /// The session's identity.
@@ -466,6 +469,7 @@ impl Sessions {
         };
         let session = Arc::new(Session {
             id,
+            secret: SessionSecret(Sha256::digest(id.to_be_bytes()).into()),
             // Every configured store has an entry.
             changes: self.changes.get(&store.name).cloned().unwrap_or_else(|| Arc::new(Semaphore::new(1))),
             incarnation: i64::from_be_bytes(random()) & i64::MAX,

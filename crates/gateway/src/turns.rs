@@ -288,17 +288,16 @@ impl FileWriter for Writer {
         Opener::moves(self.opener.as_ref(), data.len(), self.behind.append(data)).await
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
         in_turn(self.calls(), self.behind.flush()).await
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         in_turn(self.calls(), self.behind.sync()).await
     }
 
-    async fn close(self: Box<Self>) -> Result<()> {
-        let calls = self.calls();
-        in_turn(calls, self.behind.close()).await
+    async fn close(&mut self) -> Result<Option<u32>> {
+        in_turn(self.calls(), self.behind.close()).await
     }
 
     fn position(&self) -> u64 {

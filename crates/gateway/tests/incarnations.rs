@@ -72,7 +72,7 @@ fn files_of_a_session_that_idled_out_are_read_on_and_their_writers_know_no_outco
         let reader = store.open(&who, &file).await.unwrap();
         let path = |name| StorePath::parse(name).unwrap();
         let mut appending = writer_of_new(&store, &path("/appending")).await;
-        let closing = writer_of_new(&store, &path("/closing")).await;
+        let mut closing = writer_of_new(&store, &path("/closing")).await;
         let mut probe = writer_of_new(&store, &path("/probe")).await;
         let deadline = Instant::now() + Duration::from_secs(20);
         while probe.flush().await.is_ok() {

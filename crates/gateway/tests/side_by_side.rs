@@ -53,7 +53,8 @@ fn slow_mutations_of_one_client_do_not_wait_for_each_other() {
     let store = connect(&runtime, &served);
     let writers = runtime.block_on(writers(&store, 8));
     gate.shut();
-    let closing: Vec<_> = writers.into_iter().map(|writer| runtime.spawn(writer.close())).collect();
+    let closing: Vec<_> =
+        writers.into_iter().map(|mut writer| runtime.spawn(async move { writer.close().await })).collect();
     gate.await_waiting(8); // one after another, the first alone would come so far
     gate.open();
     for closed in runtime.block_on(join_all(closing)) {
@@ -67,7 +68,7 @@ fn a_client_that_asks_one_thing_at_a_time_has_one_connection() {
     let runtime = runtime();
     let store = connect(&runtime, &served);
     runtime.block_on(async {
-        for writer in writers(&store, 4).await {
+        for mut writer in writers(&store, 4).await {
             store.stat(&who(), &path("/f0")).await.unwrap();
             writer.close().await.unwrap();
         }

@@ -50,6 +50,10 @@ number!(
     FileId(u64)
 );
 number!(
+    /// The holder of a file that is being written: a digest of its user and session.
+    Holder(u128)
+);
+number!(
     /// A client, numbered by the namenode.
     ClientId(u64)
 );

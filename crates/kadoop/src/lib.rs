@@ -34,5 +34,7 @@ pub mod wire;
 
 pub use config::Config;
 pub use error::{Error, Result};
-pub use ids::{ChunkId, ClientId, FileId, Identity, Incarnation, InodeNo, Member, Millis, NodeId, Stamp};
+pub use ids::{
+    ChunkId, ClientId, FileId, Holder, Identity, Incarnation, InodeNo, Member, Millis, NodeId, Stamp,
+};
 pub use service::{Client, ClientOptions};

@@ -1,9 +1,11 @@
 //! Messages between client, namenode and datanodes, as values.
 
-use crate::{ChunkId, ClientId, Error, FileId, Identity, Incarnation, Member, Millis, NodeId, Stamp};
+use crate::{ChunkId, ClientId, Error, FileId, Holder, Identity, Incarnation, Member, Millis, NodeId, Stamp};
 use bytes::Bytes;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::fmt;
 
 /// The user for whom a request is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +14,30 @@ pub struct Caller {
     pub user: CompactString,
     /// The groups that the user is in.
     pub groups: Vec<CompactString>,
+    /// The session for which the request is made. It counts when a file is opened for writing: the
+    /// same session gets a file back at another client.
+    pub session: Option<Session>,
+}
+
+impl Caller {
+    /// The holder of a file that this caller opens for writing: only this user can name it, by the
+    /// same session. None without a session.
+    pub fn holder(&self) -> Option<Holder> {
+        let Session(secret) = self.session?;
+        let digest = Sha256::new().chain_update(secret).chain_update(self.user.as_bytes()).finalize();
+        let (first, _) = digest.split_first_chunk()?;
+        Some(Holder(u128::from_be_bytes(*first)))
+    }
+}
+
+/// The secret of a session. Two callers with the same user and the same secret are the same writer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Session(pub [u8; 32]);
+
+impl fmt::Debug for Session {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a session's secret")
+    }
 }
 
 /// The identity of one mutation of one client, the same in all its retries.
@@ -42,8 +68,8 @@ pub struct End {
 pub enum Mutation {
     /// Makes a directory and its missing parents.
     Mkdirs { path: String, mode: u16 },
-    /// Makes a file and opens it for writing.
-    Create { path: String, overwrite: bool, mode: u16, replication: u16, chunk_bytes: u32 },
+    /// Makes a file and opens it for writing. `min_replicas` raises the cluster's minimum.
+    Create { path: String, overwrite: bool, mode: u16, replication: u16, chunk_bytes: u32, min_replicas: u16 },
     /// Opens a file for writing at its end.
     Append { path: String },
     /// Reports ends of chunks, and asks for the next chunk unless `next` is false.

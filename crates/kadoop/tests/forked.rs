@@ -51,7 +51,7 @@ fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
     let _datanode = DatanodeServer::start(DatanodeOptions { config, ..options }).unwrap();
     let client = Client::connect(ClientOptions::new(address, key.for_clients())).unwrap();
     assert!(wait_until(DEADLINE, || client.status().unwrap().nodes.iter().any(|node| node.alive)));
-    let me = Caller { user: "kadoop".into(), groups: Vec::new() };
+    let me = Caller { user: "kadoop".into(), groups: Vec::new(), session: None };
     let create = CreateOptions { replication: 1, ..CreateOptions::default() };
     let mut writer = client.create(&me, "/f", &create).unwrap();
     writer.write("of the parent").unwrap();
@@ -66,7 +66,7 @@ fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
             client.open(&me, "/f").map(drop),
             reader.read(3).map(drop),
             writer.write("of the child"),
-            writer.flush(),
+            writer.flush().map(drop),
         ];
         drop(writer);
         refused
@@ -76,7 +76,8 @@ fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
     assert!(held, "the child was let in, or hangs");
     let mut writer = borrowed.take().unwrap();
     writer.write(", still").unwrap();
-    assert_eq!(writer.close().unwrap(), 20);
+    writer.close().unwrap();
+    assert_eq!(writer.length(), 20);
     assert_eq!(reader.read(3).unwrap(), "of ");
     assert_eq!(client.open(&me, "/f").unwrap().read_at(0, 99).unwrap(), "of the parent, still");
 }

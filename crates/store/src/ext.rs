@@ -47,7 +47,8 @@ pub trait FileSystemExt: FileSystem {
     ) -> Result<()> {
         let mut writer = self.create(who, path, options).await?;
         append_all(writer.as_mut(), content).await?;
-        writer.close().await
+        writer.close().await?;
+        Ok(())
     }
 
     /// A directory's entries in memory; `InvalidArgument` if there are more than `max_entries`.

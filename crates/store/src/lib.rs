@@ -187,6 +187,14 @@ pub trait FileReader: Send + Sync {
 /// **sync**: on stable storage of at least the minimum number of replicas;
 /// **close**: sync, and the length recorded.
 ///
+/// The last three return the number of replicas that hold all bytes written here, at least. None if
+/// the store doesn't tell, or nothing was written. With fewer than the minimum they fail.
+///
+/// After `NoSpace` or `Unavailable` the file is open, and the writer may be used again, if its store
+/// can do that: it keeps its bytes, and each operation may be repeated. [`FileWriter::position`]
+/// counts the accepted bytes; without memory for it, an append may have been accepted in part. A
+/// store that can't fails again. After any other error the file is as if abandoned.
+///
 /// A writer dropped without close is abandoned: flushed bytes survive, and the file becomes
 /// writable again within [`Capabilities::recovery_ms`].
 #[async_trait]
@@ -195,13 +203,14 @@ pub trait FileWriter: Send {
     async fn append(&mut self, data: Bytes) -> Result<()>;
 
     /// Flushes: see the four promises.
-    async fn flush(&mut self) -> Result<()>;
+    async fn flush(&mut self) -> Result<Option<u32>>;
 
     /// Syncs: see the four promises.
-    async fn sync(&mut self) -> Result<()>;
+    async fn sync(&mut self) -> Result<Option<u32>>;
 
-    /// Closes: see the four promises. After an error the file is as if abandoned.
-    async fn close(self: Box<Self>) -> Result<()>;
+    /// Closes: see the four promises. The writer can't be used afterwards; closing it again does
+    /// nothing.
+    async fn close(&mut self) -> Result<Option<u32>>;
 
     /// The file's length, all accepted bytes counted.
     fn position(&self) -> u64;

@@ -1,5 +1,6 @@
 //! The values that cross the trait.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// The user on whose behalf an operation acts.
@@ -9,12 +10,25 @@ pub struct Principal {
     pub user: Arc<str>,
     /// Group names; empty if the store looks them up itself.
     pub groups: Arc<[String]>,
+    /// The session of that user. A store may give a file that is open for writing back to the session
+    /// at another process.
+    pub session: Option<SessionSecret>,
+}
+
+/// A secret that one session's principals share at all gateways.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionSecret(pub [u8; 32]);
+
+impl fmt::Debug for SessionSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a session's secret")
+    }
 }
 
 impl Principal {
-    /// A user without groups of its own.
+    /// A user without groups of its own, in no session.
     pub fn new(user: &str) -> Self {
-        Self { user: user.into(), groups: Arc::new([]) }
+        Self { user: user.into(), groups: Arc::new([]), session: None }
     }
 }
 
@@ -80,6 +94,8 @@ pub struct CreateOptions {
     pub replication: Option<u16>,
     /// Bytes a block.
     pub block_size: Option<u64>,
+    /// Replicas on disk that make the file's bytes durable. It can only raise the store's own minimum.
+    pub min_replicas: Option<u16>,
 }
 
 /// Attributes to set; `None` leaves an attribute unchanged.

@@ -158,15 +158,15 @@ impl FileWriter for FaultyWriter {
         self.sound.append(data).await
     }
 
-    async fn flush(&mut self) -> Result<()> {
-        if self.fault == Fault::FlushDoesNothing { Ok(()) } else { self.sound.flush().await }
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        if self.fault == Fault::FlushDoesNothing { Ok(None) } else { self.sound.flush().await }
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         self.sound.sync().await
     }
 
-    async fn close(self: Box<Self>) -> Result<()> {
+    async fn close(&mut self) -> Result<Option<u32>> {
         self.sound.close().await
     }
 

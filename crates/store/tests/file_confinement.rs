@@ -12,8 +12,13 @@ use std::thread::JoinHandle;
 use strait_store::ErrorKind::{NotFound, PermissionDenied};
 use strait_store::{CreateOptions, FileSystem, FileSystemExt, SetAttributes};
 
-const OVERWRITE: CreateOptions =
-    CreateOptions { overwrite: true, permission: None, replication: None, block_size: None };
+const OVERWRITE: CreateOptions = CreateOptions {
+    overwrite: true,
+    permission: None,
+    replication: None,
+    block_size: None,
+    min_replicas: None,
+};
 
 /// Plants, within the root: links to a directory and to a file outside, each
 /// absolute and relative, one link further, and one by way of /proc.

@@ -181,7 +181,7 @@ async fn a_create_that_nobody_waits_for_leaves_no_locked_file() {
     // One poll sends it; then its caller leaves.
     assert!(tokio::time::timeout(Duration::ZERO, create).await.is_err());
     let deadline = Instant::now() + Duration::from_secs(20);
-    let writer = loop {
+    let mut writer = loop {
         match scene.store.append(&scene.superuser, &path).await {
             Ok(writer) => break writer,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),

@@ -14,8 +14,13 @@ use strait_store::{
 use strait_telemetry::Page;
 
 /// Three replicas, and chunks that are small.
-const SPREAD: CreateOptions =
-    CreateOptions { overwrite: false, permission: None, replication: None, block_size: Some(1 << 20) };
+const SPREAD: CreateOptions = CreateOptions {
+    overwrite: false,
+    permission: None,
+    replication: None,
+    block_size: Some(1 << 20),
+    min_replicas: None,
+};
 
 fn bytes(length: usize) -> Bytes {
     (0..length).map(|at| ((at * 31) >> 3) as u8).collect()
@@ -125,6 +130,7 @@ async fn groups_come_with_the_principal() {
     let ada = |groups: &[&str]| Principal {
         user: "ada".into(),
         groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        session: None,
     };
     assert_eq!(store.read_all(&ada(&["lab"]), &at, 9).await.unwrap(), bytes(3));
     let refused = store.read_all(&ada(&["office"]), &at, 9).await.unwrap_err();

@@ -361,6 +361,9 @@ pub struct Up {
     /// A user of --passwords with all rights of the user that runs this; repeatable.
     #[arg(long = "admin", value_name = "NAME", requires = "passwords")]
     pub admins: Vec<String>,
+    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub min_replicas: u16,
     /// Write a record of each operation on a name, allowed or not, into this file, with the keys
     /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
@@ -400,6 +403,10 @@ pub struct Namenode {
     /// Refuse new files with smaller blocks.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
+    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. A file
+    /// may demand more, and not more than it has replicas.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub min_replicas: u16,
     /// Write a record of each operation on a name, allowed or not, into this file, with the keys
     /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
@@ -575,6 +582,9 @@ pub struct Put {
     /// Bytes a block.
     #[arg(long, value_name = "BYTES")]
     pub block_size: Option<u64>,
+    /// Fail unless so many replicas are on disk, if that is more than the store's own minimum.
+    #[arg(long, value_name = "N")]
+    pub min_replicas: Option<u16>,
     /// Local files or directories; - is standard input. The last operand is the URI they go to:
     /// a directory to put them into, or the new name of a single one.
     #[arg(required = true, value_name = "SOURCE... URI", value_parser = operand())]

@@ -216,17 +216,16 @@ impl FileWriter for WatchedWriter {
         self.waiting.on(Asked("write to", &self.path), self.writer.append(data)).await
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
         self.waiting.on(Asked("flush", &self.path), self.writer.flush()).await
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         self.waiting.on(Asked("sync", &self.path), self.writer.sync()).await
     }
 
-    async fn close(self: Box<Self>) -> Result<()> {
-        let Self { writer, path, waiting } = *self;
-        waiting.on(Asked("close", &path), writer.close()).await
+    async fn close(&mut self) -> Result<Option<u32>> {
+        self.waiting.on(Asked("close", &self.path), self.writer.close()).await
     }
 
     fn position(&self) -> u64 {

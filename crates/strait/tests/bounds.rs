@@ -137,7 +137,7 @@ async fn files_that_one_user_has_begun_to_write_hold_little_and_others_are_serve
     assert_served(&bob, "bobs").await;
     let most = most_mib(&attacked);
     assert!(most < MOST_MIB, "{most} MiB with {} open files", open.len());
-    let last = open.into_iter().next_back().unwrap();
+    let mut last = open.into_iter().next_back().unwrap();
     assert_eq!(last.position(), MIB as u64 - 1);
     last.close().await.unwrap();
 }

@@ -10,9 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strait_store::contract::{self, Fixture};
-use strait_store::strait::{Options, StraitStore};
+use strait_store::strait::{Options, StraitStore, TokenSink};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_testkit::{Process, eventually, free_port};
+use strait_wire::Secret;
 use support::{DEADLINE, Gateway, ended};
 use up::{Up, role, run};
 
@@ -274,6 +275,43 @@ async fn a_gateway_over_a_cluster_of_processes_keeps_the_contract() {
     assert_contract("kadoop of processes through a gateway", &gateway).await;
 }
 
+/// The session's client goes on at another gateway, with its token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_by_the_same_session_goes_on_at_another_gateway_after_a_kill() {
+    let rack = Rack::start(3);
+    let key = |name: &str| rack.dir.path().join(name).display().to_string();
+    let start = || {
+        let flags = ["--kadoop-key", &key("client.key"), "--token-key", &key("tokens"), "--store"];
+        Gateway::start(|_| [&flags[..], &[&rack.uri("/")]].concat().into_iter().map(str::to_owned).collect())
+    };
+    let (mut first, second) = (start(), start());
+    // Before, the namenode doesn't know which datanodes are alive, and recovers nothing.
+    eventually("safe mode ends", DEADLINE, || rack.processes[0].log_tail().contains("safe mode has ended"));
+    let token: Arc<std::sync::Mutex<Option<Secret>>> = Arc::default();
+    let keep = Arc::clone(&token);
+    let on_token: TokenSink = Arc::new(move |new| *keep.lock().unwrap() = Some(new.token.clone()));
+    let with = Options { on_token: Some(on_token), ..Options::default() };
+    let before = StraitStore::connect(&first.address, with).await.unwrap();
+    let mut writer = before.create(&whoever(), &path("/f"), &CreateOptions::default()).await.unwrap();
+    writer.append(Bytes::from_static(b"of the first gateway, ")).await.unwrap();
+    writer.flush().await.unwrap();
+    let again = Options { token: token.lock().unwrap().clone(), ..Options::default() };
+    assert!(again.token.is_some());
+    first.process.kill();
+    let other = through(&second.address).await;
+    let busy = other.append(&whoever(), &path("/f")).await.err().unwrap();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "another session: {busy}");
+    let begun = std::time::Instant::now();
+    let same = StraitStore::connect(&second.address, again).await.unwrap();
+    let mut writer = same.append(&whoever(), &path("/f")).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    writer.append(Bytes::from_static(b"of the second")).await.unwrap();
+    writer.close().await.unwrap();
+    let read = other.read_all(&whoever(), &path("/f"), 99).await.unwrap();
+    assert_eq!(read, b"of the first gateway, of the second");
+}
+
 #[test]
 fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
     let mut rack = Rack::start(3);
@@ -306,6 +344,32 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
     });
     rack.processes[0].signal(rustix::process::Signal::INT);
     assert_eq!(ended(&mut rack.processes[0]), 0);
+}
+
+/// The file is still being written, so the namenode knows no length of its chunk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fsck_tells_of_an_open_file_whose_synced_bytes_have_no_live_replica() {
+    let mut rack = Rack::start(3);
+    let gateway = rack.gateway(&rack.uri("/"));
+    let store = through(&gateway.address).await;
+    let mut writer = store.create(&whoever(), &path("/open"), &CreateOptions::default()).await.unwrap();
+    writer.append(Bytes::from_static(b"synced")).await.unwrap();
+    assert_eq!(writer.sync().await.unwrap(), Some(3), "the gateway tells the number of replicas");
+    let fsck = || {
+        let fsck = rack.run(["fsck", &rack.uri("/open")], b"");
+        (fsck.code, String::from_utf8(fsck.stdout).unwrap())
+    };
+    eventually("the namenode has settled", DEADLINE, || fsck().1.starts_with("healthy: 1 files"));
+    let mut datanodes: Vec<Process> = rack.processes.drain(1..).collect();
+    datanodes.iter_mut().for_each(Process::kill);
+    let fsck = || {
+        let fsck = rack.run(["fsck", &rack.uri("/open")], b"");
+        (fsck.code, String::from_utf8(fsck.stdout).unwrap())
+    };
+    eventually("the datanodes count as dead", DEADLINE, || {
+        let (code, told) = fsck();
+        code == CORRUPT && told.contains("/open\t0\t") && told.contains("missing: 0 of 3 replicas")
+    });
 }
 
 #[test]

@@ -176,6 +176,7 @@ wire_structs! {
         6 permission: i32,
         7 replication: i16,
         8 block_size: i64,
+        9 min_replicas: i16,
     }
     /// Request of `appendFile`.
     AppendFileRequest {
@@ -211,6 +212,7 @@ wire_structs! {
     /// Reply of `flushFile`.
     FlushFileReply {
         1 position: i64,
+        2 replicas: i32,
     }
     /// Request of `closeFile`.
     CloseFileRequest {
@@ -222,6 +224,7 @@ wire_structs! {
     /// Reply of `closeFile`.
     CloseFileReply {
         1 length: i64,
+        2 replicas: i32,
     }
     /// Request of `truncateFile`.
     TruncateFileRequest {

@@ -52,7 +52,7 @@ impl KadoopRack {
         let key = ClientKey::load(&key)?;
         let connect = || Client::connect(ClientOptions::new(address, key));
         let client = network.host(CLIENT).run(|| connect().map_err(|failure| failure.to_string()))?;
-        let caller = Caller { user: "kadoop".into(), groups: Vec::new() };
+        let caller = Caller { user: "kadoop".into(), groups: Vec::new(), session: None };
         let rack = Self { client, caller, datanodes, _namenode: namenode, directory, network };
         rack.wait_for_all()?;
         Ok(rack)

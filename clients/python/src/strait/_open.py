@@ -17,6 +17,8 @@ class CreateOptions(TypedDict, total=False):
     replication: int
     #: Bytes a block.
     block_size: int
+    #: With fewer replicas on disk, sync and close fail. It can only raise the store's own minimum.
+    min_replicas: int
 
 
 def open_raw(

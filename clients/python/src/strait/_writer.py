@@ -71,17 +71,22 @@ class RemoteWriter(io.RawIOBase):
         if not self._closing:  # the base class flushes in close
             self._flush(FlushMode.FLUSH)
 
-    def sync(self) -> None:
-        """What was written is on stable storage."""
-        self._flush(FlushMode.SYNC)
+    def sync(self) -> int | None:
+        """What was written is on stable storage.
 
-    def _flush(self, mode: int) -> None:
+        Returns how many replicas hold it, at least; None where the store can't tell.
+        """
+        return self._flush(FlushMode.SYNC)
+
+    def _flush(self, mode: int) -> int | None:
         self._check_open()
         self._collect(leave=0)
+        request = FlushFileRequest(handle=self._handle, mode=mode)
         try:
-            self._session.call("flushFile", FlushFileRequest(handle=self._handle, mode=mode))
+            replicas: int | None = self._session.call("flushFile", request).replicas
         except errors.StraitError as error:
             raise self._explained(error) from error
+        return replicas
 
     def close(self) -> None:
         """Waits for what is in flight; then what was written is on stable storage."""
@@ -265,10 +270,10 @@ class BufferedWriter(io.BufferedWriter):
         if not self._closing:
             self.raw.flush()
 
-    def sync(self) -> None:
-        """What was written is on stable storage."""
+    def sync(self) -> int | None:
+        """As `RemoteWriter.sync`, with what is buffered here."""
         super().flush()
-        self.raw.sync()
+        return self.raw.sync()
 
     def close(self) -> None:
         self._closing = True

@@ -285,7 +285,8 @@ class Client:
 
         Modes are r, w, x and a, with b for bytes. None with +: stores only
         append. A file made by w, x or a can be given `permission`,
-        `replication` and `block_size`; its missing parents are made.
+        `replication`, `block_size` and `min_replicas`; its missing parents
+        are made.
 
         An open file isn't for several threads at once, `RemoteReader.pread`
         excepted.

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strait_store::{
-    Capabilities, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore, Principal,
-    Result, StorePath,
+    Capabilities, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore,
+    Principal, Result, StorePath, fail,
 };
 use tokio::sync::watch;
 
@@ -22,11 +22,13 @@ pub struct Gated {
 pub struct Gate {
     open: watch::Sender<bool>,
     waiting: AtomicUsize,
+    full: AtomicBool,
 }
 
 impl Gated {
     pub fn new() -> (Arc<Self>, Arc<Gate>) {
-        let gate = Arc::new(Gate { open: watch::Sender::new(true), waiting: AtomicUsize::new(0) });
+        let (waiting, full) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let gate = Arc::new(Gate { open: watch::Sender::new(true), waiting, full });
         (Arc::new(Self { behind: MemoryStore::new("tester"), gate: gate.clone() }), gate)
     }
 }
@@ -38,6 +40,18 @@ impl Gate {
 
     pub fn open(&self) {
         self.open.send_replace(true);
+    }
+
+    /// Sets whether the store is full: writers' operations are refused, and may be repeated.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+
+    fn demand_room(&self) -> Result<()> {
+        match self.full.load(Ordering::SeqCst) {
+            true => fail(ErrorKind::NoSpace, "the store is full"),
+            false => Ok(()),
+        }
     }
 
     pub fn waiting(&self) -> usize {
@@ -74,22 +88,26 @@ struct Writer {
 #[async_trait]
 impl FileWriter for Writer {
     async fn append(&mut self, mut data: Bytes) -> Result<()> {
+        self.gate.demand_room()?;
         self.behind.append(data.split_to(data.len() / 2)).await?;
         self.gate.pass().await;
         self.behind.append(data).await
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        self.gate.demand_room()?;
         self.gate.pass().await;
         self.behind.flush().await
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        self.gate.demand_room()?;
         self.gate.pass().await;
         self.behind.sync().await
     }
 
-    async fn close(self: Box<Self>) -> Result<()> {
+    async fn close(&mut self) -> Result<Option<u32>> {
+        self.gate.demand_room()?;
         self.gate.pass().await;
         self.behind.close().await
     }

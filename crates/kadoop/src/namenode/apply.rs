@@ -70,15 +70,30 @@ impl State {
             Record::FileMade { at, inode, by, replication, chunk_bytes } => {
                 let (replication, chunk_bytes) = (*replication, *chunk_bytes);
                 let (chunks, made) = (Box::default(), self.made());
-                self.make(at, *inode, by, Body::File { chunks, chunk_bytes, replication, made })
+                let body = Body::File { chunks, chunk_bytes, replication, min_replicas: 0, made };
+                self.make(at, *inode, by, body)
             }
             Record::Opened { file, inode, client } => {
                 self.next.file.0 = file.0.checked_add(1).ok_or(NUMBERS_END)?;
                 let (client, since) = (Some(*client), self.next.chunk);
-                self.open.insert(*file, OpenFile { inode: *inode, client, chunks: Vec::new(), since });
+                self.open.insert(
+                    *file,
+                    OpenFile { inode: *inode, client, chunks: Vec::new(), since, holder: None },
+                );
                 self.open_inodes.insert(*inode, *file);
                 Ok(())
             }
+            Record::Held { file, holder } => {
+                self.open.get_mut(file).ok_or("no such open file")?.holder = Some(*holder);
+                Ok(())
+            }
+            Record::Secured { inode, min_replicas: least } => match &mut self.inode_mut(*inode)?.body {
+                Body::File { min_replicas, .. } => {
+                    *min_replicas = *least;
+                    Ok(())
+                }
+                Body::Directory(_) => Err("not a file"),
+            },
             Record::ChunkAdded { file, chunk, stamp, pipeline, continues } => {
                 self.add_chunk(*file, *chunk, *stamp, pipeline, *continues)
             }

@@ -22,7 +22,7 @@ pub(super) struct Cluster {
     /// Where the search among the least urgent chunks continues.
     pub needy_from: ChunkId,
     pub superfluous: BTreeSet<ChunkId>,
-    /// Ended chunks of files being written that have fewer live replicas than `min_replicas`.
+    /// Ended chunks of files being written that have fewer live replicas than their minimum.
     pub short: BTreeSet<ChunkId>,
     /// Reported chunks that no file has.
     pub orphans: BTreeSet<ChunkId>,
@@ -314,21 +314,21 @@ impl Namenode {
         if !self.cluster.in_safe_mode() {
             return;
         }
-        let since = *match &mut self.cluster.enough_since {
+        let since = match self.cluster.enough_since {
             Some(since) => since,
-            none => {
+            None => {
                 let nodes = &self.cluster.nodes;
                 // A decommissioned datanode may be gone.
                 let mut expected =
                     self.state.nodes.keys().filter(|node| !self.state.decommissioned.contains(node));
                 let all = expected.all(|node| nodes.get(node).is_some_and(|node| node.reported));
-                let covered =
-                    self.cluster.good.values().filter(|who| who.len() >= self.config.min_replicas).count();
+                let known = self.cluster.good.iter();
+                let covered = known.filter(|(chunk, who)| who.len() >= self.least_of(**chunk)).count();
                 // 99.9 %, as HDFS (`dfs.namenode.safemode.threshold-pct`).
                 if !all && (self.cluster.ended == 0 || covered * 1_000 < self.cluster.ended * 999) {
                     return;
                 }
-                none.insert(now)
+                *self.cluster.enough_since.insert(now)
             }
         };
         if now >= since + self.config.safe_mode_extra_ms {

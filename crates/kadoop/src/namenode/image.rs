@@ -7,7 +7,7 @@ use super::{
     state::{Answered, Chunk, Counters, NodeRecord, OpenFile, State},
 };
 use crate::{
-    ChunkId, ClientId, Config, FileId, InodeNo, Millis, NodeId,
+    ChunkId, ClientId, Config, FileId, Holder, InodeNo, Millis, NodeId,
     disk::Disk,
     faults::Fault,
     log::{self, CheckpointWriter, LogError, Tail},
@@ -33,6 +33,10 @@ enum Item {
     Decommissioned(NodeId),
     History(History),
     Detached(InodeNo),
+    /// Of an open file.
+    Held(FileId, Holder),
+    /// The minimum of replicas of a file that has one of its own.
+    Secured(InodeNo, u16),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -152,7 +156,10 @@ fn write(state: &State, item: &mut dyn FnMut(&Item)) {
         write_inode(number, inode, item);
     }
     state.chunks.iter().for_each(|(id, chunk)| item(&Item::Chunk(*id, *chunk)));
-    state.open.iter().for_each(|(file, open)| item(&Item::Open(*file, open.clone())));
+    for (file, open) in &state.open {
+        item(&Item::Open(*file, open.clone()));
+        open.holder.iter().for_each(|holder| item(&Item::Held(*file, *holder)));
+    }
     state.kept.iter().for_each(|(chunk, old)| item(&Item::Kept(*chunk, old.clone())));
     state.decommissioned.iter().for_each(|node| item(&Item::Decommissioned(*node)));
     state.detached.iter().for_each(|inode| item(&Item::Detached(*inode)));
@@ -162,8 +169,11 @@ fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
     let Inode { parent, owner, group, mode, modified_ms, accessed_ms, .. } = *inode;
     let attributes = Attributes { parent, owner, group, mode, modified_ms, accessed_ms };
     match &inode.body {
-        Body::File { chunks, chunk_bytes, replication, made } => {
+        Body::File { chunks, chunk_bytes, replication, min_replicas, made } => {
             item(&Item::File(number, attributes, *chunk_bytes, *replication, *made, chunks.to_vec()));
+            if *min_replicas > 0 {
+                item(&Item::Secured(number, *min_replicas));
+            }
         }
         Body::Directory(entries) => {
             item(&Item::Directory(number, attributes, Vec::new()));
@@ -205,7 +215,15 @@ impl State {
             },
             Item::File(number, attributes, chunk_bytes, replication, made, chunks) => {
                 let chunks = chunks.into_boxed_slice();
-                self.put(number, attributes, Body::File { chunks, chunk_bytes, replication, made })?;
+                let body = Body::File { chunks, chunk_bytes, replication, min_replicas: 0, made };
+                self.put(number, attributes, body)?;
+            }
+            Item::Secured(number, least) => match self.inodes.get_mut(number).map(|inode| &mut inode.body) {
+                Some(Body::File { min_replicas, .. }) => *min_replicas = least,
+                _ => return Err("a minimum of replicas without its file"),
+            },
+            Item::Held(file, holder) => {
+                self.open.get_mut(&file).ok_or("a holder without its file")?.holder = Some(holder);
             }
             Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
             Item::Kept(chunk, old) => drop(self.kept.insert(chunk, old)),

@@ -39,6 +39,8 @@ pub enum Body {
         chunks: Box<[ChunkId]>,
         chunk_bytes: u32,
         replication: u16,
+        /// Replicas on disk that make its bytes durable, if that is more than the cluster's minimum.
+        min_replicas: u16,
         /// The transaction that made it, which tells it from other files of the same name.
         made: u64,
     },
@@ -66,6 +68,17 @@ impl Inode {
         match self.body {
             Body::Directory(_) => 0,
             Body::File { made, .. } => made,
+        }
+    }
+
+    /// Replicas on disk that make its bytes durable, in a cluster with this minimum. A file that
+    /// wants fewer replicas in all can't have more.
+    pub fn min_replicas(&self, of_cluster: usize) -> usize {
+        match self.body {
+            Body::Directory(_) => of_cluster,
+            Body::File { min_replicas, replication, .. } => {
+                of_cluster.max(min_replicas.into()).min(replication.into())
+            }
         }
     }
 

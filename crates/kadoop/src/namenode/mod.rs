@@ -159,10 +159,11 @@ impl Namenode {
         let (records, answer) = match self.decide(caller, request.client, mutation, near, wall_ms, now) {
             Ok(decision) => decision,
             Err(refusal) => {
-                if let Some(file) = refusal.contended {
-                    self.contend(file, matches!(mutation, Mutation::RecoverLease { .. }), now);
-                }
-                return Err(refusal.error);
+                let Some(file) = refusal.contended else { return Err(refusal.error) };
+                let returns = self.holds_elsewhere(file, caller, request.client);
+                self.contend(file, returns || matches!(mutation, Mutation::RecoverLease { .. }), now);
+                // It gets the file as soon as its earlier writer's chunk has its end.
+                return Err(if returns { Error::Unavailable } else { refusal.error });
             }
         };
         let sealed = self.sealed_by_word(mutation);
@@ -204,10 +205,10 @@ impl Namenode {
         let view = self.view(caller);
         Ok(match mutation {
             Mutation::Mkdirs { path, mode } => view.mkdirs(path, *mode, time_ms)?,
-            Mutation::Create { path, overwrite, mode, replication, chunk_bytes } => {
-                let (overwrite, mode, replication, chunk_bytes) =
-                    (*overwrite, *mode, *replication, *chunk_bytes);
-                let new = NewFile { path, overwrite, mode, replication, chunk_bytes };
+            Mutation::Create { path, overwrite, mode, replication, chunk_bytes, min_replicas } => {
+                let (overwrite, mode, replication) = (*overwrite, *mode, *replication);
+                let (chunk_bytes, min_replicas) = (*chunk_bytes, *min_replicas);
+                let new = NewFile { path, overwrite, mode, replication, chunk_bytes, min_replicas };
                 view.create(&new, client, time_ms)?
             }
             Mutation::Append { path } => view.append(path, client)?,

@@ -7,7 +7,7 @@ use super::{
     record::{Ownership, Place, Record},
 };
 use crate::{
-    ClientId, InodeNo, Millis,
+    ClientId, FileId, InodeNo, Millis,
     config::{MAX_CHUNK_BYTES, MAX_REPLICATION},
     error::{Error, Result},
     messages::{Answer, Attributes},
@@ -16,6 +16,8 @@ use crate::{
 /// Rights that a directory made on the way needs, so that its maker can go on below it.
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
 
+const BELOW_MINIMUM: Error = Error::Invalid("the replication is below the file's minimum of replicas");
+
 /// A file to make.
 pub(super) struct NewFile<'p> {
     pub path: &'p str,
@@ -23,6 +25,7 @@ pub(super) struct NewFile<'p> {
     pub mode: u16,
     pub replication: u16,
     pub chunk_bytes: u32,
+    pub min_replicas: u16,
 }
 
 impl View<'_> {
@@ -81,6 +84,9 @@ impl View<'_> {
             return Err(Error::Invalid("the chunk size is below the cluster's least, or above 2 GiB").into());
         }
         check_replication(new.replication)?;
+        if new.min_replicas > new.replication {
+            return Err(BELOW_MINIMUM.into());
+        }
         let walk = self.walk(new.path)?;
         let name = walk.name.ok_or(Error::IsADirectory)?;
         let mut records = Vec::new();
@@ -111,7 +117,10 @@ impl View<'_> {
         let file = self.state.next_file();
         let (chunk_bytes, replication) = (new.chunk_bytes, new.replication);
         records.push(Record::FileMade { at: place(parent, name), inode, by, replication, chunk_bytes });
-        records.push(Record::Opened { file, inode, client });
+        if new.min_replicas > 0 {
+            records.push(Record::Secured { inode, min_replicas: new.min_replicas });
+        }
+        records.extend(self.opening(file, inode, client));
         Ok((records, Answer::Opened { file, length: 0, chunk_bytes, replication }))
     }
 
@@ -124,7 +133,12 @@ impl View<'_> {
         self.demand_closed(inode)?;
         let file = self.state.next_file();
         let answer = Answer::Opened { file, length: self.state.length(inode)?, chunk_bytes, replication };
-        Ok((vec![Record::Opened { file, inode, client }], answer))
+        Ok((self.opening(file, inode, client).collect(), answer))
+    }
+
+    fn opening(&self, file: FileId, inode: InodeNo, client: ClientId) -> impl Iterator<Item = Record> {
+        let held = self.caller.holder().map(|holder| Record::Held { file, holder });
+        std::iter::once(Record::Opened { file, inode, client }).chain(held)
     }
 
     pub(super) fn rename(&self, from: &str, to: &str, replace: bool, time_ms: Millis) -> Result<Decision> {
@@ -259,6 +273,9 @@ impl View<'_> {
             check_replication(replication)?;
             if number == ROOT || inode.entries().is_some() {
                 return Err(Error::IsADirectory);
+            }
+            if matches!(inode.body, Body::File { min_replicas, .. } if min_replicas > replication) {
+                return Err(BELOW_MINIMUM);
             }
         }
         let mut attributes = set.clone();

@@ -2,7 +2,7 @@
 //! format (postcard numbers them).
 
 use crate::{
-    ChunkId, ClientId, FileId, Identity, InodeNo, Member, Millis, NodeId, Stamp,
+    ChunkId, ClientId, FileId, Holder, Identity, InodeNo, Member, Millis, NodeId, Stamp,
     messages::{Answer, Attributes, RequestId},
 };
 use compact_str::CompactString;
@@ -105,4 +105,8 @@ pub enum Record {
     Detached { at: Place, time_ms: Millis },
     /// This number of inodes of detached trees was freed, or all that were left.
     Swept { inodes: u32 },
+    /// A file just opened has this holder.
+    Held { file: FileId, holder: Holder },
+    /// A file just made has a minimum of replicas of its own.
+    Secured { inode: InodeNo, min_replicas: u16 },
 }

@@ -17,7 +17,7 @@ use crate::{
     ChunkId, ClientId, FileId, Incarnation, Millis, NodeId, Stamp,
     error::{Error, Result},
     faults::Fault,
-    messages::{Order, ReplicaReport, ReplicaState},
+    messages::{Caller, Order, ReplicaReport, ReplicaState},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,6 +119,13 @@ impl Namenode {
             self.begin_recovery(file);
             self.drive(file, now);
         }
+    }
+
+    /// Whether this caller's session has the file open at another client: it has moved from there,
+    /// so nobody uses that writer any more.
+    pub(super) fn holds_elsewhere(&self, file: FileId, caller: &Caller, client: ClientId) -> bool {
+        let Some(open) = self.state.open.get(&file) else { return false };
+        open.client != Some(client) && open.holder.is_some() && open.holder == caller.holder()
     }
 
     /// Time since the writer's last sign of life.

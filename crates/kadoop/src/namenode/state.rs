@@ -5,7 +5,7 @@ use super::{
     inodes::{Body, Inode, Inodes, ROOT},
 };
 use crate::{
-    ChunkId, ClientId, Config, FileId, Identity, InodeNo, Member, NodeId, Stamp,
+    ChunkId, ClientId, Config, FileId, Holder, Identity, InodeNo, Member, NodeId, Stamp,
     config::MAX_REQUESTS_IN_FLIGHT,
     error::{Error, Result},
     messages::{Answer, RequestId},
@@ -81,6 +81,9 @@ pub struct OpenFile {
     pub chunks: Vec<OpenChunk>,
     /// The first chunk id that this writer can have received.
     pub since: ChunkId,
+    /// The session with the lease, if its client named one. An item of its own in a checkpoint.
+    #[serde(skip)]
+    pub holder: Option<Holder>,
 }
 
 impl OpenFile {

@@ -146,6 +146,7 @@ impl Namenode {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         let inode = self.state.inode(open.inode)?;
         let (wanted, bytes) = (usize::from(inode.replication()), u64::from(self.chunk_bytes(open)?));
+        let least = inode.min_replicas(self.config.min_replicas);
         let continues = if ends.is_empty() { self.continued(open)? } else { None };
         let mut holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
         holders.sort_by_key(|node| !near.contains(node));
@@ -163,12 +164,12 @@ impl Namenode {
         // A datanode lost a moment ago is better than too few. So is one without room for a whole
         // chunk: few chunks reach their full size.
         for bytes in [bytes, 0] {
-            if nodes.len() < self.config.min_replicas {
+            if nodes.len() < least {
                 let more = self.place(wanted - nodes.len(), &nodes, &[], bytes, now);
                 nodes.extend(more);
             }
         }
-        if nodes.len() < self.config.min_replicas {
+        if nodes.len() < least {
             return Err(Error::NoDatanodes);
         }
         let pipeline = nodes.iter().filter_map(|node| {
@@ -201,6 +202,7 @@ impl Namenode {
     /// reports and, for `ends`, by the writer's claim.
     fn all_durable(&self, file: FileId, ends: &[End]) -> Result<bool> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
+        let least = self.state.inode(open.inode)?.min_replicas(self.config.min_replicas);
         let told = ends.iter().filter(|end| end.length > 0 && open.place(end.chunk).is_some());
         let told = told.into_iter().all(|end| {
             let mut nodes = self.cluster.live_good(end.chunk);
@@ -209,11 +211,24 @@ impl Namenode {
                     nodes.push(*node);
                 }
             }
-            nodes.len() >= self.config.min_replicas
+            nodes.len() >= least
         });
         let mine =
             |chunk: &ChunkId| self.state.chunks.get(chunk).is_some_and(|logged| logged.inode == open.inode);
         Ok(told && !self.cluster.short.range(open.since..).any(mine))
+    }
+
+    /// Replicas on disk that make a file's bytes durable. The cluster's minimum if the file isn't open
+    /// any more.
+    pub fn min_replicas(&self, file: FileId) -> usize {
+        let inode = self.state.open.get(&file).and_then(|open| self.state.inodes.get(open.inode));
+        inode.map_or(self.config.min_replicas, |inode| inode.min_replicas(self.config.min_replicas))
+    }
+
+    /// Replicas on disk that make the chunk durable.
+    pub(super) fn least_of(&self, chunk: ChunkId) -> usize {
+        let inode = self.state.chunks.get(&chunk).and_then(|logged| self.state.inodes.get(logged.inode));
+        inode.map_or(self.config.min_replicas, |inode| inode.min_replicas(self.config.min_replicas))
     }
 
     /// Updates the set of open files' ended chunks that aren't durable, so that a writer's request
@@ -222,7 +237,7 @@ impl Namenode {
         let being_written =
             |logged: &Chunk| logged.ended && self.state.open_inodes.contains_key(&logged.inode);
         let short = self.state.chunks.get(&chunk).is_some_and(being_written)
-            && self.cluster.live_good(chunk).len() < self.config.min_replicas;
+            && self.cluster.live_good(chunk).len() < self.least_of(chunk);
         if short {
             self.cluster.short.insert(chunk);
         } else {
@@ -258,7 +273,7 @@ mod tests {
     #[test]
     fn a_file_gets_no_more_chunks_than_a_checkpoint_can_hold() {
         let config = Config { min_chunk_bytes: 1, ..Config::default() };
-        let caller = Caller { user: config.superuser.as_str().into(), groups: Vec::new() };
+        let caller = Caller { user: config.superuser.as_str().into(), groups: Vec::new(), session: None };
         let state = State::new(&config);
         let mut namenode = Namenode::new(config, state, 0, 1);
         let client = namenode.join_client(0);
@@ -267,7 +282,14 @@ mod tests {
             namenode.mutate(&caller, RequestId { client, number, done_below: 0 }, mutation, &[], 0, 0)
         };
         let path = "/file".to_owned();
-        let create = Mutation::Create { path, overwrite: false, mode: 0o644, replication: 1, chunk_bytes: 1 };
+        let create = Mutation::Create {
+            path,
+            overwrite: false,
+            mode: 0o644,
+            replication: 1,
+            chunk_bytes: 1,
+            min_replicas: 0,
+        };
         let Ok(Answer::Opened { file, .. }) = mutate(1, &create, &|_| ()) else { panic!("no file") };
         let add = Mutation::AddChunk { file, ends: Vec::new(), next: true, avoid: Vec::new() };
         let grow_to = |count: usize| {

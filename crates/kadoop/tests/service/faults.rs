@@ -4,10 +4,11 @@
 use crate::{
     load::{Acknowledged, Load},
     rack::{DATANODES, Rack, Shape, Who, skip},
-    support::{DEADLINE, client_at, superuser},
+    support::{DEADLINE, client_at, pattern, superuser},
 };
+use bytes::Bytes;
 use std::{fs, path::PathBuf, thread, time::Duration};
-use strait_kadoop::Error;
+use strait_kadoop::{Error, service::CreateOptions};
 use strait_testkit::{LinkRate, eventually};
 
 /// Files to close before, during and after a failure; some seconds of it.
@@ -183,6 +184,33 @@ fn a_datanode_whose_disk_is_full_is_done_without_until_there_is_room() {
     rack.disk(Who::Datanode(0)).relieve().unwrap();
     load.goes_on_for(FILES, DEADLINE);
     finish("a datanode's full disk", &rack, load, nothing);
+}
+
+#[test]
+fn a_file_open_while_all_disks_are_full_goes_on_once_there_is_room() {
+    let small_disks = (0..DATANODES).map(|at| (Who::Datanode(at), SMALL_DISK_BYTES)).collect();
+    let Some(rack) = Rack::start(&Shape { small_disks, ..Shape::default() }) else {
+        return skip("full disks of all datanodes");
+    };
+    rack.at_client(|| {
+        let mut writer = rack.client.create(&superuser(), "/f", &CreateOptions::default()).unwrap();
+        writer.write("before, ").unwrap();
+        writer.sync().unwrap();
+        (0..DATANODES).for_each(|at| rack.disk(Who::Datanode(at)).fill().unwrap());
+        let while_full = pattern(6 << 20);
+        // The library takes what it can hold; then nothing moves.
+        let pieces = while_full.chunks(1 << 20).map(Bytes::copy_from_slice);
+        let refused = pieces.map(|piece| writer.write(piece)).find_map(Result::err);
+        assert_eq!(refused.map(|failure| failure.error), None, "6 MiB fit into its memory");
+        assert_eq!(writer.close().unwrap_err().error, Error::NoSpace);
+        (0..DATANODES).for_each(|at| rack.disk(Who::Datanode(at)).relieve().unwrap());
+        writer.write(", after").unwrap();
+        assert!(writer.close().unwrap().is_some_and(|replicas| replicas >= 1));
+        writer.close().unwrap();
+        let all = [b"before, ", &while_full[..], b", after"].concat();
+        let reader = rack.client.open(&superuser(), "/f").unwrap();
+        assert_eq!(reader.read_at(0, all.len() + 9).unwrap(), all);
+    });
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn groups_are_the_namenodes_to_know() {
         let group = Attributes { group: Some(group.into()), ..Attributes::default() };
         root.set_attributes(&superuser(), directory, group).unwrap();
     }
-    let claims = Caller { user: "alice".into(), groups: vec!["bobs".into(), "kadoop".into()] };
+    let claims = Caller { user: "alice".into(), groups: vec!["bobs".into(), "kadoop".into()], session: None };
     let alice = rig.client("alice");
     assert_eq!(error(alice.list(&claims, "/bobs", "", 10)), Error::PermissionDenied);
     alice.list(&claims, "/alices", "", 10).unwrap();

@@ -52,7 +52,11 @@ fn users_get_only_what_they_have_rights_to() {
     client.mkdirs(&ada, "/home/ada", 0o700).unwrap();
     assert_eq!(client.list(&user("bob"), "/home/ada", "", 9).unwrap_err().error, Error::PermissionDenied);
     assert_eq!(client.delete(&user("bob"), "/home/ada", false).unwrap_err().error, Error::PermissionDenied);
-    let admin = strait_kadoop::messages::Caller { user: "eve".into(), groups: vec!["supergroup".into()] };
+    let admin = strait_kadoop::messages::Caller {
+        user: "eve".into(),
+        groups: vec!["supergroup".into()],
+        session: None,
+    };
     assert!(client.list(&admin, "/home/ada", "", 9).unwrap().entries.is_empty());
 }
 

@@ -113,6 +113,7 @@ fn a_writer_is_told_at_once_and_of_which_file_that_its_datanodes_lost_what_it_fl
     assert_eq!(failure.error, Error::BytesLost);
     assert!(failure.to_string().contains("/file"), "{failure}");
     assert_eq!(writer.close().unwrap_err().error, Error::BytesLost);
+    drop(writer);
     eventually("the file is closed with what is left", DEADLINE, || {
         let status = client.stat(&superuser(), "/file").unwrap();
         (status.open, status.length) == (false, 0)

@@ -90,11 +90,11 @@ pub fn names(cluster: &Cluster) -> KadoopNamenodeV1Client {
 }
 
 pub fn superuser() -> Caller {
-    Caller { user: "kadoop".into(), groups: Vec::new() }
+    Caller { user: "kadoop".into(), groups: Vec::new(), session: None }
 }
 
 pub fn user(name: &str) -> Caller {
-    Caller { user: name.into(), groups: vec!["users".into()] }
+    Caller { user: name.into(), groups: vec!["users".into()], session: None }
 }
 
 /// A namenode and datanodes in this process.

@@ -38,7 +38,14 @@ impl Names {
 
     fn create(&mut self, path: &str, chunk_bytes: u32) -> Result<Answer, Error> {
         let path = path.to_owned();
-        self.ask(&Mutation::Create { path, overwrite: false, mode: 0o644, replication: 1, chunk_bytes })
+        self.ask(&Mutation::Create {
+            path,
+            overwrite: false,
+            mode: 0o644,
+            replication: 1,
+            chunk_bytes,
+            min_replicas: 0,
+        })
     }
 }
 

@@ -365,13 +365,137 @@ fn a_writer_that_gets_nowhere_gives_up() {
     let (mut writer, write) = writing(None);
     writer.begin(Goal::Sync, 0).unwrap();
     writer.on_write(write.id, &[Outcome::Value; 2], 0);
-    while writer.error().is_none() {
+    let outcome = loop {
         let now = writer.wake_at().unwrap();
         answer_all(&mut writer, Outcome::Unknown, now);
         writer.tick(now);
         assert!(now < 120_000, "not within two minutes");
+        if let Some(outcome) = writer.outcome() {
+            break outcome;
+        }
+    };
+    assert_eq!((outcome, writer.error()), (Err(Error::Unavailable), None), "it may try again");
+}
+
+/// Has the members refuse all writes for want of space, until the writer tells a caller. Returns the
+/// last chunk and the time.
+fn full_until_told(
+    writer: &mut Writer,
+    mut chunk: u64,
+    mut now: u64,
+    told: impl Fn(&mut Writer, u64) -> bool,
+) -> (u64, u64) {
+    let from = now;
+    loop {
+        now += 500;
+        assert!(now < from + 60_000, "it never gives up");
+        writer.tick(now);
+        for issue in calls(writer) {
+            match issue.call {
+                WriteCall::Namenode(Mutation::AddChunk { next, .. }) => {
+                    chunk += 1;
+                    let next = next.then(|| new_chunk(chunk));
+                    writer.on_answer(issue.id, Ok(Answer::Chunk { next, durable: false }), now);
+                }
+                WriteCall::Write(_) => writer.on_write(issue.id, &[Outcome::Error(Error::NoSpace); 2], now),
+                _ => writer.on_member(issue.id, Outcome::Value, now),
+            }
+        }
+        if told(writer, now) {
+            return (chunk, now);
+        }
     }
-    assert_eq!(writer.outcome(), Some(Err(Error::Unavailable)));
+}
+
+/// Serves all calls, at datanodes with room. Returns the bytes written.
+fn serve(writer: &mut Writer, mut chunk: u64, from: u64) -> Vec<u8> {
+    let mut written = Vec::new();
+    for now in (from..from + 10_000).step_by(100) {
+        writer.tick(now);
+        for issue in calls(writer) {
+            match issue.call {
+                WriteCall::Namenode(Mutation::Complete { .. }) => {
+                    writer.on_answer(issue.id, Ok(Answer::Completed(true)), now);
+                }
+                WriteCall::Namenode(Mutation::AddChunk { next, .. }) => {
+                    chunk += 1;
+                    let answer = Answer::Chunk { next: next.then(|| new_chunk(chunk)), durable: !next };
+                    writer.on_answer(issue.id, Ok(answer), now);
+                }
+                WriteCall::Write(write) => {
+                    written.extend_from_slice(&write.bytes);
+                    writer.on_write(issue.id, &[Outcome::Value; 2], now);
+                }
+                _ => writer.on_member(issue.id, Outcome::Value, now),
+            }
+        }
+    }
+    written
+}
+
+#[test]
+fn after_full_disks_a_writer_goes_on_with_all_its_bytes_once_there_is_room() {
+    for goal in [Goal::Flush, Goal::Sync, Goal::Close] {
+        let mut writer = writer(None);
+        writer.append(&mut Bytes::from_static(&[7; 40]), 0).unwrap();
+        writer.begin(goal, 0).unwrap();
+        let told = |writer: &mut Writer, _| writer.outcome() == Some(Err(Error::NoSpace));
+        let (chunk, now) = full_until_told(&mut writer, 0, 0, told);
+        assert_eq!(writer.error(), None, "{goal:?}");
+        writer.append(&mut Bytes::from_static(&[8; 10]), now).unwrap();
+        writer.begin(goal, now).unwrap();
+        let written = serve(&mut writer, chunk, now);
+        assert_eq!(written, [[7; 40].as_slice(), &[8; 10]].concat(), "{goal:?}");
+        assert_eq!((writer.outcome(), writer.replicas()), (Some(Ok(())), Some(2)), "{goal:?}");
+        if goal == Goal::Close {
+            writer.begin(Goal::Close, now).unwrap();
+            assert_eq!(writer.outcome(), Some(Ok(())), "it is closed already");
+        }
+    }
+}
+
+#[test]
+fn a_write_that_waits_in_vain_is_refused_as_a_whole_and_may_be_repeated() {
+    let mut writer = writer(None);
+    writer.append(&mut Bytes::from_static(&[7; 96]), 0).unwrap();
+    writer.append(&mut Bytes::from_static(&[8; 60]), 0).unwrap();
+    let mut waits = Bytes::from_static(&[9; 60]);
+    writer.append(&mut waits, 0).unwrap();
+    assert_eq!((waits.len(), writer.length()), (60, 156), "there is room for a part only");
+    let told = |writer: &mut Writer, now| {
+        writer.append(&mut Bytes::from_static(&[9; 60]), now) == Err(Error::NoSpace)
+    };
+    let (chunk, now) = full_until_told(&mut writer, 0, 0, told);
+    assert_eq!(writer.length(), 156, "nothing of it was taken");
+    let written = serve(&mut writer, chunk, now);
+    writer.append(&mut waits, now + 10_000).unwrap();
+    assert!(waits.is_empty());
+    writer.begin(Goal::Close, now + 10_000).unwrap();
+    let rest = serve(&mut writer, chunk + 100, now + 10_000);
+    assert_eq!([written, rest].concat(), [[7; 96].as_slice(), &[8; 60], &[9; 60]].concat());
+    assert_eq!(writer.outcome(), Some(Ok(())));
+}
+
+/// An answer that closes the file may still be on its way.
+#[test]
+fn after_a_close_in_doubt_a_write_waits_until_the_namenode_has_answered() {
+    for closed in [false, true] {
+        let mut writer = writer(None);
+        writer.begin(Goal::Close, 0).unwrap();
+        let complete = calls(&mut writer).pop().unwrap();
+        writer.on_answer(complete.id, Err(Error::Unavailable), 0);
+        writer.tick(Config::default().give_up_ms);
+        let now = Config::default().give_up_ms;
+        assert_eq!(writer.outcome(), Some(Err(Error::Unavailable)));
+        let again = calls(&mut writer).pop().unwrap();
+        assert_eq!(again.id, complete.id, "the same request");
+        let mut bytes = Bytes::from_static(b"more");
+        writer.append(&mut bytes, now).unwrap();
+        assert_eq!(bytes.len(), 4, "it waits");
+        writer.on_answer(again.id, Ok(Answer::Completed(closed)), now);
+        let accepted = writer.append(&mut bytes, now);
+        assert_eq!((accepted.is_err(), bytes.is_empty()), (closed, !closed));
+    }
 }
 
 fn located(length: u32, growing: bool) -> Located {

@@ -13,7 +13,7 @@ use strait_kadoop::{
 };
 
 fn caller(user: &str) -> Caller {
-    Caller { user: user.into(), groups: Vec::new() }
+    Caller { user: user.into(), groups: Vec::new(), session: None }
 }
 
 /// A datanode as a namenode sees it.
@@ -99,6 +99,7 @@ impl Names {
             mode: 0o644,
             replication: 1,
             chunk_bytes: 64 << 20,
+            min_replicas: 0,
         };
         let Answer::Opened { file, .. } = self.ask(namenode, &create).unwrap() else { panic!("not opened") };
         let add = Mutation::AddChunk { file, ends: Vec::new(), next: true, avoid: Vec::new() };

@@ -14,7 +14,7 @@ use strait_kadoop::{
 const CLUSTER: u64 = 3;
 
 pub fn someone(name: &str) -> Caller {
-    Caller { user: name.into(), groups: vec![CompactString::from("users")] }
+    Caller { user: name.into(), groups: vec![CompactString::from("users")], session: None }
 }
 
 /// Paths, with true for directories.
@@ -137,7 +137,14 @@ fn mutation(random: &mut Random) -> Mutation {
     let flag = random.one_in(2);
     match random.below(5) {
         0 | 1 => Mutation::Mkdirs { path: path_, mode: 0o755 },
-        2 => Mutation::Create { path: path_, overwrite: flag, mode: 0o644, replication: 3, chunk_bytes: 64 },
+        2 => Mutation::Create {
+            path: path_,
+            overwrite: flag,
+            mode: 0o644,
+            replication: 3,
+            chunk_bytes: 64,
+            min_replicas: 0,
+        },
         3 => Mutation::Delete { path: path_, recursive: flag },
         _ => Mutation::Rename { from: path_, to: path(random), replace: flag },
     }
@@ -276,6 +283,7 @@ fn a_removed_tree_is_gone_at_once_and_freed_by_and_by() {
         mode: 0o644,
         replication: 3,
         chunk_bytes: config.min_chunk_bytes,
+        min_replicas: 0,
     };
     let removed = ["/d/one", "/d/deep/two", "/d/deep/three"];
     for path in removed.into_iter().chain(["/kept"]) {

@@ -292,7 +292,8 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     (0..4).for_each(|_| world.second());
     let client = world.ask(|namenode| namenode.join_client(4_000)).ok_or("no namenode")?;
     let (path, overwrite, mode, replication) = ("/f".to_owned(), false, 0o644, NODES as u16);
-    let create = Mutation::Create { path, overwrite, mode, replication, chunk_bytes: 1 << 20 };
+    let create =
+        Mutation::Create { path, overwrite, mode, replication, chunk_bytes: 1 << 20, min_replicas: 0 };
     let file = FileId(0);
     let mut writer = Writer {
         client,

@@ -53,7 +53,11 @@ impl Cluster {
 
     fn create(&mut self, replication: u16) -> FileId {
         let (path, overwrite, mode, chunk_bytes) = (format!("/{}", self.number), false, 0o644, 1 << 26);
-        match self.ask(&Mutation::Create { path, overwrite, mode, replication, chunk_bytes }, &[], 0) {
+        match self.ask(
+            &Mutation::Create { path, overwrite, mode, replication, chunk_bytes, min_replicas: 0 },
+            &[],
+            0,
+        ) {
             Answer::Opened { file, .. } => file,
             other => panic!("{other:?}"),
         }

@@ -6,7 +6,7 @@ use strait_kadoop::{
     ChunkId, ClientId, Config, Error, FileId, Identity, Incarnation, NodeId,
     faults::{Fault, Faults},
     messages::{
-        Answer, Change, End, Heartbeat, HeartbeatAnswer, Mutation, NewChunk, Order, ReplicaReport,
+        Answer, Caller, Change, End, Heartbeat, HeartbeatAnswer, Mutation, NewChunk, Order, ReplicaReport,
         ReplicaState, RequestId, Space,
     },
     namenode::{Namenode, State},
@@ -67,14 +67,25 @@ impl Cluster {
     }
 
     pub fn ask(&mut self, mutation: Mutation) -> Result<Answer, Error> {
+        self.ask_as(&someone("kadoop"), self.client, &mutation)
+    }
+
+    /// As [`Cluster::ask`], by a client and caller of one's own.
+    pub fn ask_as(
+        &mut self,
+        caller: &Caller,
+        client: ClientId,
+        mutation: &Mutation,
+    ) -> Result<Answer, Error> {
         self.number += 1;
-        let request = RequestId { client: self.client, number: self.number, done_below: self.number };
-        self.namenode.mutate(&someone("kadoop"), request, &mutation, &[], self.now, 0)
+        let request = RequestId { client, number: self.number, done_below: self.number };
+        self.namenode.mutate(caller, request, mutation, &[], self.now, 0)
     }
 
     pub fn create(&mut self, replication: u16) -> FileId {
         let (path, overwrite, mode, chunk_bytes) = ("/f".to_owned(), false, 0o644, 1 << 26);
-        match self.ask(Mutation::Create { path, overwrite, mode, replication, chunk_bytes }) {
+        match self.ask(Mutation::Create { path, overwrite, mode, replication, chunk_bytes, min_replicas: 0 })
+        {
             Ok(Answer::Opened { file, .. }) => file,
             other => panic!("{other:?}"),
         }

@@ -157,7 +157,7 @@ async fn overwriting_an_open_file_harms_one_writer_at_most(scene: Scene) -> Outc
             append(&mut second, b"second").await?;
             second.close().await?;
             let late = match append(&mut first, b"late").await {
-                Ok(()) => first.close().await,
+                Ok(()) => first.close().await.map(drop),
                 error => error,
             };
             ensure!(late.is_err(), "both writers succeed on one name");

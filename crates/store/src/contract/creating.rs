@@ -19,12 +19,17 @@ super::cases! {
     created_file_is_there_before_close needs visible_while_written;
 }
 
-const OVERWRITE: CreateOptions =
-    CreateOptions { overwrite: true, permission: None, replication: None, block_size: None };
+const OVERWRITE: CreateOptions = CreateOptions {
+    overwrite: true,
+    permission: None,
+    replication: None,
+    block_size: None,
+    min_replicas: None,
+};
 
 async fn create_then_close_is_an_empty_file(scene: Scene) -> Outcome {
     let path = scene.at("f")?;
-    let writer = scene.create(&path).await?;
+    let mut writer = scene.create(&path).await?;
     ensure_eq!(writer.position(), 0);
     writer.close().await?;
     ensure_eq!(scene.stat(&path).await?.length, 0);

@@ -103,7 +103,7 @@ async fn removed_name_is_free_again(scene: Scene) -> Outcome {
     scene.fs.remove(&scene.who, &path, false).await?;
     scene.fs.mkdirs(&scene.who, &path, None).await?;
     scene.fs.remove(&scene.who, &path, false).await?;
-    let writer = scene.fs.create(&scene.who, &path, &CreateOptions::default()).await?;
+    let mut writer = scene.fs.create(&scene.who, &path, &CreateOptions::default()).await?;
     writer.close().await?;
     ensure_eq!(scene.content(&path).await?, b"");
     Ok(())

@@ -40,6 +40,7 @@ pub(super) struct Writer {
     /// A sync beside appends, and the position at which the next one is due.
     syncing: Option<JoinHandle<()>>,
     sync_at: u64,
+    closed: bool,
 }
 
 struct Target {
@@ -55,7 +56,7 @@ impl Writer {
     pub(super) fn new(file: File, path: StorePath, position: u64) -> Self {
         let target = Target { file, position: position.into(), sync_failure: OnceLock::new() };
         let sync_at = position + SYNC_EVERY_BYTES;
-        Self { target: Arc::new(target), path, in_flight: None, syncing: None, sync_at }
+        Self { target: Arc::new(target), path, in_flight: None, syncing: None, sync_at, closed: false }
     }
 
     /// Runs `work` on the blocking pool, after earlier calls.
@@ -113,16 +114,23 @@ impl FileWriter for Writer {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<()> {
-        self.settle().await.map_err(|error| error.at("flush", &self.path))
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        self.settle().await.map_err(|error| error.at("flush", &self.path))?;
+        Ok(None)
     }
 
-    async fn sync(&mut self) -> Result<()> {
-        self.sync_as("sync").await
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        self.sync_as("sync").await?;
+        Ok(None)
     }
 
-    async fn close(mut self: Box<Self>) -> Result<()> {
-        self.sync_as("close").await
+    async fn close(&mut self) -> Result<Option<u32>> {
+        if !self.closed {
+            self.sync_as("close").await?;
+            self.target.unlock();
+            self.closed = true;
+        }
+        Ok(None)
     }
 
     fn position(&self) -> u64 {
@@ -134,12 +142,16 @@ impl Drop for Target {
     /// Releases the lock before closing. A child process that is just being started has a copy of
     /// the descriptor, and with it the lock, until it executes its program.
     fn drop(&mut self) {
-        // Closing the descriptor releases the lock at the latest.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        self.unlock();
     }
 }
 
 impl Target {
+    fn unlock(&self) {
+        // Closing the descriptor releases the lock at the latest.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+
     /// Appends all of `data`, or nothing.
     fn append(&self, data: &[u8]) -> Result<()> {
         clear_set_id_bits(&self.file)?;

@@ -70,28 +70,28 @@ impl FileWriter for LibraryWriter {
     }
 
     /// The library has no hflush: flush is hsync, the stronger of the two.
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
         self.sync().await
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         if !self.unflushed {
-            return Ok(());
+            return Ok(None);
         }
         let Some(writer) = &mut self.writer else { return closed() };
         let synced = writer.hsync().await;
         synced.map_err(|error| self.failed("sync", error))?;
         self.unflushed = false;
-        Ok(())
+        Ok(None)
     }
 
-    async fn close(mut self: Box<Self>) -> Result<()> {
-        let Some(writer) = &mut self.writer else { return closed() };
+    async fn close(&mut self) -> Result<Option<u32>> {
+        let Some(writer) = &mut self.writer else { return Ok(None) };
         // On failure the writer stays, and its drop abandons the file.
         let outcome = writer.close().await;
         outcome.map_err(|error| self.failed("close", error))?;
         self.writer = None;
-        Ok(())
+        Ok(None)
     }
 
     fn position(&self) -> u64 {

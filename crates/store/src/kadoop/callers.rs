@@ -1,12 +1,12 @@
 //! Principals as callers of the namenode.
 
-use crate::types::Principal;
+use crate::types::{Principal, SessionSecret};
 use nix::unistd::{Gid, Group, User, getgrouplist};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use strait_kadoop::messages::Caller;
+use strait_kadoop::messages::{Caller, Session};
 
 /// Time for which a user's groups stay cached (HDFS: `hadoop.security.groups.cache.secs`).
 const REMEMBERED: Duration = Duration::from_secs(300);
@@ -27,6 +27,7 @@ impl Callers {
         Caller {
             user: (&*who.user).into(),
             groups: groups.iter().map(|group| group.as_str().into()).collect(),
+            session: who.session.map(|SessionSecret(secret)| Session(secret)),
         }
     }
 
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn groups_are_the_principals_own_or_else_the_hosts() {
         let callers = Callers::default();
-        let told = Principal { user: "root".into(), groups: ["staff".to_owned()].into() };
+        let told = Principal { user: "root".into(), groups: ["staff".to_owned()].into(), session: None };
         assert_eq!(callers.of(&told).groups, ["staff"]);
         let root = callers.of(&Principal::new("root"));
         assert_eq!((root.user.as_str(), root.groups.contains(&"root".into())), ("root", true));

@@ -43,6 +43,7 @@ impl Shared {
             mode: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
             replication: options.replication.unwrap_or(self.replication),
             chunk_bytes,
+            min_replicas: options.min_replicas.unwrap_or(0),
         };
         let created = self.client.create(caller, path.as_str(), &options).map_err(|failure| {
             match failure.error {

@@ -18,6 +18,7 @@ pub(super) struct KadoopWriter {
     shared: Arc<Shared>,
     path: StorePath,
     position: u64,
+    closed: bool,
 }
 
 /// The library's writer. Dropping it closes the file in the background. Otherwise this process
@@ -40,15 +41,15 @@ impl KadoopWriter {
             path: path.clone(),
             runtime: Handle::current(),
         };
-        Self { open: Some(open), shared, path, position }
+        Self { open: Some(open), shared, path, position, closed: false }
     }
 
     /// Runs `work` on the library's writer.
     async fn with(
         &mut self,
         operation: &'static str,
-        work: impl FnOnce(&mut Writer) -> std::result::Result<(), Failure> + Send + 'static,
-    ) -> Result<()> {
+        work: impl FnOnce(&mut Writer) -> std::result::Result<Option<usize>, Failure> + Send + 'static,
+    ) -> Result<Option<u32>> {
         let open = self.open.take();
         let done = self.shared.calls.run(move || {
             let Some(mut open) = open else { return lost() };
@@ -58,8 +59,10 @@ impl KadoopWriter {
         });
         let failed = |error: Error| error.at(operation, &self.path);
         let (open, done) = done.await.map_err(failed)?;
+        self.position = open.writer.as_ref().map_or(self.position, Writer::length);
         self.open = Some(open);
-        done.map_err(|failure| failed(from_kadoop(failure)))
+        let replicas = done.map_err(|failure| failed(from_kadoop(failure)))?;
+        Ok(replicas.and_then(|replicas| u32::try_from(replicas).ok()))
     }
 }
 
@@ -77,27 +80,29 @@ impl FileWriter for KadoopWriter {
         if data.is_empty() {
             return Ok(());
         }
-        let length = data.len() as u64;
-        self.with("append", move |writer| writer.write(data)).await?;
-        self.position += length;
+        self.with("append", move |writer| writer.write(data).map(|()| None)).await?;
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
         self.with("flush", Writer::flush).await
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         self.with("sync", Writer::sync).await
     }
 
-    async fn close(mut self: Box<Self>) -> Result<()> {
-        let open = self.open.take();
-        let closed = self.shared.calls.run(move || {
-            let Some(mut open) = open else { return lost() };
-            open.close().map_err(from_kadoop)
-        });
-        closed.await.map_err(|error| error.at("close", &self.path))
+    async fn close(&mut self) -> Result<Option<u32>> {
+        if self.closed {
+            return Ok(None);
+        }
+        let replicas = self.with("close", Writer::close).await?;
+        self.closed = true;
+        // It has nothing to do any more.
+        if let Some(open) = &mut self.open {
+            open.writer = None;
+        }
+        Ok(replicas)
     }
 
     fn position(&self) -> u64 {
@@ -105,15 +110,9 @@ impl FileWriter for KadoopWriter {
     }
 }
 
-impl Open {
-    fn close(&mut self) -> std::result::Result<(), Failure> {
-        self.writer.take().map_or(Ok(()), |writer| writer.close().map(drop))
-    }
-}
-
 impl Drop for Open {
     fn drop(&mut self) {
-        let Some(writer) = self.writer.take() else { return };
+        let Some(mut writer) = self.writer.take() else { return };
         let closing = self.shared.closings.begin();
         let path = self.path.clone();
         self.runtime.spawn_blocking(move || {

@@ -47,11 +47,12 @@ pub(super) struct MemoryWriter {
     path: StorePath,
     unflushed: Vec<u8>,
     position: u64,
+    closed: bool,
 }
 
 impl MemoryWriter {
     pub(super) fn new(tree: &Arc<Mutex<Tree>>, node: NodeId, path: &StorePath, position: u64) -> Self {
-        Self { tree: tree.clone(), node, path: path.clone(), unflushed: Vec::new(), position }
+        Self { tree: tree.clone(), node, path: path.clone(), unflushed: Vec::new(), position, closed: false }
     }
 
     fn publish(&mut self) -> Result<()> {
@@ -73,16 +74,22 @@ impl FileWriter for MemoryWriter {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<()> {
-        self.publish()
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        self.publish()?;
+        Ok(None)
     }
 
-    async fn sync(&mut self) -> Result<()> {
-        self.publish()
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        self.flush().await
     }
 
-    async fn close(mut self: Box<Self>) -> Result<()> {
-        self.publish()
+    async fn close(&mut self) -> Result<Option<u32>> {
+        if !self.closed {
+            self.publish()?;
+            lock(&self.tree).release(self.node);
+            self.closed = true;
+        }
+        Ok(None)
     }
 
     fn position(&self) -> u64 {
@@ -92,6 +99,8 @@ impl FileWriter for MemoryWriter {
 
 impl Drop for MemoryWriter {
     fn drop(&mut self) {
-        lock(&self.tree).release(self.node);
+        if !self.closed {
+            lock(&self.tree).release(self.node);
+        }
     }
 }

@@ -173,6 +173,7 @@ impl FileSystem for StraitStore {
             overwrite: Some(options.overwrite),
             permission: named(convert::permission_out(options.permission), what)?,
             replication: named(convert::replication_out(options.replication), what)?,
+            min_replicas: named(convert::replication_out(options.min_replicas), what)?,
             block_size: named(options.block_size.map(convert::signed).transpose(), what)?,
             ..Default::default()
         };

@@ -129,9 +129,14 @@ impl Writer {
                             ),
                         }
                     });
+                    if let Err(error) = accepted {
+                        let error = self.fail(error, subject);
+                        self.failed.is_none().then(|| self.renew_appends()).transpose()?;
+                        return Err(error);
+                    }
                     self.under_way_bytes -= oldest.data.len();
                     self.under_way.pop_front();
-                    return accepted.map_err(|error| self.fail(error, subject));
+                    return Ok(());
                 }
                 Err(broken) => broken,
             };
@@ -163,7 +168,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends this writer. If its session has ended, or was made anew without the handle, the fate of
+    /// Makes new requests of all unacknowledged appends, to be sent when the caller tries again: the
+    /// gateway refused the oldest, and with it those behind it.
+    fn renew_appends(&mut self) -> Result<()> {
+        for append in &mut self.under_way {
+            (append.mutation, append.answer) = (Mutation::new()?, None);
+            // One that was on its way may have been taken all the same.
+            append.mutation.is_retry = true;
+        }
+        Ok(())
+    }
+
+    /// Ends this writer, unless the file's gateway may get further later. If its session has ended, or was made anew without the handle, the fate of
     /// unflushed bytes is unknown.
     fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
         let lost = match error.kind() {
@@ -172,6 +188,9 @@ impl Writer {
             _ => false,
         };
         let error = if lost { unknown(restarted(error), subject) } else { error };
+        if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) {
+            return error.at(subject.operation, subject.path);
+        }
         self.failed = Some((error.kind(), error.message().to_owned()));
         error.at(subject.operation, subject.path)
     }
@@ -185,14 +204,19 @@ impl Writer {
         Ok(())
     }
 
-    async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<()> {
+    async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<Option<u32>> {
         self.settle().await?;
         let request = FlushFileRequest { session: None, handle: Some(self.handle), mode: Some(mode) };
         let path = self.path.clone();
         let subject = Subject { operation, path: path.as_str() };
         let flushed = self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await;
-        flushed.map(drop).map_err(|error| self.fail(error, subject))
+        Ok(count(flushed.map_err(|error| self.fail(error, subject))?.replicas))
     }
+}
+
+/// A number of replicas, if the gateway tells one.
+fn count(replicas: Option<i32>) -> Option<u32> {
+    replicas.and_then(|replicas| u32::try_from(replicas).ok())
 }
 
 /// The error for a handle that the gateway suddenly doesn't know, in place of the gateway's
@@ -238,17 +262,19 @@ impl FileWriter for Writer {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
         self.flush_as(FlushMode::Flush, "flush").await
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         self.flush_as(FlushMode::Sync, "sync").await
     }
 
-    async fn close(mut self: Box<Self>) -> Result<()> {
+    async fn close(&mut self) -> Result<Option<u32>> {
+        if self.closed {
+            return Ok(None);
+        }
         self.settle().await?;
-        self.closed = true;
         let handle = self.handle;
         let path = self.path.clone();
         let subject = Subject { operation: "close", path: path.as_str() };
@@ -262,12 +288,13 @@ impl FileWriter for Writer {
             request.into()
         });
         let closed = closed.await.map_err(|error| self.fail(error, subject))?;
+        self.closed = true;
         match closed.length {
             Some(length) if length >= 0 && length as u64 != self.position => {
                 let message = format!("the file is {length} bytes long where {} are due", self.position);
                 fail(ErrorKind::Internal, message).map_err(|error: Error| error.at("close", &self.path))
             }
-            _ => Ok(()),
+            _ => Ok(count(closed.replicas)),
         }
     }
 

@@ -71,7 +71,7 @@ async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
         {
             return refuse(format!("no directory {parent}; make it with mkdir -p"));
         }
-        let writer = place.fs.create(&place.who, &place.path, &CreateOptions::default()).await?;
+        let mut writer = place.fs.create(&place.who, &place.path, &CreateOptions::default()).await?;
         writer.close().await?;
         return Ok(true);
     }

@@ -39,6 +39,7 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let config = Config {
         superuser: flags.superuser.clone().unwrap_or_else(process_user),
         min_chunk_bytes: flags.min_block_size,
+        min_replicas: flags.min_replicas.into(),
         ..Config::default()
     };
     let options = NamenodeOptions {

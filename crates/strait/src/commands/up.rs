@@ -139,6 +139,7 @@ impl Cluster {
         let config = Config {
             superuser: invoking_user().user.to_string(),
             admins: up.admins.clone(),
+            min_replicas: up.min_replicas.into(),
             // All datanodes are in this process, so there are no others to wait for.
             safe_mode_extra_ms: 0,
             lease_soft_ms: LEASE_SOFT_MS,

@@ -86,10 +86,11 @@ impl Upload {
 
     /// A store without replicas and blocks would silently ignore them.
     fn check_capabilities(&self, target: &Place) -> Result<(), Failure> {
-        let asked = match (self.put.replication, self.put.block_size) {
-            (Some(_), _) => "--replication",
-            (None, Some(_)) => "--block-size",
-            (None, None) => return Ok(()),
+        let asked = match (self.put.replication, self.put.block_size, self.put.min_replicas) {
+            (Some(_), ..) => "--replication",
+            (None, Some(_), _) => "--block-size",
+            (None, None, Some(_)) => "--min-replicas",
+            (None, None, None) => return Ok(()),
         };
         if target.fs.capabilities().replication {
             return Ok(());
@@ -237,6 +238,7 @@ impl Upload {
                 .map(|metadata| self.permission(metadata, 0o777)),
             replication: self.put.replication,
             block_size: self.put.block_size,
+            min_replicas: self.put.min_replicas,
         };
         self.progress.found(target.path.name(), metadata.as_ref().map_or(0, Metadata::len));
         let ticket = self.leftovers.add(Leftover::Stored(temporary.clone()));

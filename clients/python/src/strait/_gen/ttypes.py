@@ -2467,6 +2467,8 @@ class CreateFileRequest(object):
      - permission
      - replication
      - block_size
+     - min_replicas: Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
+    only raise the store's own minimum; a store without one ignores it.
 
     """
 
@@ -2479,10 +2481,11 @@ class CreateFileRequest(object):
         'permission',
         'replication',
         'block_size',
+        'min_replicas',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, overwrite=None, permission=None, replication=None, block_size=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, overwrite=None, permission=None, replication=None, block_size=None, min_replicas=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
@@ -2491,6 +2494,7 @@ class CreateFileRequest(object):
         self.permission = permission
         self.replication = replication
         self.block_size = block_size
+        self.min_replicas = min_replicas
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2541,6 +2545,11 @@ class CreateFileRequest(object):
                     self.block_size = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.I16:
+                    self.min_replicas = iprot.readI16()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2582,6 +2591,10 @@ class CreateFileRequest(object):
         if self.block_size is not None:
             oprot.writeFieldBegin('block_size', TType.I64, 8)
             oprot.writeI64(self.block_size)
+            oprot.writeFieldEnd()
+        if self.min_replicas is not None:
+            oprot.writeFieldBegin('min_replicas', TType.I16, 9)
+            oprot.writeI16(self.min_replicas)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3086,16 +3099,19 @@ class FlushFileReply(object):
     """
     Attributes:
      - position
+     - replicas: So many replicas hold all bytes written here, at least. Absent where the store can't tell.
 
     """
 
     __slots__ = (
         'position',
+        'replicas',
     )
 
 
-    def __init__(self, position=None,):
+    def __init__(self, position=None, replicas=None,):
         self.position = position
+        self.replicas = replicas
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3111,6 +3127,11 @@ class FlushFileReply(object):
                     self.position = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I32:
+                    self.replicas = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3124,6 +3145,10 @@ class FlushFileReply(object):
         if self.position is not None:
             oprot.writeFieldBegin('position', TType.I64, 1)
             oprot.writeI64(self.position)
+            oprot.writeFieldEnd()
+        if self.replicas is not None:
+            oprot.writeFieldBegin('replicas', TType.I32, 2)
+            oprot.writeI32(self.replicas)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3152,7 +3177,8 @@ class FlushFileReply(object):
 
 class CloseFileRequest(object):
     """
-    Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten.
+    Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten. After NO_SPACE
+    and UNAVAILABLE the handle is still open, and may be closed again.
 
     Attributes:
      - session
@@ -3260,16 +3286,19 @@ class CloseFileReply(object):
     """
     Attributes:
      - length
+     - replicas: As in FlushFileReply.
 
     """
 
     __slots__ = (
         'length',
+        'replicas',
     )
 
 
-    def __init__(self, length=None,):
+    def __init__(self, length=None, replicas=None,):
         self.length = length
+        self.replicas = replicas
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3285,6 +3314,11 @@ class CloseFileReply(object):
                     self.length = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I32:
+                    self.replicas = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3298,6 +3332,10 @@ class CloseFileReply(object):
         if self.length is not None:
             oprot.writeFieldBegin('length', TType.I64, 1)
             oprot.writeI64(self.length)
+            oprot.writeFieldEnd()
+        if self.replicas is not None:
+            oprot.writeFieldBegin('replicas', TType.I32, 2)
+            oprot.writeI32(self.replicas)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4735,6 +4773,7 @@ CreateFileRequest.thrift_spec = (
     (6, TType.I32, 'permission', None, None, ),  # 6
     (7, TType.I16, 'replication', None, None, ),  # 7
     (8, TType.I64, 'block_size', None, None, ),  # 8
+    (9, TType.I16, 'min_replicas', None, None, ),  # 9
 )
 all_structs.append(AppendFileRequest)
 AppendFileRequest.thrift_spec = (
@@ -4776,6 +4815,7 @@ all_structs.append(FlushFileReply)
 FlushFileReply.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'position', None, None, ),  # 1
+    (2, TType.I32, 'replicas', None, None, ),  # 2
 )
 all_structs.append(CloseFileRequest)
 CloseFileRequest.thrift_spec = (
@@ -4789,6 +4829,7 @@ all_structs.append(CloseFileReply)
 CloseFileReply.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'length', None, None, ),  # 1
+    (2, TType.I32, 'replicas', None, None, ),  # 2
 )
 all_structs.append(TruncateFileRequest)
 TruncateFileRequest.thrift_spec = (

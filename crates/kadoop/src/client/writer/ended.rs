@@ -28,11 +28,21 @@ pub(super) struct Ended {
     pub handed_over: bool,
     /// The namenode has the end, at least as a claim.
     pub claimed: bool,
+    /// The namenode has the end, and a member that sealed it.
+    pub logged: bool,
+    /// Replicas that it has at least, by the namenode's answer.
+    pub assured: usize,
 }
 
 impl Ended {
     pub fn end(&self) -> End {
         End { chunk: self.new.chunk, length: self.length, durable: self.durable.clone() }
+    }
+
+    /// Members that have all of it: on disk, or in memory until they have sealed it.
+    pub fn replicas(&self) -> usize {
+        let in_memory = !self.broken && (self.calls > 0 || self.durable.is_empty());
+        if in_memory { self.new.pipeline.len() } else { self.durable.len().max(self.assured) }
     }
 
     /// Whether a member has sealed it, or there is nothing to seal.

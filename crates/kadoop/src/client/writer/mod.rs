@@ -127,6 +127,8 @@ pub struct Writer {
     ended: Vec<Ended>,
     /// Whether each ended chunk has its minimum of replicas, by the namenode's answer.
     durable: bool,
+    /// Fewest replicas of a chunk whose end is logged; at least so many hold it.
+    logged: Option<usize>,
     ask: Option<Ask>,
     /// Earliest time of the next request, after an answer that demands a pause.
     ask_at: Millis,
@@ -136,6 +138,10 @@ pub struct Writer {
     outcome: Option<Result<()>>,
     closed: bool,
     failed: Option<Error>,
+    /// An append waits until its bytes are accepted, or acknowledged.
+    waiting: bool,
+    /// The reason why it waited in vain.
+    stuck: Option<Error>,
     /// Lost datanodes, and until when to avoid them.
     avoid: BTreeMap<NodeId, Millis>,
     /// Pipelines that broke since the last acknowledgement.
@@ -177,6 +183,7 @@ impl Writer {
             open: None,
             ended: Vec::new(),
             durable: true,
+            logged: None,
             ask: None,
             ask_at: 0,
             goal: None,
@@ -184,6 +191,8 @@ impl Writer {
             outcome: None,
             closed: false,
             failed: None,
+            waiting: false,
+            stuck: None,
             avoid: BTreeMap::new(),
             broken: 0,
             progress: now,
@@ -220,28 +229,48 @@ impl Writer {
         self.held() as u64 <= self.memory.bytes()
     }
 
-    /// Accepts as many of `bytes` as there is room for, and leaves the rest in it.
+    /// Accepts as many of `bytes` as there is room for, and leaves the rest in it. Up to `stage_bytes`
+    /// it accepts as a whole or not at all, unless it has no memory for them.
     ///
     /// # Errors
-    /// The writer's failure; Invalid while a goal is pursued, or after close.
+    /// The writer's failure; Invalid while a goal is pursued, or after close. Unavailable or NoSpace
+    /// if there was no progress since an earlier call left bytes: the writer keeps what it has accepted,
+    /// and goes on.
     pub fn append(&mut self, bytes: &mut Bytes, now: Millis) -> Result<()> {
         self.demand_free()?;
+        if let Some(error) = self.stuck.take() {
+            return Err(error);
+        }
         let accepted = bytes.split_to(self.accepts(bytes.len()));
         if !accepted.is_empty() {
             self.appended = now;
         }
         self.length += accepted.len() as u64;
         self.staged.push(accepted);
+        self.await_room(!bytes.is_empty() || !self.is_covered(), now);
         self.advance(now);
         Ok(())
     }
 
+    /// Notes whether an append waits. It waits as long as any other call.
+    fn await_room(&mut self, waiting: bool, now: Millis) {
+        if waiting && !self.waiting {
+            self.progress = now;
+        }
+        self.waiting = waiting;
+    }
+
     /// How many of `wanted` bytes to accept now: as many as there is memory for; without any, one
-    /// write at a time.
+    /// write at a time. None while it isn't known whether the file is closed already.
     fn accepts(&mut self, wanted: usize) -> usize {
+        if self.ask.as_ref().is_some_and(|ask| matches!(ask.mutation, Mutation::Complete { .. })) {
+            return 0;
+        }
         let held = self.held();
         let limit = self.config.stage_bytes as usize + self.config.hold_bytes as usize;
-        let most = wanted.min(limit.saturating_sub(held));
+        let room = limit.saturating_sub(held);
+        let most =
+            if wanted > room && wanted <= self.config.stage_bytes as usize { 0 } else { wanted.min(room) };
         let one = most.min(self.config.write_bytes as usize);
         match [most, one].into_iter().find(|some| self.memory.grow_to((held + some) as u64)) {
             Some(some) => some,
@@ -250,13 +279,20 @@ impl Writer {
         }
     }
 
-    /// Begins to pursue `goal` for all appended bytes; [`Writer::outcome`] returns the result.
+    /// Begins to pursue `goal` for all appended bytes; [`Writer::outcome`] returns the result. After
+    /// Unavailable or NoSpace the writer still has all bytes, and the same or another goal may be
+    /// pursued again. A file that is closed may be closed again.
     ///
     /// # Errors
-    /// As [`Writer::append`].
+    /// The writer's failure; Invalid while a goal is pursued, or after close.
     pub fn begin(&mut self, goal: Goal, now: Millis) -> Result<()> {
+        if self.closed && goal == Goal::Close {
+            self.outcome = Some(Ok(()));
+            return Ok(());
+        }
         self.demand_free()?;
         (self.goal, self.outcome) = (Some(goal), None);
+        (self.stuck, self.waiting, self.progress) = (None, false, now);
         self.confirmed = self.config.faults.has(Fault::OldFlushBelieved);
         if goal == Goal::Sync && self.open.is_none() && self.length > 0 {
             // The namenode knows whether the ended chunks still have their replicas.
@@ -278,6 +314,24 @@ impl Writer {
     /// The result of the last goal. Returns it once.
     pub fn outcome(&mut self) -> Option<Result<()>> {
         self.outcome.take()
+    }
+
+    /// Number of replicas that hold all bytes of this writer, at least: in memory after a flush, on
+    /// disk after a sync or close. None if it has written nothing.
+    pub fn replicas(&self) -> Option<usize> {
+        let open = self.open.as_ref().filter(|open| open.acknowledged > open.start);
+        self.replicas_of_ended().into_iter().chain(open.map(|open| open.new.pipeline.len())).min()
+    }
+
+    fn replicas_of_ended(&self) -> Option<usize> {
+        let ended = self.ended.iter().filter(|ended| ended.length > 0).map(Ended::replicas);
+        ended.chain(self.logged).min()
+    }
+
+    /// Whether ended chunks have too few replicas, as far as it knows. An open chunk has enough: the
+    /// namenode gives no shorter pipeline.
+    fn is_short(&self) -> bool {
+        self.replicas_of_ended().is_some_and(|replicas| replicas < self.config.min_replicas)
     }
 
     /// The next call to make.
@@ -318,7 +372,8 @@ impl Writer {
 
     fn busy(&self) -> bool {
         let unsealed = self.ended.iter().any(|ended| !ended.is_durable());
-        let waiting = self.open.is_none() && (self.staged.is_full() || self.pressed);
+        let under_way = self.open.as_ref().is_some_and(|open| open.under_way() > 0);
+        let waiting = self.staged.is_full() || self.pressed || under_way;
         self.goal.is_some() || self.ask.is_some() || unsealed || waiting || !self.calls.is_empty()
     }
 
@@ -331,8 +386,9 @@ impl Writer {
         if !self.busy() {
             self.progress = now;
         } else if now.saturating_sub(self.progress) >= self.config.give_up_ms {
-            return self.fail(if self.full { Error::NoSpace } else { Error::Unavailable });
+            self.give_up(now);
         }
+        self.retire_ended();
         self.advance_open(now);
         self.seal_ended(now);
         self.advance_namenode(now);
@@ -350,6 +406,18 @@ impl Writer {
     /// Whether to send a write that isn't full.
     fn sends_all(&self) -> bool {
         self.goal.is_some() || self.pressed
+    }
+
+    /// Tells the caller that waits, if one does, that nothing moves. The bytes stay, and so do the
+    /// attempts to write them: there may be room, or datanodes, later.
+    fn give_up(&mut self, now: Millis) {
+        let error = if self.full { Error::NoSpace } else { Error::Unavailable };
+        if self.goal.take().is_some() {
+            self.outcome = Some(Err(error));
+        } else if std::mem::take(&mut self.waiting) {
+            self.stuck = Some(error);
+        }
+        (self.full, self.progress) = (false, now);
     }
 
     fn fail(&mut self, error: Error) {
@@ -486,6 +554,8 @@ impl Writer {
             refused: BTreeSet::new(),
             handed_over: false,
             claimed: false,
+            logged: false,
+            assured: 0,
         };
         if ended.ask.is_empty() {
             ended.ask = ended.everyone();
@@ -564,7 +634,10 @@ impl Writer {
             });
         };
         let tell = match goal {
-            Goal::Flush => sound && self.ended.iter().any(|ended| !ended.claimed),
+            Goal::Flush => {
+                let short = settled && self.is_short();
+                sound && (short || self.ended.iter().any(|ended| !ended.claimed))
+            }
             Goal::Sync => settled && !self.durable && !faults.has(Fault::SyncForgetsEarlier),
             Goal::Close if self.open.is_none() && self.staged.bytes() == 0 && settled => {
                 return Some(Mutation::Complete { file, ends: self.ends() });
@@ -576,8 +649,20 @@ impl Writer {
 
     /// The ends that the namenode doesn't know yet.
     fn ends(&self) -> Vec<End> {
-        let news = self.ended.iter().filter(|ended| !ended.claimed || ended.is_durable());
-        news.map(Ended::end).collect()
+        let unlogged = self.ended.iter().filter(|ended| !ended.logged);
+        unlogged.filter(|ended| !ended.claimed || ended.is_durable()).map(Ended::end).collect()
+    }
+
+    /// Forgets chunks that the namenode knows, once all members have answered.
+    fn retire_ended(&mut self) {
+        let Self { ended, logged, .. } = self;
+        ended.retain(|ended| {
+            let over = ended.logged && ended.calls == 0;
+            if over {
+                *logged = Some(ended.replicas().min(logged.unwrap_or(usize::MAX)));
+            }
+            !over
+        });
     }
 
     fn advance_goal(&mut self) {
@@ -589,7 +674,8 @@ impl Writer {
         let reached = match goal {
             Goal::Flush => {
                 let told = |open: &Open| open.published == open.acknowledged && self.confirmed;
-                self.open.as_ref().is_none_or(told) && (early || self.ended.iter().all(|ended| ended.claimed))
+                let claimed = self.ended.iter().all(|ended| ended.claimed) && !self.is_short();
+                self.open.as_ref().is_none_or(told) && (early || claimed)
             }
             Goal::Sync => {
                 let told = |open: &Open| open.synced == open.acknowledged && self.confirmed;

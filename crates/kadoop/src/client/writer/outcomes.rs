@@ -124,7 +124,8 @@ impl Writer {
             Mutation::EndChunk { chunk, length, .. } => {
                 self.ended.retain(|ended| ended.new.chunk != *chunk);
                 if *length > 0 {
-                    self.progress = now;
+                    // One member has it, and perhaps more.
+                    (self.progress, self.logged) = (now, Some(1));
                 }
                 return;
             }
@@ -132,8 +133,11 @@ impl Writer {
         }
         match answer {
             Answer::Chunk { next, durable } => {
-                self.durable = durable && self.ended.is_empty();
-                if next.is_none() && self.goal == Some(Goal::Sync) && !self.durable {
+                self.durable = durable && self.ended.iter().all(|ended| ended.logged);
+                if self.durable {
+                    self.on_durable();
+                }
+                if next.is_none() && matches!(self.goal, Some(Goal::Sync | Goal::Flush)) && !self.durable {
                     self.ask_at = now + self.config.retry_ms;
                 }
                 if let Some(new) = next {
@@ -142,12 +146,21 @@ impl Writer {
             }
             Answer::Completed(true) => {
                 self.closed = true;
+                self.on_durable();
             }
             Answer::Completed(false) => self.ask_at = now + self.config.retry_ms,
             Answer::Done | Answer::Changed(_) | Answer::Opened { .. } => {
                 self.fail(Error::Invalid("an answer to another question"));
             }
         }
+    }
+
+    /// By the datanodes' reports, each ended chunk has its minimum of replicas.
+    fn on_durable(&mut self) {
+        let least = self.config.min_replicas;
+        self.ended.iter_mut().for_each(|ended| ended.assured = least);
+        self.retire_ended();
+        self.logged = self.logged.map(|logged| logged.max(least));
     }
 
     fn on_logged(&mut self, ends: &[End], now: Millis) {
@@ -157,10 +170,10 @@ impl Writer {
             if end.length > 0 {
                 self.progress = now;
             }
-            if end.length == 0 || !end.durable.is_empty() {
+            if end.length == 0 {
                 self.ended.remove(at);
             } else {
-                self.ended[at].claimed = true;
+                (self.ended[at].claimed, self.ended[at].logged) = (true, !end.durable.is_empty());
             }
         }
     }

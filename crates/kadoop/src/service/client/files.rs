@@ -5,8 +5,12 @@ use crate::{
     error::Error,
     messages::{Caller, Mutation},
     service::failure::Failure,
-    wire::KdAnswer,
 };
+use std::time::{Duration, Instant};
+
+/// Pause between two requests for a file that the caller's session has open elsewhere. Its
+/// datanodes answer with their next heartbeats.
+const TAKING: Duration = Duration::from_millis(100);
 
 /// Settings of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +23,15 @@ pub struct CreateOptions {
     pub replication: u16,
     /// Largest chunk, in bytes.
     pub chunk_bytes: u32,
+    /// Replicas on disk that make the file's bytes durable; 0: as many as the cluster demands, which
+    /// is also the least.
+    pub min_replicas: u16,
 }
 
 impl Default for CreateOptions {
     /// HDFS's defaults, except for the smaller chunk, which is the paper's.
     fn default() -> Self {
-        Self { overwrite: false, mode: 0o644, replication: 3, chunk_bytes: 64 << 20 }
+        Self { overwrite: false, mode: 0o644, replication: 3, chunk_bytes: 64 << 20, min_replicas: 0 }
     }
 }
 
@@ -34,16 +41,18 @@ impl Client {
     /// # Errors
     /// AlreadyExists; Busy: a writer has it open; IsADirectory, NotADirectory, PermissionDenied.
     pub fn create(&self, caller: &Caller, path: &str, options: &CreateOptions) -> Result<Writer, Failure> {
-        let CreateOptions { overwrite, mode, replication, chunk_bytes } = *options;
+        let CreateOptions { overwrite, mode, replication, chunk_bytes, min_replicas } = *options;
         let made = path.to_owned();
-        self.writer(caller, path, &Mutation::Create { path: made, overwrite, mode, replication, chunk_bytes })
+        let create = Mutation::Create { path: made, overwrite, mode, replication, chunk_bytes, min_replicas };
+        self.writer(caller, path, &create)
     }
 
     /// Opens a file for writing at its end.
     ///
     /// # Errors
     /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has it open. A silent writer loses
-    /// the file after a time, so ask again.
+    /// the file after a time, so ask again. If the caller's session has it open at another client, it
+    /// is taken from there.
     pub fn append(&self, caller: &Caller, path: &str) -> Result<Writer, Failure> {
         self.writer(caller, path, &Mutation::Append { path: path.to_owned() })
     }
@@ -73,9 +82,18 @@ impl Client {
     }
 
     fn writer(&self, caller: &Caller, path: &str, mutation: &Mutation) -> Result<Writer, Failure> {
-        match self.link.mutate(caller, mutation)? {
-            KdAnswer::KdOpened(opened) => Ok(Writer::new(self, caller, path, &opened)),
-            _ => Err(Error::Internal("the answer isn't one to that request").into()),
+        let until = Instant::now() + self.link.options.timeout;
+        loop {
+            match self.link.open(caller, mutation) {
+                Ok(opened) => return Ok(Writer::new(self, caller, path, &opened)),
+                // Its session's earlier writer has to be fenced first.
+                Err(Failure { error: Error::Unavailable, .. })
+                    if caller.session.is_some() && Instant::now() < until =>
+                {
+                    std::thread::sleep(TAKING);
+                }
+                Err(failure) => return Err(failure),
+            }
         }
     }
 }

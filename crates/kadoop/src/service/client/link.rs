@@ -18,7 +18,7 @@ use crate::{
         convert::{caller_to_wire, mutation_to_wire, request_to_wire},
         failure::{Failure, Lost},
     },
-    wire::{self, KadoopNamenodeV1Client},
+    wire::{self, KadoopNamenodeV1Client, KdAnswer},
 };
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -92,8 +92,40 @@ impl Link {
         caller: &Caller,
         mutation: &Mutation,
     ) -> Result<wire::KdAnswer<'static>, Failure> {
-        self.process.demand()?;
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation))
+    }
+
+    /// Opens a file for writing, once: `mutation` is a creation or an append.
+    pub(super) fn open(&self, caller: &Caller, mutation: &Mutation) -> Result<wire::KdOpenedFile, Failure> {
+        let session = caller.session.as_ref().map_or(&[][..], |session| &session.0);
+        let min_replicas = match mutation {
+            Mutation::Create { min_replicas, .. } => u32::from(*min_replicas),
+            _ => 0,
+        };
+        let opening = wire::KdOpening { session: session.into(), min_replicas };
+        let (on_wire, body) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        match self.execute(|to, request| to.nn_open(&on_wire, &request, &body, &opening)) {
+            // An older namenode.
+            Err(Failure { error: Error::Internal(_), .. }) if min_replicas == 0 => {
+                match self.mutate(caller, mutation)? {
+                    KdAnswer::KdOpened(opened) => {
+                        let min_replicas = self.joined().welcome.min_replicas;
+                        Ok(wire::KdOpenedFile { opened, min_replicas })
+                    }
+                    _ => Err(Error::Internal("the answer isn't one to that request").into()),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Makes a request under a number of its own until the namenode has judged it.
+    fn execute<T>(
+        &self,
+        ask: impl Fn(&mut KadoopNamenodeV1Client, wire::KdRequest) -> Result<T, StubError>,
+    ) -> Result<T, Failure> {
+        self.process.demand()?;
         let until = self.until();
         loop {
             let begun = self.joined().requests.begin(until)?;
@@ -101,7 +133,7 @@ impl Link {
             // the mutation since.
             let (mut doubtful, mut judged) = (false, false);
             let answer = call(&self.options, &self.entry, &self.address, until, |to| {
-                let answer = to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation);
+                let answer = ask(to, request_to_wire(begun.id()));
                 match answer.as_ref().map_err(|error| Lost::from(error.clone())) {
                     Ok(_) => judged = true,
                     Err(Lost::Unknown(_)) => doubtful = true,

@@ -5,7 +5,7 @@
 //!
 //! let key = ClientKey::load("client.key".as_ref())?;
 //! let client = Client::connect(ClientOptions::new("namenode:8020", key))?;
-//! let caller = Caller { user: "ada".into(), groups: vec!["staff".into()] };
+//! let caller = Caller { user: "ada".into(), groups: vec!["staff".into()], session: None };
 //! client.mkdirs(&caller, "/data", 0o755)?;
 //! let mut writer = client.create(&caller, "/data/file", &Default::default())?;
 //! writer.write("what is to be kept")?;

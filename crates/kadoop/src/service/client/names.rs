@@ -125,7 +125,9 @@ impl Client {
     }
 
     /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
-    /// their lengths as far as known. Only datanodes that are alive are named.
+    /// their lengths as far as known. Only datanodes that are alive are named. A chunk that is being
+    /// written has all bytes that were flushed before. If none of its datanodes is alive, it is there
+    /// with the known length, which may be 0: nobody can tell now how many bytes it has.
     ///
     /// # Errors
     /// As [`Client::stat`]; IsADirectory.
@@ -161,8 +163,8 @@ impl Client {
         offset: u64,
         length: u64,
     ) -> Result<(Vec<Location>, u64), Failure> {
-        let caller = caller_to_wire(caller);
-        let found = self.link.ask(|to| to.nn_locate(&caller, &path.into(), offset, length))?;
+        let on_wire = caller_to_wire(caller);
+        let found = self.link.ask(|to| to.nn_locate(&on_wire, &path.into(), offset, length))?;
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
         let mut hosts = hosts?;
         if found.open {
@@ -170,19 +172,25 @@ impl Client {
             let nodes = self.status()?.nodes;
             hosts.retain(|host| nodes.iter().any(|node| node.alive && node.host.node == host.node));
         }
+        let (made, known) = (found.made, found.length);
         let location = |chunk: LocatedChunk| {
             let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
-            let hosts = chunk.nodes.iter().filter_map(host).collect();
-            Location { offset: chunk.offset, length: chunk.length.into(), hosts }
+            let hosts: Vec<Host> = chunk.nodes.iter().filter_map(host).collect();
+            // Only its datanodes know how many bytes were flushed.
+            let length = match chunk.growing && !hosts.is_empty() {
+                true => visible_end(self, caller, path, made, known).saturating_sub(chunk.offset),
+                false => chunk.length.into(),
+            };
+            (chunk.growing, Location { offset: chunk.offset, length, hosts })
         };
-        let touched = |found: &Location| {
-            found.length > 0
-                && length > 0
-                && found.offset < offset.saturating_add(length)
-                && found.offset + found.length > offset
+        let touched = |(growing, found): &(bool, Location)| {
+            let begins = length > 0 && found.offset < offset.saturating_add(length);
+            let lost = *growing && found.hosts.is_empty() && found.offset >= offset;
+            begins && (lost || found.length > 0 && found.offset + found.length > offset)
         };
         let located = located_from_wire(&found);
-        Ok((located.chunks.into_iter().map(location).filter(touched).collect(), located.length))
+        let locations = located.chunks.into_iter().map(location).filter(touched);
+        Ok((locations.map(|(_, location)| location).collect(), located.length))
     }
 
     /// Makes a directory and its missing parents. An existing directory is fine.

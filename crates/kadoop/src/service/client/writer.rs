@@ -8,7 +8,7 @@ use super::{
     requests::Begun,
 };
 use crate::{
-    ChunkId, FileId, Millis, NodeId, Stamp,
+    ChunkId, Config, FileId, Millis, NodeId, Stamp,
     client::{CallId, Goal, Issue, WriteCall, Writer as Core},
     error::{Error, Result as Judged},
     messages::{Answer, Caller, Continue, Mutation, Outcome, Write},
@@ -21,7 +21,7 @@ use crate::{
         proofs::{Procedure, unsigned},
         tokens::Token,
     },
-    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpened, KdProbe, KdToken, KdTold, KdUpto},
+    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpenedFile, KdProbe, KdToken, KdTold, KdUpto},
 };
 use bytes::Bytes;
 use std::{
@@ -95,12 +95,14 @@ struct Pipeline {
 }
 
 impl Writer {
-    pub(super) fn new(client: &Client, caller: &Caller, path: &str, opened: &KdOpened) -> Self {
+    pub(super) fn new(client: &Client, caller: &Caller, path: &str, file: &KdOpenedFile) -> Self {
+        let KdOpenedFile { opened, min_replicas } = file;
         let (link, clock) = (Arc::clone(&client.link), Clock::start());
         let joined = link.joined();
         let (file, now) = (FileId(opened.file), clock.now());
         let budget = link.options.budgets.of(&caller.user);
-        let core = Core::within(joined.config(), budget, file, opened.chunk_bytes, opened.length, now);
+        let config = Config { min_replicas: *min_replicas as usize, ..joined.config() };
+        let core = Core::within(config, budget, file, opened.chunk_bytes, opened.length, now);
         let driver = Arc::new(Driver {
             core: Mutex::new(core),
             changed: Condvar::new(),
@@ -126,10 +128,13 @@ impl Writer {
     /// are on their way or, without memory for them, until they are acknowledged.
     ///
     /// # Errors
-    /// LeaseLost: another writer or the namenode has taken the file. Unavailable: no datanode could
-    /// be reached in time. BytesLost: all datanodes with acknowledged but unsynced bytes of this
-    /// writer have lost them; synced bytes are still there. After an error the writer can't be used
-    /// any more.
+    /// LeaseLost: another writer or the namenode has taken the file. BytesLost: all datanodes with
+    /// acknowledged but unsynced bytes of this writer have lost them; synced bytes are still there.
+    /// After these the writer can't be used any more.
+    ///
+    /// Unavailable, NoSpace: no datanode could be reached, or had room, in time. The writer keeps
+    /// its bytes and goes on trying; a later call may succeed. It has taken none of up to 4 MiB,
+    /// unless it had no memory for them. [`Writer::length`] counts those that it has taken.
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
         let driver = &self.driver;
@@ -146,30 +151,33 @@ impl Writer {
     }
 
     /// Returns when all written bytes are in the memory of every current replica, and visible to
-    /// each later open of the file.
+    /// each later open of the file. Returns the number of these replicas, at least; None if this
+    /// writer has written nothing.
     ///
     /// # Errors
-    /// As [`Writer::write`].
-    pub fn flush(&mut self) -> Result<(), Failure> {
+    /// As [`Writer::write`]; Unavailable with fewer replicas than the file's minimum.
+    pub fn flush(&mut self) -> Result<Option<usize>, Failure> {
         self.reach(Goal::Flush)
     }
 
-    /// Returns when all written bytes are on disk, at the cluster's minimum of replicas or more.
+    /// Returns when all written bytes are on disk, at the file's minimum of replicas or more, and
+    /// how many there are at least.
     ///
     /// # Errors
-    /// As [`Writer::write`].
-    pub fn sync(&mut self) -> Result<(), Failure> {
+    /// As [`Writer::flush`].
+    pub fn sync(&mut self) -> Result<Option<usize>, Failure> {
         self.reach(Goal::Sync)
     }
 
-    /// Syncs as [`Writer::sync`] and closes the file. Returns its length.
+    /// Syncs as [`Writer::sync`] and closes the file. Returns the number of replicas as that does.
+    /// After an error the file is open, and may be closed again.
     ///
     /// # Errors
-    /// As [`Writer::write`].
-    pub fn close(mut self) -> Result<u64, Failure> {
-        self.reach(Goal::Close)?;
+    /// As [`Writer::flush`].
+    pub fn close(&mut self) -> Result<Option<usize>, Failure> {
+        let replicas = self.reach(Goal::Close)?;
         self.driver.closed.store(true, Ordering::Relaxed);
-        Ok(self.length())
+        Ok(replicas)
     }
 
     /// Length of the file in bytes, with all written bytes.
@@ -177,14 +185,15 @@ impl Writer {
         self.driver.core().length()
     }
 
-    fn reach(&mut self, goal: Goal) -> Result<(), Failure> {
+    fn reach(&mut self, goal: Goal) -> Result<Option<usize>, Failure> {
         let driver = &self.driver;
         driver.link.process.demand()?;
         let mut core = driver.core();
         core.begin(goal, driver.clock.now()).map_err(|error| driver.failure(error))?;
         loop {
             if let Some(outcome) = core.outcome() {
-                return outcome.map_err(|error| driver.failure(error));
+                outcome.map_err(|error| driver.failure(error))?;
+                return Ok(core.replicas());
             }
             if let Some(issue) = driver.submit_but_one(&mut core) {
                 // Make the call here: this thread would only wait for it.

@@ -17,7 +17,7 @@ pub use heartbeats::{
 pub use names::{
     Reach, answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,
     mutation_from_wire, mutation_to_wire, page_from_wire, page_to_wire, reach_from_wire, request_from_wire,
-    request_to_wire, status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
+    request_to_wire, session_from_wire, status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
 };
 pub use standings::{rebalancing_from_wire, rebalancing_to_wire, standing_from_wire, standing_to_wire};
 
@@ -53,7 +53,7 @@ pub(crate) fn text<'t>(text: &'t Text<'_>) -> Result<&'t str> {
     text.as_str().map_err(|_| Error::Invalid("a text that isn't UTF-8"))
 }
 
-fn narrow(number: u32) -> Result<u16> {
+pub(in crate::service) fn narrow(number: u32) -> Result<u16> {
     u16::try_from(number).map_err(|_| Error::Invalid("a number above 65,535"))
 }
 

@@ -8,8 +8,8 @@ use crate::{
     ChunkId, ClientId, FileId, Identity, Stamp,
     error::{Error, Result},
     messages::{
-        Answer, Attributes, Caller, End, Located, LocatedChunk, Mutation, NewChunk, Page, RequestId, Status,
-        Summary,
+        Answer, Attributes, Caller, End, Located, LocatedChunk, Mutation, NewChunk, Page, RequestId, Session,
+        Status, Summary,
     },
     wire::{self, KdAnswer, KdMutation, KdToken},
 };
@@ -32,7 +32,18 @@ pub fn caller_to_wire(caller: &Caller) -> wire::KdCaller<'_> {
 pub fn caller_from_wire(caller: &wire::KdCaller<'_>) -> Result<Caller> {
     let groups: Result<Vec<CompactString>> =
         caller.groups.iter().map(|group| text(group).map(CompactString::from)).collect();
-    Ok(Caller { user: text(&caller.user)?.into(), groups: groups? })
+    Ok(Caller { user: text(&caller.user)?.into(), groups: groups?, session: None })
+}
+
+/// A session, from the wire.
+///
+/// # Errors
+/// Invalid.
+pub fn session_from_wire(secret: &[u8]) -> Result<Option<Session>> {
+    match secret {
+        [] => Ok(None),
+        _ => Ok(Some(Session(secret.try_into().map_err(|_| Error::Invalid("a session has 32 bytes"))?))),
+    }
 }
 
 /// A request's identity, to the wire.
@@ -89,13 +100,13 @@ fn attributes_from_wire(attributes: &wire::KdAttributes<'_>) -> Result<Attribute
     })
 }
 
-/// A mutation, to the wire.
+/// A mutation, to the wire; a new file's minimum of replicas goes beside it.
 pub fn mutation_to_wire(mutation: &Mutation) -> KdMutation<'_> {
     match mutation {
         Mutation::Mkdirs { path, mode } => {
             KdMutation::KdMkdirs(wire::KdMkdirs { path: path.into(), mode: u32::from(*mode) })
         }
-        Mutation::Create { path, overwrite, mode, replication, chunk_bytes } => {
+        Mutation::Create { path, overwrite, mode, replication, chunk_bytes, min_replicas: _ } => {
             KdMutation::KdCreate(wire::KdCreate {
                 path: path.into(),
                 overwrite: *overwrite,
@@ -148,6 +159,7 @@ pub fn mutation_from_wire(mutation: &KdMutation<'_>) -> Result<Mutation> {
             mode: narrow(of.mode)?,
             replication: narrow(of.replication)?,
             chunk_bytes: of.chunk_bytes,
+            min_replicas: 0,
         },
         KdMutation::KdAppend(of) => Mutation::Append { path: path(of)? },
         KdMutation::KdAddChunk(of) => Mutation::AddChunk {

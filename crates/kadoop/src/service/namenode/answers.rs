@@ -4,18 +4,18 @@ use super::{Shared, audit::Asked, hosts::Known};
 use crate::{
     ChunkId, ClientId, FileId, Identity, Millis, NodeId, Stamp,
     error::{Error, Result},
-    messages::{Answer, Located, Mutation, NewChunk},
+    messages::{Answer, Caller, Located, Mutation, NewChunk},
     namenode::Counting,
     service::{
         clock::wall,
         convert::{
-            Reach, answer_to_wire, host_to_wire, mutation_from_wire, page_to_wire, request_from_wire,
-            status_to_wire, summary_to_wire, text,
+            Reach, answer_to_wire, host_to_wire, mutation_from_wire, narrow, page_to_wire, request_from_wire,
+            session_from_wire, status_to_wire, summary_to_wire, text,
         },
         failure::refuse,
         tokens::Right,
     },
-    wire,
+    wire::{self, KdAnswer},
 };
 use std::{
     collections::BTreeSet,
@@ -88,26 +88,38 @@ impl wire::KadoopNamenodeV1Service for Names {
     ) -> Answered<wire::KdAnswer<'_>> {
         let mutate = || -> Result<wire::KdAnswer<'static>> {
             let caller = self.0.caller(call, &caller)?;
-            let (request, mutation) = (request_from_wire(request), mutation_from_wire(&mutation)?);
-            Shared::demand_client(call, request.client)?;
-            let near = match mutation {
-                Mutation::AddChunk { next: true, .. } => self.0.near(call.peer.ip()),
-                _ => Vec::new(),
-            };
-            self.0.wait_for_datanodes();
-            let answer: Result<Answer> = self.0.change(|namenode, now| {
-                if self.0.commit.is_short_of_room() && !namenode.has_answered(request) {
-                    return Err(Error::NoSpace);
-                }
-                namenode.mutate(&caller, request, &mutation, &near, now, wall())
-            });
-            let answer = match Asked::of(&mutation) {
-                Some(asked) => self.0.audited(call, &caller, asked, answer),
-                None => answer,
-            };
-            answer_to_wire(&answer?, |new| self.0.addressed(new, self.0.token_ms_for(call)))
+            let answer = self.0.mutate(call, &caller, request, &mutation_from_wire(&mutation)?)?;
+            answer_to_wire(&answer, |new| self.0.addressed(new, self.0.token_ms_for(call)))
         };
         mutate().map_err(|error| self.0.refuse_told(error))
+    }
+
+    fn nn_open(
+        &self,
+        call: &Request,
+        caller: wire::KdCaller<'static>,
+        request: wire::KdRequest,
+        mutation: wire::KdMutation<'static>,
+        opening: wire::KdOpening<'static>,
+    ) -> Answered<wire::KdOpenedFile> {
+        let open = || -> Result<wire::KdOpenedFile> {
+            let mut mutation = mutation_from_wire(&mutation)?;
+            match &mut mutation {
+                Mutation::Create { min_replicas, .. } => *min_replicas = narrow(opening.min_replicas)?,
+                Mutation::Append { .. } => {}
+                _ => return Err(Error::Invalid("that opens no file for writing")),
+            }
+            let session = session_from_wire(&opening.session)?;
+            let caller = Caller { session, ..self.0.caller(call, &caller)? };
+            let answer = self.0.mutate(call, &caller, request, &mutation)?;
+            let KdAnswer::KdOpened(opened) = answer_to_wire(&answer, |_| Err(Error::Invalid("no chunk")))?
+            else {
+                return Err(Error::Invalid("the request was another one before"));
+            };
+            let min_replicas = self.0.ask(|namenode| Ok(namenode.min_replicas(FileId(opened.file))))?;
+            Ok(wire::KdOpenedFile { opened, min_replicas: min_replicas as u32 })
+        };
+        open().map_err(|error| self.0.refuse_told(error))
     }
 
     fn nn_stat(
@@ -300,6 +312,33 @@ impl wire::KadoopNamenodeV1Service for Names {
 }
 
 impl Shared {
+    /// Executes a mutation, once, and records it.
+    fn mutate(
+        &self,
+        call: &Request,
+        caller: &Caller,
+        request: wire::KdRequest,
+        mutation: &Mutation,
+    ) -> Result<Answer> {
+        let request = request_from_wire(request);
+        Self::demand_client(call, request.client)?;
+        let near = match mutation {
+            Mutation::AddChunk { next: true, .. } => self.near(call.peer.ip()),
+            _ => Vec::new(),
+        };
+        self.wait_for_datanodes();
+        let answer: Result<Answer> = self.change(|namenode, now| {
+            if self.commit.is_short_of_room() && !namenode.has_answered(request) {
+                return Err(Error::NoSpace);
+            }
+            namenode.mutate(caller, request, mutation, &near, now, wall())
+        });
+        match Asked::of(mutation) {
+            Some(asked) => self.audited(call, caller, asked, answer),
+            None => answer,
+        }
+    }
+
     /// A number for a new client. Without room in the log it gets 0: reading needs no number. A
     /// mutation is refused meanwhile. Later the client has to join anew, since no client has number
     /// 0.

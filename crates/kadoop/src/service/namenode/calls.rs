@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// Procedures, by their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 21] = [
+const PROCEDURES: [&str; 22] = [
     "null",
     "join",
     "renew",
@@ -32,9 +32,11 @@ const PROCEDURES: [&str; 21] = [
     "admit",
     "damaged",
     "leases",
+    "open",
 ];
-/// NN_MUTATE, which covers many operations.
+/// NN_MUTATE and NN_OPEN, which cover several operations.
 const MUTATE: u32 = 3;
+const OPEN: u32 = 21;
 /// Mutations, by their numbers in `idl/kadoop.x`, which begin with 1.
 const MUTATIONS: [&str; 11] = [
     "mkdirs",
@@ -58,7 +60,9 @@ pub(super) fn names() -> Vec<&'static str> {
 /// Index of a client's call.
 pub(super) fn operation(request: &Request) -> usize {
     match request.procedure.number {
-        MUTATE => mutation(request).map_or(MUTATE as usize, |kind| PROCEDURES.len() + kind as usize - 1),
+        number @ (MUTATE | OPEN) => {
+            mutation(request).map_or(number as usize, |kind| PROCEDURES.len() + kind as usize - 1)
+        }
         number if (number as usize) < PROCEDURES.len() => number as usize,
         _ => usize::MAX,
     }
@@ -97,7 +101,7 @@ pub(super) fn about(request: &Request) -> String {
 fn told(request: &Request) -> Result<Option<String>, DecodeError> {
     let mut from = arguments(request);
     Ok(match request.procedure.number {
-        MUTATE => {
+        MUTATE | OPEN => {
             let caller = KdCaller::decode(&mut from)?;
             KdRequest::decode(&mut from)?;
             let mutation = mutation_from_wire(&KdMutation::decode(&mut from)?).ok();

@@ -266,7 +266,7 @@ impl Shared {
             return Err(Error::PermissionDenied);
         }
         let groups = accounts.groups(&granted.user).into_iter().map(Into::into).collect();
-        Ok(Caller { user: granted.user.clone(), groups })
+        Ok(Caller { user: granted.user.clone(), groups, session: None })
     }
 
     /// The client number of a call with a credential. None: the clients' key, whose holder may name

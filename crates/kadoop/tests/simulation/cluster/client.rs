@@ -234,7 +234,13 @@ impl World {
         let made = self.ask(|namenode| namenode.view(&user).stat(&path).map_or(0, |status| status.made));
         let Some(made) = made else { return self.idle(host) };
         self.client(host).made = made;
-        self.begin_asking(host, Mutation::Create { path, overwrite, mode: 0o644, replication, chunk_bytes });
+        // Every second file demands more than one replica.
+        let min_replicas = (self.random.below(2) as u16 * 2).min(replication);
+        let mode = 0o644;
+        self.begin_asking(
+            host,
+            Mutation::Create { path, overwrite, mode, replication, chunk_bytes, min_replicas },
+        );
     }
 
     pub fn begin_asking(&mut self, host: Host, mutation: Mutation) {
@@ -263,7 +269,7 @@ impl World {
         let client = self.client(host);
         let Task::Asking { number, mutation } = &client.task else { return };
         let Some(requests) = &client.requests else { return };
-        let request = Request::Mutate(requests.id(*number), mutation.clone());
+        let request = Request::Mutate(host, requests.id(*number), mutation.clone());
         self.call(host, vec![NAMENODE], &request, 1_000, Then::Asked);
     }
 

@@ -19,18 +19,39 @@ pub enum Request {
     // To the namenode.
     Join,
     Renew(ClientId),
-    Mutate(RequestId, Mutation),
-    Locate { path: String, offset: u64, length: u64 },
+    /// With the host of the client, whose session survives its crashes.
+    Mutate(Host, RequestId, Mutation),
+    Locate {
+        path: String,
+        offset: u64,
+        length: u64,
+    },
     Status(String),
-    Suspect { node: NodeId, chunk: ChunkId, stamp: Stamp },
+    Suspect {
+        node: NodeId,
+        chunk: ChunkId,
+        stamp: Stamp,
+    },
     Beat(Heartbeat),
     // To a datanode.
     Write(Write),
     Probe(Member),
     Begin(Continue),
-    Publish { chunk: ChunkId, stamp: Stamp, length: u32 },
-    Sync { chunk: ChunkId, stamp: Stamp, length: u32 },
-    Seal { chunk: ChunkId, stamp: Stamp, length: u32 },
+    Publish {
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    },
+    Sync {
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    },
+    Seal {
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    },
     Read(Read),
 }
 

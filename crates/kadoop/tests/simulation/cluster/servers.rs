@@ -9,7 +9,7 @@ use strait_kadoop::{
     Config, Error,
     client::Checked,
     error::Result,
-    messages::{Digest, Digested, Heartbeat, Piece, Read},
+    messages::{Caller, Digest, Digested, Heartbeat, Piece, Read, Session},
 };
 
 impl World {
@@ -38,7 +38,10 @@ impl World {
                 namenode.renew(client, now);
                 namenode.broken_pipelines(client)
             })?),
-            Request::Mutate(id, mutation) => {
+            Request::Mutate(host, id, mutation) => {
+                // Every second client has a session, and gets its files back after a crash.
+                let session = (host % 2 == 1).then_some(Session([host as u8; 32]));
+                let user = Caller { session, ..user };
                 let answer = self.ask(|namenode| namenode.mutate(&user, id, &mutation, &[], now, wall))?;
                 if let Ok(answer) = &answer {
                     self.on_mutated(id, &mutation, answer);

@@ -8,7 +8,7 @@ use super::{
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
 use strait_kadoop::{
-    Error, FileId, Member,
+    Config, Error, FileId, Member,
     client::{CallId, Goal, WriteCall, Writer},
     messages::{Mutation, Outcome},
 };
@@ -19,6 +19,8 @@ pub struct Writing {
     /// Request numbers of the writer's mutations.
     numbers: BTreeMap<CallId, u64>,
     left: u64,
+    /// The file's minimum of replicas.
+    least: usize,
     goal: Option<Goal>,
     /// Bytes that the writer hasn't accepted yet.
     rest: Bytes,
@@ -29,14 +31,16 @@ pub struct Writing {
 impl World {
     pub fn begin_writing(&mut self, host: Host, path: String, file: FileId, chunk_bytes: u32, length: u64) {
         let now = self.clock(host);
-        let writer =
-            Writer::within(self.config.clone(), Arc::clone(&self.budget), file, chunk_bytes, length, now);
+        let least = self.ask(|namenode| namenode.min_replicas(file)).unwrap_or(1);
+        let config = Config { min_replicas: least, ..self.config.clone() };
+        let writer = Writer::within(config, Arc::clone(&self.budget), file, chunk_bytes, length, now);
         let left = self.random.below(14);
         let writing = Writing {
             path,
             writer,
             numbers: BTreeMap::new(),
             left,
+            least,
             goal: None,
             rest: Bytes::new(),
             pipelines: Vec::new(),
@@ -66,10 +70,12 @@ impl World {
             let accepted = writing.writer.append(&mut writing.rest, now);
             let taken = before.slice(..before.len() - writing.rest.len());
             let path = writing.path.clone();
-            if accepted.is_ok()
-                && let Some(file) = self.model.files.get_mut(&path)
-            {
+            let stuck = accepted.is_err() && writing.writer.error().is_none();
+            if let Some(file) = self.model.files.get_mut(&path) {
                 file.bytes.extend_from_slice(&taken);
+            }
+            if stuck {
+                return self.on_stuck(host);
             }
             self.pump(host);
             return self.soon(host, if choice == 0 { 2_000 } else { 60 });
@@ -85,6 +91,21 @@ impl World {
             writing.goal = None;
         }
         self.pump(host);
+    }
+
+    /// The writer got nowhere for some time. It keeps its bytes, and may go on, or be left.
+    fn on_stuck(&mut self, host: Host) {
+        let leaves = self.random.one_in(4);
+        let Task::Writing(writing) = &mut self.client(host).task else { return };
+        let was = writing.goal.take();
+        if leaves {
+            let path = writing.path.clone();
+            self.end_requests(host);
+            return self.begin_asking(host, Mutation::RecoverLease { path });
+        }
+        // A close may have arrived all the same.
+        writing.left = if was == Some(Goal::Close) { 0 } else { writing.left };
+        self.soon(host, 2_000);
     }
 
     pub fn pump_writing(&mut self, host: Host) {
@@ -107,7 +128,7 @@ impl World {
                             number
                         }
                     };
-                    let request = Request::Mutate(requests.id(number), mutation);
+                    let request = Request::Mutate(host, requests.id(number), mutation);
                     self.call(host, vec![NAMENODE], &request, within, Then::WriterAsk(id));
                     continue;
                 }
@@ -145,9 +166,19 @@ impl World {
     fn see_outcome(&mut self, host: Host) {
         let Task::Writing(writing) = &mut self.client(host).task else { return };
         let path = writing.path.clone();
-        if let Some(Ok(())) = writing.writer.outcome()
+        let outcome = writing.writer.outcome();
+        if matches!(outcome, Some(Err(Error::Unavailable | Error::NoSpace)))
+            && writing.writer.error().is_none()
+        {
+            return self.on_stuck(host);
+        }
+        if let Some(Ok(())) = outcome
             && let Some(goal) = writing.goal.take()
         {
+            let (held, least) = (writing.writer.replicas(), writing.least);
+            if held.is_some_and(|held| held < least) {
+                return self.fail(format!("{path}: {goal:?} with {held:?} replicas of {least} at least"));
+            }
             let length = writing.writer.length();
             if goal != Goal::Flush {
                 writing.pipelines.clear();

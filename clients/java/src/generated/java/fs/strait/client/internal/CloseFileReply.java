@@ -11,15 +11,24 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
   private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("CloseFileReply");
 
   private static final org.apache.thrift.protocol.TField LENGTH_FIELD_DESC = new org.apache.thrift.protocol.TField("length", org.apache.thrift.protocol.TType.I64, (short)1);
+  private static final org.apache.thrift.protocol.TField REPLICAS_FIELD_DESC = new org.apache.thrift.protocol.TField("replicas", org.apache.thrift.protocol.TType.I32, (short)2);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new CloseFileReplyStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new CloseFileReplyTupleSchemeFactory();
 
   public long length; // optional
+  /**
+   * As in FlushFileReply.
+   */
+  public int replicas; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
-    LENGTH((short)1, "length");
+    LENGTH((short)1, "length"),
+    /**
+     * As in FlushFileReply.
+     */
+    REPLICAS((short)2, "replicas");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -37,6 +46,8 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
       switch(fieldId) {
         case 1: // LENGTH
           return LENGTH;
+        case 2: // REPLICAS
+          return REPLICAS;
         default:
           return null;
       }
@@ -81,13 +92,16 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
 
   // isset id assignments
   private static final int __LENGTH_ISSET_ID = 0;
+  private static final int __REPLICAS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.LENGTH};
+  private static final _Fields optionals[] = {_Fields.LENGTH,_Fields.REPLICAS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
     tmpMap.put(_Fields.LENGTH, new org.apache.thrift.meta_data.FieldMetaData("length", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.REPLICAS, new org.apache.thrift.meta_data.FieldMetaData("replicas", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(CloseFileReply.class, metaDataMap);
   }
@@ -101,6 +115,7 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
   public CloseFileReply(CloseFileReply other) {
     __isset_bitfield = other.__isset_bitfield;
     this.length = other.length;
+    this.replicas = other.replicas;
   }
 
   @Override
@@ -112,6 +127,8 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
   public void clear() {
     setLengthIsSet(false);
     this.length = 0;
+    setReplicasIsSet(false);
+    this.replicas = 0;
   }
 
   public long getLength() {
@@ -137,6 +154,35 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LENGTH_ISSET_ID, value);
   }
 
+  /**
+   * As in FlushFileReply.
+   */
+  public int getReplicas() {
+    return this.replicas;
+  }
+
+  /**
+   * As in FlushFileReply.
+   */
+  public CloseFileReply setReplicas(int replicas) {
+    this.replicas = replicas;
+    setReplicasIsSet(true);
+    return this;
+  }
+
+  public void unsetReplicas() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __REPLICAS_ISSET_ID);
+  }
+
+  /** Returns true if field replicas is set (has been assigned a value) and false otherwise */
+  public boolean isSetReplicas() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __REPLICAS_ISSET_ID);
+  }
+
+  public void setReplicasIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __REPLICAS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -145,6 +191,14 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
         unsetLength();
       } else {
         setLength((java.lang.Long)value);
+      }
+      break;
+
+    case REPLICAS:
+      if (value == null) {
+        unsetReplicas();
+      } else {
+        setReplicas((java.lang.Integer)value);
       }
       break;
 
@@ -157,6 +211,9 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
     switch (field) {
     case LENGTH:
       return getLength();
+
+    case REPLICAS:
+      return getReplicas();
 
     }
     throw new java.lang.IllegalStateException();
@@ -172,6 +229,8 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
     switch (field) {
     case LENGTH:
       return isSetLength();
+    case REPLICAS:
+      return isSetReplicas();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -198,6 +257,15 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
         return false;
     }
 
+    boolean this_present_replicas = true && this.isSetReplicas();
+    boolean that_present_replicas = true && that.isSetReplicas();
+    if (this_present_replicas || that_present_replicas) {
+      if (!(this_present_replicas && that_present_replicas))
+        return false;
+      if (this.replicas != that.replicas)
+        return false;
+    }
+
     return true;
   }
 
@@ -208,6 +276,10 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
     hashCode = hashCode * 8191 + ((isSetLength()) ? 131071 : 524287);
     if (isSetLength())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(length);
+
+    hashCode = hashCode * 8191 + ((isSetReplicas()) ? 131071 : 524287);
+    if (isSetReplicas())
+      hashCode = hashCode * 8191 + replicas;
 
     return hashCode;
   }
@@ -226,6 +298,16 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
     }
     if (isSetLength()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.length, other.length);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetReplicas(), other.isSetReplicas());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetReplicas()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.replicas, other.replicas);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -257,6 +339,12 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
     if (isSetLength()) {
       sb.append("length:");
       sb.append(this.length);
+      first = false;
+    }
+    if (isSetReplicas()) {
+      if (!first) sb.append(", ");
+      sb.append("replicas:");
+      sb.append(this.replicas);
       first = false;
     }
     sb.append(")");
@@ -314,6 +402,14 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 2: // REPLICAS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.replicas = iprot.readI32();
+              struct.setReplicasIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -333,6 +429,11 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
       if (struct.isSetLength()) {
         oprot.writeFieldBegin(LENGTH_FIELD_DESC);
         oprot.writeI64(struct.length);
+        oprot.writeFieldEnd();
+      }
+      if (struct.isSetReplicas()) {
+        oprot.writeFieldBegin(REPLICAS_FIELD_DESC);
+        oprot.writeI32(struct.replicas);
         oprot.writeFieldEnd();
       }
       oprot.writeFieldStop();
@@ -357,19 +458,29 @@ public class CloseFileReply implements org.apache.thrift.TBase<CloseFileReply, C
       if (struct.isSetLength()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetReplicas()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetLength()) {
         oprot.writeI64(struct.length);
+      }
+      if (struct.isSetReplicas()) {
+        oprot.writeI32(struct.replicas);
       }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, CloseFileReply struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.length = iprot.readI64();
         struct.setLengthIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.replicas = iprot.readI32();
+        struct.setReplicasIsSet(true);
       }
     }
   }

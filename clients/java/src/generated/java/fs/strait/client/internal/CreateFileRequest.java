@@ -21,6 +21,7 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
   private static final org.apache.thrift.protocol.TField PERMISSION_FIELD_DESC = new org.apache.thrift.protocol.TField("permission", org.apache.thrift.protocol.TType.I32, (short)6);
   private static final org.apache.thrift.protocol.TField REPLICATION_FIELD_DESC = new org.apache.thrift.protocol.TField("replication", org.apache.thrift.protocol.TType.I16, (short)7);
   private static final org.apache.thrift.protocol.TField BLOCK_SIZE_FIELD_DESC = new org.apache.thrift.protocol.TField("block_size", org.apache.thrift.protocol.TType.I64, (short)8);
+  private static final org.apache.thrift.protocol.TField MIN_REPLICAS_FIELD_DESC = new org.apache.thrift.protocol.TField("min_replicas", org.apache.thrift.protocol.TType.I16, (short)9);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new CreateFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new CreateFileRequestTupleSchemeFactory();
@@ -33,6 +34,11 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
   public int permission; // optional
   public short replication; // optional
   public long block_size; // optional
+  /**
+   * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
+   * only raise the store's own minimum; a store without one ignores it.
+   */
+  public short min_replicas; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -43,7 +49,12 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     OVERWRITE((short)5, "overwrite"),
     PERMISSION((short)6, "permission"),
     REPLICATION((short)7, "replication"),
-    BLOCK_SIZE((short)8, "block_size");
+    BLOCK_SIZE((short)8, "block_size"),
+    /**
+     * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
+     * only raise the store's own minimum; a store without one ignores it.
+     */
+    MIN_REPLICAS((short)9, "min_replicas");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -75,6 +86,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
           return REPLICATION;
         case 8: // BLOCK_SIZE
           return BLOCK_SIZE;
+        case 9: // MIN_REPLICAS
+          return MIN_REPLICAS;
         default:
           return null;
       }
@@ -123,8 +136,9 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
   private static final int __PERMISSION_ISSET_ID = 2;
   private static final int __REPLICATION_ISSET_ID = 3;
   private static final int __BLOCK_SIZE_ISSET_ID = 4;
+  private static final int __MIN_REPLICAS_ISSET_ID = 5;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.OVERWRITE,_Fields.PERMISSION,_Fields.REPLICATION,_Fields.BLOCK_SIZE};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.OVERWRITE,_Fields.PERMISSION,_Fields.REPLICATION,_Fields.BLOCK_SIZE,_Fields.MIN_REPLICAS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -144,6 +158,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I16)));
     tmpMap.put(_Fields.BLOCK_SIZE, new org.apache.thrift.meta_data.FieldMetaData("block_size", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.MIN_REPLICAS, new org.apache.thrift.meta_data.FieldMetaData("min_replicas", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I16)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(CreateFileRequest.class, metaDataMap);
   }
@@ -170,6 +186,7 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     this.permission = other.permission;
     this.replication = other.replication;
     this.block_size = other.block_size;
+    this.min_replicas = other.min_replicas;
   }
 
   @Override
@@ -192,6 +209,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     this.replication = 0;
     setBlock_sizeIsSet(false);
     this.block_size = 0;
+    setMin_replicasIsSet(false);
+    this.min_replicas = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -393,6 +412,37 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __BLOCK_SIZE_ISSET_ID, value);
   }
 
+  /**
+   * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
+   * only raise the store's own minimum; a store without one ignores it.
+   */
+  public short getMin_replicas() {
+    return this.min_replicas;
+  }
+
+  /**
+   * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
+   * only raise the store's own minimum; a store without one ignores it.
+   */
+  public CreateFileRequest setMin_replicas(short min_replicas) {
+    this.min_replicas = min_replicas;
+    setMin_replicasIsSet(true);
+    return this;
+  }
+
+  public void unsetMin_replicas() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __MIN_REPLICAS_ISSET_ID);
+  }
+
+  /** Returns true if field min_replicas is set (has been assigned a value) and false otherwise */
+  public boolean isSetMin_replicas() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __MIN_REPLICAS_ISSET_ID);
+  }
+
+  public void setMin_replicasIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __MIN_REPLICAS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -464,6 +514,14 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       }
       break;
 
+    case MIN_REPLICAS:
+      if (value == null) {
+        unsetMin_replicas();
+      } else {
+        setMin_replicas((java.lang.Short)value);
+      }
+      break;
+
     }
   }
 
@@ -495,6 +553,9 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     case BLOCK_SIZE:
       return getBlock_size();
 
+    case MIN_REPLICAS:
+      return getMin_replicas();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -523,6 +584,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       return isSetReplication();
     case BLOCK_SIZE:
       return isSetBlock_size();
+    case MIN_REPLICAS:
+      return isSetMin_replicas();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -612,6 +675,15 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         return false;
     }
 
+    boolean this_present_min_replicas = true && this.isSetMin_replicas();
+    boolean that_present_min_replicas = true && that.isSetMin_replicas();
+    if (this_present_min_replicas || that_present_min_replicas) {
+      if (!(this_present_min_replicas && that_present_min_replicas))
+        return false;
+      if (this.min_replicas != that.min_replicas)
+        return false;
+    }
+
     return true;
   }
 
@@ -650,6 +722,10 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     hashCode = hashCode * 8191 + ((isSetBlock_size()) ? 131071 : 524287);
     if (isSetBlock_size())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(block_size);
+
+    hashCode = hashCode * 8191 + ((isSetMin_replicas()) ? 131071 : 524287);
+    if (isSetMin_replicas())
+      hashCode = hashCode * 8191 + min_replicas;
 
     return hashCode;
   }
@@ -742,6 +818,16 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetMin_replicas(), other.isSetMin_replicas());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetMin_replicas()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.min_replicas, other.min_replicas);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -823,6 +909,12 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (!first) sb.append(", ");
       sb.append("block_size:");
       sb.append(this.block_size);
+      first = false;
+    }
+    if (isSetMin_replicas()) {
+      if (!first) sb.append(", ");
+      sb.append("min_replicas:");
+      sb.append(this.min_replicas);
       first = false;
     }
     sb.append(")");
@@ -936,6 +1028,14 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 9: // MIN_REPLICAS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I16) {
+              struct.min_replicas = iprot.readI16();
+              struct.setMin_replicasIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -998,6 +1098,11 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         oprot.writeI64(struct.block_size);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetMin_replicas()) {
+        oprot.writeFieldBegin(MIN_REPLICAS_FIELD_DESC);
+        oprot.writeI16(struct.min_replicas);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1041,7 +1146,10 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (struct.isSetBlock_size()) {
         optionals.set(7);
       }
-      oprot.writeBitSet(optionals, 8);
+      if (struct.isSetMin_replicas()) {
+        optionals.set(8);
+      }
+      oprot.writeBitSet(optionals, 9);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -1066,12 +1174,15 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (struct.isSetBlock_size()) {
         oprot.writeI64(struct.block_size);
       }
+      if (struct.isSetMin_replicas()) {
+        oprot.writeI16(struct.min_replicas);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, CreateFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(8);
+      java.util.BitSet incoming = iprot.readBitSet(9);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -1103,6 +1214,10 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (incoming.get(7)) {
         struct.block_size = iprot.readI64();
         struct.setBlock_sizeIsSet(true);
+      }
+      if (incoming.get(8)) {
+        struct.min_replicas = iprot.readI16();
+        struct.setMin_replicasIsSet(true);
       }
     }
   }

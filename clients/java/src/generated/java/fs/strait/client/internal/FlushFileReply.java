@@ -11,15 +11,24 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
   private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("FlushFileReply");
 
   private static final org.apache.thrift.protocol.TField POSITION_FIELD_DESC = new org.apache.thrift.protocol.TField("position", org.apache.thrift.protocol.TType.I64, (short)1);
+  private static final org.apache.thrift.protocol.TField REPLICAS_FIELD_DESC = new org.apache.thrift.protocol.TField("replicas", org.apache.thrift.protocol.TType.I32, (short)2);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new FlushFileReplyStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new FlushFileReplyTupleSchemeFactory();
 
   public long position; // optional
+  /**
+   * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+   */
+  public int replicas; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
-    POSITION((short)1, "position");
+    POSITION((short)1, "position"),
+    /**
+     * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+     */
+    REPLICAS((short)2, "replicas");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -37,6 +46,8 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
       switch(fieldId) {
         case 1: // POSITION
           return POSITION;
+        case 2: // REPLICAS
+          return REPLICAS;
         default:
           return null;
       }
@@ -81,13 +92,16 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
 
   // isset id assignments
   private static final int __POSITION_ISSET_ID = 0;
+  private static final int __REPLICAS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.POSITION};
+  private static final _Fields optionals[] = {_Fields.POSITION,_Fields.REPLICAS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
     tmpMap.put(_Fields.POSITION, new org.apache.thrift.meta_data.FieldMetaData("position", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.REPLICAS, new org.apache.thrift.meta_data.FieldMetaData("replicas", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(FlushFileReply.class, metaDataMap);
   }
@@ -101,6 +115,7 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
   public FlushFileReply(FlushFileReply other) {
     __isset_bitfield = other.__isset_bitfield;
     this.position = other.position;
+    this.replicas = other.replicas;
   }
 
   @Override
@@ -112,6 +127,8 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
   public void clear() {
     setPositionIsSet(false);
     this.position = 0;
+    setReplicasIsSet(false);
+    this.replicas = 0;
   }
 
   public long getPosition() {
@@ -137,6 +154,35 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __POSITION_ISSET_ID, value);
   }
 
+  /**
+   * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+   */
+  public int getReplicas() {
+    return this.replicas;
+  }
+
+  /**
+   * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+   */
+  public FlushFileReply setReplicas(int replicas) {
+    this.replicas = replicas;
+    setReplicasIsSet(true);
+    return this;
+  }
+
+  public void unsetReplicas() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __REPLICAS_ISSET_ID);
+  }
+
+  /** Returns true if field replicas is set (has been assigned a value) and false otherwise */
+  public boolean isSetReplicas() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __REPLICAS_ISSET_ID);
+  }
+
+  public void setReplicasIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __REPLICAS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -145,6 +191,14 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
         unsetPosition();
       } else {
         setPosition((java.lang.Long)value);
+      }
+      break;
+
+    case REPLICAS:
+      if (value == null) {
+        unsetReplicas();
+      } else {
+        setReplicas((java.lang.Integer)value);
       }
       break;
 
@@ -157,6 +211,9 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
     switch (field) {
     case POSITION:
       return getPosition();
+
+    case REPLICAS:
+      return getReplicas();
 
     }
     throw new java.lang.IllegalStateException();
@@ -172,6 +229,8 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
     switch (field) {
     case POSITION:
       return isSetPosition();
+    case REPLICAS:
+      return isSetReplicas();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -198,6 +257,15 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
         return false;
     }
 
+    boolean this_present_replicas = true && this.isSetReplicas();
+    boolean that_present_replicas = true && that.isSetReplicas();
+    if (this_present_replicas || that_present_replicas) {
+      if (!(this_present_replicas && that_present_replicas))
+        return false;
+      if (this.replicas != that.replicas)
+        return false;
+    }
+
     return true;
   }
 
@@ -208,6 +276,10 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
     hashCode = hashCode * 8191 + ((isSetPosition()) ? 131071 : 524287);
     if (isSetPosition())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(position);
+
+    hashCode = hashCode * 8191 + ((isSetReplicas()) ? 131071 : 524287);
+    if (isSetReplicas())
+      hashCode = hashCode * 8191 + replicas;
 
     return hashCode;
   }
@@ -226,6 +298,16 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
     }
     if (isSetPosition()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.position, other.position);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetReplicas(), other.isSetReplicas());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetReplicas()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.replicas, other.replicas);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -257,6 +339,12 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
     if (isSetPosition()) {
       sb.append("position:");
       sb.append(this.position);
+      first = false;
+    }
+    if (isSetReplicas()) {
+      if (!first) sb.append(", ");
+      sb.append("replicas:");
+      sb.append(this.replicas);
       first = false;
     }
     sb.append(")");
@@ -314,6 +402,14 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 2: // REPLICAS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.replicas = iprot.readI32();
+              struct.setReplicasIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -333,6 +429,11 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
       if (struct.isSetPosition()) {
         oprot.writeFieldBegin(POSITION_FIELD_DESC);
         oprot.writeI64(struct.position);
+        oprot.writeFieldEnd();
+      }
+      if (struct.isSetReplicas()) {
+        oprot.writeFieldBegin(REPLICAS_FIELD_DESC);
+        oprot.writeI32(struct.replicas);
         oprot.writeFieldEnd();
       }
       oprot.writeFieldStop();
@@ -357,19 +458,29 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
       if (struct.isSetPosition()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetReplicas()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetPosition()) {
         oprot.writeI64(struct.position);
+      }
+      if (struct.isSetReplicas()) {
+        oprot.writeI32(struct.replicas);
       }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, FlushFileReply struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.position = iprot.readI64();
         struct.setPositionIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.replicas = iprot.readI32();
+        struct.setReplicasIsSet(true);
       }
     }
   }

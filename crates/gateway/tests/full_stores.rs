@@ -1,0 +1,45 @@
+//! A store without room: files that are open go on once there is room again.
+
+mod common;
+use bytes::Bytes;
+use common::gated::Gated;
+use common::*;
+use strait_store::strait::{Options, StraitStore};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+
+#[test]
+fn a_file_goes_on_through_a_gateway_once_there_is_room() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = StraitStore::connect(&served.address.to_string(), Options::default()).await.unwrap();
+        let (who, path) = (Principal::new("the session decides"), StorePath::parse("/f").unwrap());
+        let mut writer = store.create(&who, &path, &CreateOptions::default()).await.unwrap();
+        writer.append(Bytes::from_static(b"before, ")).await.unwrap();
+        writer.flush().await.unwrap();
+        gate.set_full(true);
+        // These are under way at once. The gateway refuses the first, and with it the others.
+        for piece in ["one, ", "two, ", "three, "] {
+            writer.append(Bytes::from_static(piece.as_bytes())).await.unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(writer.flush().await.unwrap_err().kind(), ErrorKind::NoSpace);
+        }
+        assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::NoSpace);
+        gate.set_full(false);
+        writer.flush().await.unwrap();
+        gate.set_full(true);
+        assert_eq!(
+            writer.close().await.unwrap_err().kind(),
+            ErrorKind::NoSpace,
+            "nothing is left but to close"
+        );
+        gate.set_full(false);
+        writer.append(Bytes::from_static(b"after")).await.unwrap();
+        writer.close().await.unwrap();
+        writer.close().await.unwrap();
+        let read = store.read_all(&who, &path, 99).await.unwrap();
+        assert_eq!(read, b"before, one, two, three, after");
+    });
+}
