@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! block:   chunks of `chunk_bytes`, each with a checksum; the last may be shorter
-//! packet:  whole chunks, up to `packet_bytes`; ends within a chunk only at a flush or the block's end
+//! packet:  whole chunks, one at least, up to `packet_bytes`; ends within a chunk only at a flush or the
+//!          block's end
 //! ```
 //!
 //! A flush within a chunk sends a part of it. The next packet begins at that chunk's start and sends
@@ -111,10 +112,10 @@ impl Cutter {
         let chunk = self.chunk_bytes();
         let block_rest = self.sizes.block_bytes - self.offset;
         let most = match (self.offset % chunk as u64) as usize {
-            0 => self.sizes.packet_bytes / chunk * chunk,
+            0 => (self.sizes.packet_bytes / chunk).max(1) * chunk,
             past => chunk - past,
         };
-        most.max(1).min(usize::try_from(block_rest).unwrap_or(usize::MAX))
+        most.min(usize::try_from(block_rest).unwrap_or(usize::MAX))
     }
 
     /// All of `data`, at `offset`, as a packet. Keeps the start of a chunk for the next one.
