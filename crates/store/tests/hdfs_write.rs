@@ -181,9 +181,9 @@ async fn java_reads_what_was_flushed_and_synced_of_an_open_file() {
         append(&mut writer, &content.slice(written..written + step)).await;
         written += step;
         if sync {
-            writer.sync().await.unwrap()
+            writer.sync().await.unwrap();
         } else {
-            writer.flush().await.unwrap()
+            writer.flush().await.unwrap();
         }
         let read = scene.shell(&["-cat", path.as_str()]);
         assert!(read == content[..written], "{} bytes of {written}", read.len());

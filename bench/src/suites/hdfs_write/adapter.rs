@@ -33,7 +33,8 @@ impl Adapter {
     async fn create(&self, path: &str, content: Bytes, replication: u16) -> Result<()> {
         let mut writer = self.open(path, replication).await?;
         writer.append(content).await?;
-        Ok(writer.close().await?)
+        writer.close().await?;
+        Ok(())
     }
 
     async fn open(&self, path: &str, replication: u16) -> Result<Box<dyn strait_store::FileWriter>> {
@@ -86,9 +87,9 @@ impl Adapter {
             let begin = Instant::now();
             writer.append(piece.clone()).await?;
             if sync {
-                writer.sync().await?
+                writer.sync().await?;
             } else {
-                writer.flush().await?
+                writer.flush().await?;
             }
             times.push(begin.elapsed().as_secs_f64() * 1e6);
         }

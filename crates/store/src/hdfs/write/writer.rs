@@ -236,30 +236,30 @@ impl FileWriter for DatanodesWriter {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<Option<u32>> {
         let Some(open) = &mut self.open else { return closed() };
         if open.flushed < self.position {
             open.flush(false).await.map_err(|error| error.at("flush", &self.path))?;
             open.flushed = self.position;
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> Result<Option<u32>> {
         let Some(open) = &mut self.open else { return closed() };
         if open.synced < self.position {
             open.flush(true).await.map_err(|error| error.at("sync", &self.path))?;
             (open.flushed, open.synced) = (self.position, self.position);
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn close(mut self: Box<Self>) -> Result<()> {
-        let Some(open) = &mut self.open else { return closed() };
+    async fn close(&mut self) -> Result<Option<u32>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
         // On failure it stays open, and its drop abandons the file.
         open.close().await.map_err(|error| error.at("close", &self.path))?;
         self.open = None;
-        Ok(())
+        Ok(None)
     }
 
     fn position(&self) -> u64 {
