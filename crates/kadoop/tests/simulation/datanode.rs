@@ -5,7 +5,7 @@ use bytes::Bytes;
 use strait_kadoop::{
     ChunkId, Config, Error, Identity, Incarnation, Member, NodeId, Stamp,
     datanode::Datanode,
-    disk::{Disk, DiskFile},
+    disk::Disk,
     faults::{Fault, Faults},
     messages::{Change, HeartbeatAnswer, Order, Piece, Point, Read, ReplicaState, Space, Write},
 };
@@ -205,9 +205,8 @@ fn what_happens_while_bytes_are_put_in_their_place_is_seen_before_they_count() {
             assert_eq!(datanode.replica(CHUNK).map(|replica| replica.length), length);
             if outcome == Err(Error::NotOpen) {
                 assert_eq!(read(&datanode, STAMP, 0, 64), Ok(bytes(0, 20)));
-                // No bytes remain behind its end.
-                let name = "0000000000000005_0000000000000007.data";
-                assert_eq!(disk.open(name).unwrap().length().unwrap(), 20);
+                // The late bytes didn't reach its table.
+                assert_eq!(read(&start(&disk, 2, None), STAMP, 0, 64), Ok(bytes(0, 20)));
             }
         }
     }
@@ -348,7 +347,7 @@ fn damage_on_disk_is_found_and_reported() {
     write(&mut datanode, 1, 0, 30);
     datanode.seal(CHUNK, STAMP, 30).unwrap();
     order(&mut datanode, Vec::new());
-    disk.damage("0000000000000005_0000000000000007.data", 20);
+    disk.damage("0000000000000005_0000000000000007_0000001e.data", 20);
     assert_eq!(read(&datanode, STAMP, 18, 4), Err(Error::Corrupt));
     order(&mut datanode, vec![Order::Verify { chunk: CHUNK, stamp: STAMP }]);
     (0..2).for_each(|second| datanode.tick(second * 1_000));
@@ -421,13 +420,14 @@ fn what_a_failed_write_left_in_one_directory_doesnt_hide_what_is_sealed_in_anoth
     let mut datanode = begin(1);
     // The second directory's turn is first.
     datanode.write(0, &Write { chunk: ChunkId(4), ..whole_write(1, 0, 30) });
-    disks[0].fail_after(1);
+    disks[0].fail_after(0);
     assert_eq!(write(&mut datanode, 1, 0, 30), Some(Err(Error::Disk)));
     disks[0].fail_after(u64::MAX);
+    disks[0].create("0000000000000005_0000000000000007.open").unwrap();
     assert_eq!(write(&mut datanode, 1, 0, 30), Some(Ok(())));
     datanode.seal(CHUNK, STAMP, 30).unwrap();
     assert!(disks[0].has("0000000000000005_0000000000000007.open"));
-    assert!(disks[1].has("0000000000000005_0000000000000007.data"));
+    assert!(disks[1].has("0000000000000005_0000000000000007_0000001e.data"));
     assert_eq!(begin(2).replica(CHUNK).map(|replica| replica.state), Some(ReplicaState::Sealed));
 }
 
@@ -497,7 +497,7 @@ fn a_seal_is_none_the_worse_if_a_crash_takes_its_new_name_back() {
         assert_eq!(read(&datanode, STAMP, 0, 50), Ok(bytes(0, 30)), "seed {seed}");
         assert!(!names(&disk).contains(&"open".to_owned()));
     }
-    assert!(found.contains("open sums table") && found.contains("data table"), "{found:?}");
+    assert!(found.contains("open") && found.contains("data"), "{found:?}");
 }
 
 #[test]
@@ -508,8 +508,9 @@ fn a_table_whose_bytes_the_crash_took_seals_nothing() {
         let disk = SimDisk::default();
         let mut datanode = start(&disk, 1, None);
         write(&mut datanode, 1, 0, 30);
+        datanode.sync(CHUNK, STAMP, 30).unwrap();
         // Stop after the table was written.
-        disk.fail_after(4);
+        disk.fail_after(1);
         assert_eq!(datanode.seal(CHUNK, STAMP, 30), Err(Error::Disk));
         disk.fail_after(u64::MAX);
         disk.damage("0000000000000005_0000000000000007.open", 20);
@@ -658,7 +659,7 @@ fn the_scrub_finds_damage_in_its_time_and_tells_it_with_every_report() {
     write(&mut datanode, 1, 0, 30);
     datanode.seal(CHUNK, STAMP, 30).unwrap();
     order(&mut datanode, Vec::new());
-    disk.damage("0000000000000005_0000000000000007.data", 20);
+    disk.damage("0000000000000005_0000000000000007_0000001e.data", 20);
     let corrupt = [Change::Corrupt { chunk: CHUNK, stamp: STAMP }];
     let (mut now, scrub_ms) = (0, Config::default().scrub_ms);
     while !datanode.has_news() {
@@ -709,4 +710,99 @@ fn a_seal_that_fails_twice_leaves_what_was_synced() {
             assert_eq!(length, Some(30), "seed {seed}, {first} and {second} operations");
         }
     }
+}
+
+/// Changes that may come while a seal's syncs are made without the lock.
+#[test]
+fn what_happens_while_a_seal_is_synced_is_seen_before_it_counts() {
+    type Meanwhile = fn(&mut Datanode<SimDisk>);
+    let fence: Meanwhile = |datanode| order(datanode, vec![Order::Fence { chunk: CHUNK, stamp: Stamp(8) }]);
+    let delete: Meanwhile = |datanode| order(datanode, vec![Order::Delete { chunk: CHUNK, stamp: STAMP }]);
+    let distrust: Meanwhile = |datanode| datanode.distrust(CHUNK);
+    let nothing: Meanwhile = |_| {};
+    let (sealed, open) = (Some(ReplicaState::Sealed), Some(ReplicaState::Open));
+    for (meanwhile, fault, outcome, state) in [
+        (nothing, None, Ok(()), sealed),
+        (fence, None, Err(Error::StaleStamp), open),
+        (fence, Some(Fault::SealTrusted), Ok(()), sealed),
+        (delete, None, Err(Error::NoReplica), None),
+        (distrust, None, Err(Error::NotOpen), Some(ReplicaState::Returned)),
+    ] {
+        for synced_before in [true, false] {
+            let disk = SimDisk::default();
+            let mut datanode = start(&disk, 1, fault);
+            write(&mut datanode, 1, 0, 50);
+            let sealing = datanode.begin_seal(CHUNK, STAMP, 40).unwrap().unwrap();
+            assert_eq!(datanode.begin_seal(CHUNK, STAMP, 40).err(), Some(Error::Busy));
+            assert_eq!(write(&mut datanode, 1, 40, 50), Some(Err(Error::NotOpen)));
+            datanode.publish(CHUNK, STAMP, 40).unwrap();
+            assert_eq!(read(&datanode, STAMP, 0, 50), Ok(bytes(0, 40)));
+            let synced = if synced_before {
+                let synced = sealing.sync();
+                meanwhile(&mut datanode);
+                synced
+            } else {
+                meanwhile(&mut datanode);
+                sealing.sync()
+            };
+            assert_eq!(datanode.finish_seal(synced), outcome);
+            let there = datanode.replica(CHUNK);
+            assert_eq!(there.map(|replica| replica.state), state);
+            assert!(there.is_none_or(|replica| replica.length == 40));
+            if state == open {
+                // The recovery that fenced it seals it now.
+                datanode.seal(CHUNK, Stamp(9), 40).unwrap();
+                disk.crash(&mut Random(3));
+                assert_eq!(read(&start(&disk, 2, None), Stamp(9), 0, 50), Ok(bytes(0, 40)));
+            }
+        }
+    }
+}
+
+/// What a sync has promised meanwhile must outlive both the seal and its end by a fence.
+#[test]
+fn bytes_synced_during_a_seal_are_there_after_any_crash() {
+    for seed in 0..2_000 {
+        let (disk, mut random) = (SimDisk::default(), Random(seed));
+        let mut datanode = start(&disk, 1, None);
+        write(&mut datanode, 1, 0, 40);
+        let sealing = datanode.begin_seal(CHUNK, STAMP, 40).unwrap().unwrap();
+        disk.fail_after(random.below(12));
+        let done = datanode.sync(CHUNK, STAMP, 40);
+        if random.one_in(2) {
+            order(&mut datanode, vec![Order::Fence { chunk: CHUNK, stamp: Stamp(8) }]);
+        }
+        let _ = datanode.finish_seal(sealing.sync());
+        if random.one_in(2) {
+            let _ = datanode.seal(CHUNK, Stamp(9), 40);
+        }
+        disk.crash(&mut random);
+        let length = start(&disk, 2, None).replica(CHUNK).map_or(0, |replica| replica.length);
+        assert!(done.is_err() || length == 40, "{seed}: {length}");
+    }
+}
+
+#[test]
+fn a_small_file_costs_one_file_and_two_syncs() {
+    let disk = SimDisk::default();
+    let mut datanode = start(&disk, 1, None);
+    write(&mut datanode, 1, 0, 30);
+    datanode.seal(CHUNK, STAMP, 30).unwrap();
+    assert_eq!(disk.syncs(), 1 + 2, "one is of the start");
+    assert_eq!(disk.list().unwrap(), ["0000000000000005_0000000000000007_0000001e.data"]);
+}
+
+/// A million of them would take minutes.
+#[test]
+fn a_start_opens_no_sealed_replica() {
+    let disk = SimDisk::default();
+    let mut datanode = start(&disk, 1, None);
+    write(&mut datanode, 1, 0, 30);
+    datanode.seal(CHUNK, STAMP, 30).unwrap();
+    disk.sync_names().unwrap();
+    let before = disk.opens();
+    let datanode = start(&disk, 2, None);
+    // It looks for its memory of the log.
+    assert_eq!(disk.opens(), before + 1);
+    assert_eq!(read(&datanode, STAMP, 0, 30), Ok(bytes(0, 30)));
 }
