@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 /// Most replicas that wait for a comparison out of turn. Further complaints are dropped, and the
 /// regular turn covers them.
 const MAX_FIRST: usize = 1_000;
-/// Ticks between two sums of all replicas' bytes, each of which looks at all replicas.
-const TICKS_PER_SUM: u32 = 60;
+/// Replicas that a tick looks at, on average, to sum up their bytes.
+const SUMMED_PER_TICK: usize = 10_000;
 /// Most time that a pause of the ticks saves up, in milliseconds.
 const MOST_SAVED_MS: Millis = 1_000;
 
@@ -31,7 +31,8 @@ pub(super) struct Scrub {
     saved: u64,
     /// Bytes of all sealed replicas, when they were last summed up.
     bytes: u64,
-    ticks: u32,
+    /// Ticks since then.
+    ticks: usize,
 }
 
 impl Scrub {
@@ -48,14 +49,15 @@ impl<D: Disk + Clone> Datanode<D> {
         let passed = now.saturating_sub(self.scrub.ticked.replace(now).unwrap_or(now)).min(MOST_SAVED_MS);
         self.scrub_first(passed);
         let most = u64::from(self.config.scrub_bytes);
-        if self.scrub.ticks.is_multiple_of(TICKS_PER_SUM) {
+        self.scrub.ticks += 1;
+        if self.scrub.ticks > self.replicas.len() / SUMMED_PER_TICK {
+            self.scrub.ticks = 0;
             let sealed = self.replicas.values().map(|kept| match kept {
                 Kept::Sealed(sealed) => u64::from(sealed.length),
                 Kept::Live(_) => 0,
             });
             self.scrub.bytes = sealed.sum();
         }
-        self.scrub.ticks = self.scrub.ticks.wrapping_add(1);
         let bytes = self.scrub.bytes;
         let rate = (bytes * 1_000).div_ceil(self.config.scrub_ms.max(1)).min(most);
         self.scrub.saved = (self.scrub.saved + rate * passed).min(most * MOST_SAVED_MS);
