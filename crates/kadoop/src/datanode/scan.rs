@@ -150,7 +150,13 @@ fn returned<D: Disk>(directory: &Grouped<D>, index: u16, claim: Claim, config: &
         let sealed = replica.is_tabled().then(|| replica.finish_tabled(directory, config));
         match sealed {
             Some(Ok(sealed)) => Kept::Sealed(sealed),
-            _ => Kept::Live(Box::new(replica)),
+            failed => {
+                if failed.is_some() {
+                    // No other replica's name relies on that sync.
+                    directory.settle();
+                }
+                Kept::Live(Box::new(replica))
+            }
         }
     }))
 }

@@ -269,7 +269,8 @@ const NOTICED: &[(Fault, u64)] = &[
 ];
 
 /// Faults that need a moment which no schedule has produced yet. Separate tests notice them.
-const ALONE: &[Fault] = &[Fault::HistoryIgnored, Fault::OldFlushBelieved, Fault::PlaceTrusted];
+const ALONE: &[Fault] =
+    &[Fault::HistoryIgnored, Fault::OldFlushBelieved, Fault::PlaceTrusted, Fault::SealTrusted];
 
 /// The first seed from `first` on that notices the fault.
 fn notice(fault: Fault, first: u64, seeds: u64) -> Option<(u64, String)> {
